@@ -27,10 +27,11 @@ use queue::{LineQueue, Urgency};
 /// them print the headers that they handle, and with those, keys.
 const FOREIGN_LEVEL: LevelFilter = LevelFilter::Warn;
 /// The crates of the gateway: what they say is heard at every level that is asked for.
-const OWN_CRATES: [&str; 14] = [
+const OWN_CRATES: [&str; 15] = [
     "tollgate",
     "tollgate_catalogue",
     "tollgate_config",
+    "tollgate_credentials",
     "tollgate_fleet",
     "tollgate_journal",
     "tollgate_ledger",

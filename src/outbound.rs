@@ -37,7 +37,7 @@ pub struct Outbound {
 
 /// What shows an upstream who asks.
 #[derive(Clone, Debug, Default)]
-pub struct Shown {
+pub struct SignedIn {
     /// The headers that are sent for it.
     pub headers: Vec<(&'static str, String)>,
     /// The token in them, if there is one.
@@ -104,12 +104,12 @@ impl Outbound {
         credential: Option<&Credential>,
         account: AccountId,
         (method, path): (&Method, &str),
-    ) -> Result<Shown, Unavailable> {
+    ) -> Result<SignedIn, Unavailable> {
         let auth = match credential.map(|credential| &credential.kind) {
-            None => return Ok(Shown::default()),
+            None => return Ok(SignedIn::default()),
             Some(CredentialKind::Key(key)) => {
                 let headers = vec![upstream.key_header(key.expose())];
-                return Ok(Shown { headers, token: None });
+                return Ok(SignedIn { headers, token: None });
             }
             Some(CredentialKind::Auth(auth)) => auth,
         };
@@ -118,7 +118,7 @@ impl Outbound {
         let signed = token.headers(&UnsignedRequest { method, authority, path, body: &[] });
         let mut headers = signed.more;
         headers.push(("authorization", signed.authorization));
-        Ok(Shown { headers, token: Some(token) })
+        Ok(SignedIn { headers, token: Some(token) })
     }
 
     /// Sends an upstream a request without a body, and waits for the head of its answer.

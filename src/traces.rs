@@ -125,6 +125,8 @@ fn span_name(finished: &Finished<'_>) -> String {
 fn operation_name(operation: Operation) -> &'static str {
     match operation {
         Operation::Chat | Operation::Messages | Operation::Responses => "chat",
+        // The conventions have this word.
+        Operation::GenerateContent => "generate_content",
         other => other.as_str(),
     }
 }

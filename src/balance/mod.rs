@@ -72,8 +72,8 @@ pub struct CandidateQuery<'a> {
 
 /// Where an upstream keeps something, and how it is asked for that.
 #[derive(Clone, Debug)]
-pub struct Kept {
-    /// Who keeps it.
+pub struct KeptPlace {
+    /// The upstream that keeps it.
     pub upstream: Arc<Upstream>,
     /// The credential with which it was made; `None` for an upstream that asks for none.
     pub credential: Option<Credential>,
@@ -132,14 +132,14 @@ impl Balancer {
     /// The upstream and the credential that are this home in the configuration `snapshot`; `None` where
     /// they are not configured any more.
     #[must_use]
-    pub fn keeps(&self, snapshot: &Arc<Snapshot>, home: Home) -> Option<Kept> {
+    pub fn keeps(&self, snapshot: &Arc<Snapshot>, home: Home) -> Option<KeptPlace> {
         let table = self.table(snapshot);
         let mut targets = snapshot.models.iter().flat_map(|model| &model.targets);
         targets.find_map(|target| {
             let mut channels = table.channels(target).iter();
             let channel = channels.find(|channel| channel.home == home)?;
             let credential = channel.credential.clone();
-            Some(Kept { upstream: Arc::clone(&target.upstream), credential })
+            Some(KeptPlace { upstream: Arc::clone(&target.upstream), credential })
         })
     }
 

@@ -12,6 +12,7 @@ use crate::balance::{Candidate, Outcome};
 use crate::clock::UnixMs;
 use crate::config::snapshot::{Model, Route, Snapshot};
 use crate::error::GatewayError;
+use crate::gateway::answer::array::ArrayWriter;
 use crate::gateway::answer::envelope::Envelope;
 use crate::gateway::answer::respond::{self, Stamp};
 use crate::gateway::call::failure::CallFailure;
@@ -21,6 +22,7 @@ use crate::gateway::call::sending::{self, Attempt, Sending};
 use crate::gateway::listen::deadline::{self, Deadline};
 use crate::gateway::listen::places::Place;
 use crate::gateway::receive::body::BudgetShare;
+use crate::gateway::receive::content_path::{self, AskedAt};
 use crate::ledger::{CostKind, Costed, Key, Ledger, Loss, LossCause, RequestId, TaskId};
 use crate::limits::{Entered, Permit, Standing};
 use crate::metrics::Metrics;
@@ -37,6 +39,10 @@ pub struct Exchange {
     /// The configuration that this request sees from beginning to end.
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) route: Option<Arc<Route>>,
+    /// What the path says, of operations that are asked for there.
+    pub(super) asked_at: Option<Arc<AskedAt>>,
+    /// Turns the events of the answer into one array, for clients of Google's that want that.
+    array: Option<ArrayWriter>,
     /// How errors are written to this client.
     pub(super) envelope: Envelope,
     pub(super) key: Option<Arc<Key>>,
@@ -124,6 +130,8 @@ impl Exchange {
             started: Instant::now(),
             snapshot,
             route: None,
+            asked_at: None,
+            array: None,
             envelope: Envelope::default(),
             key: None,
             local_route: "",
@@ -151,9 +159,23 @@ impl Exchange {
     /// Finds the route that the request asks for, and how its client reads errors.
     pub(super) fn route_to(&mut self, head: &RequestHeader) {
         let path = head.uri.path();
-        self.route = self.snapshot.routes.iter().find(|route| route.path == path).cloned();
+        let mut routes = self.snapshot.routes.iter();
+        let is_asked =
+            |route: &&Arc<Route>| route.path == path && !route.operation.is_named_in_path();
+        self.route = routes.find(is_asked).cloned();
+        if self.route.is_none()
+            && let Some((route, asked)) = content_path::find(&self.snapshot, path, head.uri.query())
+        {
+            self.route = Some(route);
+            self.array = asked.is_array.then(ArrayWriter::default);
+            self.asked_at = Some(Arc::new(asked));
+        }
         let operation = self.route.as_ref().map(|route| route.operation);
-        self.envelope = Envelope::for_request(operation, &head.headers);
+        self.envelope = match self.route.is_none() && content_path::is_googles(&self.snapshot, path)
+        {
+            true => Envelope::Google,
+            false => Envelope::for_request(operation, &head.headers),
+        };
     }
 
     /// How its answer travels to the customer.
@@ -167,7 +189,23 @@ impl Exchange {
 
     /// How often its stream is kept alive, if that is wanted.
     pub(super) fn keepalive_interval(&self) -> Option<Duration> {
-        self.snapshot.limits.sse_keepalive.filter(|_| self.stream)
+        // An array has no comments.
+        self.snapshot.limits.sse_keepalive.filter(|_| self.stream && self.array.is_none())
+    }
+
+    /// Whether its events go to the customer as the elements of an array.
+    pub(super) fn is_array(&self) -> bool {
+        let is_of_events = |response: &Response| response.framing == Framing::Sse;
+        self.array.is_some()
+            && matches!(&self.stage, RequestStage::Relaying(response) if is_of_events(response))
+    }
+
+    /// A piece of the answer's body as it is sent, and whether that is its end.
+    pub(super) fn as_sent(&mut self, piece: Bytes, is_end: bool) -> Bytes {
+        match (self.is_array(), &mut self.array) {
+            (true, Some(array)) => array.write(&piece, is_end),
+            _ => piece,
+        }
     }
 
     /// The request while targets are tried.
@@ -276,6 +314,7 @@ impl Exchange {
         let relaying = relaying(admitted).kept_by(|| candidates.keeper(&candidate));
         let held = body.into_share();
         let (cut, is_as_said) = (None, false);
+        let framing = framing.for_customers();
         let response = Response { relaying, framing, candidate, began, held, cut, is_as_said };
         self.stage = RequestStage::Relaying(Box::new(response));
         match &mut self.stage {

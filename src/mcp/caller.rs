@@ -22,9 +22,10 @@ use crate::protocols::Operation;
 use crate::protocols::json::values_within;
 
 /// What goes on to the gateway of the caller's headers: who it is, and whose trace it belongs to.
-const PASSED_ON: [HeaderName; 4] = [
+const PASSED_ON: [HeaderName; 5] = [
     AUTHORIZATION,
     HeaderName::from_static("x-api-key"),
+    HeaderName::from_static("x-goog-api-key"),
     HeaderName::from_static("traceparent"),
     HeaderName::from_static("tracestate"),
 ];

@@ -266,7 +266,9 @@ fn cheaper(operation: Operation) -> &'static str {
     match operation {
         Operation::Chat | Operation::Messages => ", or lower `max_tokens`",
         Operation::Responses => ", or lower `max_output_tokens`",
+        Operation::GenerateContent => ", or lower `maxOutputTokens`",
         Operation::CountTokens
+        | Operation::CountContentTokens
         | Operation::Compact
         | Operation::Embeddings
         | Operation::Rerank
@@ -275,6 +277,7 @@ fn cheaper(operation: Operation) -> &'static str {
         | Operation::ImageEdit
         | Operation::Video
         | Operation::Speech => "",
+        Operation::Transcription | Operation::AudioTranslation => ", or send shorter audio",
     }
 }
 

@@ -122,11 +122,12 @@ fn not_kept(reference: &Reference) -> GatewayError {
 fn beginning<'a>(request: &Request<'a>) -> Option<Vec<&'a [u8]>> {
     let object = request.json().ok()?;
     let mut parts = Vec::new();
-    // Anthropic's and OpenAI's names of what stands before the messages.
-    for name in ["system", "instructions"] {
+    // Anthropic's, OpenAI's and Google's names of what stands before the messages.
+    for name in ["system", "instructions", "systemInstruction", "system_instruction"] {
         parts.extend(object.get_non_null(name).map(|value| value.text()));
     }
-    let messages = object.get_non_null("messages").or_else(|| object.get_non_null("input"));
+    let mut messages = ["messages", "input", "contents"].into_iter();
+    let messages = messages.find_map(|name| object.get_non_null(name));
     if let Some(messages) = messages.and_then(|messages| messages.elements()) {
         for message in messages.take(MESSAGES_MAX) {
             parts.push(message.text());

@@ -13,8 +13,12 @@ use crate::secret::KeyHash;
 /// Anthropic's SDKs send the key in this header, alone or beside `Authorization`.
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
-/// Finds the key that the request presents, in `Authorization: Bearer` or `x-api-key`. Clients that
-/// send both may mean either.
+/// Google's SDKs send the key in this header.
+const X_GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
+
+/// Finds the key that the request presents, in `Authorization: Bearer`, `x-api-key` or
+/// `x-goog-api-key`, or `in_query`, where a path takes it there. Clients that send several may mean
+/// any.
 ///
 /// Whatever is presented takes the same way: it is hashed and looked up. So neither the time nor
 /// the answer says how close a guess was.
@@ -25,15 +29,17 @@ const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 pub fn authenticate(
     ledger: &Ledger,
     headers: &HeaderMap,
+    in_query: Option<&[u8]>,
     now: UnixMs,
 ) -> Result<Arc<Key>, GatewayError> {
-    let presented = [bearer(headers), single(headers, X_API_KEY)];
+    let presented =
+        [bearer(headers), single(headers, X_API_KEY), single(headers, X_GOOG_API_KEY), in_query];
     let known = |key: &[u8]| {
         let found = ledger.presented(&KeyHash::of(key));
         found.filter(|(key, _)| !key.is_revoked())
     };
     let (key, suspended) = presented.into_iter().flatten().find_map(known).ok_or_else(|| {
-        let message = if presented == [None, None] {
+        let message = if presented == [None; 4] {
             "No API key was sent. Send it as `Authorization: Bearer sk-…` or as `x-api-key`."
         } else {
             "The API key is not valid. Check that it was copied whole."

@@ -148,8 +148,12 @@ impl Relaying {
         let has_failed = self.meter.has_failed();
         let is_whole = self.meter.is_complete() && !has_failed;
         let relayed = self.meter.relayed();
-        // Speech is of use from its first byte, and so is all that was put together here.
-        let has_begun = relayed.output_tokens > 0 || relayed.characters > 0 || relayed.images > 0;
+        // Speech is of use from its first byte, and so is all that was put together here, and the first
+        // words of what was heard.
+        let has_begun = relayed.output_tokens > 0
+            || relayed.characters > 0
+            || relayed.images > 0
+            || relayed.audio_seconds > 0;
         let of_use = has_begun || is_whole;
         let is_broken = matches!(ending, Ending::Failed | Ending::Lost);
         let (usage, source) = self.meter.measure();

@@ -15,7 +15,7 @@ use crate::ledger::{
     Webhook,
 };
 use crate::money::Nanousd;
-use crate::outbound::{OutboundError, Shown, retry_after};
+use crate::outbound::{OutboundError, SignedIn, retry_after};
 use crate::price::{Usage, UsageSource};
 use crate::protocols::task::{Error, Report, TaskState};
 use crate::protocols::{Dialect, Fault};
@@ -215,15 +215,15 @@ impl Tasks {
         let told = |error: OutboundError| error.to_string();
         let (account, asked) = (task.intent.account, (&Method::GET, path.as_str()));
         let shown = self.outbound.show(&upstream, credential, account, asked).await;
-        let Shown { headers, token } = shown.map_err(|error| error.to_string())?;
+        let SignedIn { headers, token } = shown.map_err(|error| error.to_string())?;
         let answer = self.outbound.get(&upstream, &path, headers).await.map_err(told)?;
         let status = answer.status();
         if !(200..300).contains(&status) {
             self.leave_alone(task, answer.headers());
         }
-        if let (401 | 403, Some(token)) = (status, token) {
+        if let Some(token) = token {
             // The next question is asked with another one.
-            token.give_up();
+            token.give_up_after(status);
         }
         let body = answer.whole_within(ANSWER_BYTES_MAX).await.map_err(told)?;
         codec.read(status, &body, &facts_of(task)).map_err(|fault| match fault {

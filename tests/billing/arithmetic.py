@@ -45,6 +45,7 @@ class Units:
     rerank: int = 0
     image_in: int = 0
     image_out: int = 0
+    heard: int = 0
 
     def __add__(self, other: Units) -> Units:
         return Units(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
@@ -57,7 +58,7 @@ class Units:
 @dataclass(frozen=True)
 class Prices:
     """Dollars: of tokens and characters for a million, of searches, calls and rerank units for a thousand, of images,
-    seconds, containers and requests for one."""
+    seconds made or heard, containers and requests for one."""
 
     input: Decimal = Decimal(0)
     cache_read: Decimal | None = None
@@ -77,6 +78,7 @@ class Prices:
     rerank: Decimal = Decimal(0)
     image_in: Decimal | None = None
     image_out: Decimal | None = None
+    heard: Decimal = Decimal(0)
 
     def cost(self, used: Units) -> Decimal:
         """What `used` costs in nano-dollars, without any rounding."""
@@ -112,6 +114,7 @@ class Prices:
                 + used.seconds * self.second
                 + used.containers * self.container
                 + used.requests * self.request
+                + used.heard * self.heard
             )
             return (by_the_million / MILLION + by_the_thousand / THOUSAND + each) * NANODOLLARS
 

@@ -33,6 +33,7 @@ PRICE_FIELDS = {
     "rerank": "per_1k_rerank_units",
     "image_in": "image_input_per_1m_tokens",
     "image_out": "image_output_per_1m_tokens",
+    "heard": "per_audio_second",
 }
 
 
@@ -297,6 +298,20 @@ MODERATION_SEEING = Model(
 )
 MODERATION_REQUESTS = Model(
     "moderation-requests", ("moderations",), Prices(request=Decimal("0.0007")), ("openai",), {}
+)
+
+HEARING = ("transcription", "audio_translation")
+#: A price that is not whole nano-dollars, so that rounding shows.
+HEARD_SECONDS = Model("heard-seconds", HEARING, Prices(heard=Decimal("0.0000308334")), ("openai",))
+HEARD_LEAST = Model(
+    "heard-least", HEARING, Prices(heard=Decimal("0.0001")), ("openai",), {"billed_seconds_min": 10}
+)
+HEARD_TOKENS = Model(
+    "heard-tokens",
+    HEARING,
+    Prices(input=Decimal("2.53"), audio_in=Decimal("6.11"), output=Decimal("10.3")),
+    ("openai",),
+    {"context_tokens_max": 16_000, "output_tokens_max": 2_000},
 )
 
 IMAGE_COUNTED = Model(

@@ -297,6 +297,25 @@ def moderation_document(usage: Any, used: Units, leaving: str | None = None) -> 
     return document(body if usage is None else {**body, "usage": usage}, used, leaving)
 
 
+# Transcriptions
+
+
+def transcript_document(usage: Any, used: Units, leaving: str | None = None, **more: Any) -> Answer:
+    body = {"text": "".join(STORY), **more}
+    return document(body if usage is None else {**body, "usage": usage}, used, leaving)
+
+
+def transcript_stream(usage: Any, used: Units, leaving: str | None = None) -> Answer:
+    """What was heard is billed from the first word on, and so is each word."""
+    pieces = []
+    for text, by_then, moment in told(STORY, used, 0, STORY_COUNTS):
+        delta = {"type": "transcript.text.delta", "delta": text}
+        pieces.append(Piece(event(delta), by_then, moment))
+    done = {"type": "transcript.text.done", "text": "".join(STORY)}
+    pieces.append(Piece(event(done if usage is None else {**done, "usage": usage}), used))
+    return streamed(pieces, leaving, used.with_output(0))
+
+
 # Images
 
 PNG = (

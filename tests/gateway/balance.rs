@@ -473,6 +473,7 @@ fn the_way_of_a_request_is_explained() {
     assert_eq!(
         text,
         "m: chat
+translated: messages, responses, generate_content
   75 %  priority 0  a  m  it is in order and of the best priority
   25 %  priority 0  b  m  it is in order and of the best priority
    0 %  priority 1  c  m  only when no target of priority 0 is left

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Answer, Gateway, Recorder, ask, simulator};
 
+mod bedrock;
 mod wire;
 
 use wire::Customer;
@@ -28,34 +29,51 @@ fn model(name: &str, operation: &str, upstream: &str, more: &str) -> String {
     )
 }
 
-/// The models of all three dialects at upstreams below `address`, whose paths begin with `prefix`.
+/// The models of all dialects at upstreams below `address`, whose paths begin with `prefix`.
 fn gateway(address: std::net::SocketAddr, prefix: &str, more: &str) -> Gateway {
     let upstreams = format!(
         "  o: {{ protocol: openai, base_url: 'http://{address}{prefix}/v1' }}
-  a: {{ protocol: anthropic, base_url: 'http://{address}{prefix}' }}\n"
+  a: {{ protocol: anthropic, base_url: 'http://{address}{prefix}' }}
+  b: {{ protocol: bedrock, base_url: 'http://{address}{prefix}' }}
+  g: {{ protocol: gemini, base_url: 'http://{address}{prefix}/v1beta' }}
+  v: {{ protocol: vertex, base_url: 'http://{address}{prefix}/v1/publishers/google' }}\n"
     );
     let models = [
         model("on-chat", "chat", "o", more),
         model("on-messages", "messages", "a", more),
         model("on-responses", "responses", "o", more),
+        model("on-converse", "chat", "b", more),
+        model("on-gemini", "generate_content", "g", more),
+        model("on-vertex", "generate_content", "v", more),
     ];
     Gateway::serving(&upstreams, &format!("models:\n{}", models.concat()))
 }
 
 /// Every pair that is translated.
-const CELLS: [(Customer, &str); 6] = [
+const CELLS: [(Customer, &str); 17] = [
     (Customer::Chat, "on-messages"),
     (Customer::Chat, "on-responses"),
     (Customer::Messages, "on-chat"),
     (Customer::Messages, "on-responses"),
     (Customer::Responses, "on-chat"),
     (Customer::Responses, "on-messages"),
+    (Customer::Chat, "on-converse"),
+    (Customer::Messages, "on-converse"),
+    (Customer::Responses, "on-converse"),
+    (Customer::Chat, "on-gemini"),
+    (Customer::Messages, "on-gemini"),
+    (Customer::Responses, "on-gemini"),
+    (Customer::Chat, "on-vertex"),
+    (Customer::Gemini, "on-chat"),
+    (Customer::Gemini, "on-messages"),
+    (Customer::Gemini, "on-responses"),
+    (Customer::Gemini, "on-converse"),
 ];
 
 fn call(gateway: &Gateway, customer: Customer, body: &Value) -> Answer {
-    let body = body.to_string();
+    let (path, body) = customer.request(body);
     let lines = format!("Content-Length: {}\r\n", body.len());
-    ask(gateway.address, &gateway.post(customer.path(), &lines, &body))
+    ask(gateway.address, &gateway.post(&path, &lines, &body))
 }
 
 /// What was spent, in nano-dollars.
@@ -75,8 +93,9 @@ fn what_the_customer_reads_as_usage_is_what_is_charged() {
             assert_eq!(answer.status(), 200, "{customer:?} {model} {stream}: {answer:?}");
             let read = customer.read(&answer, stream);
             let usage = &read.usage;
-            // Anthropic's input leaves out what a cache has read.
-            let input = if model == "on-messages" { 1000 } else { 600 };
+            // Anthropic's input and Bedrock's leave out what a cache has read.
+            let is_disjoint = ["on-messages", "on-converse"].contains(&model);
+            let input = if is_disjoint { 1000 } else { 600 };
             assert_eq!((usage.input, usage.cache_read, usage.output), (input, 400, 20), "{read:?}");
             let price = usage.input * 3_000 + usage.cache_read * 300 + usage.output * 15_000;
             assert_eq!(spent(&gateway), price, "{customer:?} {model} {stream}");
@@ -241,6 +260,15 @@ fn tokens_are_counted_here_for_upstreams_that_cannot() {
     let answer = ask(gateway.address, &gateway.post("/v1/messages/count_tokens", &lines, &body));
     assert_eq!(answer.status(), 200, "{answer:?}");
     assert!(answer.json()["input_tokens"].as_u64().is_some_and(|tokens| tokens > 0), "{answer:?}");
+    let body = r#"{"contents":[{"role":"user","parts":[{"text":"hi there"}]}]}"#;
+    let lines = format!("Content-Length: {}\r\n", body.len());
+    for model in ["on-chat", "on-messages", "on-responses"] {
+        let path = format!("/v1beta/models/{model}:countTokens");
+        let answer = ask(gateway.address, &gateway.post(&path, &lines, body));
+        assert_eq!(answer.status(), 200, "{model}: {answer:?}");
+        let tokens = answer.json()["totalTokens"].as_u64();
+        assert!(tokens.is_some_and(|tokens| tokens > 0), "{model}: {answer:?}");
+    }
     assert!(recorder.requests().is_empty(), "no upstream is asked");
     assert_eq!(spent(&gateway), 0);
 }

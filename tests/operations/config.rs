@@ -501,7 +501,8 @@ fn a_missing_file_is_said_of_both() {
 /// Every YAML block of the reference is a configuration, with the minimal file for the other half.
 #[test]
 fn every_example_of_the_reference_loads() {
-    let text = fs::read_to_string(root().join("docs/configuration.md")).expect("the reference");
+    let read = |page: &str| fs::read_to_string(root().join(page)).expect("the reference");
+    let text = read("docs/configuration.md") + &read("docs/translation.md");
     let blocks: Vec<&str> =
         text.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     for block in &blocks {
@@ -510,6 +511,7 @@ fn every_example_of_the_reference_loads() {
   anthropic: { protocol: anthropic, base_url: 'https://x' }
   azure: { protocol: openai, base_url: 'https://x' }
   xai: { protocol: xai, base_url: 'https://x' }
+  bedrock: { protocol: bedrock, base_url: 'https://x' }
 ";
             loads(&format!("{}{}", MINIMAL_ROUTES.trim_end(), upstreams), block);
         } else if block.contains("upstreams:\n") {
@@ -527,7 +529,7 @@ fn every_example_of_the_reference_loads() {
             loads(&format!("{block}{MINIMAL_ROUTES}"), MINIMAL_MODELS);
         }
     }
-    assert_eq!(blocks.len(), 38, "the number of examples in docs/configuration.md");
+    assert_eq!(blocks.len(), 40, "the number of examples in both pages");
 }
 
 /// The loader must come to an end without a panic, whatever the bytes; proptest prints its seed.

@@ -137,7 +137,7 @@ fn the_command_of_every_endpoint_works_against_the_demo() {
         assert!(output.status.success() && !printed.is_empty(), "{command}\n{printed}");
         ran += 1;
     }
-    assert_eq!(ran, 18, "commands");
+    assert_eq!(ran, 20, "commands");
 }
 
 /// The YAML blocks of the README, in pairs, are configurations that `tollgate check` accepts.

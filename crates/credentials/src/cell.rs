@@ -25,6 +25,9 @@ pub(crate) struct Cell {
 struct CellState {
     issued: Option<Arc<Issued>>,
     is_fetching: bool,
+    /// An upstream has refused what is there: it is used no more once there is another one, or while
+    /// none can be had. Who is refused may be at fault himself.
+    is_refused: bool,
     /// When a token was given up last.
     given_up_at: Option<Duration>,
 }
@@ -54,15 +57,16 @@ impl Cell {
         let now = uptime();
         let mut state = self.state.lock();
         let good = state.issued.clone().filter(|issued| now < issued.ends_at);
-        let is_wanted = good.as_ref().is_none_or(|issued| now >= issued.renew_at);
+        let is_refused = state.is_refused;
+        let is_wanted = good.as_ref().is_none_or(|issued| is_refused || now >= issued.renew_at);
         let begins = is_wanted && !state.is_fetching && may_fetch();
         state.is_fetching |= begins;
         let fetch = begins.then(|| Fetch(Arc::clone(self)));
         match good {
-            Some(issued) => CellStanding::Good(issued, fetch),
+            Some(issued) if !(is_refused && state.is_fetching) => CellStanding::Good(issued, fetch),
             // Whoever waits has subscribed before the fetch can be over.
-            None if state.is_fetching => CellStanding::Waiting(self.fetched.subscribe(), fetch),
-            None => CellStanding::Nothing,
+            _ if state.is_fetching => CellStanding::Waiting(self.fetched.subscribe(), fetch),
+            _ => CellStanding::Nothing,
         }
     }
 
@@ -73,7 +77,7 @@ impl Cell {
     }
 
     /// Gives up what an upstream has refused, unless the one before it was given up just now. Says
-    /// whether what is there now, or will be fetched, is another one.
+    /// whether another one is there, or is to be had.
     pub(crate) fn give_up(&self, refused: &Arc<Issued>) -> bool {
         let now = uptime();
         let mut state = self.state.lock();
@@ -83,7 +87,7 @@ impl Cell {
         if state.given_up_at.is_some_and(|at| now.saturating_sub(at) < GIVE_UP_PAUSE) {
             return false;
         }
-        (state.issued, state.given_up_at) = (None, Some(now));
+        (state.is_refused, state.given_up_at) = (true, Some(now));
         true
     }
 }
@@ -91,7 +95,8 @@ impl Cell {
 impl Fetch {
     /// Puts in place what was fetched.
     pub(crate) fn put(&self, issued: Issued) {
-        self.0.state.lock().issued = Some(Arc::new(issued));
+        let mut state = self.0.state.lock();
+        (state.issued, state.is_refused) = (Some(Arc::new(issued)), false);
     }
 }
 

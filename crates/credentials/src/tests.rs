@@ -250,11 +250,33 @@ async fn a_refused_token_is_given_up_once() {
     let auth = entra(&endpoint.url);
     let ask = async || credentials.token(&auth, account(1)).await.expect("a token");
     let (first, same) = (ask().await, ask().await);
-    assert!(first.give_up() && same.give_up(), "another one will be there for both");
+    assert!(!first.give_up_after(403), "of a bearer's token that says nothing");
+    assert!(
+        first.give_up_after(401) && same.give_up_after(401),
+        "another one will be there for both"
+    );
     let second = ask().await;
     assert_eq!(shown(&second), "Bearer token-1");
-    assert!(!second.give_up(), "who refuses all of them gets no more calls made");
+    assert!(!second.give_up_after(401), "who refuses all of them gets no more calls made");
     assert_eq!(shown(&ask().await), "Bearer token-1");
+    assert_eq!(endpoint.calls(), 2);
+}
+
+/// A customer may be at fault for a refusal: what is good is not thrown away for nothing.
+#[tokio::test]
+async fn a_refused_token_is_used_on_while_there_is_no_other() {
+    let answer = |call, _: &str| match call {
+        0 => good("first", 3600),
+        _ => ("503 Service Unavailable", String::new(), String::new()),
+    };
+    let endpoint = Endpoint::start(answer, Duration::ZERO).await;
+    let (credentials, _) = credentials();
+    let auth = entra(&endpoint.url);
+    let ask = async || credentials.token(&auth, account(1)).await.expect("a token");
+    assert!(ask().await.give_up_after(401));
+    for _ in 0..5 {
+        assert_eq!(shown(&ask().await), "Bearer first");
+    }
     assert_eq!(endpoint.calls(), 2);
 }
 

@@ -40,9 +40,14 @@ impl Token {
         secrets.into_iter().flatten()
     }
 
-    /// Gives it up, as the upstream has refused it, unless the one before it was given up within the last
-    /// minute. Says whether asking once more is worth it, with another one.
-    pub fn give_up(&self) -> bool {
-        self.cell.as_ref().is_some_and(|cell| cell.give_up(&self.issued))
+    /// Gives it up if an answer with this status says that it is not good any more, unless the one
+    /// before it was given up within the last minute. Says whether asking once more is worth it.
+    pub fn give_up_after(&self, status: u16) -> bool {
+        let is_refused = match &self.issued.proof {
+            Proof::Bearer(_) => status == 401,
+            // So AWS calls a session that has ended.
+            Proof::Signer(_) => matches!(status, 401 | 403),
+        };
+        is_refused && self.cell.as_ref().is_some_and(|cell| cell.give_up(&self.issued))
     }
 }

@@ -192,7 +192,7 @@ impl Call for MessagesCall {
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
         let frame = Frame::new(&self.terms, self.possible.usage());
         match framing {
-            Framing::Json | Framing::Binary => {
+            Framing::Json | Framing::EventStream | Framing::Binary => {
                 let items = self.runs_tools.then(|| ItemScan::new("content"));
                 let meter = JsonMeter::new(frame, Box::new(WireMessagesUsage::report));
                 Box::new(meter.counting(items))

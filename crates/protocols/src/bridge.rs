@@ -18,17 +18,22 @@ use tollgate_translation::dialect::{
     UpstreamDialect, WriteStream,
 };
 use tollgate_translation::part::{AnswerPart, Counts, FailureKind, PromptPart, UpstreamFailure};
-use tollgate_translation::{Chat, Messages, Responses};
+use tollgate_translation::{Chat, Converse, Gemini, Messages, Responses};
 
 use super::anthropic_messages::AnthropicMessages;
+use super::bedrock_converse::{self, BedrockConverse};
 use super::estimate::TextSize;
+use super::event_stream;
+use super::gemini_content::{GeminiContent, check_counted};
 use super::json::Object;
 use super::limits::ModelLimits;
 use super::openai_chat::OpenaiChat;
 use super::openai_responses::OpenaiResponses;
 use super::splice::{Splice, json_string};
 use super::sse::{self, EventAction, Events};
-use super::{Call, Codec, Dialect, Framing, Meter, Operation, PathAsked, Request, Terms};
+use super::{
+    Call, Codec, Dialect, Framing, Meter, NamedInPath, Operation, PathAsked, Request, Terms,
+};
 
 /// The version of Anthropic's API in which requests are written.
 const ANTHROPIC_VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
@@ -41,6 +46,16 @@ static BRIDGES: &[Bridge] = &[
     Bridge { customers: &MESSAGES, upstreams: CHAT.upstreams() },
     Bridge { customers: &RESPONSES, upstreams: MESSAGES.upstreams() },
     Bridge { customers: &RESPONSES, upstreams: CHAT.upstreams() },
+    Bridge { customers: &CHAT, upstreams: CONVERSE },
+    Bridge { customers: &MESSAGES, upstreams: CONVERSE },
+    Bridge { customers: &RESPONSES, upstreams: CONVERSE },
+    Bridge { customers: &GEMINI, upstreams: RESPONSES.upstreams() },
+    Bridge { customers: &GEMINI, upstreams: MESSAGES.upstreams() },
+    Bridge { customers: &GEMINI, upstreams: CHAT.upstreams() },
+    Bridge { customers: &CHAT, upstreams: GEMINI.upstreams() },
+    Bridge { customers: &MESSAGES, upstreams: GEMINI.upstreams() },
+    Bridge { customers: &RESPONSES, upstreams: GEMINI.upstreams() },
+    Bridge { customers: &GEMINI, upstreams: CONVERSE },
 ];
 
 static CHAT: Spoken = Spoken { operation: Operation::Chat, words: &Chat, codec: &OpenaiChat };
@@ -48,6 +63,11 @@ static MESSAGES: Spoken =
     Spoken { operation: Operation::Messages, words: &Messages, codec: &AnthropicMessages };
 static RESPONSES: Spoken =
     Spoken { operation: Operation::Responses, words: &Responses, codec: &OpenaiResponses };
+static GEMINI: Spoken =
+    Spoken { operation: Operation::GenerateContent, words: &Gemini, codec: &GeminiContent };
+/// It has no customers.
+const CONVERSE: Upstreams =
+    Upstreams { operation: Operation::Chat, words: &Converse, codec: &BedrockConverse };
 
 /// The codec that translates `operation` for a model that is for the operations `typed`, over an
 /// upstream that speaks `dialect`: by what the model is said to be for, if the upstream speaks that,
@@ -61,8 +81,9 @@ pub fn bridge(
     if !BRIDGES.iter().any(|bridge| typed.contains(&bridge.upstreams.operation)) {
         return None;
     }
-    if operation == Operation::CountTokens {
-        return BRIDGES.iter().any(|it| it.dialects().contains(&dialect)).then_some(&LocalCount);
+    let counts = LOCAL_COUNTS.iter().find(|count| count.operation == operation);
+    if let Some(count) = counts {
+        return count.dialects.contains(&dialect).then_some(count);
     }
     let fits = |it: &&Bridge| it.operation() == operation && it.dialects().contains(&dialect);
     let typed = BRIDGES.iter().filter(fits).find(|it| typed.contains(&it.upstreams.operation));
@@ -136,10 +157,15 @@ impl Codec for Bridge {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        let translated = self.translate(body, limits)?;
+        let translated = self.translate(body, request.named_in_path(), limits)?;
         let text = Object::parse(&translated.body)
             .map_err(|error| GatewayError::new(ErrorKind::Internal, UNWRITABLE).cause(error))?;
-        let inner = self.upstreams.codec.read(&Request::Json(text), limits)?;
+        let named =
+            NamedInPath { model: &translated.frame.model, streams: translated.frame.streams };
+        let inner = match self.upstreams.operation.is_named_in_path() {
+            true => self.upstreams.codec.read(&Request::JsonAt(text, named), limits)?,
+            false => self.upstreams.codec.read(&Request::Json(text), limits)?,
+        };
         let Translated { body: text, frame, left_out } = translated;
         let left_out = match (inner.left_out(), left_out.is_empty()) {
             (None, true) => None,
@@ -168,10 +194,14 @@ impl Bridge {
     fn translate(
         &self,
         body: &Object<'_>,
+        named: Option<NamedInPath<'_>>,
         limits: &ModelLimits,
     ) -> Result<Translated, GatewayError> {
         let read = self.customers.words.read_request(body.text()).map_err(refused)?;
         let mut frame = read.frame;
+        if let Some(NamedInPath { model, streams }) = named {
+            frame = AnswerFrame { model: model.to_owned(), streams, ..frame };
+        }
         let Some(target) = limits.translation else {
             return Err(GatewayError::new(ErrorKind::Internal, UNWRITABLE));
         };
@@ -192,6 +222,9 @@ impl Bridge {
         let id = RequestId::new();
         frame.created = id.began_at().seconds();
         frame.nonce = id.to_string().replace(|letter: char| !letter.is_ascii_alphanumeric(), "");
+        if self.upstreams.operation.is_named_in_path() {
+            return Ok(Translated { body: written, frame, left_out: losses.fields().join(", ") });
+        }
         // The model's name goes first, where the upstream's codec writes the upstream's name over it.
         let members = written.strip_prefix(b"{").unwrap_or(&written);
         let comma: &[u8] = if members.starts_with(b"}") { b"" } else { b"," };
@@ -285,17 +318,32 @@ impl Call for BridgedCall {
                 upstreams,
                 is_translated: false,
             }),
-            Framing::Sse => Box::new(BridgedStream {
+            Framing::Sse | Framing::EventStream => Box::new(BridgedStream {
                 inner,
-                events: Events::of_images(),
+                events: match self.inner.comes_in_frames() {
+                    true => EventCutter::Frames(event_stream::Messages::default()),
+                    false => EventCutter::Lines(Events::of_images()),
+                },
                 reader: upstreams.stream_reader(),
                 passage: Passage::new(customers.stream_writer(&self.frame), unreported),
             }),
         }
     }
 
-    fn refusal(&self, status: u16, body: &[u8]) -> Option<GatewayError> {
-        Some(in_our_words(self.upstreams.read_failure(status, body)))
+    fn streams(&self) -> bool {
+        // Some upstreams are told by the path.
+        self.frame.streams
+    }
+
+    fn comes_in_frames(&self) -> bool {
+        self.inner.comes_in_frames()
+    }
+
+    fn refusal(&self, status: u16, name: Option<&str>, body: &[u8]) -> Option<GatewayError> {
+        Some(in_our_words(match name {
+            Some(name) => self.upstreams.read_named_failure(status, name, body),
+            None => self.upstreams.read_failure(status, body),
+        }))
     }
 }
 
@@ -500,10 +548,62 @@ impl Meter for BridgedDocument {
     }
 }
 
+/// What takes an upstream's stream apart into its events.
+enum EventCutter {
+    /// Server-sent events.
+    Lines(Events),
+    /// Amazon's binary frames.
+    Frames(event_stream::Messages),
+}
+
+impl EventCutter {
+    /// Gives every event that the chunk completes to `each`, as it came and its data. False where the
+    /// stream is none, here or before: what came until then was given.
+    fn cut(&mut self, chunk: &Bytes, mut each: impl FnMut(&[u8], &[u8])) -> bool {
+        match self {
+            Self::Lines(events) => {
+                let uncut = events.relay(chunk, |event| {
+                    each(event, &sse::data(event));
+                    EventAction::Drop
+                });
+                // An event that is too long to be held comes out as it is.
+                uncut.is_empty()
+            }
+            Self::Frames(messages) => {
+                let read = messages.read(chunk, |message| {
+                    let data = bedrock_converse::event_data(message);
+                    each(&data, &data);
+                });
+                read.is_ok()
+            }
+        }
+    }
+
+    /// The upstream has ended the stream. False where it ended in the middle of an event.
+    fn finish(&mut self, mut each: impl FnMut(&[u8], &[u8])) -> bool {
+        match self {
+            Self::Lines(events) => {
+                // Some servers leave out the blank line behind the last event.
+                let rest = events.take_unfinished();
+                each(&rest, &sse::data(&rest));
+                true
+            }
+            Self::Frames(messages) => messages.is_at_end_of_frame(),
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        match self {
+            Self::Lines(events) => events.held_bytes(),
+            Self::Frames(messages) => messages.held_bytes(),
+        }
+    }
+}
+
 /// Meters a stream, and translates it event by event.
 struct BridgedStream {
     inner: Box<dyn Meter>,
-    events: Events,
+    events: EventCutter,
     reader: Box<dyn ReadStream>,
     passage: Passage,
 }
@@ -512,17 +612,16 @@ impl BridgedStream {
     /// Meters an event and translates it. What the meter says while it is translated is about it and
     /// what came before it, however the network has cut the stream.
     fn pass(
-        event: &[u8],
+        (event, data): (&[u8], &[u8]),
         inner: &mut dyn Meter,
         reader: &mut dyn ReadStream,
         passage: &mut Passage,
         out: &mut Vec<u8>,
     ) {
-        let data = sse::data(event);
-        if data.is_empty() || !inner.take_event(event, &data) || passage.is_broken {
+        if data.is_empty() || !inner.take_event(event, data) || passage.is_broken {
             return;
         }
-        let read = reader.read(&data, &mut |answer| passage.write(answer, inner, out));
+        let read = reader.read(data, &mut |answer| passage.write(answer, inner, out));
         passage.is_broken |= read.is_err();
     }
 }
@@ -531,21 +630,20 @@ impl Meter for BridgedStream {
     fn relay(&mut self, chunk: Bytes) -> Bytes {
         let Self { inner, events, reader, passage } = self;
         let mut out = Vec::with_capacity(chunk.len());
-        let uncut = events.relay(&chunk, |event| {
-            Self::pass(event, inner.as_mut(), reader.as_mut(), passage, &mut out);
-            EventAction::Drop
+        let is_cut = events.cut(&chunk, |event, data| {
+            Self::pass((event, data), inner.as_mut(), reader.as_mut(), passage, &mut out);
         });
-        // An event that is too long to be held comes out as it is.
-        passage.is_broken |= !uncut.is_empty();
+        passage.is_broken |= !is_cut;
         out.into()
     }
 
     fn finish(&mut self) -> Bytes {
         let Self { inner, events, reader, passage } = self;
         let mut out = Vec::new();
-        // Some servers leave out the blank line behind the last event.
-        let rest = events.take_unfinished();
-        Self::pass(&rest, inner.as_mut(), reader.as_mut(), passage, &mut out);
+        let is_cut = events.finish(|event, data| {
+            Self::pass((event, data), inner.as_mut(), reader.as_mut(), passage, &mut out);
+        });
+        passage.is_broken |= !is_cut;
         drop(inner.finish());
         if !passage.is_broken {
             reader.finish(&mut |answer| passage.write(answer, inner.as_ref(), &mut out));
@@ -590,30 +688,51 @@ impl Meter for BridgedStream {
     }
 }
 
-/// The codec of `POST /v1/messages/count_tokens` for upstreams that have nothing like it.
+/// The counts that are made here, each for upstreams that have nothing like it.
+static LOCAL_COUNTS: &[LocalCount] = &[
+    LocalCount {
+        operation: Operation::CountTokens,
+        dialects: &[Dialect::Openai, Dialect::Bedrock, Dialect::Gemini, Dialect::Vertex],
+    },
+    LocalCount {
+        operation: Operation::CountContentTokens,
+        dialects: &[Dialect::Openai, Dialect::Anthropic, Dialect::Bedrock],
+    },
+];
+
+/// The codec of a count for upstreams of other dialects.
 #[derive(Debug)]
-struct LocalCount;
+struct LocalCount {
+    operation: Operation,
+    dialects: &'static [Dialect],
+}
 
 impl Codec for LocalCount {
     fn operation(&self) -> Operation {
-        Operation::CountTokens
+        self.operation
     }
 
     fn dialects(&self) -> &'static [Dialect] {
-        &[Dialect::Openai]
+        self.dialects
     }
 
     fn path(&self) -> &'static str {
-        "/messages/count_tokens"
+        ""
     }
 
     fn read(&self, request: &Request<'_>, _: &ModelLimits) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        super::check_messages(body)?;
         let tokens = TextSize::of_strings(body.text()).tokens();
-        Ok(Box::new(LocalCountCall {
-            terms: Terms::of_whole(body, Usage::ZERO, Usage::ZERO),
-            tokens,
+        let terms = Terms::of_whole(body, Usage::ZERO, Usage::ZERO);
+        Ok(Box::new(match request.named_in_path() {
+            None => {
+                super::check_messages(body)?;
+                LocalCountCall { terms, field: "input_tokens", tokens }
+            }
+            Some(named) => {
+                check_counted(body)?;
+                LocalCountCall { terms: terms.named_in_path(named), field: "totalTokens", tokens }
+            }
         }))
     }
 }
@@ -622,6 +741,8 @@ impl Codec for LocalCount {
 #[derive(Debug)]
 struct LocalCountCall {
     terms: Terms,
+    /// Where the answer has it.
+    field: &'static str,
     tokens: u64,
 }
 
@@ -631,7 +752,7 @@ impl Call for LocalCountCall {
     }
 
     fn local_answer(&self) -> Option<Bytes> {
-        Some(format!(r#"{{"input_tokens":{}}}"#, self.tokens).into())
+        Some(format!(r#"{{"{}":{}}}"#, self.field, self.tokens).into())
     }
 
     fn is_local(&self) -> bool {

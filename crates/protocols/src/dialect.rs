@@ -17,21 +17,41 @@ pub enum Dialect {
     Xai,
     /// The family of Voyage's API for embeddings and rankings.
     Voyage,
+    /// Amazon Bedrock's Converse API.
+    Bedrock,
+    /// Google's Gemini API.
+    Gemini,
+    /// The same on Google Cloud's Vertex AI.
+    Vertex,
 }
 
 impl Dialect {
     /// Every dialect that there is.
-    pub const ALL: [Self; 6] =
-        [Self::Openai, Self::Anthropic, Self::Dashscope, Self::Ark, Self::Xai, Self::Voyage];
+    pub const ALL: [Self; 9] = [
+        Self::Openai,
+        Self::Anthropic,
+        Self::Dashscope,
+        Self::Ark,
+        Self::Xai,
+        Self::Voyage,
+        Self::Bedrock,
+        Self::Gemini,
+        Self::Vertex,
+    ];
 
     /// The header that carries the operator's credential, and its value.
     #[must_use]
     pub fn credential_header(self, credential: &str) -> (&'static str, String) {
         match self {
             Self::Anthropic => ("x-api-key", credential.to_owned()),
-            Self::Openai | Self::Dashscope | Self::Ark | Self::Xai | Self::Voyage => {
-                ("authorization", format!("Bearer {credential}"))
-            }
+            Self::Gemini => ("x-goog-api-key", credential.to_owned()),
+            Self::Openai
+            | Self::Dashscope
+            | Self::Ark
+            | Self::Xai
+            | Self::Voyage
+            | Self::Bedrock
+            | Self::Vertex => ("authorization", format!("Bearer {credential}")),
         }
     }
 
@@ -45,6 +65,9 @@ impl Dialect {
             Self::Ark => "ark",
             Self::Xai => "xai",
             Self::Voyage => "voyage",
+            Self::Bedrock => "bedrock",
+            Self::Gemini => "gemini",
+            Self::Vertex => "vertex",
         }
     }
 }

@@ -137,7 +137,7 @@ impl Order {
             Framing::Sse => {
                 Box::new(StreamMeter::of_images(ImageStream::new(bound, is_output_apart)))
             }
-            Framing::Json | Framing::Binary => {
+            Framing::Json | Framing::EventStream | Framing::Binary => {
                 Box::new(ImagesMeter { scan: UsageScan::default(), bound, is_output_apart })
             }
         }

@@ -1,4 +1,4 @@
-//! Finds the top-level `usage`, `meta`, `service_tier` and `error` of a JSON response while it streams
+//! Finds the top-level `usage` (`usageMetadata`), `meta`, `service_tier` and `error` of a JSON response while it streams
 //! past, holding nothing else, and counts the objects in `data` or `results`.
 //!
 //! An embeddings response can be tens of megabytes of numbers, and `usage` stands behind them.
@@ -187,7 +187,7 @@ impl UsageScan {
         self.text_bytes
     }
 
-    /// Bytes inside string values of what the answer is about: its `choices`, `content` or `output`.
+    /// Bytes inside string values of what the answer is about: its `choices`, `content`, `output` or `candidates`.
     #[must_use]
     pub fn output_bytes(&self) -> u64 {
         self.output_bytes
@@ -205,12 +205,12 @@ impl UsageScan {
     /// A value begins at the top level, behind its key and the colon.
     fn begin_member(&mut self) {
         self.captured = match self.key.text() {
-            b"usage" => Captured::Usage,
+            b"usage" | b"usageMetadata" => Captured::Usage,
             b"meta" if self.metas.len() < USAGES_MAX => Captured::Meta,
             b"error" => Captured::Error,
             b"service_tier" => Captured::Tier,
             b"data" | b"results" => Captured::Data,
-            b"choices" | b"content" | b"output" => Captured::Output,
+            b"candidates" | b"choices" | b"content" | b"output" => Captured::Output,
             _ => Captured::Nothing,
         };
         self.key.length = 0;

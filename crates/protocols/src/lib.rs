@@ -23,7 +23,9 @@ use tollgate_money::price::{InputWays, Traits, Usage, UsageSource};
 pub mod openai_chat;
 pub mod anthropic_messages;
 pub mod openai_responses;
+pub mod gemini_content;
 pub mod openai_compact;
+pub mod bedrock_converse;
 pub mod embeddings;
 pub mod rerank;
 pub mod moderations;
@@ -32,6 +34,7 @@ pub mod openai_image_edits;
 pub mod dashscope_image;
 pub mod openai_speech;
 pub mod dashscope_speech;
+pub mod transcription;
 pub mod dashscope_video;
 pub mod ark_video;
 pub mod xai_video;
@@ -45,6 +48,7 @@ mod server_tools;
 mod bridge;
 
 pub mod audio;
+pub mod audio_length;
 pub mod azure;
 mod dashscope;
 pub mod estimate;
@@ -59,6 +63,7 @@ pub mod limits;
 mod metering;
 mod counts;
 pub mod sse;
+pub mod event_stream;
 pub mod task;
 mod media_url;
 pub mod public_url;
@@ -84,12 +89,15 @@ use task::TaskCodec;
 use terms::ModelField;
 pub use terms::Terms;
 
-/// Every codec of this build.
+/// Every codec of this build that customers' own words reach; what is written for the others is
+/// translated, by [`bridge`].
 pub static REGISTRY: &[&dyn Codec] = &[
     &openai_chat::OpenaiChat,
     &anthropic_messages::AnthropicMessages,
     &anthropic_messages::AnthropicCountTokens,
     &openai_responses::OpenaiResponses,
+    &gemini_content::GeminiContent,
+    &gemini_content::GeminiCountTokens,
     &openai_compact::OpenaiCompact,
     &embeddings::OpenaiEmbeddings,
     &embeddings::VoyageEmbeddings,
@@ -102,6 +110,8 @@ pub static REGISTRY: &[&dyn Codec] = &[
     &dashscope_image::DashscopeImage,
     &openai_speech::OpenaiSpeech,
     &dashscope_speech::DashscopeSpeech,
+    &transcription::OpenaiTranscription,
+    &transcription::OpenaiAudioTranslation,
     &dashscope_video::DashscopeVideo,
     &ark_video::ArkVideo,
     &xai_video::XaiVideo,
@@ -166,11 +176,22 @@ pub struct PathAsked<'a> {
     pub streams: bool,
 }
 
+/// What the path of a request says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamedInPath<'a> {
+    /// The model, as the customer calls it.
+    pub model: &'a str,
+    /// The answer is to come in pieces.
+    pub streams: bool,
+}
+
 /// A request's body, as its operation has it.
 #[derive(Debug)]
 pub enum Request<'a> {
     /// A JSON object, as most operations have it.
     Json(Object<'a>),
+    /// A JSON object whose path says what others say in themselves.
+    JsonAt(Object<'a>, NamedInPath<'a>),
     /// A form, and the body in which its parts stand.
     Form(Form, &'a [u8]),
 }
@@ -182,7 +203,7 @@ impl<'a> Request<'a> {
     /// An unsupported media type, for a body of another kind.
     pub fn json(&self) -> Result<&Object<'a>, GatewayError> {
         match self {
-            Self::Json(object) => Ok(object),
+            Self::Json(object) | Self::JsonAt(object, _) => Ok(object),
             Self::Form(..) => Err(unreadable("JSON")),
         }
     }
@@ -194,7 +215,16 @@ impl<'a> Request<'a> {
     pub fn form(&self) -> Result<(&Form, &'a [u8]), GatewayError> {
         match self {
             Self::Form(form, body) => Ok((form, body)),
-            Self::Json(_) => Err(unreadable("multipart/form-data")),
+            Self::Json(_) | Self::JsonAt(..) => Err(unreadable("multipart/form-data")),
+        }
+    }
+
+    /// What its path says of it, for operations that have that there.
+    #[must_use]
+    pub fn named_in_path(&self) -> Option<NamedInPath<'a>> {
+        match self {
+            Self::JsonAt(_, named) => Some(*named),
+            Self::Json(_) | Self::Form(..) => None,
         }
     }
 
@@ -205,6 +235,7 @@ impl<'a> Request<'a> {
     pub fn model(&self) -> Result<Option<Cow<'a, str>>, GatewayError> {
         Ok(match self {
             Self::Json(object) => object.get("model").and_then(|value| value.as_str()),
+            Self::JsonAt(_, named) => Some(Cow::Borrowed(named.model)),
             Self::Form(form, body) => form.text(body, "model")?.map(Cow::Borrowed),
         })
     }
@@ -273,8 +304,8 @@ pub trait Call: Send + Sync + fmt::Debug {
     }
 
     /// What a refusal of an upstream's says, where the upstream speaks another dialect than the
-    /// customer: its words are then told in the customer's.
-    fn refusal(&self, _status: u16, _body: &[u8]) -> Option<GatewayError> {
+    /// customer: its words are then told in the customer's. `name` is what a header calls it.
+    fn refusal(&self, _status: u16, _name: Option<&str>, _body: &[u8]) -> Option<GatewayError> {
         None
     }
 
@@ -308,6 +339,11 @@ pub trait Call: Send + Sync + fmt::Debug {
     /// How the task is submitted that this call starts.
     fn submit(&self) -> Option<&(dyn task::Submit + Sync)> {
         None
+    }
+
+    /// Whether the upstream's events come in frames of [`Framing::EventStream`], and in no other way.
+    fn comes_in_frames(&self) -> bool {
+        false
     }
 
     /// Whether the answer is neither JSON nor, unless it was asked for, events.
@@ -475,8 +511,21 @@ pub enum Framing {
     Json,
     /// Server-sent events, each behind the other.
     Sse,
+    /// Events in binary frames, as [`event_stream`] reads them. Customers get server-sent events.
+    EventStream,
     /// Bytes of another kind, such as audio.
     Binary,
+}
+
+impl Framing {
+    /// How what an upstream frames like this is framed for the customer.
+    #[must_use]
+    pub fn for_customers(self) -> Self {
+        match self {
+            Self::EventStream => Self::Sse,
+            other => other,
+        }
+    }
 }
 
 /// The codec for `operation` over an upstream that speaks `dialect`, if this build has one.

@@ -12,6 +12,8 @@ const REFERENCES_MAX: u32 = 16;
 /// Documents to rank in one request where `models.yaml` does not say: Voyage's own limit, and what Cohere
 /// advises.
 pub const DOCUMENTS_MAX: u32 = 1000;
+/// Tokens of a second of audio where `models.yaml` does not say: OpenAI's models hear one each 100 ms.
+const AUDIO_TOKENS_PER_SECOND: u32 = 10;
 /// Characters to speak where `models.yaml` does not say: OpenAI's own limit.
 const CHARACTERS_MAX: u32 = 4096;
 
@@ -35,6 +37,8 @@ pub struct ModelLimits {
     pub images: ImageLimits,
     /// What can be asked of a model that speaks.
     pub speech: SpeechLimits,
+    /// What can be asked of a model that writes down what it hears.
+    pub transcription: TranscriptionLimits,
     /// What can be asked of a model that makes videos.
     pub video: VideoLimits,
     /// Whether the model may think without showing all of it. True where nobody says otherwise.
@@ -123,6 +127,7 @@ impl Default for ModelLimits {
             documents_max: DOCUMENTS_MAX,
             images: ImageLimits::default(),
             speech: SpeechLimits::default(),
+            transcription: TranscriptionLimits::default(),
             video: VideoLimits::default(),
             reasoning: true,
             pass: Pass::default(),
@@ -247,6 +252,27 @@ pub struct SpeechLimits {
 impl Default for SpeechLimits {
     fn default() -> Self {
         Self { characters_max: CHARACTERS_MAX, formats: None, instructions: true }
+    }
+}
+
+/// What can be asked of a model that writes down what it hears, and how its upstream counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TranscriptionLimits {
+    /// The longest audio, in seconds; `None` where only the upstream has a limit.
+    pub seconds_max: Option<u32>,
+    /// The seconds that are billed of shorter audio.
+    pub billed_seconds_min: u32,
+    /// Input tokens that the model makes of a second of audio.
+    pub audio_tokens_per_second: u32,
+}
+
+impl Default for TranscriptionLimits {
+    fn default() -> Self {
+        Self {
+            seconds_max: None,
+            billed_seconds_min: 0,
+            audio_tokens_per_second: AUDIO_TOKENS_PER_SECOND,
+        }
     }
 }
 

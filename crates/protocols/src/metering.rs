@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::estimate::TextSize;
 use super::json_scan::UsageScan;
-use super::server_tools::ItemScan;
+use super::server_tools::{ItemScan, QueryScan, RanScan};
 use super::sse::{self, EventAction, Events};
 use super::stored::IdScan;
 use super::{Meter, Terms};
@@ -229,7 +229,7 @@ pub(super) struct JsonMeter {
     /// Looks for ids of what the upstream keeps, where it keeps something.
     ids: Option<IdScan>,
     /// Counts calls of tools that the upstream runs, where it may.
-    items: Option<ItemScan>,
+    ran: Option<RanScan>,
     /// Looks for what the model has thought, where that has a price of its own.
     thoughts: Option<ThoughtScan>,
 }
@@ -237,7 +237,7 @@ pub(super) struct JsonMeter {
 impl JsonMeter {
     pub(super) fn new(frame: Frame, read_usage: ReadUsage) -> Self {
         let (scan, reported) = (UsageScan::default(), OnceLock::new());
-        Self { scan, frame, read_usage, reported, ids: None, items: None, thoughts: None }
+        Self { scan, frame, read_usage, reported, ids: None, ran: None, thoughts: None }
     }
 
     /// Notes what the upstream keeps.
@@ -247,7 +247,12 @@ impl JsonMeter {
 
     /// Counts calls of tools that the upstream runs.
     pub(super) fn counting(self, items: Option<ItemScan>) -> Self {
-        Self { items, ..self }
+        Self { ran: items.map(|scan| RanScan::Items(Box::new(scan))), ..self }
+    }
+
+    /// Counts searches of Google's.
+    pub(super) fn counting_queries(self, queries: Option<QueryScan>) -> Self {
+        Self { ran: queries.map(RanScan::Queries), ..self }
     }
 
     /// Looks for what the model has thought.
@@ -278,8 +283,8 @@ impl Meter for JsonMeter {
         if let Some(ids) = &mut self.ids {
             ids.feed(&chunk);
         }
-        if let Some(items) = &mut self.items {
-            items.feed(&chunk);
+        if let Some(ran) = &mut self.ran {
+            ran.feed(&chunk);
         }
         if let Some(thoughts) = &mut self.thoughts {
             thoughts.feed(&chunk);
@@ -313,7 +318,7 @@ impl Meter for JsonMeter {
         let is_markup = report.is_some() && self.scan.output_bytes() <= MARKUP_BYTES_MAX;
         let seen = TextSize::unread(if is_markup { 0 } else { bytes }).tokens();
         let (usage, source) = self.frame.measure(report, seen.min(self.frame.output_tokens_max));
-        (self.items.as_ref().map_or(usage, |items| usage.plus(&items.usage())), source)
+        (self.ran.as_ref().map_or(usage, |ran| usage.plus(&ran.usage())), source)
     }
 
     fn reported_cost(&self) -> Option<Nanousd> {

@@ -8,7 +8,9 @@
 //! that some parsers would take for another, is never taken for what it looks like.
 
 mod chat;
+mod converse;
 mod embeddings;
+mod gemini;
 mod left_out;
 mod messages;
 mod moderations;
@@ -20,12 +22,15 @@ use std::borrow::Cow;
 use super::json::{Object, Value};
 use super::json_cursor::Cursor;
 use super::limits::{ModelLimits, Pass, Priced};
+use super::public_url;
 use super::server_tools::ServerTool;
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::{InputWays, Unit, Usage};
 
 pub(super) use chat::CHAT;
+pub(super) use converse::CONVERSE;
 pub(super) use embeddings::{OPENAI_EMBEDDINGS, VOYAGE_EMBEDDINGS};
+pub(super) use gemini::GEMINI;
 pub(super) use left_out::{LeftOut, searches};
 pub(super) use messages::MESSAGES;
 pub(super) use moderations::MODERATIONS;
@@ -103,6 +108,10 @@ pub(super) enum Key {
     Tools,
     /// Where a picture is. Some upstreams hear what is no picture, at another price.
     Picture,
+    /// Media, or what says how they are read.
+    Media,
+    /// What names a file by where it is. One that the operator's account keeps may be another's.
+    File,
     /// What is billed as this unit, which needs a price, unless it is `null`.
     Billed(Unit),
 }
@@ -494,6 +503,21 @@ impl OfferReader<'_> {
                 self.is_bounded = false;
                 self.picture(value)
             }
+            Key::Media => {
+                self.is_bounded &= value.non_null()?.is_none();
+                Some(())
+            }
+            Key::File => {
+                let file = value.non_null()?;
+                self.is_bounded &= file.is_none();
+                let name = resolved(key)?;
+                if file.is_some_and(|file| !is_public_file(file)) && !self.pass.has_content(&name) {
+                    let what =
+                        format!("`{}` in {} that is not on the web", shown(&name), table.what);
+                    self.refuse_content(&what);
+                }
+                Some(())
+            }
             Key::Billed(unit) => {
                 let name = resolved(key)?;
                 let is_there = value.non_null()?.is_some();
@@ -620,6 +644,7 @@ impl OfferReader<'_> {
             let place = self.place(key, offer.tool_keys);
             let Some((name, role)) = place.and_then(|place| offer.tool_keys.get(place)) else {
                 if value.non_null()?.is_some() {
+                    read.odd_count += 1;
                     read.odd = Some(shown(&resolved(key)?));
                 }
                 return Some(());
@@ -674,6 +699,10 @@ impl OfferReader<'_> {
             self.added_tokens = self.added_tokens.saturating_add(added);
             return;
         }
+        // Some upstreams know their own tools by a key in the place of a type. Of two nobody knows which.
+        let odd = read.odd.as_deref().filter(|_| is_untyped && read.odd_count == 1);
+        let are_told_by_keys = offer_by_keys(self.offer);
+        let name = odd.filter(|_| are_told_by_keys).unwrap_or(name);
         // A larger container costs more, and one that is named may be another customer's.
         let is_usual = |(key, value): &(&'static str, &[u8])| {
             let container = Value::new(value).as_object();
@@ -693,8 +722,6 @@ impl OfferReader<'_> {
         if let Some(tool) = self.offer.server_tools.iter().find(runs) {
             return self.runs(tool.unit, read.uses);
         }
-        // Some upstreams know their own tools by a key in the place of a type.
-        let odd = read.odd.as_deref().filter(|_| is_untyped);
         let name = odd.unwrap_or(name);
         if !name.is_empty() && self.pass.has_tool(name) {
             self.has_passed = true;
@@ -747,6 +774,11 @@ impl OfferReader<'_> {
     }
 }
 
+/// Whether all tools are told by their keys, and none by a type.
+fn offer_by_keys(offer: &Offer) -> bool {
+    offer.tools.iter().all(|tool| tool.name.is_empty())
+}
+
 /// What an object says of itself.
 #[derive(Default)]
 struct Item<'a> {
@@ -776,8 +808,10 @@ struct ReadTool<'a> {
     kind: Option<&'a [u8]>,
     /// Values that a [`Tool`] may need.
     needed: Vec<(&'static str, &'a [u8])>,
-    /// A key that is not known.
+    /// The last key that is not known.
     odd: Option<String>,
+    /// How many keys are not known: each may be a tool of its own.
+    odd_count: usize,
     /// A key with a value that costs more.
     dearer: Option<&'static str>,
     /// Its type is there twice.
@@ -833,6 +867,19 @@ fn may_be_picture(written: &[u8]) -> bool {
         Some(data) => data.starts_with(b"image/"),
         None => !is_escaped || start.starts_with(b"http"),
     }
+}
+
+/// Whether a file, as it is written, is somewhere on the web, where whoever asks could have it
+/// themselves: not in Google's storage, which the operator's account opens.
+fn is_public_file(written: &[u8]) -> bool {
+    let Ok(file) = Value::new(written).as_object() else { return false };
+    let uris = ["fileUri", "file_uri"].into_iter().filter_map(|key| file.get(key));
+    let mut uris = uris.map(|uri| public_url::parse_web(&uri.as_str().unwrap_or_default()).ok());
+    let (Some(Some(url)), None) = (uris.next(), uris.next()) else { return false };
+    let host = url.host_str().unwrap_or_default().trim_end_matches('.');
+    !["googleapis.com", "cloud.google.com"].into_iter().any(|domain| {
+        host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    })
 }
 
 /// The text without its escapes.

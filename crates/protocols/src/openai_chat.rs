@@ -271,7 +271,7 @@ impl Call for ChatCall {
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
         let frame = Frame::new(&self.terms, self.possible);
         match framing {
-            Framing::Json | Framing::Binary => {
+            Framing::Json | Framing::EventStream | Framing::Binary => {
                 let thoughts = self.is_thinking_priced.then(ThoughtScan::default);
                 let meter = JsonMeter::new(frame, Box::new(WireChatUsage::report));
                 Box::new(meter.finding(thoughts))

@@ -154,7 +154,7 @@ impl Call for ResponsesCall {
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
         let frame = Frame::new(&self.terms, self.possible);
         match framing {
-            Framing::Json | Framing::Binary => {
+            Framing::Json | Framing::EventStream | Framing::Binary => {
                 let meter = JsonMeter::new(frame, Box::new(report));
                 let items = self.runs_tools.then(|| ItemScan::new("output"));
                 Box::new(meter.noting_ids(self.is_stored).counting(items))

@@ -13,6 +13,11 @@ pub enum Operation {
     CountTokens,
     /// `POST /v1/responses`
     Responses,
+    /// `POST /v1beta/models/{model}:generateContent` and `:streamGenerateContent`
+    GenerateContent,
+    /// `POST /v1beta/models/{model}:countTokens`: goes with [`Operation::GenerateContent`], and has no
+    /// name in YAML.
+    CountContentTokens,
     /// `POST /v1/responses/compact`: goes with [`Operation::Responses`], and has no name in YAML.
     Compact,
     /// `POST /v1/embeddings`
@@ -29,14 +34,20 @@ pub enum Operation {
     Video,
     /// `POST /v1/audio/speech`
     Speech,
+    /// `POST /v1/audio/transcriptions`
+    Transcription,
+    /// `POST /v1/audio/translations`: a text in English of what is said in another language. Its name is
+    /// not `translation`, which is what becomes of requests between dialects.
+    AudioTranslation,
 }
 
 impl Operation {
     /// Every operation that YAML can name, in the order in which documents list them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::Chat,
         Self::Messages,
         Self::Responses,
+        Self::GenerateContent,
         Self::Embeddings,
         Self::Rerank,
         Self::Moderations,
@@ -44,6 +55,8 @@ impl Operation {
         Self::ImageEdit,
         Self::Video,
         Self::Speech,
+        Self::Transcription,
+        Self::AudioTranslation,
     ];
 
     /// The operation that a model must have to be asked for this one.
@@ -51,6 +64,7 @@ impl Operation {
     pub fn granted_by(self) -> Self {
         match self {
             Self::CountTokens => Self::Messages,
+            Self::CountContentTokens => Self::GenerateContent,
             Self::Compact => Self::Responses,
             other => other,
         }
@@ -65,13 +79,19 @@ impl Operation {
     /// Whether its requests are forms; the others are JSON.
     #[must_use]
     pub fn takes_form(self) -> bool {
-        self == Self::ImageEdit
+        matches!(self, Self::ImageEdit | Self::Transcription | Self::AudioTranslation)
     }
 
     /// Whether it costs anything.
     #[must_use]
     pub fn is_billed(self) -> bool {
-        self != Self::CountTokens
+        !matches!(self, Self::CountTokens | Self::CountContentTokens)
+    }
+
+    /// Whether its requests name their model, and how they are answered, in the path.
+    #[must_use]
+    pub fn is_named_in_path(self) -> bool {
+        matches!(self, Self::GenerateContent | Self::CountContentTokens)
     }
 
     /// The word used in YAML, logs and metrics.
@@ -82,6 +102,8 @@ impl Operation {
             Self::Messages => "messages",
             Self::CountTokens => "count_tokens",
             Self::Responses => "responses",
+            Self::GenerateContent => "generate_content",
+            Self::CountContentTokens => "count_content_tokens",
             Self::Compact => "compact",
             Self::Embeddings => "embeddings",
             Self::Rerank => "rerank",
@@ -90,6 +112,8 @@ impl Operation {
             Self::ImageEdit => "image_edit",
             Self::Video => "video",
             Self::Speech => "speech",
+            Self::Transcription => "transcription",
+            Self::AudioTranslation => "audio_translation",
         }
     }
 }

@@ -106,6 +106,110 @@ impl RanTools {
     }
 }
 
+/// The searches that Google has run for an answer, by its `groundingMetadata`.
+pub(super) fn count_queries(grounding: &[u8]) -> u64 {
+    let mut scan = QueryScan::default();
+    scan.feed(grounding);
+    scan.queries
+}
+
+/// Counts the texts in each `webSearchQueries` of a JSON document while it streams past, wherever that
+/// stands. It holds a key at most.
+#[derive(Debug, Default)]
+pub(super) struct QueryScan {
+    in_string: bool,
+    escaped: bool,
+    /// The string that was read last, as far as a key can be.
+    last: Vec<u8>,
+    place: QueryPlace,
+    queries: u64,
+}
+
+/// Where a [`QueryScan`] is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum QueryPlace {
+    #[default]
+    Elsewhere,
+    /// Behind the key and its colon.
+    BehindKey,
+    /// In the list.
+    InList,
+}
+
+impl QueryScan {
+    /// What ran, as far as it was fed.
+    fn usage(&self) -> Usage {
+        Usage { web_searches: self.queries, ..Usage::ZERO }
+    }
+
+    /// Takes the next piece.
+    pub(super) fn feed(&mut self, piece: &[u8]) {
+        let mut at = 0;
+        while let Some(&byte) = piece.get(at) {
+            if !self.in_string {
+                self.outside(byte);
+                at += 1;
+                continue;
+            }
+            if std::mem::take(&mut self.escaped) {
+                at += 1;
+                continue;
+            }
+            let end = plain_text_end(piece, at);
+            let text = piece.get(at..end).unwrap_or_default();
+            let room = KEY_BYTES_MAX.saturating_sub(self.last.len());
+            self.last.extend_from_slice(text.get(..room).unwrap_or(text));
+            if let Some(&special) = piece.get(end) {
+                self.in_string = special != b'"';
+                self.escaped = special == b'\\';
+            }
+            at = end + 1;
+        }
+    }
+
+    fn outside(&mut self, byte: u8) {
+        self.place = match (byte, self.place) {
+            (b'"', place) => {
+                self.in_string = true;
+                self.last.clear();
+                self.queries += u64::from(place == QueryPlace::InList);
+                place
+            }
+            (b':', _) if self.last == b"webSearchQueries" => QueryPlace::BehindKey,
+            (b'[', QueryPlace::BehindKey) => QueryPlace::InList,
+            (b',' | b' ' | b'\t' | b'\n' | b'\r', place) => place,
+            _ => QueryPlace::Elsewhere,
+        };
+    }
+}
+
+/// What counts the calls of tools in a document.
+#[derive(Debug)]
+pub(super) enum RanScan {
+    /// Items of a list.
+    Items(Box<ItemScan>),
+    /// Searches of Google's.
+    Queries(QueryScan),
+}
+
+impl RanScan {
+    /// What ran, as far as it was fed.
+    pub(super) fn usage(&self) -> Usage {
+        match self {
+            Self::Items(scan) => scan.usage(),
+            Self::Queries(scan) => scan.usage(),
+        }
+    }
+
+    /// Takes the next piece.
+    pub(super) fn feed(&mut self, piece: &[u8]) {
+        match self {
+            Self::Items(scan) => scan.feed(piece),
+            Self::Queries(scan) => scan.feed(piece),
+        }
+    }
+}
+
 fn unquoted(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\"")).unwrap_or(text)
 }
@@ -247,6 +351,20 @@ mod tests {
             {"type":"server_tool_use","name":"code_execution"},{"type":"server_tool_use","name":"web_search"}]}"#,
         );
         assert_eq!(scan.usage(), Usage { container_sessions: 1, ..Usage::ZERO });
+    }
+
+    #[test]
+    fn queries_are_counted_wherever_they_stand_and_however_they_are_cut() {
+        let answer = r#"{"candidates":[{"content":{"parts":[{"text":"\"webSearchQueries\":[\"x\"]"}]},
+            "groundingMetadata":{"webSearchQueries" : [ "a", "b\"]", "c" ], "other":["d"]}},
+            {"groundingMetadata":{"webSearchQueries":[]}}]}"#;
+        for cut in 0..answer.len() {
+            let mut scan = QueryScan::default();
+            scan.feed(&answer.as_bytes()[..cut]);
+            scan.feed(&answer.as_bytes()[cut..]);
+            assert_eq!(scan.usage().web_searches, 3, "{cut}");
+        }
+        assert_eq!(count_queries(br#"{"webSearchQueries":["a"]}"#), 1);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use super::NamedInPath;
 use super::estimate::TextSize;
 use super::fields::boolean;
 use super::form::Part;
@@ -70,6 +71,14 @@ impl Terms {
     }
 }
 
+impl Terms {
+    /// The terms of a request whose path names its model, and says how it is answered.
+    pub(super) fn named_in_path(self, named: NamedInPath<'_>) -> Self {
+        let model = ModelField { place: ModelLocation::Path, name: named.model.to_owned() };
+        Self { stream: named.streams, model, ..self }
+    }
+}
+
 /// Bytes of a request that a token has at most, on the average of a prompt as long as a context.
 /// English has four to five, and the rest of a document next to nothing beside it.
 const BYTES_PER_TOKEN_MAX: u64 = 6;
@@ -93,6 +102,8 @@ enum ModelLocation {
     Json(Range<usize>),
     /// A part of a form.
     Form(Part),
+    /// The path, which is written anew for each upstream.
+    Path,
 }
 
 impl ModelField {
@@ -118,6 +129,7 @@ impl ModelField {
                 splice.replace(range.clone(), json_string(upstream_model))
             }
             ModelLocation::Form(part) => part.overwrite(upstream_model, &mut splice),
+            ModelLocation::Path => {}
         }
         splice
     }

@@ -20,6 +20,8 @@ pub(super) struct Answer {
     pub(super) announced_bytes: Option<usize>,
     pub(super) retry_after: Option<String>,
     pub(super) steps: Vec<BodyStep>,
+    /// The name of the failure in a header, as Amazon's services have it.
+    pub(super) error_name: Option<String>,
     /// What happens instead, though all was done that the answer tells of.
     pub(super) withheld: Option<Withheld>,
 }
@@ -35,6 +37,7 @@ impl Answer {
             announced_bytes: is_cut.then_some(body.len()),
             retry_after: None,
             steps: script::whole(body, behaviour),
+            error_name: None,
             withheld: None,
         }
     }
@@ -47,6 +50,7 @@ impl Answer {
             announced_bytes: None,
             retry_after: None,
             steps: stream.into_steps(),
+            error_name: None,
             withheld: None,
         }
     }
@@ -70,6 +74,7 @@ impl Answer {
             announced_bytes: None,
             retry_after: None,
             steps: vec![BodyStep::Write(Bytes::from_static(GARBAGE))],
+            error_name: None,
             withheld: None,
         }
     }
@@ -99,7 +104,10 @@ impl Answer {
         behaviour: &Behaviour,
     ) -> Self {
         let code = behaviour.error_code.as_deref();
-        Self::with_error(status, &envelope.error(status, code, message), behaviour)
+        let refused = Self::with_error(status, &envelope.error(status, code, message), behaviour);
+        let error_name = (envelope == Envelope::Bedrock)
+            .then(|| code.unwrap_or_else(|| error::bedrock_name(status)).to_owned());
+        Self { error_name, ..refused }
     }
 
     /// An error with a body of the caller's.
@@ -110,6 +118,7 @@ impl Answer {
             announced_bytes: None,
             retry_after: behaviour.retry_after.clone(),
             steps: vec![BodyStep::Write(body.to_string().into())],
+            error_name: None,
             withheld: None,
         }
     }
@@ -121,8 +130,10 @@ pub(super) enum Envelope {
     Openai,
     Anthropic,
     Dashscope,
+    Google,
     Ark,
     Xai,
+    Bedrock,
 }
 
 impl Envelope {
@@ -132,8 +143,10 @@ impl Envelope {
             Self::Openai => openai_error(status, code, message),
             Self::Anthropic => anthropic_error(status, message),
             Self::Dashscope => dashscope_error(status, code, message),
+            Self::Google => google_error(status, message),
             Self::Ark => error::ark(status, code, None, message),
             Self::Xai => error::xai(status, code, message),
+            Self::Bedrock => json!({"message": message}),
         }
     }
 }
@@ -167,6 +180,20 @@ fn anthropic_error(status: StatusCode, message: &str) -> Value {
         "error": {"type": kind, "message": message},
         "request_id": "req_sim_anthropic",
     })
+}
+
+/// The statuses are those of Google's `google.rpc.Code`.
+fn google_error(status: StatusCode, message: &str) -> Value {
+    let word = match status.as_u16() {
+        401 => "UNAUTHENTICATED",
+        403 => "PERMISSION_DENIED",
+        404 => "NOT_FOUND",
+        429 => "RESOURCE_EXHAUSTED",
+        400..=499 => "INVALID_ARGUMENT",
+        503 => "UNAVAILABLE",
+        _ => "INTERNAL",
+    };
+    json!({"error": {"code": status.as_u16(), "message": message, "status": word}})
 }
 
 /// The codes are those of Alibaba Cloud Model Studio's "Error messages".

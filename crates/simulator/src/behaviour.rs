@@ -115,6 +115,8 @@ pub struct Faults {
     pub line_end: LineEnd,
     /// How a body is cut into writes.
     pub writes: Writes,
+    /// Whether the checksum of the second piece of content is wrong, in streams of binary frames.
+    pub checksum: bool,
     /// Whether comments stand between events and inside them.
     pub comments: bool,
     /// The size in bytes of the one huge piece of content that is added.

@@ -1,4 +1,4 @@
-//! Bodies of errors that an answer and its protocol both write.
+//! Bodies and names of errors that an answer and its protocol both write.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -33,4 +33,18 @@ pub(super) fn xai(status: StatusCode, code: Option<&str>, message: &str) -> Valu
         _ => "Internal error",
     };
     json!({"code": code.unwrap_or(usual), "error": message})
+}
+
+/// The name of Bedrock's failure with this status (API reference, "Converse", "Errors").
+pub(super) fn bedrock_name(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        401 | 403 => "AccessDeniedException",
+        404 => "ResourceNotFoundException",
+        408 => "ModelTimeoutException",
+        424 => "ModelErrorException",
+        429 => "ThrottlingException",
+        503 => "ServiceUnavailableException",
+        400..=499 => "ValidationException",
+        _ => "InternalServerException",
+    }
 }

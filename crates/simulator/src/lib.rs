@@ -1,7 +1,7 @@
 //! Simulated upstreams: a server that answers like a provider, or fails like one, for the demo, the
 //! tests and the benchmarks.
 //!
-//! It speaks OpenAI's, Anthropic's and DashScope's protocols over HTTP/1.1 and HTTP/2 without TLS.
+//! It speaks OpenAI's, Anthropic's, Google's, Amazon Bedrock's and DashScope's protocols over HTTP/1.1 and HTTP/2 without TLS.
 //! Paths are matched by their end, under any prefix; all are rows of one table, `route.rs`.
 //!
 //! | Path | What answers |
@@ -13,7 +13,10 @@
 //! | `…/moderations` | OpenAI, without a usage unless one is set; texts with the word `attack` are flagged |
 //! | `…/images/generations`, `…/images/edits` (multipart) | OpenAI, gpt-image and dall-e; models `grok…`: xAI; under `/api/v3/`: Ark |
 //! | `…/audio/speech` | OpenAI; a sine where the format is `wav` or `pcm` |
+//! | `…/audio/transcriptions`, `…/audio/translations` (multipart) | OpenAI; models `gpt-4o…`: usage in tokens, ten of audio for a second; others: in seconds, which are those of a WAV file, and one of any other |
 //! | `…/messages`, `…/messages/count_tokens` | Anthropic |
+//! | `…/model/{id}/converse`, `…/model/{id}/converse-stream` | Amazon Bedrock; the stream in Amazon's binary frames |
+//! | `…/models/{model}:generateContent`, `:streamGenerateContent`, `:countTokens` | Gemini; thoughts where `includeThoughts` asks for them; models `gemini-3…` give calls ids and want their signatures back |
 //! | `…/multimodal-generation/generation` | DashScope: an image for `input.messages`, speech for `input.text` |
 //! | `…/video-generation/video-synthesis` and `…/tasks/{id}` | DashScope: a video, which is a task |
 //! | `…/contents/generations/tasks` (`POST`, `GET`) and below it `/{id}` (`GET`, `DELETE`) | Ark: a video; `callback_url`, without TLS, is told of each state, three times at most |
@@ -72,6 +75,7 @@
 //! | `usage-twice`, `usage-early`, `usage-late` | one more, tenfold usage after the honest one, in the middle of the content, or after `[DONE]` |
 //! | `done-missing`, `done-twice` | no `[DONE]`, or two |
 //! | `crlf`, `cr` | the lines of a stream end in `\r\n`, or `\r` |
+//! | `checksum` | the checksum of the second piece of content is wrong; Bedrock's streams only |
 //! | `comments` | comments stand between events and inside them |
 //! | `split` | each event comes in several writes, cut at awkward places |
 //! | `utf8-split` | the words are not ASCII, and their characters are cut |
@@ -99,10 +103,13 @@ mod anthropic;
 mod ark;
 mod asked;
 mod audio;
+mod bedrock;
 mod behaviour;
 mod connection;
 mod dashscope;
 mod error;
+mod event_frames;
+mod gemini;
 mod image;
 mod in_flight;
 mod openai;

@@ -9,6 +9,7 @@ pub(super) mod rerank;
 pub(super) mod responses;
 pub(super) mod stored;
 pub(super) mod speech;
+pub(super) mod transcription;
 
 use serde_json::{Value, json};
 

@@ -8,7 +8,7 @@ use super::answer::{Answer, Envelope};
 use super::asked::ReceivedRequest;
 use super::behaviour::{Behaviour, Refusal};
 use super::state::Server;
-use super::{anthropic, ark, dashscope, openai, results, xai};
+use super::{anthropic, ark, bedrock, dashscope, gemini, openai, results, xai};
 
 /// Where the recorded requests are shown.
 const REQUESTS_PATH: &str = "/sim/requests";
@@ -22,6 +22,9 @@ enum Endpoint<'a> {
     Tasks,
     Messages,
     CountTokens,
+    /// Whether its answer is a stream.
+    Converse(bool),
+    Content(&'a str, gemini::Method),
     Chat,
     Embeddings,
     Rerank,
@@ -34,6 +37,7 @@ enum Endpoint<'a> {
     ImageGenerations,
     ImageEdits,
     Speech,
+    Transcription,
     Generation,
     DashscopeVideos,
     DashscopeTask(&'a str),
@@ -58,6 +62,8 @@ impl<'a> Endpoint<'a> {
         match (segments.next()?, segments.next()?) {
             ("messages", _) => Some(Self::Messages),
             ("count_tokens", "messages") => Some(Self::CountTokens),
+            ("converse", _) => Some(Self::Converse(false)),
+            ("converse-stream", _) => Some(Self::Converse(true)),
             ("completions", "chat") => Some(Self::Chat),
             ("embeddings", _) => Some(Self::Embeddings),
             ("rerank", _) => Some(Self::Rerank),
@@ -74,6 +80,7 @@ impl<'a> Endpoint<'a> {
             ("generations", "images") => Some(Self::ImageGenerations),
             ("edits", "images") => Some(Self::ImageEdits),
             ("speech", "audio") => Some(Self::Speech),
+            ("transcriptions" | "translations", "audio") => Some(Self::Transcription),
             ("generation", "multimodal-generation") => Some(Self::Generation),
             ("video-synthesis", "video-generation") => Some(Self::DashscopeVideos),
             ("tasks", "generations") => Some(Self::ArkTasks),
@@ -82,7 +89,10 @@ impl<'a> Endpoint<'a> {
             ("generations", "videos") => Some(Self::XaiVideos),
             (id, "videos") => Some(Self::XaiVideo(id)),
             ("models", _) => Some(Self::Models),
-            (id, "models") => Some(Self::Model(id)),
+            (id, "models") => Some(match gemini::Method::from_segment(id) {
+                Some((model, method)) => Self::Content(model, method),
+                None => Self::Model(id),
+            }),
             (name, "results") => Some(Self::Result(name)),
             _ => None,
         }
@@ -103,6 +113,8 @@ impl<'a> Endpoint<'a> {
             Self::ArkTask(_) | Self::Response(_) => is(Method::GET) || is(Method::DELETE),
             Self::Messages
             | Self::CountTokens
+            | Self::Converse(_)
+            | Self::Content(..)
             | Self::Chat
             | Self::Embeddings
             | Self::Rerank
@@ -113,6 +125,7 @@ impl<'a> Endpoint<'a> {
             | Self::ImageGenerations
             | Self::ImageEdits
             | Self::Speech
+            | Self::Transcription
             | Self::Generation
             | Self::DashscopeVideos
             | Self::XaiVideos => is(Method::POST),
@@ -125,8 +138,10 @@ impl<'a> Endpoint<'a> {
             Self::Generation | Self::DashscopeVideos | Self::DashscopeTask(_) => {
                 Envelope::Dashscope
             }
+            Self::Content(..) => Envelope::Google,
             Self::ArkTasks | Self::ArkTask(_) => Envelope::Ark,
             Self::XaiVideos | Self::XaiVideo(_) => Envelope::Xai,
+            Self::Converse(_) => Envelope::Bedrock,
             _ => Envelope::Openai,
         }
     }
@@ -139,6 +154,8 @@ impl<'a> Endpoint<'a> {
             Self::Tasks => shown(tasks.to_json()),
             Self::Messages => anthropic::message(asked, behaviour),
             Self::CountTokens => anthropic::token_count(asked, behaviour),
+            Self::Converse(streams) => bedrock::answer(asked, streams, behaviour),
+            Self::Content(model, method) => gemini::answer((model, method), asked, behaviour),
             Self::Chat => openai::chat::answer(asked, behaviour),
             Self::Embeddings => openai::embeddings::answer(asked, behaviour),
             Self::Rerank => openai::rerank::answer(asked, behaviour),
@@ -155,6 +172,7 @@ impl<'a> Endpoint<'a> {
             Self::ImageGenerations => openai::images::generation(asked, behaviour),
             Self::ImageEdits => openai::images::edit(asked, behaviour),
             Self::Speech => openai::speech::answer(asked, behaviour),
+            Self::Transcription => openai::transcription::answer(asked, behaviour),
             Self::Generation => dashscope::answer(asked, behaviour),
             Self::DashscopeVideos => dashscope::video::submit(asked, behaviour, tasks),
             Self::DashscopeTask(id) => dashscope::video::query(id, asked, behaviour, tasks),
@@ -242,11 +260,22 @@ fn wrong_key(
     let key = behaviour.key.as_ref()?;
     let header = |name| asked.headers.get(name).map(http::HeaderValue::as_bytes);
     let (sent, message) = match envelope {
-        Envelope::Openai | Envelope::Dashscope | Envelope::Ark | Envelope::Xai => (
+        Envelope::Openai
+        | Envelope::Dashscope
+        | Envelope::Ark
+        | Envelope::Xai
+        | Envelope::Bedrock => (
             header(AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix(b"Bearer ")),
             "Incorrect API key provided.",
         ),
         Envelope::Anthropic => (header("x-api-key"), "invalid x-api-key"),
+        // Vertex AI takes a token in the place of a key.
+        Envelope::Google => (
+            header("x-goog-api-key").or_else(|| {
+                header(AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix(b"Bearer "))
+            }),
+            "API key not valid. Please pass a valid API key.",
+        ),
     };
     let is_right = sent == Some(key.as_bytes());
     (!is_right).then(|| Answer::refused(envelope, StatusCode::UNAUTHORIZED, message, behaviour))

@@ -9,6 +9,7 @@ use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::Sleep;
 
 use super::behaviour::{Behaviour, Break, Stop, Writes};
+use super::event_frames;
 use super::in_flight::InFlight;
 
 /// One thing that an answer's body does.
@@ -122,6 +123,10 @@ pub(super) enum Protocol {
     /// OpenAI's, of its Responses API.
     Responses,
     Anthropic,
+    /// Amazon Bedrock's, in binary frames.
+    Bedrock,
+    /// Google's, of its Gemini API.
+    Google,
     /// Nobody's: bytes, among which no error can be told.
     Bytes,
 }
@@ -207,7 +212,14 @@ impl<'a> EventStream<'a> {
                     "response.failed",
                     r#"{"type":"response.failed","sequence_number":99,"response":{"object":"response","status":"failed","error":{"code":"server_error","message":"The simulated upstream failed in the middle of the stream."},"usage":null}}"#,
                 ),
+                Protocol::Google => self.event(
+                    r#"{"error":{"code":503,"message":"The simulated upstream failed in the middle of the stream.","status":"UNAVAILABLE"}}"#,
+                ),
                 Protocol::Bytes => return,
+                Protocol::Bedrock => event_frames::exception(
+                    "modelStreamErrorException",
+                    r#"{"message":"The simulated upstream failed in the middle of the stream."}"#,
+                ),
                 Protocol::Anthropic => self.named_event(
                     "error",
                     r#"{"type":"error","error":{"type":"overloaded_error","message":"The simulated upstream failed in the middle of the stream."}}"#,

@@ -43,6 +43,7 @@ const HEADER_SETTING: &str = "x-sim-";
 
 const BODY_SHA256: HeaderName = HeaderName::from_static("x-sim-body-sha256");
 const BODY_BYTES: HeaderName = HeaderName::from_static("x-sim-body-bytes");
+const AMAZON_ERROR_TYPE: HeaderName = HeaderName::from_static("x-amzn-errortype");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// What a careless upstream sends along. None of it may reach a customer.
@@ -279,6 +280,7 @@ fn response(
         (BODY_SHA256, received.sha256.clone()),
         (REQUEST_ID, Some(format!("req_sim_{number}"))),
         (RETRY_AFTER, answer.retry_after),
+        (AMAZON_ERROR_TYPE, answer.error_name),
     ];
     for (name, text) in texts {
         if let Some(value) = text.and_then(|text| HeaderValue::try_from(text).ok()) {

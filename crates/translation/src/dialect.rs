@@ -74,6 +74,8 @@ pub struct AnswerFrame {
     pub shows_usage: bool,
     /// Tools that take free text: their inputs are unwrapped by [`crate::kit::unwrap_free`].
     pub free_tools: Vec<String>,
+    /// Tools that stand in a namespace, which other dialects do not have.
+    pub namespaced: Vec<NamespacedTool>,
     /// Members that the dialect repeats in its answer, as JSON without the braces, each followed by a
     /// comma.
     pub repeated: String,
@@ -82,6 +84,35 @@ pub struct AnswerFrame {
     pub created: u64,
     /// A random word for ids in answers. Whoever translates fills it in.
     pub nonce: String,
+}
+
+/// A tool of a namespace, as the Responses API has them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamespacedTool {
+    /// The name by which an upstream knows the tool: [`joined`](Self::joined).
+    pub joined: String,
+    /// The name of the namespace.
+    pub namespace: String,
+    /// The name of the tool within it.
+    pub name: String,
+}
+
+impl NamespacedTool {
+    /// The name for a tool of a namespace where there are none: providers take letters, digits, `_` and
+    /// `-`.
+    #[must_use]
+    pub fn joined(namespace: &str, name: &str) -> String {
+        format!("{namespace}__{name}")
+    }
+}
+
+impl AnswerFrame {
+    /// The namespace of a tool that was called, and its name within that.
+    #[must_use]
+    pub fn apart<'f>(&'f self, name: &'f str) -> (Option<&'f str>, &'f str) {
+        let tool = self.namespaced.iter().find(|tool| tool.joined == name);
+        tool.map_or((None, name), |tool| (Some(&tool.namespace), &tool.name))
+    }
 }
 
 /// What is known of the upstream's model.

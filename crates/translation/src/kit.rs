@@ -316,6 +316,24 @@ pub(crate) fn object_input<'c>(call: &'c ToolCall<'_>) -> Result<Cow<'c, str>, U
     }
 }
 
+/// The member in which an input stands that is no JSON object, as models write them, and as an answer
+/// leaves them that reaches its limit. It is the name that Anthropic's documentation of tool streaming
+/// has for it.
+const INVALID_INPUT: &str = "INVALID_JSON";
+
+/// Writes the input of a call as a JSON object, in dialects whose answers have nothing else.
+pub(crate) fn push_input(input: &str, out: &mut Vec<u8>) {
+    match input.trim() {
+        "" => out.extend_from_slice(b"{}"),
+        object if at::is_object(object) => out.extend_from_slice(input.as_bytes()),
+        _ => {
+            let mut wrapped = Members::object(out);
+            wrapped.text(out, INVALID_INPUT, input);
+            wrapped.end(out);
+        }
+    }
+}
+
 /// A piece of an answer that outlives the bytes that it was read from.
 pub(crate) fn owned(piece: AnswerPart<'_>) -> AnswerPart<'static> {
     let own = |text: Cow<'_, str>| Cow::Owned(text.into_owned());

@@ -757,6 +757,57 @@ fn free_text_of_tools_is_unwrapped_for_customers_who_know_it() {
     }
 }
 
+/// Codex puts tools for sub-agents into a namespace. Other dialects have none: there the names of both are
+/// one, and a call comes back as the customer knows it.
+#[test]
+fn tools_of_a_namespace_are_called_by_both_names_and_come_back_apart() {
+    let tool = json!({"type": "function", "name": "close_agent", "description": "Closes one.",
+        "parameters": {"type": "object", "properties": {}}, "strict": false});
+    let namespace = json!({"type": "namespace", "name": "agents_v1", "description": "Sub-agents.",
+        "tools": [tool]});
+    let call = json!({"type": "function_call", "call_id": "call_0", "namespace": "agents_v1",
+        "name": "close_agent", "arguments": "{}"});
+    let result = json!({"type": "function_call_output", "call_id": "call_0", "output": "done"});
+    let request = json!({"model": "m", "tools": [namespace],
+        "input": [{"role": "user", "content": "hi"}, call, result]});
+    let request = request.to_string();
+    let read = Responses.read_request(request.as_bytes()).expect("read");
+    for dialect in [&Chat as &dyn Dialect, &Messages] {
+        let written =
+            dialect.write_request(&read.parts, &target(), &mut Losses::default()).expect("written");
+        let written = String::from_utf8(written).expect("text");
+        assert_eq!(written.matches("\"agents_v1__close_agent\"").count(), 2, "{written}");
+        assert!(written.contains("Sub-agents.\\n\\nCloses one."), "{written}");
+    }
+    let answer = [
+        AnswerPart::Begin { id: "up".into(), counts: Counts::default() },
+        AnswerPart::ToolCall {
+            id: "call_1".into(),
+            name: "agents_v1__close_agent".into(),
+            seal: None,
+        },
+        AnswerPart::Input("{}".into()),
+        AnswerPart::Stop(Stop::Tools),
+        AnswerPart::End(Counts::default()),
+    ];
+    let frame = AnswerFrame { namespaced: read.frame.namespaced.clone(), ..frame() };
+    let document: Value =
+        serde_json::from_slice(&Responses.write_answer(&answer, &frame)).expect("JSON");
+    let item = &document["output"][0];
+    assert_eq!((&item["namespace"], &item["name"]), (&json!("agents_v1"), &json!("close_agent")));
+    let mut writer = Responses.stream_writer(&frame);
+    let mut events = Vec::new();
+    answer.iter().for_each(|piece| writer.write(piece, &mut events));
+    let events = String::from_utf8(events).expect("text");
+    assert!(!events.contains("agents_v1__"), "{events}");
+    assert!(events.contains(r#""namespace":"agents_v1","name":"close_agent""#), "{events}");
+    let hosted = json!({"model": "m", "input": "hi", "tools": [{"type": "namespace", "name": "n",
+        "tools": [{"type": "mcp"}]}]})
+    .to_string();
+    let Err(refused) = Responses.read_request(hosted.as_bytes()) else { panic!("refused") };
+    assert_eq!(refused.field, "tools[0].tools[0].type");
+}
+
 #[test]
 fn failures_are_understood_in_every_shape() {
     use crate::part::FailureKind::{Busy, Denied, Filtered, Invalid, TooLong, Upstream};

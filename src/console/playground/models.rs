@@ -79,7 +79,12 @@ fn video(model: &Model, _: Operation) -> Option<Value> {
         Dialect::Ark => "content",
         Dialect::Xai => "prompt",
         Dialect::Dashscope => dashscope_video(&model.id)?,
-        Dialect::Openai | Dialect::Anthropic | Dialect::Voyage => return None,
+        Dialect::Openai
+        | Dialect::Anthropic
+        | Dialect::Voyage
+        | Dialect::Bedrock
+        | Dialect::Gemini
+        | Dialect::Vertex => return None,
     };
     let limits = &model.limits.video;
     let resolutions = limits.resolutions.iter().map(|resolution| resolution.as_str());

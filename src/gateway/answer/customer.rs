@@ -134,7 +134,11 @@ impl Customer {
         piece: Bytes,
         is_end: bool,
     ) -> Result<()> {
-        if piece.is_empty() && !is_end || exchange.orphan.is_some() {
+        if exchange.orphan.is_some() {
+            return Ok(());
+        }
+        let piece = exchange.as_sent(piece, is_end);
+        if piece.is_empty() && !is_end {
             return Ok(());
         }
         if self.interval.is_some() && !piece.is_empty() {

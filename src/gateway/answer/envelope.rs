@@ -5,7 +5,7 @@ use http::HeaderMap;
 use serde_json::{Value, json};
 
 use crate::error::{ErrorKind, GatewayError};
-use crate::gateway::answer::respond::wire;
+use crate::gateway::answer::respond::{status_of, wire};
 use crate::ledger::RequestId;
 use crate::pipeline::Resolved;
 use crate::protocols::{Dialect, Operation, Request};
@@ -27,6 +27,8 @@ pub(crate) enum Envelope {
     Responses,
     /// `{"type": "error", "error": {"type", "message", "details"}, "request_id"}`
     Anthropic,
+    /// `{"error": {"code", "message", "status", "details"}}`
+    Google,
     /// `{"code", "message", "request_id"}`, as family Q's clients read it (spec section 7), and
     /// `error` as in [`Self::Openai`], without which OpenAI's SDKs would see nothing in it.
     Dashscope,
@@ -38,6 +40,7 @@ impl Envelope {
         match operation {
             Some(Operation::Messages | Operation::CountTokens) => Self::Anthropic,
             Some(Operation::Responses | Operation::Compact) => Self::Responses,
+            Some(Operation::GenerateContent | Operation::CountContentTokens) => Self::Google,
             // Until the body tells who is asking: the one shape has the other in it.
             Some(Operation::ImageGeneration) => Self::Dashscope,
             Some(_) => Self::Openai,
@@ -96,6 +99,17 @@ impl Envelope {
                 body["request_id"] = json!(id);
                 body
             }
+            Self::Google => json!({"error": {
+                "code": status_of(error),
+                "message": error.message,
+                "status": google_status(error.kind),
+                "details": [{
+                    "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+                    "reason": code,
+                    "domain": "tollgate",
+                    "metadata": {"request_id": id.to_string(), "field": error.param},
+                }],
+            }}),
             Self::Anthropic => json!({
                 "type": "error",
                 "error": {
@@ -113,7 +127,7 @@ impl Envelope {
     pub(crate) fn error_event(self, id: RequestId, error: &GatewayError) -> Bytes {
         let mut body = self.body(id, error);
         match self {
-            Self::Openai | Self::Dashscope => format!("data: {body}\n\n"),
+            Self::Openai | Self::Dashscope | Self::Google => format!("data: {body}\n\n"),
             // Codex acts on this event only, and OpenAI's SDKs on `error` in any.
             Self::Responses => {
                 body["type"] = json!("response.failed");
@@ -162,6 +176,33 @@ fn anthropic_type(kind: ErrorKind) -> &'static str {
         ErrorKind::Internal | ErrorKind::UpstreamUnavailable | ErrorKind::BadGateway => "api_error",
         ErrorKind::Overloaded => "overloaded_error",
         ErrorKind::UpstreamTimeout => "timeout_error",
+    }
+}
+
+/// `error.status`, one of Google's `google.rpc.Code` by its name.
+fn google_status(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::InvalidRequest
+        | ErrorKind::BadFraming
+        | ErrorKind::MethodNotAllowed
+        | ErrorKind::UpgradeRequired
+        | ErrorKind::PayloadTooLarge
+        | ErrorKind::UnsupportedMediaType
+        | ErrorKind::HeaderTooLarge => "INVALID_ARGUMENT",
+        ErrorKind::Unauthorized => "UNAUTHENTICATED",
+        ErrorKind::InsufficientBalance | ErrorKind::BalanceHeld | ErrorKind::BalanceExhausted => {
+            "FAILED_PRECONDITION"
+        }
+        ErrorKind::PermissionDenied => "PERMISSION_DENIED",
+        ErrorKind::ModelNotFound | ErrorKind::NotFound => "NOT_FOUND",
+        ErrorKind::RequestTimeout | ErrorKind::UpstreamTimeout => "DEADLINE_EXCEEDED",
+        ErrorKind::IdempotencyConflict => "ABORTED",
+        ErrorKind::RateLimited => "RESOURCE_EXHAUSTED",
+        ErrorKind::ClientGone => "CANCELLED",
+        ErrorKind::Internal => "INTERNAL",
+        ErrorKind::UpstreamUnavailable | ErrorKind::BadGateway | ErrorKind::Overloaded => {
+            "UNAVAILABLE"
+        }
     }
 }
 

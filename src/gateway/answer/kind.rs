@@ -6,6 +6,9 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 
 use crate::protocols::{Call, Framing};
 
+/// The media type of Amazon's binary event streams.
+const AMAZON_EVENT_STREAM: &str = "application/vnd.amazon.eventstream";
+
 /// How a successful response is framed by what its head says, or `None` for one that no client of ours
 /// could read.
 pub(crate) fn declared_framing(headers: &HeaderMap, call: &dyn Call) -> Option<Framing> {
@@ -16,7 +19,9 @@ pub(crate) fn declared_framing(headers: &HeaderMap, call: &dyn Call) -> Option<F
     let value = headers.get(CONTENT_TYPE)?.to_str().ok()?;
     let media_type = value.split(';').next().unwrap_or_default().trim();
     if media_type.eq_ignore_ascii_case("text/event-stream") {
-        Some(Framing::Sse)
+        Some(Framing::Sse).filter(|_| !call.comes_in_frames())
+    } else if call.comes_in_frames() && media_type.eq_ignore_ascii_case(AMAZON_EVENT_STREAM) {
+        Some(Framing::EventStream)
     } else if is_json(media_type) {
         Some(Framing::Json).filter(|_| !call.answers_binary())
     } else {

@@ -1,6 +1,7 @@
 //! What goes to the customer: headers, bodies and errors.
 
 pub(super) mod relay;
+pub(super) mod array;
 pub(super) mod customer;
 pub(super) mod refused;
 pub(super) mod head;

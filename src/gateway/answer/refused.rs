@@ -24,6 +24,8 @@ use crate::protocols::{Delivery, json};
 
 /// The longest refusal that is passed on: some repeat the request that they refuse.
 pub(crate) const BYTES_MAX: usize = 1 << 20;
+/// The header in which Amazon's services name a failure.
+const AMAZON_ERROR_TYPE: &str = "x-amzn-errortype";
 /// A shorter id of an upstream's could stand in its words by chance.
 const ID_BYTES_MIN: usize = 8;
 
@@ -45,7 +47,8 @@ pub(crate) async fn answer(
     let Some(words) = read.filter(may_be_shown) else {
         return Err(exchange.fail(own_words(status)));
     };
-    if let Some(error) = in_the_customers_dialect(exchange, status, &words) {
+    let name = header.headers.get(AMAZON_ERROR_TYPE).and_then(|name| name.to_str().ok());
+    if let Some(error) = in_the_customers_dialect(exchange, status, name, &words) {
         return Err(exchange.fail(error));
     }
     if customer.has_head() {
@@ -70,10 +73,11 @@ pub(crate) async fn answer(
 fn in_the_customers_dialect(
     exchange: &Exchange,
     status: u16,
+    name: Option<&str>,
     words: &[u8],
 ) -> Option<GatewayError> {
     let RequestStage::Sending(sending) = &exchange.stage else { return None };
-    sending.admitted.call.refusal(status, words)
+    sending.admitted.call.refusal(status, name, words)
 }
 
 /// All that the upstream says; `None` where it is too much, or breaks off.

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderName, HeaderValue, TRANSFER_ENCODING};
+use http::header::{
+    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, TRANSFER_ENCODING,
+};
 use pingora::{Error, ErrorSource, ErrorType, Result};
 use pingora_proxy::{FailToProxy, Session};
 
@@ -106,9 +108,16 @@ pub(crate) async fn begin(header: &mut AnswerHead, exchange: &mut Exchange) -> R
     if response.relaying.changes_length() && header.headers.remove(CONTENT_LENGTH).is_some() {
         header.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }
-    if framing == Framing::Sse {
+    if framing == Framing::EventStream {
+        let text = HeaderValue::from_static("text/event-stream");
+        header.headers.insert(CONTENT_TYPE, text);
+    }
+    if framing.for_customers() == Framing::Sse {
         header.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         header.headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    }
+    if exchange.is_array() {
+        header.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     }
     Ok(())
 }
@@ -345,6 +354,7 @@ async fn end_begun(session: &mut Session, error: &Error, exchange: &mut Exchange
         };
         exchange.envelope.error_event(exchange.id, failure)
     };
+    let closing = exchange.as_sent(closing, true);
     // A customer who is gone cannot be told.
     drop(session.write_response_body(Some(closing), true).await);
 }

@@ -286,7 +286,8 @@ async fn begin(
     mut header: AnswerHead,
 ) -> Result<Option<AnswerPiece>> {
     let framing = exchange.attempt().and_then(|attempt| attempt.framing);
-    if customer.has_head() && framing != Some(Framing::Sse) && exchange.orphan.is_none() {
+    let is_stream = framing.is_some_and(|framing| framing.for_customers() == Framing::Sse);
+    if customer.has_head() && !is_stream && exchange.orphan.is_none() {
         return Err(exchange.fail(peer::unreadable("events were asked for, and none came")));
     }
     delimit(&mut header);

@@ -268,6 +268,7 @@ mod tests {
         let header = upstream_header(&[
             ("authorization", "Bearer customer"),
             ("x-api-key", "customer"),
+            ("x-goog-api-key", "customer"),
             ("cookie", "customer"),
             ("x-forwarded-for", "customer"),
             ("connection", "x-stainless-os, close"),

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::balance::{Candidate, Candidates, Outcome, Retry};
 use crate::config::snapshot::RepeatAfter;
-use crate::credentials::{Token, Unavailable};
+use crate::credentials::Unavailable;
 use crate::error::GatewayError;
 use crate::gateway::call::failure::{CallFailure, Consequence, NextTarget};
 use crate::gateway::call::peer;
@@ -243,14 +243,13 @@ impl Sending {
     /// What a failure of the try under way really is, where its token may have ended before its time:
     /// then the target is asked again with another one, once.
     pub(crate) fn refine_by_token(&mut self, failure: CallFailure) -> CallFailure {
-        let is_refused = match failure {
-            CallFailure::RefusedCredential => true,
-            // As AWS calls a session that has ended.
-            CallFailure::NotDone(status) => status == 403,
-            _ => false,
+        let status = match failure {
+            CallFailure::RefusedCredential => 401,
+            CallFailure::NotDone(status) => status,
+            _ => return failure,
         };
         let token = self.attempt.as_ref().and_then(|attempt| attempt.candidate.token.as_ref());
-        if !is_refused || self.has_renewed || !token.is_some_and(Token::give_up) {
+        if self.has_renewed || !token.is_some_and(|token| token.give_up_after(status)) {
             return failure;
         }
         self.has_renewed = true;

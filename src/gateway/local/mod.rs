@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::clock::UnixMs;
 use crate::closest::closest;
-use crate::config::snapshot::{Model, Pricing, Snapshot};
+use crate::config::snapshot::{Model, Pricing, Route, Snapshot};
 use crate::error::{Allow, ErrorKind, GatewayError};
 use crate::gateway::answer::envelope::Envelope;
 use crate::ledger::{Key, Ledger};
@@ -29,6 +29,10 @@ pub(crate) enum Local<'a> {
     Models,
     /// `GET /v1/models/{id}`
     Model(&'a str),
+    /// `GET /v1beta/models`
+    ContentModels,
+    /// `GET /v1beta/models/{id}`
+    ContentModel(&'a str),
     /// `GET /v1/balance`
     Balance,
     /// `GET /v1/usage`
@@ -51,6 +55,8 @@ impl<'a> Local<'a> {
         match self {
             Self::Models => "/v1/models",
             Self::Model(_) => "/v1/models/{id}",
+            Self::ContentModels => "/v1beta/models",
+            Self::ContentModel(_) => "/v1beta/models/{id}",
             Self::Balance => "/v1/balance",
             Self::Usage => "/v1/usage",
         }
@@ -66,7 +72,7 @@ impl<'a> Local<'a> {
         envelope: Envelope,
     ) -> Result<String, GatewayError> {
         match self {
-            Self::Models => {
+            Self::Models | Self::ContentModels => {
                 // A pattern stands for names that nobody has listed.
                 let usable = snapshot
                     .models
@@ -75,7 +81,7 @@ impl<'a> Local<'a> {
                 let priced = |model: &'s Arc<Model>| (model, paid(ledger, key, model, &model.id));
                 Ok(list(&usable.map(priced).collect::<Vec<_>>(), envelope))
             }
-            Self::Model(id) => {
+            Self::Model(id) | Self::ContentModel(id) => {
                 // SDKs write a slash in a name as `%2F`.
                 let id = percent_decode_str(id).decode_utf8_lossy();
                 let usable = |model: &&Arc<Model>| key.may_use(&id, &model.id);
@@ -122,6 +128,10 @@ fn paid(ledger: &Ledger, key: &Key, model: &Model, name: &str) -> Arc<Pricing> {
 
 /// Models in the shape that the client's SDK reads, with the prices that its account pays.
 fn list(models: &[(&Arc<Model>, Arc<Pricing>)], envelope: Envelope) -> String {
+    let is_offered = |(model, _): &&(&Arc<Model>, Arc<Pricing>)| {
+        // Google's clients choose among those that they can ask for content.
+        envelope != Envelope::Google || model.serves(Operation::GenerateContent)
+    };
     let written = |(model, prices): &(&Arc<Model>, Arc<Pricing>)| {
         let write = || describe(&model.id, model, prices, envelope).to_string();
         match envelope {
@@ -129,15 +139,17 @@ fn list(models: &[(&Arc<Model>, Arc<Pricing>)], envelope: Envelope) -> String {
                 prices.listed.as_openai(write).to_owned()
             }
             Envelope::Anthropic => prices.listed.as_anthropic(write).to_owned(),
+            Envelope::Google => write(),
         }
     };
-    let data = models.iter().map(written).collect::<Vec<_>>().join(",");
+    let data = models.iter().filter(is_offered).map(written).collect::<Vec<_>>().join(",");
     let id =
         |model: Option<&(&Arc<Model>, Arc<Pricing>)>| json!(model.map(|(model, _)| &*model.id));
     match envelope {
         Envelope::Openai | Envelope::Responses | Envelope::Dashscope => {
             format!(r#"{{"object":"list","data":[{data}]}}"#)
         }
+        Envelope::Google => format!(r#"{{"models":[{data}]}}"#),
         Envelope::Anthropic => {
             let (first, last) = (id(models.first()), id(models.last()));
             format!(r#"{{"data":[{data}],"has_more":false,"first_id":{first},"last_id":{last}}}"#)
@@ -154,6 +166,21 @@ fn describe(id: &str, model: &Model, prices: &Pricing, envelope: Envelope) -> Va
                 "object": "model",
                 "created": 0,
                 "owned_by": model.owned_by,
+                "pricing": pricing::pricing(model, prices),
+            })
+        }
+        Envelope::Google => {
+            let does = model.serves(Operation::GenerateContent);
+            let methods: &[&str] = if does { &["generateContent", "countTokens"] } else { &[] };
+            json!({
+                "name": format!("models/{id}"),
+                "baseModelId": id,
+                "version": "",
+                "displayName": id,
+                "description": "",
+                "inputTokenLimit": model.limits.input_tokens_max,
+                "outputTokenLimit": model.limits.output_tokens_max,
+                "supportedGenerationMethods": methods,
                 "pricing": pricing::pricing(model, prices),
             })
         }
@@ -180,8 +207,7 @@ pub(crate) fn task_at<'a>(snapshot: &Snapshot, path: &'a str) -> Option<&'a str>
 /// The answer for a path that leads nowhere: it says where else to go.
 pub(crate) fn not_found(snapshot: &Snapshot, path: &str) -> GatewayError {
     let shown: String = path.chars().take(80).collect();
-    let mut paths: Vec<String> =
-        snapshot.routes.iter().map(|route| format!("POST {}", route.path)).collect();
+    let mut paths: Vec<String> = snapshot.routes.iter().map(shown_path).collect();
     let videos = snapshot.routes.iter().filter(|route| route.operation == Operation::Video);
     paths.extend(videos.map(|route| format!("GET {}/{{id}}", route.path)));
     let responses = snapshot.routes.iter().filter(|route| route.operation == Operation::Responses);
@@ -199,6 +225,16 @@ pub(crate) fn not_found(snapshot: &Snapshot, path: &str) -> GatewayError {
         None => format!("There is nothing at {shown:?}."),
     };
     GatewayError::new(ErrorKind::NotFound, format!("{message} There are: {}.", paths.join(", ")))
+}
+
+/// A route as an answer names it.
+fn shown_path(route: &Arc<Route>) -> String {
+    let path = &route.path;
+    match route.operation {
+        Operation::GenerateContent => format!("POST {path}/{{model}}:generateContent"),
+        Operation::CountContentTokens => format!("POST {path}/{{model}}:countTokens"),
+        _ => format!("POST {path}"),
+    }
 }
 
 /// The path that was probably meant: a base address has a `/v1` too few or too many, a slash stands at

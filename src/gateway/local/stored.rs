@@ -11,7 +11,7 @@ use http::{HeaderMap, Method};
 use pingora_proxy::Session;
 use url::form_urlencoded;
 
-use crate::balance::Kept;
+use crate::balance::KeptPlace;
 use crate::config::snapshot::Snapshot;
 use crate::error::{Allow, ErrorKind, GatewayError};
 use crate::gateway::answer::secrets::{self, Hidden};
@@ -23,24 +23,24 @@ use crate::gateway::listen::deadline;
 use crate::gateway::local::hosted::{broken, gone, while_here};
 use crate::gateway::local::wrong_method;
 use crate::gateway::proxy::Gateway;
-use crate::outbound::{OutboundResponse, Shown};
+use crate::outbound::{OutboundResponse, SignedIn};
 use crate::protocols::{self, Delivery, Operation};
 
 /// A response that is asked for by its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StoredResponse<'a> {
     id: &'a str,
-    part: Part,
+    part: ResponsePart,
 }
 
 /// What is asked of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum ResponsePart {
     /// The response, to be read or deleted.
     Whole,
     /// What it was made of.
     InputItems,
-    /// That it ends.
+    /// That the work on it ends.
     Cancel,
 }
 
@@ -51,9 +51,9 @@ impl<'a> StoredResponse<'a> {
         let mut routes = snapshot.routes.iter().filter(|route| is_theirs(route.operation));
         let rest = routes.find_map(|route| path.strip_prefix(&route.path)?.strip_prefix('/'))?;
         let (id, part) = match rest.split_once('/') {
-            None => (rest, Part::Whole),
-            Some((id, "input_items")) => (id, Part::InputItems),
-            Some((id, "cancel")) => (id, Part::Cancel),
+            None => (rest, ResponsePart::Whole),
+            Some((id, "input_items")) => (id, ResponsePart::InputItems),
+            Some((id, "cancel")) => (id, ResponsePart::Cancel),
             Some(_) => return None,
         };
         // It goes into a path at the upstream.
@@ -64,9 +64,9 @@ impl<'a> StoredResponse<'a> {
     /// The path as metrics and logs name it.
     pub(crate) fn route(self) -> &'static str {
         match self.part {
-            Part::Whole => "/v1/responses/{id}",
-            Part::InputItems => "/v1/responses/{id}/input_items",
-            Part::Cancel => "/v1/responses/{id}/cancel",
+            ResponsePart::Whole => "/v1/responses/{id}",
+            ResponsePart::InputItems => "/v1/responses/{id}/input_items",
+            ResponsePart::Cancel => "/v1/responses/{id}/cancel",
         }
     }
 
@@ -74,22 +74,22 @@ impl<'a> StoredResponse<'a> {
     fn method(self, asked: &Method) -> Result<Method, GatewayError> {
         let is_read = *asked == Method::GET || *asked == Method::HEAD;
         match self.part {
-            Part::Whole if *asked == Method::DELETE => Ok(Method::DELETE),
-            Part::Whole | Part::InputItems if is_read => Ok(Method::GET),
-            Part::Cancel if *asked == Method::POST => Ok(Method::POST),
-            Part::Whole => Err(wrong_method(Allow::GetOrDelete)),
-            Part::InputItems => Err(wrong_method(Allow::Get)),
-            Part::Cancel => Err(wrong_method(Allow::Post)),
+            ResponsePart::Whole if *asked == Method::DELETE => Ok(Method::DELETE),
+            ResponsePart::Whole | ResponsePart::InputItems if is_read => Ok(Method::GET),
+            ResponsePart::Cancel if *asked == Method::POST => Ok(Method::POST),
+            ResponsePart::Whole => Err(wrong_method(Allow::GetOrDelete)),
+            ResponsePart::InputItems => Err(wrong_method(Allow::Get)),
+            ResponsePart::Cancel => Err(wrong_method(Allow::Post)),
         }
     }
 
     /// The path at the upstream that keeps it; `None` for one that has no responses.
-    fn path_at(self, kept: &Kept, query: Option<&str>) -> Option<String> {
+    fn path_at(self, kept: &KeptPlace, query: Option<&str>) -> Option<String> {
         let codec = protocols::codec(Operation::Responses, kept.upstream.dialect)?;
         let below = match self.part {
-            Part::Whole => "",
-            Part::InputItems => "/input_items",
-            Part::Cancel => "/cancel",
+            ResponsePart::Whole => "",
+            ResponsePart::InputItems => "/input_items",
+            ResponsePart::Cancel => "/cancel",
         };
         let (prefix, path, id) = (&kept.upstream.path_prefix, codec.path(), self.id);
         let path = kept.upstream.path_for(format!("{path}/{id}{below}").into(), "")?;
@@ -138,7 +138,8 @@ pub(crate) async fn answer(
         let (upstream, credential) = (&*kept.upstream, kept.credential.as_ref());
         let shown = gateway.outbound.show(upstream, credential, account, (&method, &path));
         let shown = while_here(session, shown).await?;
-        let Shown { headers, token } = shown.map_err(|error| peer::unavailable().cause(error))?;
+        let SignedIn { headers, token } =
+            shown.map_err(|error| peer::unavailable().cause(error))?;
         let call = gateway.outbound.ask(method, upstream, &path, headers);
         let answer = while_here(session, call).await?.map_err(|error| {
             CallFailure::from_outbound(&error).error(Delivery::Relay).cause(error)
@@ -196,9 +197,9 @@ async fn refuse(
     match CallFailure::from_status(status, &headers) {
         CallFailure::RefusedRequest => {}
         failure => {
-            if let (401 | 403, Some(token)) = (status, hidden.token) {
+            if let Some(token) = hidden.token {
                 // The next question is asked with another one.
-                token.give_up();
+                token.give_up_after(status);
             }
             return Err(failure.error(Delivery::Relay));
         }
@@ -222,9 +223,12 @@ mod tests {
         let loaded = crate::config::load(&Sources::Embedded, &Overrides::default());
         let snapshot = loaded.expect("the shipped files").0;
         let at = |path| StoredResponse::at(&snapshot, path).map(|found| (found.id, found.part));
-        assert_eq!(at("/v1/responses/resp_1"), Some(("resp_1", Part::Whole)));
-        assert_eq!(at("/v1/responses/resp-1/input_items"), Some(("resp-1", Part::InputItems)));
-        assert_eq!(at("/v1/responses/resp_1/cancel"), Some(("resp_1", Part::Cancel)));
+        assert_eq!(at("/v1/responses/resp_1"), Some(("resp_1", ResponsePart::Whole)));
+        assert_eq!(
+            at("/v1/responses/resp-1/input_items"),
+            Some(("resp-1", ResponsePart::InputItems))
+        );
+        assert_eq!(at("/v1/responses/resp_1/cancel"), Some(("resp_1", ResponsePart::Cancel)));
         for path in [
             "/v1/responses/",
             "/v1/responses",

@@ -9,9 +9,11 @@ use pingora_proxy::Session;
 
 use crate::clock::UnixMs;
 use crate::error::GatewayError;
+use crate::gateway::answer::envelope::Envelope;
 use crate::gateway::exchange::Exchange;
 use crate::gateway::listen::open;
 use crate::gateway::proxy::Gateway;
+use crate::gateway::receive::content_path;
 use crate::ledger::Key;
 use crate::pipeline;
 
@@ -45,8 +47,15 @@ impl Gateway {
         session: &mut Session,
         exchange: &mut Exchange,
     ) -> Result<Arc<Key>, GatewayError> {
-        let headers = &session.req_header().headers;
-        let key = pipeline::authenticate(&self.ledger, headers, UnixMs::now())?;
+        let head = session.req_header();
+        let headers = &head.headers;
+        // Only where Google's clients ask: elsewhere a key has no business in an address.
+        let in_query = match exchange.envelope {
+            Envelope::Google => content_path::key_in_query(head.uri.query()),
+            _ => None,
+        };
+        let key =
+            pipeline::authenticate(&self.ledger, headers, in_query.as_deref(), UnixMs::now())?;
         let account = key.account.number();
         open::is_authenticated(account);
         let stream_bytes = session.as_http2().map(|_| open::stream_bytes(headers));

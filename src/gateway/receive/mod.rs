@@ -2,6 +2,7 @@
 
 pub(super) mod admission;
 pub(super) mod cors;
+pub(super) mod content_path;
 pub(super) mod reading;
 pub(super) mod body;
 pub(super) mod offload;
@@ -30,7 +31,7 @@ use crate::gateway::proxy::Gateway;
 use crate::gateway::websocket;
 use crate::ledger::Key;
 use crate::pipeline::{self, Validated};
-use crate::protocols::{Operation, Request};
+use crate::protocols::{NamedInPath, Operation, Request};
 use body::{HeldBody, ReadLimits};
 use reading::BodyReading;
 
@@ -85,7 +86,10 @@ pub(crate) async fn receive(
     let (body, reading) = read(gateway, session, exchange, &route).await?;
     exchange.request_bytes = body.bytes.len() as u64;
     let head = session.req_header();
-    let understood = understand_aside(gateway, exchange, head, key, &route, reading, &body).await?;
+    let asked_at = exchange.asked_at.clone();
+    let named = asked_at.as_ref().map(|asked| asked.named());
+    let arrived = Arrived { head, named, reading, body: &body };
+    let understood = understand_aside(gateway, exchange, key, &route, arrived).await?;
     let Understood { request, validated, mark } = understood;
     if validated.call.submit().is_some() {
         let (key, call) = (&validated.resolved.key, validated.call.as_ref());
@@ -109,6 +113,15 @@ pub(crate) async fn receive(
     Ok(Received::Paid)
 }
 
+/// A request of which all is here.
+struct Arrived<'a> {
+    head: &'a RequestHeader,
+    /// What the path says of it.
+    named: Option<NamedInPath<'a>>,
+    reading: BodyReading,
+    body: &'a HeldBody,
+}
+
 /// A body as it was read.
 struct Understood<'a> {
     request: Request<'a>,
@@ -121,12 +134,11 @@ struct Understood<'a> {
 async fn understand_aside<'a>(
     gateway: &Gateway,
     exchange: &mut Exchange,
-    head: &RequestHeader,
     key: Arc<Key>,
     route: &Route,
-    reading: BodyReading,
-    body: &'a HeldBody,
+    arrived: Arrived<'a>,
 ) -> Result<Understood<'a>, GatewayError> {
+    let body = arrived.body;
     let leave = gateway.offload.enter(body.bytes.len()).await;
     let budget = exchange.snapshot.limits.body_memory_bytes_max;
     // Of forms, and of inputs to embed, nothing is made that has something for each value.
@@ -134,20 +146,24 @@ async fn understand_aside<'a>(
     let values_max = if is_counted { 0 } else { route.json_values_max };
     let room = leave.is_large().then(|| body.room_to_read(values_max, budget));
     let _room = room.transpose().map_err(|full| gateway.bodies.shed(full))?;
-    leave.run(|| understand(exchange, head, key, route, reading, &body.bytes))
+    leave.run(|| understand(exchange, key, route, arrived))
 }
 
 /// Reads the whole body: which model is asked, and whether it can be asked that.
 fn understand<'a>(
     exchange: &mut Exchange,
-    head: &RequestHeader,
     key: Arc<Key>,
     route: &Route,
-    reading: BodyReading,
-    body: &'a [u8],
+    arrived: Arrived<'a>,
 ) -> Result<Understood<'a>, GatewayError> {
     let snapshot = Arc::clone(&exchange.snapshot);
+    let Arrived { head, named, reading, body } = arrived;
+    let body: &'a [u8] = &body.bytes;
     let request = reading.finish(body, route.json_values_max)?;
+    let request = match (request, named) {
+        (Request::Json(object), Some(named)) => Request::JsonAt(object, named),
+        (request, _) => request,
+    };
     let resolved = pipeline::resolve(&snapshot, key, route.operation, &request);
     exchange.envelope = exchange.envelope.refine_by_body(&request, resolved.as_ref().ok());
     let resolved = resolved?;
@@ -230,7 +246,9 @@ async fn answer_here(
         Box::pin(stored::answer(gateway, session, exchange, asked, uri.query())).await?;
         return Ok(Received::Answered);
     }
-    let Some(local) = Local::at(uri.path()) else {
+    let local = Local::at(uri.path());
+    let of_google = || content_path::listed(&exchange.snapshot, uri.path());
+    let Some(local) = local.or_else(of_google) else {
         return Err(local::not_found(&exchange.snapshot, path));
     };
     exchange.local_route = local.route();
@@ -244,7 +262,11 @@ async fn answer_here(
             let place = exchange.place.as_ref();
             gateway.places.read_in_turn(place, &snapshot.limits).await?
         }
-        Local::Models | Local::Model(_) | Local::Balance => None,
+        Local::Models
+        | Local::Model(_)
+        | Local::ContentModels
+        | Local::ContentModel(_)
+        | Local::Balance => None,
     };
     let answer = local.answer(uri.query(), snapshot, &gateway.ledger, &key, envelope);
     let document = answer.await?;

@@ -11,7 +11,7 @@ use pingora_proxy::Session;
 use tungstenite::protocol::frame::coding::CloseCode;
 
 use super::events;
-use super::frames::{Broken, Frames, Received};
+use super::frames::{Broken, Frames, Unframed};
 use crate::gateway::listen::deadline::Deadline;
 use crate::gateway::receive::body::{BodyBudget, BudgetShare, ReadLimits};
 
@@ -41,8 +41,8 @@ impl Ended {
     }
 }
 
-/// A customer's WebSocket.
-pub(super) struct Connection<'a> {
+/// A customer's WebSocket, from the 101 until it is closed.
+pub(super) struct CustomerSocket<'a> {
     session: &'a mut Session,
     frames: Frames,
     /// Messages that are not answered yet.
@@ -59,7 +59,7 @@ pub(super) struct Connection<'a> {
     is_deaf: bool,
 }
 
-impl<'a> Connection<'a> {
+impl<'a> CustomerSocket<'a> {
     /// Over a session that was upgraded.
     pub(super) fn new(
         session: &'a mut Session,
@@ -176,19 +176,19 @@ impl<'a> Connection<'a> {
         loop {
             match self.frames.next() {
                 Ok(None) => break,
-                Ok(Some(Received::Text(_))) if self.waiting.len() >= WAITING_MAX => {
+                Ok(Some(Unframed::Text(_))) if self.waiting.len() >= WAITING_MAX => {
                     let reason = "Too many messages. Wait for the answer to the last one.";
                     return Err(Ended::Closed(CloseCode::Policy, reason));
                 }
-                Ok(Some(Received::Text(text))) => {
+                Ok(Some(Unframed::Text(text))) => {
                     self.waiting.push_back(text);
                     // What follows it is less than was read at once.
                     self.unanswered = self.waiting.iter().map(Bytes::len).sum();
                 }
-                Ok(Some(Received::Control(bytes))) => {
+                Ok(Some(Unframed::Control(bytes))) => {
                     self.unanswered = self.unanswered.saturating_sub(bytes);
                 }
-                Ok(Some(Received::Close)) => {
+                Ok(Some(Unframed::Close)) => {
                     self.flush().await?;
                     return Err(Ended::Gone);
                 }
@@ -250,7 +250,7 @@ impl<'a> Connection<'a> {
         let closed = async {
             while let Ok(Some(bytes)) = self.session.read_request_body().await {
                 self.frames.feed(&bytes);
-                if !matches!(self.frames.next(), Ok(None | Some(Received::Control(_)))) {
+                if !matches!(self.frames.next(), Ok(None | Some(Unframed::Control(_)))) {
                     return;
                 }
             }

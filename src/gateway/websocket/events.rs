@@ -11,7 +11,7 @@ use crate::protocols::sse::{self, EventAction, Events};
 /// What an event becomes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outgoing {
-    /// A message.
+    /// A message to the customer.
     Event(Bytes),
     /// A sign that the connection is alive.
     Alive,
@@ -22,7 +22,7 @@ pub(super) enum Outgoing {
 pub(super) enum End {
     /// It is there, with this id.
     Done(String),
-    /// It has failed.
+    /// It has failed, as the upstream or the gateway says.
     Failed,
 }
 

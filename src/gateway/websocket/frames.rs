@@ -26,8 +26,8 @@ pub(super) struct Frames {
 
 /// What comes out of the frames.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Received {
-    /// A message.
+pub(super) enum Unframed {
+    /// A message of the customer.
     Text(Bytes),
     /// A frame of so many bytes that says nothing to the gateway, such as a ping, whose answer is ready to be
     /// sent.
@@ -58,7 +58,7 @@ impl Frames {
         Self { context, pipe: Pipe::default(), is_broken: false }
     }
 
-    /// Bytes have come.
+    /// These bytes have come over the connection.
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         if !self.is_broken {
             self.pipe.unread.extend_from_slice(bytes);
@@ -69,7 +69,7 @@ impl Frames {
     ///
     /// # Errors
     /// What is against the protocol, or too large.
-    pub(super) fn next(&mut self) -> Result<Option<Received>, Broken> {
+    pub(super) fn next(&mut self) -> Result<Option<Unframed>, Broken> {
         if self.is_broken {
             // The frames behind it begin nobody knows where.
             return Ok(None);
@@ -79,24 +79,24 @@ impl Frames {
         next
     }
 
-    fn read(&mut self) -> Result<Option<Received>, Broken> {
+    fn read(&mut self) -> Result<Option<Unframed>, Broken> {
         match self.context.read(&mut self.pipe) {
-            Ok(Message::Text(text)) => Ok(Some(Received::Text(text.into()))),
+            Ok(Message::Text(text)) => Ok(Some(Unframed::Text(text.into()))),
             Ok(Message::Binary(_)) => {
                 Err(Broken { code: CloseCode::Unsupported, reason: "Messages are JSON texts." })
             }
             Ok(Message::Ping(payload) | Message::Pong(payload)) => {
-                Ok(Some(Received::Control(CONTROL_HEAD_BYTES + payload.len())))
+                Ok(Some(Unframed::Control(CONTROL_HEAD_BYTES + payload.len())))
             }
             // Only a writer has these.
             Ok(Message::Frame(_)) => Ok(None),
             Ok(Message::Close(_)) => {
                 // Flushing says that the connection is closed, which is so.
                 drop(self.context.flush(&mut self.pipe));
-                Ok(Some(Received::Close))
+                Ok(Some(Unframed::Close))
             }
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(Error::ConnectionClosed | Error::AlreadyClosed) => Ok(Some(Received::Close)),
+            Err(Error::ConnectionClosed | Error::AlreadyClosed) => Ok(Some(Unframed::Close)),
             Err(Error::Capacity(CapacityError::MessageTooLong { .. })) => {
                 Err(Broken { code: CloseCode::Size, reason: "The message is too large." })
             }
@@ -188,9 +188,9 @@ mod tests {
         bytes
     }
 
-    fn read(frames: &mut Frames) -> Vec<Result<Received, CloseCode>> {
+    fn read(frames: &mut Frames) -> Vec<Result<Unframed, CloseCode>> {
         let next = || match frames.next() {
-            Ok(Some(Received::Close)) => None,
+            Ok(Some(Unframed::Close)) => None,
             Ok(received) => received.map(Ok),
             Err(broken) => Some(Err(broken.code)),
         };
@@ -206,8 +206,8 @@ mod tests {
         all
     }
 
-    fn text(text: &str) -> Result<Received, CloseCode> {
-        Ok(Received::Text(Bytes::copy_from_slice(text.as_bytes())))
+    fn text(text: &str) -> Result<Unframed, CloseCode> {
+        Ok(Unframed::Text(Bytes::copy_from_slice(text.as_bytes())))
     }
 
     #[test]
@@ -228,7 +228,7 @@ mod tests {
                 all.extend(read(&mut frames));
             }
             let long = "x".repeat(300);
-            assert_eq!(all, [text("one"), Ok(Received::Control(10)), text("two"), text(&long)]);
+            assert_eq!(all, [text("one"), Ok(Unframed::Control(10)), text("two"), text(&long)]);
             assert_eq!(frames.take_unsent(), &b"\x8a\x04ping"[..], "in pieces of {size}");
         }
     }
@@ -267,7 +267,7 @@ mod tests {
     fn a_close_is_answered_and_nothing_follows_it() {
         let mut frames = Frames::of_customer(1000);
         frames.feed(&frame(0x88, &1000_u16.to_be_bytes()));
-        assert_eq!(frames.next(), Ok(Some(Received::Close)));
+        assert_eq!(frames.next(), Ok(Some(Unframed::Close)));
         assert_eq!(frames.take_unsent(), &b"\x88\x02\x03\xe8"[..]);
         frames.send(Bytes::from_static(b"late"));
         assert!(frames.take_unsent().is_empty());

@@ -43,10 +43,10 @@ use crate::gateway::local::inward::{Inner, Reply};
 use crate::gateway::proxy::Gateway;
 use crate::gateway::receive::body::ReadLimits;
 use crate::ids::RequestId;
-use connection::{Connection, Ended};
+use connection::{CustomerSocket, Ended};
 use events::{End, Outgoing, TurnEvents};
 pub(crate) use handshake::{can_be_had, is_asked_for};
-use turn::{Asked, LastResponse, Prompt};
+use turn::{ClientMessage, LastResponse, Prompt};
 
 /// What belongs to the connection, and is no part of a request that is made on it.
 const OF_CONNECTION: [HeaderName; 9] = [
@@ -93,7 +93,7 @@ pub(crate) async fn serve(
     // Its turns have places of their own, and in between it needs none.
     exchange.place = None;
     let deadline = Arc::clone(&exchange.deadline);
-    let mut connection = Connection::new(session, &gateway.bodies, limits, deadline);
+    let mut connection = CustomerSocket::new(session, &gateway.bodies, limits, deadline);
     let ended = turns.serve(&mut connection).await;
     connection.end(ended).await;
     Ok(())
@@ -112,7 +112,7 @@ struct Turns<'a> {
 
 impl Turns<'_> {
     /// Answers one message after the other; says why there are no more.
-    async fn serve(mut self, connection: &mut Connection<'_>) -> Ended {
+    async fn serve(mut self, connection: &mut CustomerSocket<'_>) -> Ended {
         loop {
             open::rests();
             let message = match connection.next_message().await {
@@ -128,10 +128,10 @@ impl Turns<'_> {
         }
     }
 
-    /// Answers a message.
+    /// Answers one message of the customer.
     async fn answer(
         &mut self,
-        connection: &mut Connection<'_>,
+        connection: &mut CustomerSocket<'_>,
         message: Bytes,
     ) -> Result<(), Ended> {
         let asked = self.gateway.offload.run(message.len(), || self.read(&message)).await;
@@ -139,8 +139,8 @@ impl Turns<'_> {
         drop(message);
         match asked {
             Err(error) => connection.send(refusal(&error)).await,
-            Ok(Asked::Nothing) => Ok(()),
-            Ok(Asked::WarmUp(prompt)) => {
+            Ok(ClientMessage::Nothing) => Ok(()),
+            Ok(ClientMessage::WarmUp(prompt)) => {
                 let id = format!("resp_{}", plain(RequestId::new()));
                 for event in events::warmed_up(&id) {
                     connection.send(event).await?;
@@ -148,20 +148,20 @@ impl Turns<'_> {
                 self.remember(connection, id, prompt);
                 Ok(())
             }
-            Ok(Asked::Turn { body, prompt }) => self.turn(connection, body, prompt).await,
+            Ok(ClientMessage::Turn { body, prompt }) => self.turn(connection, body, prompt).await,
         }
     }
 
-    fn read(&self, message: &[u8]) -> Result<Asked, GatewayError> {
+    fn read(&self, message: &[u8]) -> Result<ClientMessage, GatewayError> {
         let snapshot = self.gateway.config.load();
         let thinks = |name: &str| snapshot.model(name).is_some_and(|model| model.limits.reasoning);
-        Asked::read(message, self.last.as_ref(), self.route.json_values_max, thinks)
+        ClientMessage::read(message, self.last.as_ref(), self.route.json_values_max, thinks)
     }
 
     /// Makes the request for a turn, and passes its answer on.
     async fn turn(
         &mut self,
-        connection: &mut Connection<'_>,
+        connection: &mut CustomerSocket<'_>,
         body: Bytes,
         prompt: Prompt,
     ) -> Result<(), Ended> {
@@ -233,7 +233,7 @@ impl Turns<'_> {
 
     /// From now on the next turn can go on from this response; not where there is no room for it, or the
     /// next turn would be larger than a request may be.
-    fn remember(&mut self, connection: &mut Connection<'_>, id: String, conversation: Prompt) {
+    fn remember(&mut self, connection: &mut CustomerSocket<'_>, id: String, conversation: Prompt) {
         let fits = conversation.len() <= self.route.body_bytes_max;
         let has_room = fits && connection.holds(0, conversation.len());
         self.last = has_room.then_some(LastResponse { id, conversation });
@@ -244,7 +244,7 @@ impl Turns<'_> {
 }
 
 /// Passes on an answer that is no stream: a refusal, or a response as one document.
-async fn whole(connection: &mut Connection<'_>, mut reply: Reply) -> Result<(), Ended> {
+async fn whole(connection: &mut CustomerSocket<'_>, mut reply: Reply) -> Result<(), Ended> {
     let mut body = BytesMut::new();
     while let Ok(Some(piece)) = connection.while_open(reply.chunk()).await? {
         if body.len() + piece.len() > refused::BYTES_MAX {

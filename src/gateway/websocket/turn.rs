@@ -19,8 +19,8 @@ const SEALED_REASONING: &str = r#""reasoning.encrypted_content""#;
 
 /// What a message asks for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Asked {
-    /// A response.
+pub(super) enum ClientMessage {
+    /// That the model answers: a turn.
     Turn {
         /// The body of the request for it.
         body: Bytes,
@@ -46,7 +46,7 @@ pub(super) struct Prompt {
 /// connection, whatever is stored.
 #[derive(Debug)]
 pub(super) struct LastResponse {
-    /// Its id.
+    /// Its id, as the customer was told it.
     pub(super) id: String,
     /// What it was made of, and what it says.
     pub(super) conversation: Prompt,
@@ -70,7 +70,7 @@ impl Prompt {
     }
 }
 
-impl Asked {
+impl ClientMessage {
     /// Reads a message on a connection whose last response was `last`. `thinks` says whether the model of
     /// this name may have reasoning that the next turn needs.
     ///
@@ -177,14 +177,16 @@ mod tests {
     use super::*;
     use serde_json::{Value as Json, json};
 
-    fn read(message: &Json, last: Option<&LastResponse>) -> Result<Asked, GatewayError> {
-        Asked::read(message.to_string().as_bytes(), last, 1000, |model| model == "thinker")
+    fn read(message: &Json, last: Option<&LastResponse>) -> Result<ClientMessage, GatewayError> {
+        ClientMessage::read(message.to_string().as_bytes(), last, 1000, |model| model == "thinker")
     }
 
     /// The body of a turn, and what the connection has in mind behind it.
     fn turn(message: &Json, last: Option<&LastResponse>) -> (Json, Prompt) {
         match read(message, last).expect("a turn") {
-            Asked::Turn { body, prompt } => (serde_json::from_slice(&body).expect("JSON"), prompt),
+            ClientMessage::Turn { body, prompt } => {
+                (serde_json::from_slice(&body).expect("JSON"), prompt)
+            }
             other => panic!("a turn: {other:?}"),
         }
     }
@@ -246,10 +248,13 @@ mod tests {
     #[test]
     fn a_warm_up_is_no_turn() {
         let message = json!({"type": "response.create", "generate": false, "input": [user("a")]});
-        let Ok(Asked::WarmUp(prompt)) = read(&message, None) else { panic!("a warm-up") };
+        let Ok(ClientMessage::WarmUp(prompt)) = read(&message, None) else { panic!("a warm-up") };
         assert_eq!(prompt.items, user("a").to_string().as_bytes());
         assert_eq!(prompt.len(), prompt.items.len());
-        assert_eq!(read(&json!({"type": "response.processed"}), None).ok(), Some(Asked::Nothing));
+        assert_eq!(
+            read(&json!({"type": "response.processed"}), None).ok(),
+            Some(ClientMessage::Nothing)
+        );
     }
 
     #[test]
@@ -279,7 +284,7 @@ mod tests {
             assert_eq!(error.param.as_deref(), Some(param), "{message}");
         }
         for text in ["", "[]", "{\"type\":\"response.create\",\"type\":\"response.create\"}"] {
-            assert!(Asked::read(text.as_bytes(), None, 1000, |_| false).is_err(), "{text}");
+            assert!(ClientMessage::read(text.as_bytes(), None, 1000, |_| false).is_err(), "{text}");
         }
         let many = json!({"type": "response.create", "input": vec![1; 1001]});
         assert!(read(&many, None).is_err(), "more values than a request may have");

@@ -20,6 +20,7 @@ from . import (
     responses,
     speech,
     tiers,
+    transcription,
     unreported,
     video,
 )
@@ -33,6 +34,7 @@ PARTS = (
     moderations,
     images,
     speech,
+    transcription,
     video,
     leaving,
     unreported,

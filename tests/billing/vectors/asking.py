@@ -16,6 +16,8 @@ MODERATIONS = "/v1/moderations"
 IMAGES = "/v1/images/generations"
 EDITS = "/v1/images/edits"
 SPEECH = "/v1/audio/speech"
+TRANSCRIPTIONS = "/v1/audio/transcriptions"
+TRANSLATIONS = "/v1/audio/translations"
 VIDEO = "/v1/videos/generations"
 
 

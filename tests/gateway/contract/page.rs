@@ -11,6 +11,7 @@ use crate::harness::{Admin, Demo, http};
 const PAGE: &str = include_str!("../../../docs/contract.md");
 
 const EDITS: &str = "/v1/images/edits";
+const TRANSCRIPTIONS: &str = "/v1/audio/transcriptions";
 
 /// The texts in backticks of a cell.
 fn codes(cell: &str) -> Vec<&str> {
@@ -45,6 +46,7 @@ fn plain(model: &str) -> (&'static str, Value) {
         "omni-moderation-latest" => ("/v1/moderations", json!({"input": "hi"})),
         "rerank-2.5" => ("/v1/rerank", json!({"query": "hi", "documents": ["a", "b"]})),
         "qf3-tts-flash" | "qf3-tts-instruct-flash" => ("/v1/audio/speech", json!({"input": "hi"})),
+        "whisper-1" | "gpt-4o-transcribe" => (TRANSCRIPTIONS, json!({})),
         "pimg-2" | "dle-2" => (EDITS, json!({"prompt": "a hat"})),
         "qf-image-2.0" | "qf-image-edit" => (
             "/v1/images/generations",
@@ -141,7 +143,11 @@ impl Sender {
         self.sent.set(self.sent.get() + 1);
         let call = http().post(format!("{}{path}", self.demo.base_url)).bearer_auth(&self.key);
         let call = call.header("idempotency-key", format!("row-{}", self.sent.get()));
-        let call = if path == EDITS { call.multipart(form(&body)) } else { call.json(&body) };
+        let call = match path {
+            EDITS => call.multipart(form(&body, ("image", "a.png", PNG))),
+            TRANSCRIPTIONS => call.multipart(form(&body, ("file", "a.wav", WAV))),
+            _ => call.json(&body),
+        };
         let answered = call.send().await.expect("an answer");
         (answered.status().as_u16(), answered.text().await.unwrap_or_default())
     }
@@ -162,11 +168,19 @@ impl Sender {
     }
 }
 
-/// A form with an image.
-fn form(fields: &Value) -> Form {
-    const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x40\0\0\0\x20\x08\x06\0\0\0";
-    let file = || Part::bytes(PNG).file_name("a.png");
-    let mut form = Form::new().part("image", file());
+/// The head of a picture.
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x40\0\0\0\x20\x08\x06\0\0\0";
+/// Four samples of sound.
+const WAV: &[u8] = b"RIFF\x28\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0\x40\x1f\0\0\
+    \x01\0\x08\0data\x04\0\0\0\x80\x80\x80\x80";
+
+/// A form with a file of this field, name and content; more of the same where a field says how many.
+fn form(
+    fields: &Value,
+    (field, file_name, content): (&'static str, &'static str, &'static [u8]),
+) -> Form {
+    let file = || Part::bytes(content).file_name(file_name);
+    let mut form = Form::new().part(field, file());
     for (name, value) in fields.as_object().expect("an object") {
         let text = value.as_str().expect("text");
         let Some(times) = times_of(text) else {

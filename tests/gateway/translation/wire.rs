@@ -10,6 +10,7 @@ pub(super) enum Customer {
     Chat,
     Messages,
     Responses,
+    Gemini,
 }
 
 /// What an answer says.
@@ -28,6 +29,8 @@ pub(super) struct Called {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) input: String,
+    /// What stands before it, or at it, and goes back with it: the signature of its maker.
+    sealed: Vec<Value>,
 }
 
 /// Usage in disjoint kinds.
@@ -51,6 +54,11 @@ impl Used {
                 input: number("/input_tokens"),
                 cache_read: number("/cache_read_input_tokens"),
                 output: number("/output_tokens"),
+            },
+            Customer::Gemini => Self {
+                input: number("/promptTokenCount") - number("/cachedContentTokenCount"),
+                cache_read: number("/cachedContentTokenCount"),
+                output: number("/candidatesTokenCount") + number("/thoughtsTokenCount"),
             },
             Customer::Responses => Self {
                 input: number("/input_tokens") - number("/input_tokens_details/cached_tokens"),
@@ -89,12 +97,27 @@ fn events(answer: &Answer) -> Vec<(String, Value)> {
 }
 
 impl Customer {
-    pub(super) fn path(self) -> &'static str {
-        match self {
+    /// Where a request is asked for, and its body as it is sent. Google's clients say in the path what
+    /// others say in the body.
+    pub(super) fn request(self, body: &Value) -> (String, String) {
+        let path = match self {
             Self::Chat => "/v1/chat/completions",
             Self::Messages => "/v1/messages",
             Self::Responses => "/v1/responses",
-        }
+            Self::Gemini => {
+                let model = body["model"].as_str().expect("a model");
+                let method = match body["stream"] == true {
+                    true => "streamGenerateContent?alt=sse",
+                    false => "generateContent",
+                };
+                let mut body = body.clone();
+                let members = body.as_object_mut().expect("an object");
+                members.remove("model");
+                members.remove("stream");
+                return (format!("/v1beta/models/{model}:{method}"), body.to_string());
+            }
+        };
+        (path.to_owned(), body.to_string())
     }
 
     /// A request with instructions and a text.
@@ -109,6 +132,9 @@ impl Customer {
             Self::Responses => {
                 json!({"max_output_tokens": 500, "instructions": "Be short.", "input": [hi]})
             }
+            Self::Gemini => json!({"generationConfig": {"maxOutputTokens": 500},
+                "systemInstruction": {"parts": [{"text": "Be short."}]},
+                "contents": [{"role": "user", "parts": [{"text": "Say hello."}]}]}),
         };
         body["model"] = json!(model);
         body["stream"] = json!(stream);
@@ -119,7 +145,11 @@ impl Customer {
     }
 
     fn turns(self) -> &'static str {
-        if self == Self::Responses { "input" } else { "messages" }
+        match self {
+            Self::Responses => "input",
+            Self::Gemini => "contents",
+            Self::Chat | Self::Messages => "messages",
+        }
     }
 
     fn push(self, body: &mut Value, turn: Value) {
@@ -135,16 +165,24 @@ impl Customer {
             Self::Messages => json!([{"name": name, "description": about, "input_schema": schema}]),
             Self::Responses => json!([{"type": "function", "name": name, "description": about,
                 "parameters": schema, "strict": false}]),
+            Self::Gemini => {
+                let schema = json!({"type": "OBJECT", "properties": {"city": {"type": "STRING"}}});
+                json!([{"functionDeclarations":
+                    [{"name": name, "description": about, "parameters": schema}]}])
+            }
         };
     }
 
     /// The call, and what came of it.
     pub(super) fn add_result(self, body: &mut Value, called: &Called) {
-        let Called { id, name, input } = called;
+        let Called { id, name, input, sealed } = called;
         match self {
             Self::Chat => {
-                let call = json!({"id": id, "type": "function",
+                let mut call = json!({"id": id, "type": "function",
                     "function": {"name": name, "arguments": input}});
+                if let [extra] = &sealed[..] {
+                    call["extra_content"] = extra.clone();
+                }
                 self.push(
                     body,
                     json!({"role": "assistant", "content": null, "tool_calls": [call]}),
@@ -154,11 +192,13 @@ impl Customer {
             Self::Messages => {
                 let input: Value = serde_json::from_str(input).expect("JSON");
                 let call = json!({"type": "tool_use", "id": id, "name": name, "input": input});
-                self.push(body, json!({"role": "assistant", "content": [call]}));
+                let blocks: Vec<&Value> = sealed.iter().chain([&call]).collect();
+                self.push(body, json!({"role": "assistant", "content": blocks}));
                 let result = json!({"type": "tool_result", "tool_use_id": id, "content": "rain"});
                 self.push(body, json!({"role": "user", "content": [result]}));
             }
             Self::Responses => {
+                sealed.iter().for_each(|item| self.push(body, item.clone()));
                 let call = json!({"type": "function_call", "call_id": id, "name": name,
                     "arguments": input});
                 self.push(body, call);
@@ -166,11 +206,25 @@ impl Customer {
                     json!({"type": "function_call_output", "call_id": id, "output": "rain"});
                 self.push(body, output);
             }
+            // Neither needs an id there.
+            Self::Gemini => {
+                let args: Value = serde_json::from_str(input).expect("JSON");
+                let call = json!({"functionCall": {"name": name, "args": args}});
+                self.push(body, json!({"role": "model", "parts": [call]}));
+                let response = json!({"name": name, "response": {"result": "rain"}});
+                let result = json!({"functionResponse": response});
+                self.push(body, json!({"role": "user", "parts": [result]}));
+            }
         }
     }
 
     /// What was answered, and another question.
     pub(super) fn add_turn(self, body: &mut Value, text: &str) {
+        if self == Self::Gemini {
+            self.push(body, json!({"role": "model", "parts": [{"text": text}]}));
+            self.push(body, json!({"role": "user", "parts": [{"text": "And tomorrow?"}]}));
+            return;
+        }
         self.push(body, json!({"role": "assistant", "content": text}));
         self.push(body, json!({"role": "user", "content": "And tomorrow?"}));
     }
@@ -184,11 +238,17 @@ impl Customer {
             (Self::Messages, true) => message_stream(answer),
             (Self::Responses, false) => response(&document(answer)),
             (Self::Responses, true) => response_stream(answer),
+            (Self::Gemini, false) => content(&[document(answer)]),
+            (Self::Gemini, true) => {
+                content(&events(answer).into_iter().map(|(_, data)| data).collect::<Vec<_>>())
+            }
         }
     }
 
     pub(super) fn check_error(self, error: &Value, what: &str) {
         assert!(error["error"]["message"].is_string(), "{what}");
+        let is_googles = error["error"]["status"].is_string() && error["error"]["code"].is_u64();
+        assert_eq!(is_googles, self == Self::Gemini, "{what}");
         let kind = if self == Self::Messages { "error" } else { "" };
         assert_eq!(error["type"].as_str().unwrap_or_default(), kind, "{what}");
     }
@@ -199,6 +259,11 @@ impl Customer {
         let (name, last) = events.last().expect("events");
         match self {
             Self::Chat => assert!(last["error"]["message"].is_string(), "{what}"),
+            Self::Gemini => {
+                assert!(last["error"]["status"].is_string(), "{what}");
+                let ends = |event: &Value| event["candidates"][0]["finishReason"].is_string();
+                assert!(!events.iter().any(|(_, event)| ends(event)), "{what}");
+            }
             Self::Messages => {
                 assert_eq!((name.as_str(), &last["type"]), ("error", &json!("error")), "{what}");
             }
@@ -212,9 +277,14 @@ impl Customer {
     }
 }
 
+/// The signature at a call of chat completions.
+fn sealed_at(call: &Value) -> Vec<Value> {
+    Some(&call["extra_content"]).filter(|extra| extra.is_object()).cloned().into_iter().collect()
+}
+
 fn stop(word: &str) -> String {
     match word {
-        "stop" | "end_turn" | "completed" => "done".to_owned(),
+        "stop" | "end_turn" | "completed" | "STOP" => "done".to_owned(),
         "tool_calls" | "tool_use" => "tools".to_owned(),
         other => other.to_owned(),
     }
@@ -232,6 +302,7 @@ fn chat(answer: &Value) -> Read {
                 id: text(&call["id"]),
                 name: text(&call["function"]["name"]),
                 input: text(&call["function"]["arguments"]),
+                sealed: sealed_at(call),
             })
             .collect(),
         stop: stop(choice["finish_reason"].as_str().unwrap_or_default()),
@@ -254,7 +325,8 @@ fn chat_stream(answer: &Answer) -> Read {
             let index = usize::try_from(call["index"].as_u64().expect("an index")).expect("few");
             if index == read.calls.len() {
                 let (id, name) = (text(&call["id"]), text(&call["function"]["name"]));
-                read.calls.push(Called { id, name, input: String::new() });
+                let sealed = sealed_at(call);
+                read.calls.push(Called { id, name, input: String::new(), sealed });
             }
             let more = call["function"]["arguments"].as_str().unwrap_or_default();
             read.calls[index].input.push_str(more);
@@ -273,13 +345,16 @@ fn message(answer: &Value) -> Read {
         usage: Used::of(&answer["usage"], Customer::Messages),
         ..Read::default()
     };
+    let mut sealed = Vec::new();
     for block in answer["content"].as_array().expect("blocks") {
         match block["type"].as_str() {
+            Some("redacted_thinking") => sealed.push(block.clone()),
             Some("text") => read.text.push_str(block["text"].as_str().expect("text")),
             Some("tool_use") => read.calls.push(Called {
                 id: text(&block["id"]),
                 name: text(&block["name"]),
                 input: block["input"].to_string(),
+                sealed: std::mem::take(&mut sealed),
             }),
             other => panic!("a block of type {other:?}: {answer}"),
         }
@@ -288,7 +363,7 @@ fn message(answer: &Value) -> Read {
 }
 
 fn message_stream(answer: &Answer) -> Read {
-    let mut read = Read::default();
+    let (mut read, mut sealed) = (Read::default(), Vec::new());
     let mut open = None;
     let events = events(answer);
     assert_eq!(events.first().expect("events").0, "message_start", "{answer:?}");
@@ -301,9 +376,13 @@ fn message_stream(answer: &Answer) -> Read {
                 assert_eq!((open, &event["index"]), (None, &json!(next)), "{answer:?}");
                 open = Some(next);
                 let block = &event["content_block"];
+                if block["type"] == "redacted_thinking" {
+                    sealed.push(block.clone());
+                }
                 if block["type"] == "tool_use" {
                     let (id, name) = (text(&block["id"]), text(&block["name"]));
-                    read.calls.push(Called { id, name, input: String::new() });
+                    let sealed = std::mem::take(&mut sealed);
+                    read.calls.push(Called { id, name, input: String::new(), sealed });
                 }
             }
             "content_block_delta" => {
@@ -340,8 +419,10 @@ fn response(answer: &Value) -> Read {
         usage: Used::of(&answer["usage"], Customer::Responses),
         ..Read::default()
     };
+    let mut sealed = Vec::new();
     for item in answer["output"].as_array().expect("items") {
         match item["type"].as_str() {
+            Some("reasoning") => sealed.push(item.clone()),
             Some("message") => {
                 for part in item["content"].as_array().expect("parts") {
                     read.text.push_str(part["text"].as_str().expect("text"));
@@ -351,6 +432,7 @@ fn response(answer: &Value) -> Read {
                 id: text(&item["call_id"]),
                 name: text(&item["name"]),
                 input: text(&item["arguments"]),
+                sealed: std::mem::take(&mut sealed),
             }),
             other => panic!("an item of type {other:?}: {answer}"),
         }
@@ -376,5 +458,37 @@ fn response_stream(answer: &Answer) -> Read {
     assert_eq!(name, "response.completed", "{answer:?}");
     let read = response(&last["response"]);
     assert_eq!(read.text, deltas, "{answer:?}");
+    read
+}
+
+/// Content from Google's clients' side: of a document, or of the chunks of a stream.
+fn content(chunks: &[Value]) -> Read {
+    let mut read = Read::default();
+    for (place, chunk) in chunks.iter().enumerate() {
+        assert!(chunk["responseId"].is_string() && chunk["modelVersion"].is_string(), "{chunk}");
+        let candidate = &chunk["candidates"][0];
+        assert_eq!(candidate["content"]["role"], "model", "{chunk}");
+        for part in candidate["content"]["parts"].as_array().expect("parts") {
+            if part["functionCall"].is_object() {
+                let call = &part["functionCall"];
+                read.calls.push(Called {
+                    id: text(&call["id"]),
+                    name: text(&call["name"]),
+                    input: call["args"].to_string(),
+                    sealed: Vec::new(),
+                });
+            } else if part["thought"] != true {
+                read.text.push_str(part["text"].as_str().expect("text"));
+            }
+        }
+        let is_last = place + 1 == chunks.len();
+        assert_eq!(candidate["finishReason"].is_string(), is_last, "{chunk}");
+    }
+    let last = chunks.last().expect("a chunk");
+    read.stop = stop(last["candidates"][0]["finishReason"].as_str().unwrap_or_default());
+    read.usage = Used::of(&last["usageMetadata"], Customer::Gemini);
+    if !read.calls.is_empty() && read.stop == "done" {
+        read.stop = "tools".to_owned();
+    }
     read
 }

@@ -9,6 +9,9 @@ const PROMPTS: [&str; 3] = ["chat", "messages", "responses"];
 /// Operations that make images.
 const IMAGES: [&str; 2] = ["image_generation", "image_edit"];
 
+/// Operations that write down what they hear.
+const HEARING: [&str; 2] = ["transcription", "audio_translation"];
+
 /// Whether the model has limits of tokens that lists know: those of prompts and answers.
 pub(super) fn has_known_limits(own: &OwnModel) -> bool {
     own.does(&PROMPTS)
@@ -37,12 +40,15 @@ fn is_billed(own: &OwnModel, unit: Unit) -> bool {
                     || own.does(&["embeddings"])
                     || (own.does(&["rerank", "moderations"]) && has(Unit::InputTokens))
                     || (own.does(&IMAGES) && has(Unit::InputTokens))
+                    || (own.does(&HEARING) && has(Unit::InputTokens))
             }
             Unit::OutputTokens => {
                 own.does(&PROMPTS)
-                    || (own.does(&IMAGES) || own.does(&["video"])) && has(Unit::OutputTokens)
+                    || (own.does(&IMAGES) || own.does(&["video"]) || own.does(&HEARING))
+                        && has(Unit::OutputTokens)
             }
             Unit::Images => own.does(&IMAGES) && has(Unit::Images),
+            Unit::AudioSeconds => own.does(&HEARING) && has(Unit::AudioSeconds),
             Unit::Seconds => own.does(&["video"]) && has(Unit::Seconds),
             Unit::Characters => own.does(&["speech"]),
             Unit::RerankUnits => own.does(&["rerank"]) && has(Unit::RerankUnits),

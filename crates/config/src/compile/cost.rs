@@ -10,8 +10,8 @@ use tollgate_money::money::{Factor, Nanousd, Rate};
 use tollgate_money::price::{PriceList, Unit, Usage};
 use tollgate_protocols::Operation;
 
-/// What is compared of targets: some text, an image, a second of video, what is spoken in it, and a
-/// thousand rankings.
+/// What is compared of targets: some text, an image, a second of video, what is spoken in it, a thousand
+/// rankings, and an hour that is heard.
 const TYPICAL: Usage = Usage {
     input_tokens: 750_000,
     output_tokens: 250_000,
@@ -19,6 +19,7 @@ const TYPICAL: Usage = Usage {
     seconds: 1,
     characters: 1_000_000,
     rerank_units: 1_000,
+    audio_seconds: 3_600,
     ..Usage::ZERO
 };
 

@@ -9,7 +9,7 @@ use crate::spans::Path;
 use tollgate_protocols::Operation;
 use tollgate_protocols::limits::{
     ChatStyle, DOCUMENTS_MAX, ImageLimits, Mode, ModelLimits, Pass, Priced, SpeechLimits,
-    ThinkingStyle, TranslationTarget, VideoLimits,
+    ThinkingStyle, TranscriptionLimits, TranslationTarget, VideoLimits,
 };
 
 /// The limits that are typed as one field, and whether it was typed.
@@ -40,6 +40,8 @@ fn typed(raw: &raw::ModelLimits) -> Vec<&'static str> {
         ("characters_max", raw.characters_max.is_some()),
         ("audio_formats", raw.audio_formats.is_some()),
         ("instructions", raw.instructions.is_some()),
+        ("billed_seconds_min", raw.billed_seconds_min.is_some()),
+        ("audio_tokens_per_second", raw.audio_tokens_per_second.is_some()),
     ]
     .into_iter()
     .filter_map(|(limit, typed)| typed.then_some(limit))
@@ -49,8 +51,8 @@ fn typed(raw: &raw::ModelLimits) -> Vec<&'static str> {
 /// Whether a limit has an effect on an operation.
 fn applies(limit: &str, operation: Operation) -> bool {
     use Operation::{
-        Chat, Embeddings, ImageEdit, ImageGeneration, Messages, Moderations, Rerank, Responses,
-        Speech, Video,
+        AudioTranslation, Chat, Embeddings, GenerateContent, ImageEdit, ImageGeneration, Messages,
+        Moderations, Rerank, Responses, Speech, Transcription, Video,
     };
     match limit {
         "context_tokens_max" => operation != Speech,
@@ -65,30 +67,41 @@ fn applies(limit: &str, operation: Operation) -> bool {
         "reference_images_min" | "reference_images_max" => {
             matches!(operation, ImageGeneration | ImageEdit | Video)
         }
-        "resolutions" | "seconds_min" | "seconds_max" | "minus_one" => operation == Video,
+        "resolutions" | "seconds_min" | "minus_one" => operation == Video,
+        "seconds_max" => matches!(operation, Video | Transcription | AudioTranslation),
+        "billed_seconds_min" | "audio_tokens_per_second" => {
+            matches!(operation, Transcription | AudioTranslation)
+        }
         "characters_max" | "audio_formats" | "instructions" => operation == Speech,
-        _ => matches!(operation, Chat | Messages | Responses),
+        _ => matches!(operation, Chat | Messages | Responses | GenerateContent),
     }
 }
 
 /// Which limits an operation cannot do without: the hold is computed from them.
 fn needed(operation: Operation, billed_by_tokens: bool) -> &'static [&'static str] {
     match operation {
-        Operation::Chat | Operation::Messages | Operation::Responses => {
-            &["context_tokens_max", "output_tokens_max"]
-        }
+        Operation::Chat
+        | Operation::Messages
+        | Operation::Responses
+        | Operation::GenerateContent => &["context_tokens_max", "output_tokens_max"],
         Operation::ImageGeneration | Operation::ImageEdit if billed_by_tokens => {
             &["context_tokens_max", "output_tokens_max"]
         }
         Operation::Video => &["seconds_max"],
+        Operation::Transcription | Operation::AudioTranslation if billed_by_tokens => {
+            &["output_tokens_max"]
+        }
         Operation::CountTokens
+        | Operation::CountContentTokens
         | Operation::Compact
         | Operation::Embeddings
         | Operation::Rerank
         | Operation::Moderations
         | Operation::ImageGeneration
         | Operation::ImageEdit
-        | Operation::Speech => &[],
+        | Operation::Speech
+        | Operation::Transcription
+        | Operation::AudioTranslation => &[],
     }
 }
 
@@ -140,6 +153,7 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> M
         documents_max: raw.documents_max.unwrap_or(DOCUMENTS_MAX),
         images: images(raw),
         speech: speech(raw),
+        transcription: transcription(raw),
         video: VideoLimits {
             resolutions: raw.resolutions.iter().map(|name| name.0).collect(),
             seconds_min: raw.seconds_min.unwrap_or(1),
@@ -166,6 +180,7 @@ fn translation(raw: &raw::Model) -> Option<TranslationTarget> {
         thinking: match said.thinking {
             raw::Thinking::Effort => ThinkingStyle::Effort,
             raw::Thinking::Budget => ThinkingStyle::Budget,
+            raw::Thinking::None => ThinkingStyle::None,
         },
         takes_sampling: said.sampling,
         chat: match said.chat {
@@ -223,6 +238,17 @@ fn images(raw: &raw::ModelLimits) -> ImageLimits {
             .map(|names| names.iter().map(|name| name.0).collect()),
         mask: raw.mask.unwrap_or(default.mask),
         stream: raw.stream.unwrap_or(default.stream),
+    }
+}
+
+fn transcription(raw: &raw::ModelLimits) -> TranscriptionLimits {
+    let default = TranscriptionLimits::default();
+    TranscriptionLimits {
+        seconds_max: raw.seconds_max,
+        billed_seconds_min: raw.billed_seconds_min.unwrap_or(default.billed_seconds_min),
+        audio_tokens_per_second: raw
+            .audio_tokens_per_second
+            .unwrap_or(default.audio_tokens_per_second),
     }
 }
 

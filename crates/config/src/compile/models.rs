@@ -142,15 +142,29 @@ fn translated(
         };
         targets.iter().any(|target| bridge(target).is_some())
     };
-    let prompts = [Operation::Chat, Operation::Messages, Operation::Responses];
+    let prompts =
+        [Operation::Chat, Operation::Messages, Operation::Responses, Operation::GenerateContent];
     prompts.into_iter().filter(|one| !is_native(*one) && can_be(*one)).collect()
 }
 
 /// Notes what says how requests are read that this model does not get.
 fn check_reading(document: &mut Document, at: &Path, raw: &raw::Model, operations: &[Operation]) {
-    use Operation::{Chat, Embeddings, Messages, Moderations, Rerank, Responses};
-    let prompts = [Chat, Messages, Responses];
-    let with_fields = [Chat, Messages, Responses, Embeddings, Rerank, Moderations];
+    use Operation::{
+        AudioTranslation, Chat, Embeddings, GenerateContent, Messages, Moderations, Rerank,
+        Responses, Transcription,
+    };
+    let prompts = [Chat, Messages, Responses, GenerateContent];
+    let with_fields = [
+        Chat,
+        Messages,
+        Responses,
+        GenerateContent,
+        Embeddings,
+        Rerank,
+        Moderations,
+        Transcription,
+        AudioTranslation,
+    ];
     let typed = [
         ("reasoning", raw.reasoning.is_some(), &prompts[..]),
         ("pass_fields", !raw.pass_fields.is_empty(), &with_fields),

@@ -10,7 +10,7 @@ const NAME_BYTES_MAX: usize = 128;
 /// The header that names betas.
 const BETA: &str = "anthropic-beta";
 /// Headers that are the gateway's own to send, or belong to one connection.
-const OWN_HEADERS: [&str; 22] = [
+const OWN_HEADERS: [&str; 23] = [
     "host",
     "content-length",
     "transfer-encoding",
@@ -27,6 +27,7 @@ const OWN_HEADERS: [&str; 22] = [
     "proxy-authorization",
     "cookie",
     "x-api-key",
+    "x-goog-api-key",
     "api-key",
     "forwarded",
     "via",

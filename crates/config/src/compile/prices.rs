@@ -19,12 +19,15 @@ const LEAST_RATE: Rate = Rate::from_femtousd(1_000_000);
 
 /// The units that operations are billed by: one of these sets must have a price for each.
 fn ways_to_bill(operation: Operation) -> &'static [&'static [Unit]] {
-    use Unit::{Characters, Images, InputTokens, OutputTokens, Requests, RerankUnits, Seconds};
+    use Unit::{
+        AudioSeconds, Characters, Images, InputTokens, OutputTokens, Requests, RerankUnits, Seconds,
+    };
     match operation {
-        Operation::Chat | Operation::Messages | Operation::Responses => {
-            &[&[InputTokens, OutputTokens]]
-        }
-        Operation::CountTokens | Operation::Compact => &[],
+        Operation::Chat
+        | Operation::Messages
+        | Operation::Responses
+        | Operation::GenerateContent => &[&[InputTokens, OutputTokens]],
+        Operation::CountTokens | Operation::CountContentTokens | Operation::Compact => &[],
         Operation::Embeddings => &[&[InputTokens]],
         Operation::Rerank => &[&[InputTokens], &[RerankUnits], &[Requests]],
         Operation::Moderations => &[&[InputTokens], &[Requests]],
@@ -33,6 +36,9 @@ fn ways_to_bill(operation: Operation) -> &'static [&'static [Unit]] {
         }
         Operation::Video => &[&[Seconds], &[OutputTokens]],
         Operation::Speech => &[&[Characters]],
+        Operation::Transcription | Operation::AudioTranslation => {
+            &[&[AudioSeconds], &[InputTokens, OutputTokens], &[Requests]]
+        }
     }
 }
 
@@ -40,7 +46,7 @@ fn ways_to_bill(operation: Operation) -> &'static [&'static [Unit]] {
 fn billed_beside(operation: Operation) -> &'static [Unit] {
     use Unit::{ContainerSessions, FileSearches, Images, Requests, ToolCalls, WebSearches};
     match operation {
-        Operation::Chat => &[WebSearches, Requests],
+        Operation::Chat | Operation::GenerateContent => &[WebSearches, Requests],
         Operation::Messages => &[WebSearches, ContainerSessions, Requests],
         Operation::Responses => {
             &[WebSearches, FileSearches, ContainerSessions, ToolCalls, Images, Requests]
@@ -50,10 +56,13 @@ fn billed_beside(operation: Operation) -> &'static [Unit] {
         | Operation::ImageEdit
         | Operation::Speech => &[Requests],
         Operation::CountTokens
+        | Operation::CountContentTokens
         | Operation::Compact
         | Operation::Rerank
         | Operation::Moderations
-        | Operation::Video => &[],
+        | Operation::Video
+        | Operation::Transcription
+        | Operation::AudioTranslation => &[],
     }
 }
 
@@ -152,8 +161,10 @@ fn without_effect(document: &mut Document, at: &Path, typed: &[Unit], operations
 
 /// Warns of prices that look like another figure than the one that is asked for, under conditions too.
 fn suspicious(document: &mut Document, at: &Path, raw: &raw::Model, operations: &[Operation]) {
-    let is_text =
-        |op: &Operation| matches!(op, Operation::Chat | Operation::Messages | Operation::Responses);
+    let is_text = |op: &Operation| {
+        use Operation::{Chat, GenerateContent, Messages, Responses};
+        matches!(op, Chat | Messages | Responses | GenerateContent)
+    };
     let is_text = operations.iter().any(is_text);
     let prices_at = at.key("prices");
     suspicious_prices(document, &prices_at, (&raw.prices, &raw.prices), is_text);

@@ -210,6 +210,8 @@ fn default_path(operation: Operation) -> &'static str {
         Operation::Messages => "/v1/messages",
         Operation::CountTokens => "/v1/messages/count_tokens",
         Operation::Responses => "/v1/responses",
+        // The model and what it is to do stand behind it.
+        Operation::GenerateContent | Operation::CountContentTokens => "/v1beta/models",
         Operation::Compact => "/v1/responses/compact",
         Operation::Embeddings => "/v1/embeddings",
         Operation::Rerank => "/v1/rerank",
@@ -218,6 +220,8 @@ fn default_path(operation: Operation) -> &'static str {
         Operation::ImageEdit => "/v1/images/edits",
         Operation::Video => "/v1/videos/generations",
         Operation::Speech => "/v1/audio/speech",
+        Operation::Transcription => "/v1/audio/transcriptions",
+        Operation::AudioTranslation => "/v1/audio/translations",
     }
 }
 
@@ -286,16 +290,18 @@ fn routes(
     with_paths_below(routes)
 }
 
-/// Adds the paths on which Anthropic's clients have the tokens of a message counted, and OpenAI's have a
-/// conversation summed up.
+/// Adds the paths on which Anthropic's and Google's clients have the tokens of a prompt counted, and
+/// OpenAI's have a conversation summed up.
 fn with_paths_below(mut routes: Vec<Arc<Route>>) -> Vec<Arc<Route>> {
     let below = routes.iter().filter_map(|route| {
-        let (segment, operation) = match route.operation {
-            Operation::Messages => ("count_tokens", Operation::CountTokens),
-            Operation::Responses => ("compact", Operation::Compact),
+        let (below, operation) = match route.operation {
+            Operation::Messages => ("/count_tokens", Operation::CountTokens),
+            Operation::Responses => ("/compact", Operation::Compact),
+            // What is to be done stands behind the model.
+            Operation::GenerateContent => ("", Operation::CountContentTokens),
             _ => return None,
         };
-        let path = format!("{}/{segment}", route.path);
+        let path = format!("{}{below}", route.path);
         Some(Arc::new(Route { path, operation, ..Route::clone(route) }))
     });
     let below: Vec<_> = below.collect();

@@ -59,7 +59,10 @@ pub(super) const PARAMS: Fates = &[
     ("stream_timeout", LeftOut("an upstream has one time for all answers: `timeouts.read`")),
     ("max_retries", LeftOut("retries are said for the whole gateway: `balancing.retries`")),
     ("num_retries", LeftOut("retries are said for the whole gateway: `balancing.retries`")),
-    ("azure_ad_token", LeftOut("only API keys are sent: give `credential` to the upstream")),
+    (
+        "azure_ad_token",
+        LeftOut("give the upstream `auth` with `entra`, which gets tokens by itself"),
+    ),
     ("organization", LeftOut("this header is not sent: use a key of that organization")),
     ("extra_headers", LeftOut("headers of your own are not sent")),
     ("headers", LeftOut("headers of your own are not sent")),

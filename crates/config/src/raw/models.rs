@@ -106,15 +106,16 @@ pub(crate) enum Translation {
 #[derive(Clone, Copy, Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Translated {
-    /// How a model of Anthropic's protocol is told how much to think. Default: `effort`.
+    /// How one of Anthropic's models is told how much to think, over the protocols `anthropic` and
+    /// `bedrock`. Default: `effort`.
     pub(crate) thinking: Thinking,
     /// Whether the model takes `temperature`, `top_p` and `top_k`; they are hints. Default: `true`.
     pub(crate) sampling: bool,
     /// Which words of chat completions the upstream understands. Default: `common`.
     pub(crate) chat: ChatWords,
-    /// Whether prompts are marked for the cache of an upstream of Anthropic's protocol where the
-    /// customer's has no marks, which costs its price for cache writes. Default: `false`, and then
-    /// requests with a `prompt_cache_key` are marked.
+    /// Whether prompts are marked for the cache of an upstream of the protocols `anthropic` and
+    /// `bedrock` where the customer's has no marks, which costs its price for cache writes. Default:
+    /// `false`, and then requests with a `prompt_cache_key` are marked.
     pub(crate) caches: bool,
 }
 
@@ -138,6 +139,8 @@ pub(crate) enum Thinking {
     Effort,
     /// By `thinking.budget_tokens`, as models before them have it.
     Budget,
+    /// Not at all: over the protocol `bedrock`, all models but Anthropic's.
+    None,
 }
 
 /// Which words of chat completions an upstream understands.
@@ -371,8 +374,8 @@ pub(crate) struct ModelLimits {
     /// The shortest video, in seconds.
     #[schemars(range(min = 1, max = 3600))]
     pub(crate) seconds_min: Option<u32>,
-    /// The longest video, in seconds.
-    #[schemars(range(min = 1, max = 3600))]
+    /// The longest video, or the longest audio to write down, in seconds.
+    #[schemars(range(min = 1, max = 86_400))]
     pub(crate) seconds_max: Option<u32>,
     /// Whether a video's `duration` and `seed` can be -1 where its upstream chooses them then.
     /// Default: `false`.
@@ -385,4 +388,11 @@ pub(crate) struct ModelLimits {
     pub(crate) audio_formats: Option<Vec<AudioFormatName>>,
     /// Whether the model can be told how to speak. Default: `true`.
     pub(crate) instructions: Option<bool>,
+    /// The seconds that the upstream bills of shorter audio. Default: 0.
+    #[schemars(range(max = 3600))]
+    pub(crate) billed_seconds_min: Option<u32>,
+    /// The input tokens that a model of transcriptions makes of a second of audio. Default: 10, which is
+    /// what OpenAI's models do.
+    #[schemars(range(min = 1, max = 1000))]
+    pub(crate) audio_tokens_per_second: Option<u32>,
 }

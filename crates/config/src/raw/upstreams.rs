@@ -15,9 +15,10 @@ use crate::url::BaseUrl;
 pub(crate) struct Upstream {
     /// The protocol that it speaks.
     pub(crate) protocol: ProtocolName,
-    /// Where its API begins, such as `https://api.openai.com/v1`. For the protocols `openai` and
-    /// `voyage` this ends with the version; for `azure` with `/openai/v1`, or with the host beside an
-    /// `api_version`; the others add their own paths in full.
+    /// Where its API begins, such as `https://api.openai.com/v1`. For the protocols `openai`,
+    /// `voyage` and `gemini` this ends with the version; for `vertex` with `/publishers/google`; for
+    /// `azure` with `/openai/v1`, or with the host beside an `api_version`; the others add their own
+    /// paths in full.
     pub(crate) base_url: BaseUrl,
     /// The version of Azure's API in whose paths deployments are named, such as `2024-10-21`: for the
     /// protocol `azure`. Leave it out where the URL ends with `/openai/v1`.

@@ -187,6 +187,15 @@ macro_rules! each_unit {
             { side: Output, priced_as: Some(Unit::OutputTokens), shown_as: ImageOutputTokens,
               label: "Image output tokens", words: ["image token made", "image tokens made"],
               metric: Some("image_output"), column: None };
+
+            /// Seconds of audio heard.
+            AudioSeconds: audio_seconds,
+            /// Per second of audio heard.
+            audio_second,
+            /// A second of audio that is written down or translated. A price for a minute is a sixtieth.
+            per_audio_second: PerUnit,
+            { side: Made, priced_as: None, shown_as: AudioSeconds, label: "Seconds of audio",
+              words: ["s of audio", "s of audio"], metric: None, column: None };
         }
     };
 }
@@ -351,6 +360,7 @@ mod tests {
             ("requests", "per_request"),
             ("rerank_units", "per_1k_rerank_units"),
             ("image_output_tokens", "image_output_per_1m_tokens"),
+            ("audio_seconds", "per_audio_second"),
         ];
         assert_eq!(found[PLACED..], numbered);
     }

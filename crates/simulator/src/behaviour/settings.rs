@@ -143,6 +143,7 @@ impl Faults {
             "split" => self.writes = Writes::Split,
             "utf8-split" => self.writes = Writes::Utf8Split,
             "trickle" => self.writes = Writes::Trickle,
+            "checksum" => self.checksum = true,
             "comments" => self.comments = true,
             "giant" => {
                 self.giant_bytes = Some(number(value, 1, GIANT_BYTES_MAX, "1 to 268435456 bytes")?);

@@ -18,10 +18,10 @@ const RESPONSES_MAX: usize = 1000;
 
 /// The responses that are kept, the oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct ResponseStore(Mutex<VecDeque<Stored>>);
+pub(crate) struct ResponseStore(Mutex<VecDeque<KeptResponse>>);
 
 #[derive(Debug)]
-struct Stored {
+struct KeptResponse {
     /// The credential that made it, as its header has it.
     key: Vec<u8>,
     response: Value,
@@ -35,7 +35,7 @@ impl ResponseStore {
         if kept.len() >= RESPONSES_MAX {
             kept.pop_front();
         }
-        kept.push_back(Stored { key: key(asked), response, input: input.clone() });
+        kept.push_back(KeptResponse { key: key(asked), response, input: input.clone() });
     }
 
     /// What `found` makes of the response, or that there is none for the key of the request.
@@ -44,11 +44,11 @@ impl ResponseStore {
         id: &str,
         asked: &ReceivedRequest<'_>,
         behaviour: &Behaviour,
-        found: impl FnOnce(&mut VecDeque<Stored>, usize) -> Answer,
+        found: impl FnOnce(&mut VecDeque<KeptResponse>, usize) -> Answer,
     ) -> Answer {
         let mut kept = self.0.lock();
         let key = key(asked);
-        let is_it = |stored: &Stored| stored.key == key && stored.response["id"] == id;
+        let is_it = |stored: &KeptResponse| stored.key == key && stored.response["id"] == id;
         let Some(at) = kept.iter().position(is_it) else {
             let message = format!("Response with id '{id}' not found.");
             return Answer::error(StatusCode::NOT_FOUND, &message, behaviour);
@@ -61,8 +61,8 @@ fn key(asked: &ReceivedRequest<'_>) -> Vec<u8> {
     asked.headers.get(AUTHORIZATION).map(|value| value.as_bytes().to_vec()).unwrap_or_default()
 }
 
-fn told(document: &Value, behaviour: &Behaviour) -> Answer {
-    Answer::json(document.to_string(), behaviour)
+fn document(shown: &Value, behaviour: &Behaviour) -> Answer {
+    Answer::json(shown.to_string(), behaviour)
 }
 
 /// Reads or deletes a response: `…/responses/{id}`.
@@ -74,10 +74,10 @@ pub(crate) fn whole(
 ) -> Answer {
     store.with(id, asked, behaviour, |kept, at| {
         if *asked.method == Method::GET {
-            return told(&kept[at].response, behaviour);
+            return document(&kept[at].response, behaviour);
         }
         kept.remove(at);
-        told(&json!({"id": id, "object": "response", "deleted": true}), behaviour)
+        document(&json!({"id": id, "object": "response", "deleted": true}), behaviour)
     })
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn input_items(
             Value::Array(items) => items.clone(),
             text => vec![json!({"type": "message", "role": "user", "content": text})],
         };
-        told(&json!({"object": "list", "data": items, "has_more": false}), behaviour)
+        document(&json!({"object": "list", "data": items, "has_more": false}), behaviour)
     })
 }
 

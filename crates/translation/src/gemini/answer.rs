@@ -3,7 +3,6 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::at;
 use crate::dialect::{AnswerFrame, Malformed};
 use crate::gemini::signature_of_seal;
 use crate::json::{self, Borrowed, Members};
@@ -21,8 +20,8 @@ pub(super) struct WireContentAnswer<'a> {
     candidates: Option<Vec<WireCandidate<'a>>>,
     #[serde(borrow, default)]
     prompt_feedback: Option<WireFeedback<'a>>,
-    #[serde(default)]
-    usage_metadata: Option<WireThoughts>,
+    #[serde(borrow, default)]
+    usage_metadata: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
@@ -55,8 +54,7 @@ struct WireFeedback<'a> {
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireThoughts {
-    #[serde(default)]
-    thoughts_token_count: Option<u64>,
+    thoughts_token_count: u64,
 }
 
 #[derive(Deserialize)]
@@ -130,8 +128,10 @@ impl ContentState {
             out(AnswerPart::Error(failure(error)));
             return Ok(());
         }
-        let thought = wire.usage_metadata.and_then(|usage| usage.thoughts_token_count);
-        self.reasoning = thought.unwrap_or(self.reasoning);
+        let usage = wire.usage_metadata.filter(|usage| usage.get() != "null");
+        // Who counts otherwise has what was thought counted as what was said.
+        let thought = usage.and_then(|usage| json::read::<WireThoughts>(usage.get()));
+        self.reasoning = thought.map_or(self.reasoning, |usage| usage.thoughts_token_count);
         let blocked = wire.prompt_feedback.and_then(|feedback| feedback.block_reason);
         if let Some(reason) = blocked.filter(|reason| !reason.0.is_empty()) {
             out(AnswerPart::Refusal(format!("The prompt was blocked: {}.", reason.0).into()));
@@ -149,6 +149,10 @@ impl ContentState {
             if let Some(reason) = reason {
                 self.stop = Some(stop(&reason.0, self.calls > 0));
             }
+        }
+        if usage.is_some() {
+            // Why it stopped and what was used is all that there is to wait for.
+            self.end(out);
         }
         Ok(())
     }
@@ -266,24 +270,50 @@ fn finish_reason(stop: &Stop<'_>) -> &'static str {
 }
 
 /// What was used, in Gemini's words: the prompt with what a cache has read, and thoughts beside the
-/// rest of the output. What was written to a cache has a field of its own here.
+/// rest of the output. What was written to a cache, and searches, have fields of their own here.
 fn usage(counts: &Counts, out: &mut Vec<u8>) {
+    let (input, output) = (counts.input_total(), counts.output_total());
     let reasoning = counts.reasoning.min(counts.output);
     let mut usage = Members::object(out);
-    usage.integer(out, "promptTokenCount", counts.input_total());
-    usage.integer(out, "candidatesTokenCount", counts.output - reasoning);
-    usage.integer(out, "totalTokenCount", counts.input_total().saturating_add(counts.output));
-    if counts.cache_read > 0 {
-        usage.integer(out, "cachedContentTokenCount", counts.cache_read);
-    }
+    usage.integer(out, "promptTokenCount", input);
+    usage.integer(out, "candidatesTokenCount", output.saturating_sub(reasoning));
+    usage.integer(out, "totalTokenCount", input.saturating_add(output));
+    kit::counted(&mut usage, "cachedContentTokenCount", counts.cache_read, out);
     let written = counts.cache_write.saturating_add(counts.cache_write_1h);
-    if written > 0 {
-        usage.integer(out, "cacheWriteTokenCount", written);
-    }
-    if reasoning > 0 {
-        usage.integer(out, "thoughtsTokenCount", reasoning);
-    }
+    kit::counted(&mut usage, "cacheWriteTokenCount", written, out);
+    kit::counted(&mut usage, "cacheWrite1hTokenCount", counts.cache_write_1h, out);
+    kit::counted(&mut usage, "thoughtsTokenCount", reasoning, out);
+    kit::counted(&mut usage, "webSearchCount", counts.web_searches, out);
+    let (sound, pictures) = (counts.audio_input, counts.image_input);
+    let text = input.saturating_sub(sound).saturating_sub(pictures);
+    modalities("promptTokensDetails", [text, sound, pictures], &mut usage, out);
+    let text = output.saturating_sub(reasoning).saturating_sub(counts.audio_output);
+    modalities("candidatesTokensDetails", [text, counts.audio_output, 0], &mut usage, out);
     usage.end(out);
+}
+
+/// How many tokens are text, sound and pictures, where not all of them are text.
+fn modalities(
+    key: &str,
+    [text, sound, pictures]: [u64; 3],
+    usage: &mut Members,
+    out: &mut Vec<u8>,
+) {
+    if sound == 0 && pictures == 0 {
+        return;
+    }
+    usage.key(out, key);
+    let mut list = Members::array(out);
+    for (modality, tokens) in [("TEXT", text), ("AUDIO", sound), ("IMAGE", pictures)] {
+        if tokens > 0 {
+            list.next(out);
+            let mut one = Members::object(out);
+            one.text(out, "modality", modality);
+            one.integer(out, "tokenCount", tokens);
+            one.end(out);
+        }
+    }
+    list.end(out);
 }
 
 /// A failure as Google's error document.
@@ -380,12 +410,7 @@ impl WrittenCall {
         call.text(out, "id", &self.id);
         call.text(out, "name", &self.name);
         call.key(out, "args");
-        match self.input.trim() {
-            "" => out.extend_from_slice(b"{}"),
-            input if at::is_object(input) => out.extend_from_slice(self.input.as_bytes()),
-            // A model that was cut off, or wrote no object: nothing of it is lost.
-            _ => out.extend_from_slice(kit::wrap_free(&self.input).as_bytes()),
-        }
+        kit::push_input(&self.input, out);
         call.end(out);
         signature(self.seal.as_deref(), &mut part, out);
         part.end(out);

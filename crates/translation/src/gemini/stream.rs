@@ -5,8 +5,8 @@ use crate::gemini::answer::{self, ContentFrame, ContentState, WireContentAnswer,
 use crate::gemini::signature_of_seal;
 use crate::part::{AnswerPart, Counts, Stop};
 
-/// Reads the chunks of an upstream. None of them says that it is the last, so the end of the stream
-/// does.
+/// Reads the chunks of an upstream. The last is the one by which it is known why the model stopped and
+/// what was used.
 #[derive(Default)]
 pub(super) struct ContentReader(ContentState);
 
@@ -83,5 +83,9 @@ impl WriteStream for ContentWriter {
                 out.extend_from_slice(b"\n\n");
             }
         }
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.call.as_ref().map_or(0, |call| call.input.len())
     }
 }

@@ -3,7 +3,6 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::at::is_object;
 use crate::dialect::{AnswerFrame, Malformed};
 use crate::json::{self, Borrowed, Members};
 use crate::kit;
@@ -172,11 +171,6 @@ pub(super) fn error(failure: &UpstreamFailure) -> Vec<u8> {
     out
 }
 
-/// The member in which an input stands that is no JSON object, as models write them, and as an answer
-/// leaves them that reaches its limit. It is the name that Anthropic's documentation of tool streaming
-/// has for it.
-const INVALID_INPUT: &str = "INVALID_JSON";
-
 /// A message that is being written, block by block.
 struct Blocks {
     list: Members,
@@ -211,15 +205,7 @@ impl Blocks {
                 block.text(out, "id", &id);
                 block.text(out, "name", &name);
                 block.key(out, "input");
-                match input.trim() {
-                    "" => out.extend_from_slice(b"{}"),
-                    object if is_object(object) => out.extend_from_slice(input.as_bytes()),
-                    _ => {
-                        let mut wrapped = Members::object(out);
-                        wrapped.text(out, INVALID_INPUT, &input);
-                        wrapped.end(out);
-                    }
-                }
+                kit::push_input(&input, out);
                 block.end(out);
             }
         }

@@ -216,10 +216,19 @@ pub(super) fn response(frame: &AnswerFrame, shown: &ResponseState<'_>, out: &mut
 pub(super) enum OpenItem {
     Message { text: String, refusal: String },
     Reasoning { text: String, seal: Option<String> },
-    Call { id: String, name: String, input: String, is_free: bool },
+    Call { id: String, namespace: Option<String>, name: String, input: String, is_free: bool },
 }
 
 impl OpenItem {
+    /// A call without its input, as the customer knows the tool.
+    pub(super) fn call(id: &str, name: &str, frame: &AnswerFrame) -> Self {
+        let is_free = frame.free_tools.iter().any(|free| free == name);
+        let (namespace, name) = frame.apart(name);
+        let (id, name) = (id.to_owned(), name.to_owned());
+        let namespace = namespace.map(str::to_owned);
+        Self::Call { id, namespace, name, input: String::new(), is_free }
+    }
+
     /// What its id begins with.
     pub(super) fn prefix(&self) -> &'static str {
         match self {
@@ -286,7 +295,7 @@ impl OpenItem {
                     item.text(out, "encrypted_content", seal);
                 }
             }
-            Self::Call { id, name, is_free, .. } => {
+            Self::Call { id, namespace, name, is_free, .. } => {
                 let (kind, field) = match is_free {
                     true => ("custom_tool_call", "input"),
                     false => ("function_call", "arguments"),
@@ -294,6 +303,9 @@ impl OpenItem {
                 item.text(out, "type", kind);
                 item.text(out, "status", status);
                 item.text(out, "call_id", id);
+                if let Some(namespace) = namespace {
+                    item.text(out, "namespace", namespace);
+                }
                 item.text(out, "name", name);
                 let input = self.customers_input();
                 let is_begun = status == "in_progress";
@@ -357,12 +369,7 @@ pub(super) fn write(answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
             },
             AnswerPart::ToolCall { id, name, seal } => {
                 items.extend(seal.as_deref().map(sealed));
-                items.push(OpenItem::Call {
-                    id: id.clone().into_owned(),
-                    name: name.clone().into_owned(),
-                    input: String::new(),
-                    is_free: frame.free_tools.iter().any(|free| free == name),
-                });
+                items.push(OpenItem::call(id, name, frame));
             }
             AnswerPart::Input(more) => {
                 if let Some(OpenItem::Call { input, .. }) = items.last_mut() {

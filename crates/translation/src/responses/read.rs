@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::at::{FieldPath, Members, Raw, document, is_given, is_object};
-use crate::dialect::{AnswerFrame, TranslatableRequest, Untranslatable};
+use crate::dialect::{AnswerFrame, NamespacedTool, TranslatableRequest, Untranslatable};
 use crate::kit;
 use crate::part::{
     ContentPart, MediaPart, PromptPart, Reasoning, Sampling, Speaker, Text, Thinking, Tool,
@@ -174,12 +174,55 @@ fn tools<'a>(
                 }
                 parts.push(PromptPart::Tool(tool));
             }
+            "namespace" => namespace(&at, members, parts, frame)?,
             // Codex offers it with every request.
             "web_search" | "web_search_preview" => {
                 parts.push(PromptPart::Hint("tools: web_search"))
             }
             _ => return Err(at.key("type").uncarried()),
         }
+    }
+    Ok(())
+}
+
+/// The tools of a namespace: each has the namespace's name before its own, and what is said of all of them
+/// before what is said of it.
+fn namespace<'a>(
+    at: &FieldPath<'_>,
+    members: Members<'a>,
+    parts: &mut Vec<PromptPart<'a>>,
+    frame: &mut AnswerFrame,
+) -> Result<(), Untranslatable> {
+    let (mut namespace, mut about, mut listed) = (None, None, Vec::new());
+    for (key, value) in members {
+        let at = at.key(&key);
+        match &*key {
+            "type" => {}
+            "name" => namespace = Some(at.text(value)?),
+            "tools" => listed = at.list(value)?,
+            _ if !is_given(value) => {}
+            "description" => about = Some(at.text(value)?),
+            _ => return Err(at.uncarried()),
+        }
+    }
+    let namespace = at.needed("name", namespace)?;
+    let listed_at = at.key("tools");
+    for (place, value) in listed.into_iter().enumerate() {
+        let at = listed_at.index(place);
+        let members = at.object(value)?;
+        if &*at.kind(&members)? != "function" {
+            return Err(at.key("type").uncarried());
+        }
+        let mut tool: Tool<'a> = kit::tool(&at, members, false)?;
+        let joined = NamespacedTool::joined(&namespace, &tool.name);
+        let name = std::mem::replace(&mut tool.name, joined.clone().into()).into_owned();
+        tool.description = match (&about, tool.description) {
+            (Some(about), Some(own)) => Some(format!("{about}\n\n{own}").into()),
+            (about, own) => own.or_else(|| about.clone()),
+        };
+        let namespace = namespace.clone().into_owned();
+        frame.namespaced.push(NamespacedTool { joined, namespace, name });
+        parts.push(PromptPart::Tool(tool));
     }
     Ok(())
 }
@@ -401,6 +444,7 @@ fn tool_call<'a>(
 ) -> Result<ToolCall<'a>, Untranslatable> {
     let is_free = kind == "custom_tool_call";
     let (mut id, mut name, mut input) = (None, None, None);
+    let mut namespace = None;
     for (key, value) in members {
         let at = at.key(&key);
         match &*key {
@@ -409,6 +453,7 @@ fn tool_call<'a>(
             "name" => name = Some(at.text(value)?),
             "arguments" | "input" => input = Some(at.text(value)?),
             _ if !is_given(value) => {}
+            "namespace" if !is_free => namespace = Some(at.text(value)?),
             _ => return Err(at.uncarried()),
         }
     }
@@ -417,6 +462,10 @@ fn tool_call<'a>(
         return Err(at.key("arguments").malformed("a JSON object as a string"));
     }
     let (id, name) = (at.needed("call_id", id)?, at.needed("name", name)?);
+    let name = match namespace {
+        Some(namespace) => NamespacedTool::joined(&namespace, &name).into(),
+        None => name,
+    };
     Ok(ToolCall { id, name, input, is_free, seal: None, cache: None })
 }
 

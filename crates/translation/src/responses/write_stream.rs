@@ -3,8 +3,6 @@
 //! The last event repeats the whole output, so what was written of it is kept until then: the one place
 //! where a stream takes memory by its length.
 
-use std::borrow::Cow;
-
 use crate::dialect::{AnswerFrame, WriteStream};
 use crate::json::{self, Members};
 use crate::part::{AnswerPart, Counts, UpstreamFailure};
@@ -300,11 +298,7 @@ impl WriteStream for ResponseWriter {
                 if let Some(seal) = seal {
                     self.seal(seal, out);
                 }
-                let is_free = self.frame.free_tools.iter().any(|free| free == name);
-                let own = |text: &Cow<'_, str>| text.clone().into_owned();
-                let call =
-                    OpenItem::Call { id: own(id), name: own(name), input: String::new(), is_free };
-                self.begin(call, out);
+                self.begin(OpenItem::call(id, name, &self.frame), out);
             }
             AnswerPart::Input(more) => {
                 let Some(OpenItem::Call { input, is_free, .. }) = &mut self.open else { return };

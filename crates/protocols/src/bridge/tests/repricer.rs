@@ -89,3 +89,31 @@ pub(super) fn messages(usage: &Value, prices: &PriceSheet) -> u128 {
     assert_eq!(number(usage, "/cache_creation_input_tokens"), writes[0] + writes[1], "{usage}");
     price(usage, prices, number(usage, "/input_tokens"), outputs, writes)
 }
+
+/// A customer of Google's dialect, whose thoughts are told beside what was said.
+pub(super) fn gemini(usage: &Value, prices: &PriceSheet) -> u128 {
+    let count = |key: &str| number(usage, &format!("/{key}"));
+    let of_modality = |list: &str, modality: &str| {
+        let all = usage[list].as_array().into_iter().flatten();
+        let one = all.filter(|one| one["modality"] == modality);
+        one.map(|one| number(one, "/tokenCount")).sum::<u64>()
+    };
+    let heard = of_modality("promptTokensDetails", "AUDIO");
+    let seen = of_modality("promptTokensDetails", "IMAGE");
+    let spoken = of_modality("candidatesTokensDetails", "AUDIO");
+    let (cached, written) = (count("cachedContentTokenCount"), count("cacheWriteTokenCount"));
+    let long = count("cacheWrite1hTokenCount");
+    let output = count("candidatesTokenCount") + count("thoughtsTokenCount");
+    assert_eq!(count("totalTokenCount"), count("promptTokenCount") + output, "{usage}");
+    round_up(&[
+        (count("promptTokenCount") - cached - written - heard - seen, prices.input),
+        (cached, prices.cache_read),
+        (written - long, prices.cache_write),
+        (long, prices.cache_write_1h),
+        (heard, prices.audio_input),
+        (seen, prices.image_input),
+        (output - spoken, prices.output),
+        (spoken, prices.audio_output),
+        (count("webSearchCount"), prices.web_search),
+    ])
+}

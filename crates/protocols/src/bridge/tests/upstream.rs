@@ -20,7 +20,7 @@ impl Chance {
     }
 
     /// A count: often none, often small, now and then as large as no prompt is.
-    fn count(&mut self) -> u64 {
+    pub(super) fn count(&mut self) -> u64 {
         match self.below(8) {
             0 | 1 => 0,
             2 | 3 => self.below(10),
@@ -30,17 +30,17 @@ impl Chance {
     }
 
     /// A count, or nothing at all.
-    fn maybe(&mut self) -> Option<u64> {
+    pub(super) fn maybe(&mut self) -> Option<u64> {
         (self.below(3) > 0).then(|| self.count())
     }
 
-    fn is(&mut self, one_in: u64) -> bool {
+    pub(super) fn is(&mut self, one_in: u64) -> bool {
         self.below(one_in) == 0
     }
 }
 
 /// Writes some counts as imitators do: as floats, or as strings.
-fn bent(usage: Value, chance: &mut Chance) -> Value {
+pub(super) fn bent(usage: Value, chance: &mut Chance) -> Value {
     let Value::Object(mut members) = usage else { return usage };
     for value in members.values_mut() {
         if let Some(number) = value.as_u64().filter(|number| *number < 1 << 40) {
@@ -55,7 +55,7 @@ fn bent(usage: Value, chance: &mut Chance) -> Value {
 }
 
 /// Members that are there, of these.
-fn present(members: &[(&str, Option<u64>)]) -> Value {
+pub(super) fn present(members: &[(&str, Option<u64>)]) -> Value {
     let given = members.iter().filter_map(|(key, count)| Some((*key, (*count)?)));
     given
         .map(|(key, count)| (key.to_owned(), json!(count)))
@@ -296,4 +296,76 @@ pub(super) fn rich_responses_stream() -> String {
             "input_tokens": 90, "input_tokens_details": {"cached_tokens": 64},
             "output_tokens": 40, "output_tokens_details": {"reasoning_tokens": 9}}}}),
     ])
+}
+
+/// Tokens by what they are, in Google's words; some lists are left out.
+fn modalities(chance: &mut Chance) -> Value {
+    if chance.is(3) {
+        return Value::Null;
+    }
+    let mut all = Vec::new();
+    for modality in ["TEXT", "AUDIO", "IMAGE", "VIDEO"] {
+        if let Some(count) = chance.maybe() {
+            all.push(json!({"modality": modality, "tokenCount": count}));
+        }
+    }
+    json!(all)
+}
+
+pub(super) fn gemini_usage(chance: &mut Chance) -> Value {
+    let mut usage = present(&[
+        ("promptTokenCount", Some(chance.count().max(1))),
+        ("candidatesTokenCount", Some(chance.count().max(1))),
+        ("thoughtsTokenCount", chance.maybe()),
+        ("cachedContentTokenCount", chance.maybe()),
+        ("toolUsePromptTokenCount", chance.maybe()),
+    ]);
+    if chance.is(2) {
+        usage["totalTokenCount"] = json!(chance.count());
+    }
+    for key in ["promptTokensDetails", "cacheTokensDetails", "candidatesTokensDetails"] {
+        usage[key] = modalities(chance);
+    }
+    bent(usage, chance)
+}
+
+fn candidate(parts: Value, reason: Value) -> Value {
+    json!({"candidates": [{"content": {"parts": parts, "role": "model"}, "finishReason": reason,
+        "index": 0}], "responseId": "r"})
+}
+
+pub(super) fn gemini_document(usage: &Value) -> String {
+    let mut document = candidate(json!([{"text": "Hi"}]), json!("STOP"));
+    document["usageMetadata"] = usage.clone();
+    document.to_string()
+}
+
+pub(super) fn gemini_stream(usage: &Value) -> String {
+    let mut last = candidate(json!([{"text": ""}]), json!("STOP"));
+    last["usageMetadata"] = usage.clone();
+    unnamed(&[candidate(json!([{"text": "Hi"}]), Value::Null), last])
+}
+
+pub(super) fn rich_gemini_stream() -> String {
+    let chunk = |part: Value| candidate(json!([part]), Value::Null);
+    let call = |name: &str, args: Value| json!({"functionCall": {"name": name, "args": args}});
+    let mut signed = call("weather", json!({"city": "Zürich"}));
+    signed["thoughtSignature"] = json!("c2ln");
+    let mut last = candidate(json!([{"text": ""}]), json!("STOP"));
+    last["usageMetadata"] = json!({"promptTokenCount": 90, "cachedContentTokenCount": 64,
+        "candidatesTokenCount": 31, "thoughtsTokenCount": 9, "totalTokenCount": 130});
+    let mut text = unnamed(&[
+        chunk(json!({"text": ""})),
+        chunk(json!({"text": "Let me ", "thought": true})),
+        chunk(json!({"text": "see. 漢\n\n", "thought": true})),
+    ]);
+    text.push_str(": keep-alive\n\n");
+    text += &unnamed(&[
+        chunk(json!({"text": "data: \"é\" "})),
+        chunk(json!({"text": "\u{1f600}\r\n\r\n[DONE]"})),
+        chunk(signed),
+        chunk(call("time", json!({}))),
+        last,
+    ]);
+    text
 }

@@ -1,0 +1,187 @@
+//! How long the audio of a file can be at most, once it is decoded.
+//!
+//! Headers say what they like: a file that claims a second can hold hours. So nothing here goes by what
+//! a header says of a length. What decoders make samples of is counted while the container is walked:
+//! bytes of PCM, frames of MPEG audio and FLAC, packets of Opus and Vorbis, samples of MP4. Where decoders
+//! could read a file in several ways, the longest counts, and what cannot be bounded in this way is refused
+//! by name ([ADR 50](../../../docs/adr/0050-audio-length.md)).
+//!
+//! A file is read once, from its first byte to its last, and nothing of it is decoded: the time grows with
+//! its bytes alone, and what is remembered of it does not.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::num::NonZero;
+
+mod concealed;
+mod flac;
+#[cfg(test)]
+pub(crate) mod kit;
+mod mp4;
+mod mpeg;
+mod ogg;
+mod opus;
+mod reader;
+mod vorbis;
+mod wav;
+mod webm;
+
+/// Nanoseconds of a second.
+const NANOS: u128 = 1_000_000_000;
+
+/// How long audio is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AudioLength {
+    nanoseconds: u128,
+}
+
+impl AudioLength {
+    /// Its seconds, each that has begun counted whole.
+    #[must_use]
+    pub fn seconds(self) -> u64 {
+        u64::try_from(self.nanoseconds.div_ceil(NANOS)).unwrap_or(u64::MAX)
+    }
+}
+
+/// What a file is, by its first bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AudioContainer {
+    /// RIFF with plain samples in it.
+    Wav,
+    /// MPEG audio of any layer, such as MP3.
+    Mpeg,
+    /// FLAC in the container of its own.
+    Flac,
+    /// Ogg, with whatever codec in it.
+    Ogg,
+    /// MP4, which M4A is.
+    Mp4,
+    /// WebM, or other Matroska.
+    Webm,
+}
+
+impl AudioContainer {
+    /// Its name, for people.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Wav => "WAV",
+            Self::Mpeg => "MP3",
+            Self::Flac => "FLAC",
+            Self::Ogg => "Ogg",
+            Self::Mp4 => "MP4",
+            Self::Webm => "WebM",
+        }
+    }
+
+    /// The container that files with this ending have; `None` for one that says nothing of it.
+    #[must_use]
+    pub fn of_extension(extension: &str) -> Option<&'static [Self]> {
+        const ENDINGS: [(&str, &[AudioContainer]); 13] = [
+            ("wav", &[AudioContainer::Wav]),
+            ("wave", &[AudioContainer::Wav]),
+            ("mp3", &[AudioContainer::Mpeg]),
+            ("mpga", &[AudioContainer::Mpeg]),
+            ("mpeg", &[AudioContainer::Mpeg, AudioContainer::Mp4]),
+            ("flac", &[AudioContainer::Flac]),
+            ("ogg", &[AudioContainer::Ogg]),
+            ("oga", &[AudioContainer::Ogg]),
+            ("opus", &[AudioContainer::Ogg]),
+            ("mp4", &[AudioContainer::Mp4]),
+            ("m4a", &[AudioContainer::Mp4]),
+            ("webm", &[AudioContainer::Webm]),
+            ("mkv", &[AudioContainer::Webm]),
+        ];
+        let known = ENDINGS.iter().find(|(ending, _)| ending.eq_ignore_ascii_case(extension));
+        known.map(|(_, containers)| *containers)
+    }
+}
+
+/// Why the length of a file's audio is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AudioFault {
+    /// It begins like no format that is taken.
+    Unknown,
+    /// It holds something of which it cannot be said how long it is.
+    Unsupported(&'static str),
+    /// It is not as its format has it, so decoders could find more in it than is found here.
+    Malformed(&'static str),
+}
+
+impl fmt::Display for AudioFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => {
+                f.write_str("`file` must be a WAV, MP3, FLAC, Ogg, MP4 (M4A) or WebM file")
+            }
+            Self::Unsupported(what) => write!(f, "`file` cannot be taken: {what}"),
+            Self::Malformed(what) => write!(f, "`file` is damaged, or no audio: {what}"),
+        }
+    }
+}
+
+/// Samples, by their rate, so that only their sum is rounded.
+#[derive(Debug, Default)]
+struct Samples {
+    by_rate: BTreeMap<NonZero<u32>, u64>,
+}
+
+impl Samples {
+    fn add(&mut self, rate: NonZero<u32>, samples: u64) {
+        let sum = self.by_rate.entry(rate).or_default();
+        *sum = sum.saturating_add(samples);
+    }
+
+    fn length(&self) -> AudioLength {
+        let nanoseconds = self
+            .by_rate
+            .iter()
+            .map(|(rate, samples)| (u128::from(*samples) * NANOS).div_ceil(u128::from(rate.get())));
+        AudioLength { nanoseconds: nanoseconds.sum() }
+    }
+}
+
+/// What a file is, and the longest that any decoder can find its audio to be.
+///
+/// # Errors
+/// [`AudioFault`], for a file whose audio cannot be bounded.
+pub fn longest(file: &[u8]) -> Result<(AudioContainer, AudioLength), AudioFault> {
+    // Every decoder passes over tags in front of whatever format.
+    let tags = mpeg::id3_bytes(file);
+    let rest = file.get(tags..).unwrap_or_default();
+    let mut samples = Samples::default();
+    let container = match rest {
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'A', b'V', b'E', ..] => {
+            wav::count(rest, &mut samples)?;
+            AudioContainer::Wav
+        }
+        [b'f', b'L', b'a', b'C', ..] => {
+            flac::count(rest, &mut samples)?;
+            AudioContainer::Flac
+        }
+        [b'O', b'g', b'g', b'S', ..] if tags == 0 => {
+            ogg::count(rest, &mut samples)?;
+            AudioContainer::Ogg
+        }
+        [_, _, _, _, b'f', b't', b'y', b'p', ..] if tags == 0 => {
+            mp4::count(rest, &mut samples)?;
+            AudioContainer::Mp4
+        }
+        [0x1a, 0x45, 0xdf, 0xa3, ..] if tags == 0 => {
+            webm::count(rest, &mut samples)?;
+            AudioContainer::Webm
+        }
+        _ if tags > 0 || mpeg::begins(rest) => {
+            mpeg::count(file, tags, &mut samples)?;
+            AudioContainer::Mpeg
+        }
+        [0, 0, 1, 0xba | 0xb3, ..] => {
+            return Err(AudioFault::Unsupported("a video of the MPEG program stream format"));
+        }
+        _ => return Err(AudioFault::Unknown),
+    };
+    Ok((container, samples.length()))
+}
+
+#[cfg(test)]
+mod tests;

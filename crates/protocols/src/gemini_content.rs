@@ -1,0 +1,334 @@
+//! `…:generateContent`, `…:streamGenerateContent` and `…:countTokens` over upstreams of Google's: the
+//! Gemini API and Vertex AI.
+//!
+//! Bodies and answers: the Gemini API's reference, "Generating content". The model stands in the path,
+//! and so does whether the answer comes in pieces, which are events here whatever the customer wants.
+
+mod config;
+mod count;
+mod usage;
+
+use std::borrow::Cow;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::estimate::TextSize;
+use super::json::Object;
+use super::json_cursor::Cursor;
+use super::limits::ModelLimits;
+use super::metering::{Frame, JsonMeter, Shown, StreamMeter, StreamState, Tally};
+use super::server_tools::{QueryScan, count_queries};
+use super::sse::EventAction;
+use super::{
+    Call, Codec, Dialect, Framing, Meter, NamedInPath, Operation, PathAsked, Request, Terms, offer,
+};
+use config::GenerationConfig;
+pub use count::GeminiCountTokens;
+pub(super) use count::check_counted;
+use tollgate_money::error::{ErrorKind, GatewayError};
+use tollgate_money::price::{InputWays, Traits, Unit, Usage, UsageSource};
+use usage::WireContentUsage;
+
+/// What of a model's name stands in a path as it is (RFC 3986, section 2.3).
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The upstreams that speak it.
+const DIALECTS: &[Dialect] = &[Dialect::Gemini, Dialect::Vertex];
+
+/// The codec of Google's `generateContent`.
+#[derive(Debug)]
+pub struct GeminiContent;
+
+impl Codec for GeminiContent {
+    fn operation(&self) -> Operation {
+        Operation::GenerateContent
+    }
+
+    fn dialects(&self) -> &'static [Dialect] {
+        DIALECTS
+    }
+
+    fn path(&self) -> &'static str {
+        "/models/{model}:generateContent"
+    }
+
+    fn path_to(&self, asked: &PathAsked<'_>) -> Cow<'static, str> {
+        let method =
+            if asked.streams { "streamGenerateContent?alt=sse" } else { "generateContent" };
+        path_of(asked.model, method).into()
+    }
+
+    fn read(
+        &self,
+        request: &Request<'_>,
+        limits: &ModelLimits,
+    ) -> Result<Box<dyn Call>, GatewayError> {
+        let body = request.json()?;
+        let named = named(request)?;
+        check_spelling(body)?;
+        check_lists(body)?;
+        let prompt = offer::read(body, &offer::GEMINI, limits)?;
+        let config = GenerationConfig::read(body, limits)?;
+        let asked = config.output_tokens_max.unwrap_or(limits.output_tokens_max);
+        let output = asked.saturating_mul(config.candidates);
+        let terms = Terms::of_prompt(body, &prompt, limits, output)?.named_in_path(named);
+        let hides_thoughts = config.thinks.unwrap_or(limits.reasoning);
+        Ok(Box::new(ContentCall {
+            is_all_shown: prompt.is_plain() && !hides_thoughts,
+            traits: Traits { thinking: config.thinks, ..Traits::default() },
+            input_ways: prompt.input_ways(),
+            searches: prompt.ran_max[Unit::WebSearches] > 0 || prompt.has_passed,
+            candidates: config.candidates,
+            terms,
+            possible: Usage {
+                input_tokens: limits.input_tokens_max.saturating_mul(prompt.rounds),
+                output_tokens: limits
+                    .output_tokens_max
+                    .saturating_mul(config.candidates)
+                    .saturating_mul(prompt.rounds),
+                ..Usage::ZERO
+            },
+        }))
+    }
+}
+
+/// Where a model is asked to do something. Whatever its name has in it stays a part of the name.
+fn path_of(model: &str, method: &str) -> String {
+    format!("/models/{}:{method}", utf8_percent_encode(model, UNRESERVED))
+}
+
+/// What the path says of a request.
+///
+/// # Errors
+/// Nothing has read the path, which is the gateway's fault.
+fn named<'a>(request: &Request<'a>) -> Result<NamedInPath<'a>, GatewayError> {
+    let missing = "The request's path was not read.";
+    request.named_in_path().ok_or_else(|| GatewayError::new(ErrorKind::Internal, missing))
+}
+
+/// Refuses a field that is there in both of its spellings: which one counts, nobody knows.
+fn check_spelling(object: &Object<'_>) -> Result<(), GatewayError> {
+    let twice = object.keys().find(|key| key.contains('_') && object.get(&camel(key)).is_some());
+    match twice {
+        None => Ok(()),
+        Some(key) => {
+            let message = format!("`{}` is there in two spellings", camel(key));
+            Err(GatewayError::invalid(camel(key), message))
+        }
+    }
+}
+
+/// A name such as `system_instruction` as `systemInstruction`.
+fn camel(name: &str) -> String {
+    let mut words = name.split('_');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |mut joined, word| {
+        let mut letters = word.chars();
+        joined.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
+        joined.push_str(letters.as_str());
+        joined
+    })
+}
+
+/// `contents` must be there, and `tools` an array: what is in them is looked at.
+fn check_lists(body: &Object<'_>) -> Result<(), GatewayError> {
+    let contents = body.get_non_null("contents");
+    if !contents.is_some_and(|contents| matches!(contents.text().first(), Some(b'[' | b'{'))) {
+        return Err(GatewayError::invalid("contents", "`contents` must be an array of contents"));
+    }
+    match body.get_non_null("tools") {
+        Some(tools) if !tools.is_array() => {
+            Err(GatewayError::invalid("tools", "`tools` must be an array"))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[derive(Debug)]
+struct ContentCall {
+    terms: Terms,
+    is_all_shown: bool,
+    traits: Traits,
+    input_ways: InputWays,
+    /// The upstream may search, which it bills beside tokens.
+    searches: bool,
+    candidates: u64,
+    /// What the model could use at all: a report above it says that its limits are out of date.
+    possible: Usage,
+}
+
+impl Call for ContentCall {
+    fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    fn is_all_shown(&self) -> bool {
+        self.is_all_shown
+    }
+
+    fn input_ways(&self) -> InputWays {
+        self.input_ways
+    }
+
+    fn traits(&self) -> Traits {
+        self.traits
+    }
+
+    /// Google says with 400 of a credential that it does not know, and that is the operator's.
+    fn refusal(&self, status: u16, _name: Option<&str>, body: &[u8]) -> Option<GatewayError> {
+        let is_of_key = memchr::memmem::find(body, b"API_KEY_INVALID").is_some();
+        (status == 400 && is_of_key).then(|| {
+            let message = "No upstream could serve the request. Try again shortly.";
+            let error = GatewayError::new(ErrorKind::BadGateway, message);
+            error.cause("the upstream does not know the credential")
+        })
+    }
+
+    fn meter(&self, framing: Framing) -> Box<dyn Meter> {
+        let frame = Frame::new(&self.terms, self.possible);
+        match framing {
+            Framing::Json | Framing::EventStream | Framing::Binary => {
+                let meter = JsonMeter::new(frame, Box::new(WireContentUsage::report));
+                Box::new(meter.counting_queries(self.searches.then(QueryScan::default)))
+            }
+            Framing::Sse => {
+                let (known, candidates) = (StreamState::new(frame), self.candidates);
+                let tally = ContentTally { known, candidates, ..ContentTally::default() };
+                Box::new(StreamMeter::of_images(tally))
+            }
+        }
+    }
+}
+
+/// What an event of a stream says.
+#[derive(Default)]
+struct ContentEvent<'a> {
+    shown: Shown,
+    /// More than one only where the key stands there twice.
+    usages: Vec<&'a [u8]>,
+    /// Searches that were run for all that has come.
+    queries: u64,
+    /// Candidates that have a reason to finish.
+    finished: u64,
+    /// The prompt was blocked.
+    is_blocked: bool,
+    has_error: bool,
+}
+
+impl<'a> ContentEvent<'a> {
+    /// Reads the data of an event; `None` for what no event looks like.
+    fn read(data: &'a [u8]) -> Option<Self> {
+        let mut event = Self::default();
+        Cursor::new(data).object(|key, value| {
+            match key {
+                b"candidates" => value.array(|value| event.candidate(value))?,
+                b"usageMetadata" => event.usages.extend(value.non_null()?),
+                b"error" => event.has_error |= value.non_null()?.is_some(),
+                b"promptFeedback" => value.object(|key, value| {
+                    match key {
+                        b"blockReason" => event.is_blocked |= value.non_null()?.is_some(),
+                        _ => value.skip()?,
+                    }
+                    Some(())
+                })?,
+                _ => value.skip()?,
+            }
+            Some(())
+        })?;
+        Some(event)
+    }
+
+    fn candidate(&mut self, value: &mut Cursor<'a>) -> Option<()> {
+        value.object(|key, value| {
+            match key {
+                b"content" => value.object(|key, value| {
+                    match key {
+                        b"parts" => value.array(|value| self.part(value))?,
+                        _ => value.skip()?,
+                    }
+                    Some(())
+                })?,
+                b"finishReason" => self.finished += u64::from(value.non_null()?.is_some()),
+                b"groundingMetadata" => self.queries += count_queries(value.raw()?),
+                _ => value.skip()?,
+            }
+            Some(())
+        })
+    }
+
+    /// A text, or a call, which comes whole.
+    fn part(&mut self, value: &mut Cursor<'a>) -> Option<()> {
+        value.object(|key, value| {
+            match key {
+                b"text" => self.shown.add(value.text_size()?),
+                b"functionCall" | b"executableCode" | b"codeExecutionResult" => {
+                    self.shown.add(TextSize::measure(value.raw()?));
+                }
+                _ => value.skip()?,
+            }
+            Some(())
+        })
+    }
+}
+
+/// What a stream has shown so far. Each event tells the usage of all that has come; the last is the one
+/// by which each candidate has a reason to finish, and what was used is told.
+#[derive(Default)]
+struct ContentTally {
+    known: StreamState,
+    /// Searches, of which later events tell again.
+    queries: u64,
+    /// The candidates that have a reason to finish, of so many.
+    finished: u64,
+    candidates: u64,
+    ended: bool,
+    /// All is said, and what was used: what comes later is relayed, and not believed.
+    stopped: bool,
+}
+
+impl Tally for ContentTally {
+    fn judge(&mut self, data: &[u8]) -> EventAction {
+        if self.stopped {
+            return EventAction::Keep;
+        }
+        let Some(event) = ContentEvent::read(data) else { return EventAction::Keep };
+        self.known.show(event.shown);
+        self.queries = self.queries.max(event.queries);
+        self.known.made.web_searches = self.queries;
+        for report in event.usages.iter().filter_map(|usage| WireContentUsage::report(usage)) {
+            self.known.report(report);
+        }
+        self.known.failed |= event.has_error;
+        self.finished += event.finished;
+        self.ended |= event.is_blocked || event.has_error || self.finished >= self.candidates;
+        self.stopped = self.ended && !event.usages.is_empty();
+        EventAction::Keep
+    }
+
+    fn is_complete(&self) -> bool {
+        self.ended
+    }
+
+    fn has_failed(&self) -> bool {
+        self.known.has_failed()
+    }
+
+    fn relayed(&self) -> Usage {
+        self.known.relayed()
+    }
+
+    fn measure(&self) -> (Usage, UsageSource) {
+        self.known.measure()
+    }
+
+    fn served(&self) -> Traits {
+        self.known.served()
+    }
+
+    fn is_above_limits(&self) -> bool {
+        self.known.is_above_limits()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+//! `…:countTokens`: nothing is generated, and nothing is billed.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::{DIALECTS, check_lists, check_spelling, named, path_of};
+use crate::estimate::TextSize;
+use crate::json::Object;
+use crate::limits::ModelLimits;
+use crate::metering::{Frame, JsonMeter};
+use crate::splice::{Splice, json_string};
+use crate::{
+    Call, Codec, Dialect, Framing, Meter, Operation, PathAsked, Request, Terms, no_object,
+};
+use tollgate_money::error::GatewayError;
+use tollgate_money::price::Usage;
+
+/// The codec of Google's `countTokens`.
+#[derive(Debug)]
+pub struct GeminiCountTokens;
+
+impl Codec for GeminiCountTokens {
+    fn operation(&self) -> Operation {
+        Operation::CountContentTokens
+    }
+
+    fn dialects(&self) -> &'static [Dialect] {
+        DIALECTS
+    }
+
+    fn path(&self) -> &'static str {
+        "/models/{model}:countTokens"
+    }
+
+    fn path_to(&self, asked: &PathAsked<'_>) -> Cow<'static, str> {
+        path_of(asked.model, "countTokens").into()
+    }
+
+    fn read(&self, request: &Request<'_>, _: &ModelLimits) -> Result<Box<dyn Call>, GatewayError> {
+        let body = request.json()?;
+        check_spelling(body)?;
+        let inner_model = check_counted(body)?;
+        let tokens = TextSize::of_strings(body.text()).tokens();
+        let terms = Terms::of_whole(body, Usage::ZERO, Usage::ZERO);
+        Ok(Box::new(CountCall { terms: terms.named_in_path(named(request)?), tokens, inner_model }))
+    }
+}
+
+/// What is counted must be there: `contents`, or a whole request for content. Says where the model
+/// stands in such a request, which Google wants to be the one of the path.
+pub(crate) fn check_counted(body: &Object<'_>) -> Result<Option<Range<usize>>, GatewayError> {
+    const FIELD: &str = "generateContentRequest";
+    let keys = [FIELD, "generate_content_request"];
+    let Some(inner) = keys.into_iter().find_map(|key| body.get_non_null(key)) else {
+        return check_lists(body).map(|()| None);
+    };
+    let request = inner.as_object();
+    let request =
+        request.map_err(|error| GatewayError::invalid(FIELD, no_object(FIELD, &inner, &error)))?;
+    check_lists(&request)?;
+    let offset = inner.range.start;
+    let place = |range: Range<usize>| offset + range.start..offset + range.end;
+    Ok(request.get("model").map(|model| place(model.range)))
+}
+
+#[derive(Debug)]
+struct CountCall {
+    terms: Terms,
+    /// The tokens of the prompt, by an estimate.
+    tokens: u64,
+    /// Where the model's name stands in the body.
+    inner_model: Option<Range<usize>>,
+}
+
+impl Call for CountCall {
+    fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    fn splice(&self, upstream_model: &str) -> Splice {
+        let mut splice = Splice::default();
+        if let Some(place) = &self.inner_model {
+            splice.replace(place.clone(), json_string(&format!("models/{upstream_model}")));
+        }
+        splice
+    }
+
+    fn local_answer(&self) -> Option<Bytes> {
+        Some(format!(r#"{{"totalTokens":{}}}"#, self.tokens).into())
+    }
+
+    fn meter(&self, _: Framing) -> Box<dyn Meter> {
+        Box::new(JsonMeter::new(Frame::default(), Box::new(|_| None)))
+    }
+}

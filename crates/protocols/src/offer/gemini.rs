@@ -1,0 +1,101 @@
+//! What content that upstreams of Google's generate offers.
+//!
+//! Fields, parts and tools: the Gemini API's reference, "Generating content", and that of Vertex AI.
+//! Fields have two names there. What has a price of its own needs one: searches. Left out are
+//! `cachedContent`, which the operator's account keeps, maps, stores of files and computers.
+
+use super::Field::Plain;
+use super::{Field, Key, Kind, ObjectTable, Offer, ServerTool, Size, Tool, ToolKey, Unit};
+
+pub(in super::super) static GEMINI: Offer = Offer {
+    fields: &[
+        ("contents", Field::Items(&CONTENTS)),
+        ("generationConfig", Plain),
+        ("generation_config", Plain),
+        ("systemInstruction", Field::Items(&CONTENTS)),
+        ("system_instruction", Field::Items(&CONTENTS)),
+        ("tools", Field::Tools),
+        ("toolConfig", Plain),
+        ("tool_config", Plain),
+        ("safetySettings", Plain),
+        ("safety_settings", Plain),
+        ("labels", Plain),
+    ],
+    tools: &[declared("functionDeclarations"), declared("function_declarations")],
+    server_tools: &[
+        searches("googleSearch"),
+        searches("google_search"),
+        searches("googleSearchRetrieval"),
+        searches("google_search_retrieval"),
+        // What they read and write is billed as tokens, and as nothing else.
+        unpriced("codeExecution"),
+        unpriced("code_execution"),
+        unpriced("urlContext"),
+        unpriced("url_context"),
+    ],
+    tool_keys: &[
+        ("functionDeclarations", ToolKey::Needed),
+        ("function_declarations", ToolKey::Needed),
+    ],
+};
+
+const fn declared(key: &'static str) -> Tool {
+    Tool { name: "", is_dated: false, needs: Some((key, "")), added_tokens: Some(0) }
+}
+
+const fn searches(name: &'static str) -> ServerTool {
+    ServerTool { name, is_dated: false, unit: Some(Unit::WebSearches) }
+}
+
+const fn unpriced(name: &'static str) -> ServerTool {
+    ServerTool { name, is_dated: false, unit: None }
+}
+
+static CONTENTS: ObjectTable = ObjectTable {
+    what: "content",
+    keys: &[("role", Key::Plain), ("parts", Key::Items(&PARTS))],
+    kinds: &[Kind { name: "", size: Size::Bytes(&["parts"]) }],
+};
+
+/// Parts have no type: what they are is told by their keys.
+static PARTS: ObjectTable = ObjectTable {
+    what: "a part",
+    keys: &[
+        ("text", Key::Plain),
+        ("functionCall", Key::Plain),
+        ("functionResponse", Key::Items(&RESPONSE)),
+        ("inlineData", Key::Media),
+        ("fileData", Key::File),
+        ("thought", Key::Plain),
+        ("thoughtSignature", Key::Opaque),
+        ("videoMetadata", Key::Media),
+        ("mediaResolution", Key::Media),
+        // What the upstream ran, and what came of it.
+        ("executableCode", Key::Plain),
+        ("codeExecutionResult", Key::Plain),
+        ("function_call", Key::Plain),
+        ("function_response", Key::Items(&RESPONSE)),
+        ("inline_data", Key::Media),
+        ("file_data", Key::File),
+        ("thought_signature", Key::Opaque),
+        ("video_metadata", Key::Media),
+        ("media_resolution", Key::Media),
+        ("executable_code", Key::Plain),
+        ("code_execution_result", Key::Plain),
+    ],
+    kinds: &[Kind { name: "", size: Size::Bytes(&[]) }],
+};
+
+static RESPONSE: ObjectTable = ObjectTable {
+    what: "the result of a function",
+    keys: &[
+        ("id", Key::Plain),
+        ("name", Key::Plain),
+        ("response", Key::Plain),
+        ("parts", Key::Items(&PARTS)),
+        ("willContinue", Key::Plain),
+        ("will_continue", Key::Plain),
+        ("scheduling", Key::Plain),
+    ],
+    kinds: &[Kind { name: "", size: Size::Bytes(&["response"]) }],
+};

@@ -1,0 +1,226 @@
+//! Meters for the three ways in which what was heard is told: a document, a text, and events.
+
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+
+use super::usage::{AudioReport, BilledUnits};
+use crate::estimate::TextSize;
+use crate::json_cursor::Cursor;
+use crate::json_scan::UsageScan;
+use crate::metering::Tally;
+use crate::sse::EventAction;
+use crate::{Meter, Terms};
+use tollgate_money::price::{Usage, UsageSource};
+
+/// What is known before an answer comes.
+#[derive(Clone, Copy)]
+struct HeldAudio {
+    bound: Usage,
+    floor: Usage,
+    billed: BilledUnits,
+}
+
+impl HeldAudio {
+    fn new(terms: &Terms, billed: BilledUnits) -> Self {
+        Self { bound: terms.bound, floor: terms.floor, billed }
+    }
+
+    /// What is estimated where a text of this size was written.
+    fn estimate(&self, written: TextSize) -> Usage {
+        let output_tokens = written.tokens().min(self.bound.output_tokens);
+        self.billed.usage(&Usage { output_tokens, ..self.floor })
+    }
+
+    fn is_exceeded_by(&self, report: &AudioReport) -> bool {
+        self.billed.is_above(report, &self.bound)
+    }
+}
+
+/// Meters a JSON document.
+pub(super) struct DocumentMeter {
+    scan: UsageScan,
+    known: HeldAudio,
+    /// What a whole document reports.
+    reported: OnceLock<AudioReport>,
+}
+
+impl DocumentMeter {
+    pub(super) fn new(terms: &Terms, billed: BilledUnits) -> Self {
+        let known = HeldAudio::new(terms, billed);
+        Self { scan: UsageScan::default(), known, reported: OnceLock::new() }
+    }
+
+    fn report(&self) -> AudioReport {
+        let read = || {
+            let mut report = AudioReport::default();
+            self.scan.usages().for_each(|usage| report.add(usage));
+            report
+        };
+        if self.scan.is_whole() { *self.reported.get_or_init(read) } else { read() }
+    }
+}
+
+impl Meter for DocumentMeter {
+    fn relay(&mut self, chunk: Bytes) -> Bytes {
+        self.scan.feed(&chunk);
+        chunk
+    }
+
+    fn finish(&mut self) -> Bytes {
+        Bytes::new()
+    }
+
+    fn is_complete(&self) -> bool {
+        self.scan.is_whole()
+    }
+
+    fn has_failed(&self) -> bool {
+        let AudioReport { seconds, tokens } = self.report();
+        self.scan.has_only_error() && seconds.is_none() && tokens.is_none()
+    }
+
+    fn relayed(&self) -> Usage {
+        Usage::ZERO
+    }
+
+    fn measure(&self) -> (Usage, UsageSource) {
+        let written = TextSize::unread(self.scan.text_bytes());
+        self.known.billed.measure(&self.report(), &self.known.estimate(written))
+    }
+
+    fn is_above_limits(&self) -> bool {
+        self.known.is_exceeded_by(&self.report())
+    }
+
+    fn changes_length(&self) -> bool {
+        false
+    }
+}
+
+/// Meters a text, which reports nothing: what was heard is known, and what was written is seen.
+pub(super) struct TextMeter {
+    known: HeldAudio,
+    written_bytes: u64,
+    complete: bool,
+}
+
+impl TextMeter {
+    pub(super) fn new(terms: &Terms, billed: BilledUnits) -> Self {
+        Self { known: HeldAudio::new(terms, billed), written_bytes: 0, complete: false }
+    }
+}
+
+impl Meter for TextMeter {
+    fn relay(&mut self, chunk: Bytes) -> Bytes {
+        self.written_bytes = self.written_bytes.saturating_add(chunk.len() as u64);
+        chunk
+    }
+
+    fn finish(&mut self) -> Bytes {
+        self.complete = true;
+        Bytes::new()
+    }
+
+    fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    fn relayed(&self) -> Usage {
+        if self.written_bytes == 0 { Usage::ZERO } else { self.measure().0 }
+    }
+
+    fn measure(&self) -> (Usage, UsageSource) {
+        let written = TextSize::unread(self.written_bytes);
+        (self.known.estimate(written), UsageSource::Estimated)
+    }
+
+    fn changes_length(&self) -> bool {
+        false
+    }
+}
+
+/// What a stream of a transcript has shown.
+pub(super) struct TranscriptTally {
+    known: HeldAudio,
+    written: TextSize,
+    /// Something has come that is of use.
+    has_begun: bool,
+    report: AudioReport,
+    ended: bool,
+    failed: bool,
+}
+
+impl TranscriptTally {
+    pub(super) fn new(terms: &Terms, billed: BilledUnits) -> Self {
+        Self {
+            known: HeldAudio::new(terms, billed),
+            written: TextSize::default(),
+            has_begun: false,
+            report: AudioReport::default(),
+            ended: false,
+            failed: false,
+        }
+    }
+}
+
+/// An event as far as it counts.
+#[derive(Default)]
+struct TranscriptEvent<'a> {
+    kind: &'a [u8],
+    written: TextSize,
+    usages: Vec<&'a [u8]>,
+    failed: bool,
+}
+
+impl<'a> TranscriptEvent<'a> {
+    fn read(data: &'a [u8]) -> Self {
+        let mut event = Self::default();
+        let mut member = |key: &[u8], value: &mut Cursor<'a>| {
+            match key {
+                b"type" => event.kind = value.raw()?,
+                b"delta" => event.written.add(value.text_size()?),
+                b"usage" => event.usages.extend(value.non_null()?),
+                b"error" => event.failed |= value.non_null()?.is_some(),
+                _ => value.skip()?,
+            }
+            Some(())
+        };
+        // An event that is no JSON tells nothing, and is relayed like any other.
+        let _read = Cursor::new(data).object(|key, value| member(key, value));
+        event
+    }
+}
+
+impl Tally for TranscriptTally {
+    fn judge(&mut self, data: &[u8]) -> EventAction {
+        let event = TranscriptEvent::read(data);
+        let is_end = event.kind == b"\"transcript.text.done\"" || data == b"[DONE]";
+        self.has_begun |= is_end || event.kind.starts_with(b"\"transcript.text.");
+        self.ended |= is_end || event.failed;
+        self.failed |= event.failed;
+        self.written.add(event.written);
+        event.usages.iter().for_each(|usage| self.report.add(usage));
+        EventAction::Keep
+    }
+
+    fn is_complete(&self) -> bool {
+        self.ended
+    }
+
+    fn has_failed(&self) -> bool {
+        self.failed && self.report.seconds.is_none() && self.report.tokens.is_none()
+    }
+
+    fn relayed(&self) -> Usage {
+        if self.has_begun { self.known.estimate(self.written) } else { Usage::ZERO }
+    }
+
+    fn measure(&self) -> (Usage, UsageSource) {
+        self.known.billed.measure(&self.report, &self.known.estimate(self.written))
+    }
+
+    fn is_above_limits(&self) -> bool {
+        self.known.is_exceeded_by(&self.report)
+    }
+}

@@ -1,0 +1,130 @@
+//! What an answer says that was used, and what of it is billed.
+
+use serde::Deserialize;
+use serde_json::Number;
+
+use crate::metering::read_wire;
+use tollgate_money::price::{Usage, UsageSource};
+
+/// The units that have a price.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BilledUnits {
+    pub(super) seconds: bool,
+    pub(super) tokens: bool,
+    /// The seconds that are billed of shorter audio.
+    pub(super) seconds_min: u64,
+}
+
+impl BilledUnits {
+    /// What is billed of a usage.
+    pub(super) fn usage(self, usage: &Usage) -> Usage {
+        let seconds = if self.seconds { usage.audio_seconds } else { 0 };
+        let tokens = if self.tokens { *usage } else { Usage::ZERO };
+        Usage { audio_seconds: seconds, ..tokens }
+    }
+
+    /// What is billed: as it was reported, and what was not reported as it is estimated.
+    pub(super) fn measure(self, report: &AudioReport, estimate: &Usage) -> (Usage, UsageSource) {
+        let seconds = report.seconds.map(|seconds| seconds.max(self.seconds_min));
+        let tokens = report.tokens.unwrap_or(*estimate);
+        let is_told = (!self.seconds || seconds.is_some())
+            && (!self.tokens || report.tokens.is_some())
+            && (seconds.is_some() || report.tokens.is_some());
+        let audio_seconds = seconds.unwrap_or(estimate.audio_seconds);
+        let usage = self.usage(&Usage { audio_seconds, ..tokens });
+        (usage, if is_told { UsageSource::Upstream } else { UsageSource::Estimated })
+    }
+
+    /// Whether a report is above the most that was thought possible.
+    pub(super) fn is_above(self, report: &AudioReport, bound: &Usage) -> bool {
+        let seconds = report.seconds.unwrap_or(0).max(self.seconds_min);
+        let tokens = report.tokens.unwrap_or(Usage::ZERO);
+        self.seconds && seconds > bound.audio_seconds.max(self.seconds_min)
+            || self.tokens
+                && (tokens.input_tokens_total() > bound.input_tokens_total()
+                    || tokens.output_tokens > bound.output_tokens)
+    }
+}
+
+/// What answers have reported: of several reports the dearest.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct AudioReport {
+    /// Seconds of audio, begun ones and all.
+    pub(super) seconds: Option<u64>,
+    /// Tokens of the text and the sound that was read, and of what was written.
+    pub(super) tokens: Option<Usage>,
+}
+
+/// `usage` as OpenAI writes it, in seconds or in tokens, and as Mistral does, in both.
+#[derive(Deserialize)]
+struct WireUsage {
+    #[serde(default)]
+    seconds: Option<Number>,
+    #[serde(default)]
+    prompt_audio_seconds: Option<Number>,
+    #[serde(default)]
+    input_tokens: Option<u64>,
+    #[serde(default)]
+    prompt_tokens: Option<u64>,
+    #[serde(default)]
+    output_tokens: Option<u64>,
+    #[serde(default)]
+    completion_tokens: Option<u64>,
+    #[serde(default)]
+    total_tokens: Option<u64>,
+    #[serde(default)]
+    input_token_details: Option<WireDetails>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+struct WireDetails {
+    #[serde(default)]
+    text_tokens: Option<u64>,
+    #[serde(default)]
+    audio_tokens: Option<u64>,
+}
+
+impl AudioReport {
+    /// Adds what a `usage` says.
+    pub(super) fn add(&mut self, usage: &[u8]) {
+        let Some(wire) = read_wire::<WireUsage>(usage) else { return };
+        let told = wire.seconds.as_ref().or(wire.prompt_audio_seconds.as_ref());
+        self.add_seconds(told.and_then(begun_seconds));
+        // There is no sound without tokens.
+        let total = wire.total_tokens.unwrap_or(0);
+        let output = wire.output_tokens.max(wire.completion_tokens).unwrap_or(0);
+        let input = wire.input_tokens.max(wire.prompt_tokens);
+        let input = input.unwrap_or_else(|| total.saturating_sub(output));
+        if input == 0 {
+            return;
+        }
+        let output_tokens = output.max(total.saturating_sub(input));
+        let details = wire.input_token_details.unwrap_or_default();
+        // What is not told of is taken for sound, which most of it is.
+        let text = match (details.audio_tokens, details.text_tokens) {
+            (Some(audio), _) => input.saturating_sub(audio),
+            (None, text) => text.unwrap_or(0).min(input),
+        };
+        let audio_input_tokens = input - text;
+        let tokens = Usage { input_tokens: text, audio_input_tokens, output_tokens, ..Usage::ZERO };
+        let before = self.tokens.unwrap_or(Usage::ZERO);
+        let is_more = tokens.input_tokens_total() >= before.input_tokens_total();
+        let input = if is_more { tokens } else { before };
+        let output_tokens = tokens.output_tokens.max(before.output_tokens);
+        self.tokens = Some(Usage { output_tokens, ..input });
+    }
+
+    /// Adds the length that is told beside the `usage`.
+    pub(super) fn add_seconds(&mut self, seconds: Option<u64>) {
+        // There is no audio of no length.
+        self.seconds = self.seconds.max(seconds.filter(|seconds| *seconds > 0));
+    }
+}
+
+/// Seconds as they are written, begun ones and all; `None` for what is no length.
+pub(super) fn begun_seconds(number: &Number) -> Option<u64> {
+    number.as_u64().or_else(|| {
+        let seconds = number.as_f64().filter(|seconds| *seconds > 0.0)?;
+        format!("{:.0}", seconds.ceil()).parse().ok()
+    })
+}

@@ -1,0 +1,311 @@
+//! Google's Gemini API: content, whole and streamed, and counts of tokens.
+//!
+//! The shapes are those of the Gemini API's reference, "Generating content", "Function calling" and
+//! "Thought signatures". Models `gemini-3…` give their calls ids, and refuse a call of the turn that
+//! is going on that comes back without its signature.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::answer::{Answer, Envelope};
+use super::asked::ReceivedRequest;
+use super::behaviour::{Behaviour, Refusal, UsageForm};
+use super::reply::Reply;
+use super::script::{EventStream, Protocol};
+
+/// How many bytes of a prompt make a token, about.
+const BYTES_PER_TOKEN: usize = 4;
+/// What is thought, where that is shown.
+const THOUGHTS: [&str; 2] = ["Let me ", "think."];
+
+/// What is asked of a model, by the end of the path.
+#[derive(Clone, Copy)]
+pub(super) enum Method {
+    Generate,
+    Stream,
+    Count,
+}
+
+impl Method {
+    /// The model and the method that a segment of the path names.
+    pub(super) fn from_segment(segment: &str) -> Option<(&str, Self)> {
+        let (model, method) = segment.rsplit_once(':')?;
+        let method = match method {
+            "generateContent" => Self::Generate,
+            "streamGenerateContent" => Self::Stream,
+            "countTokens" => Self::Count,
+            _ => return None,
+        };
+        Some((model, method))
+    }
+}
+
+/// The parts of a request that shape the answer.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ContentRequest {
+    contents: Vec<Value>,
+    #[serde(default)]
+    tools: Vec<Value>,
+    #[serde(default)]
+    tool_config: Value,
+    #[serde(default)]
+    generation_config: Value,
+}
+
+impl ContentRequest {
+    /// The function that the answer calls: the first one, until its result is there.
+    fn tool(&self) -> Option<&Value> {
+        let declared = |tool: &'_ Value| tool["functionDeclarations"].as_array().is_some();
+        let declarations = self.tools.iter().filter(|tool| declared(tool));
+        let mut all = declarations.flat_map(|tool| tool["functionDeclarations"].as_array());
+        let all = all.next()?;
+        let config = &self.tool_config["functionCallingConfig"];
+        let has_result = self.contents.last().is_some_and(|content| {
+            let mut parts = content["parts"].as_array().into_iter().flatten();
+            parts.any(|part| part["functionResponse"].is_object())
+        });
+        match (config["mode"].as_str(), config["allowedFunctionNames"][0].as_str()) {
+            (Some("NONE"), _) => None,
+            (Some("ANY"), Some(name)) => all.iter().find(|tool| tool["name"] == name),
+            (Some("ANY"), None) => all.first(),
+            _ if has_result => None,
+            _ => all.first(),
+        }
+    }
+
+    /// A call of the turn that is going on that stands first in its content and is not signed.
+    fn has_unsigned_call(&self) -> bool {
+        let is_of_user = |content: &Value| {
+            let mut parts = content["parts"].as_array().into_iter().flatten();
+            content["role"] != "model" && parts.any(|part| part["text"].is_string())
+        };
+        let turn = self.contents.iter().rev().take_while(|content| !is_of_user(content));
+        turn.filter(|content| content["role"] == "model").any(|content| {
+            let mut parts = content["parts"].as_array().into_iter().flatten();
+            let first = parts.find(|part| part["functionCall"].is_object());
+            first.is_some_and(|part| !part["thoughtSignature"].is_string())
+        })
+    }
+
+    fn reply(&self, behaviour: &Behaviour) -> Reply {
+        let config = &self.generation_config;
+        let asked = config["maxOutputTokens"].as_u64();
+        let tokens_max = asked.filter(|_| !behaviour.ignores_max_tokens).unwrap_or(u64::MAX);
+        if let Some(tool) = self.tool() {
+            let name = tool["name"].as_str().unwrap_or_default();
+            let schema = [&tool["parametersJsonSchema"], &tool["parameters"]];
+            let schema = schema.into_iter().find(|schema| schema.is_object());
+            return Reply::tool_call(name, schema.unwrap_or(&Value::Null), tokens_max);
+        }
+        let schema = [&config["responseJsonSchema"], &config["responseSchema"]];
+        match schema.into_iter().find(|schema| schema.is_object()) {
+            Some(schema) => Reply::structured(schema, tokens_max),
+            None => Reply::words(behaviour, tokens_max),
+        }
+    }
+}
+
+/// Answers a request for a model that the path names.
+pub(super) fn answer(
+    (model, method): (&str, Method),
+    asked: &ReceivedRequest<'_>,
+    behaviour: &Behaviour,
+) -> Answer {
+    if matches!(method, Method::Count) {
+        let counted = i64::try_from(1 + asked.body.len() / BYTES_PER_TOKEN).unwrap_or(i64::MAX);
+        let tokens = behaviour.usage.prompt.unwrap_or(counted);
+        return Answer::json(json!({"totalTokens": tokens}).to_string(), behaviour);
+    }
+    let invalid = |message: &str| {
+        Answer::refused(Envelope::Google, StatusCode::BAD_REQUEST, message, behaviour)
+    };
+    let request = match serde_json::from_slice::<ContentRequest>(asked.body) {
+        Ok(request) => request,
+        Err(error) => return invalid(&format!("Invalid JSON payload received: {error}.")),
+    };
+    let has_signatures = model.starts_with("gemini-3");
+    if has_signatures && request.has_unsigned_call() {
+        return invalid("Function call is missing a thought_signature in functionCall parts.");
+    }
+    let streams = matches!(method, Method::Stream);
+    let has_events = streams && asked.query.split('&').any(|field| field == "alt=sse");
+    if behaviour.faults.refusal == Some(Refusal::Garbage) {
+        return Answer::garbage(has_events);
+    }
+    let reply = request.reply(behaviour);
+    let content = Content {
+        number: asked.number,
+        model,
+        has_ids: has_signatures,
+        shows_thoughts: request.generation_config["thinkingConfig"]["includeThoughts"] == true,
+        usage: ContentUsage::reported(asked.body.len(), &reply, behaviour),
+        reply,
+    };
+    match (streams, has_events) {
+        (_, true) => content.streamed(behaviour),
+        (true, false) => Answer::json(json!([content.whole()]).to_string(), behaviour),
+        (false, false) => Answer::json(content.whole().to_string(), behaviour),
+    }
+}
+
+struct Content<'a> {
+    number: u64,
+    model: &'a str,
+    has_ids: bool,
+    shows_thoughts: bool,
+    reply: Reply,
+    usage: Option<ContentUsage>,
+}
+
+impl Content<'_> {
+    fn document(&self, parts: &[Value], reason: Option<&str>, usage: Option<&Value>) -> Value {
+        let mut candidate = json!({"content": {"parts": parts, "role": "model"}, "index": 0});
+        if let Some(reason) = reason {
+            candidate["finishReason"] = json!(reason);
+        }
+        let mut document = json!({
+            "candidates": [candidate],
+            "modelVersion": self.model,
+            "responseId": format!("sim-{}", self.number),
+        });
+        if let Some(usage) = usage {
+            document["usageMetadata"] = usage.clone();
+        }
+        document
+    }
+
+    fn thoughts(&self) -> impl Iterator<Item = Value> {
+        let shown = THOUGHTS.iter().filter(|_| self.shows_thoughts);
+        shown.map(|text| json!({"text": text, "thought": true}))
+    }
+
+    /// The call with its signature.
+    fn call(&self, name: &str) -> Value {
+        let text = self.reply.pieces.concat();
+        let args: Value = serde_json::from_str(&text).unwrap_or_else(|_| json!({}));
+        let mut call = json!({"name": name, "args": args});
+        if self.has_ids {
+            call["id"] = json!(format!("fc_sim_{}", self.number));
+        }
+        let signature = STANDARD.encode(format!("signature {}", self.number));
+        json!({"functionCall": call, "thoughtSignature": signature})
+    }
+
+    fn whole(&self) -> Value {
+        let mut parts: Vec<Value> = self.thoughts().collect();
+        parts.push(match &self.reply.tool {
+            Some(name) => self.call(name),
+            None => json!({"text": self.reply.pieces.concat()}),
+        });
+        let usage = self.usage.map(ContentUsage::to_json);
+        self.document(&parts, Some(self.finish_reason()), usage.as_ref())
+    }
+
+    fn streamed(&self, behaviour: &Behaviour) -> Answer {
+        let mut stream = EventStream::new(behaviour, Protocol::Google);
+        for thought in self.thoughts() {
+            let begun = self.usage.map(|usage| usage.after(0, 1).to_json());
+            let chunk = self.document(&[thought], None, begun.as_ref()).to_string();
+            stream.send(&stream.event(&chunk));
+        }
+        let calls = self.reply.tool.as_ref().map(|name| vec![self.call(name)]);
+        let texts = || self.reply.pieces.iter().map(|text| json!({"text": text})).collect();
+        let parts: Vec<Value> = calls.unwrap_or_else(texts);
+        let form = behaviour.faults.usage;
+        for (place, part) in parts.iter().enumerate() {
+            let mut usage = self.usage.map(|usage| usage.after(place + 1, parts.len()));
+            if form == UsageForm::Early && place == parts.len() / 2 {
+                usage = self.usage.map(ContentUsage::tenfold);
+            }
+            let usage = usage.map(ContentUsage::to_json);
+            let chunk = self.document(std::slice::from_ref(part), None, usage.as_ref());
+            let event = stream.event(&chunk.to_string());
+            stream.send_chunk(&event);
+        }
+        let last = |usage: Option<ContentUsage>| {
+            let (empty, usage) = (json!({"text": ""}), usage.map(ContentUsage::to_json));
+            self.document(&[empty], Some(self.finish_reason()), usage.as_ref()).to_string()
+        };
+        stream.send(&stream.event(&last(self.usage)));
+        if matches!(form, UsageForm::Twice | UsageForm::Late) {
+            stream.send(&stream.event(&last(self.usage.map(ContentUsage::tenfold))));
+        }
+        Answer::events(stream)
+    }
+
+    fn finish_reason(&self) -> &'static str {
+        if self.reply.finish_reason == "length" { "MAX_TOKENS" } else { "STOP" }
+    }
+}
+
+/// The usage that is reported, in tokens. What was thought is no part of what was said.
+#[derive(Clone, Copy)]
+struct ContentUsage {
+    prompt: i64,
+    cached: i64,
+    said: i64,
+    thought: i64,
+}
+
+impl ContentUsage {
+    /// What is reported: what the request and the answer suggest, unless `behaviour` says otherwise.
+    fn reported(body_bytes: usize, reply: &Reply, behaviour: &Behaviour) -> Option<Self> {
+        match behaviour.faults.usage {
+            UsageForm::Missing => return None,
+            UsageForm::Negative => {
+                return Some(Self { prompt: -100, cached: -50, said: -200, thought: -1 });
+            }
+            UsageForm::Huge => {
+                return Some(Self { prompt: i64::MAX, cached: 0, said: i64::MAX, thought: 0 });
+            }
+            UsageForm::Honest
+            | UsageForm::Text
+            | UsageForm::Twice
+            | UsageForm::Early
+            | UsageForm::Late => {}
+        }
+        let told = behaviour.usage;
+        let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        let thought = told.reasoning.unwrap_or(0);
+        Some(Self {
+            prompt: told.prompt.unwrap_or(number(1 + (body_bytes / BYTES_PER_TOKEN) as u64)),
+            cached: told.cached.unwrap_or(0),
+            said: told.completion.unwrap_or(number(reply.tokens)).saturating_sub(thought),
+            thought,
+        })
+    }
+
+    /// What is reported when so many of all pieces have come.
+    fn after(self, pieces: usize, all: usize) -> Self {
+        let number = |count: usize| i64::try_from(count.max(1)).unwrap_or(i64::MAX);
+        let share = if pieces == 0 { 0 } else { self.said / number(all) * number(pieces) };
+        Self { said: share.min(self.said), ..self }
+    }
+
+    fn tenfold(self) -> Self {
+        let ten = |count: i64| count.saturating_mul(10);
+        Self { prompt: ten(self.prompt), said: ten(self.said), ..self }
+    }
+
+    fn to_json(self) -> Value {
+        let Self { prompt, cached, said, thought } = self;
+        let total = prompt.saturating_add(said).saturating_add(thought);
+        let mut usage = json!({
+            "promptTokenCount": prompt,
+            "candidatesTokenCount": said,
+            "totalTokenCount": total,
+            "promptTokensDetails": [{"modality": "TEXT", "tokenCount": prompt}],
+        });
+        if cached != 0 {
+            usage["cachedContentTokenCount"] = json!(cached);
+        }
+        if thought != 0 {
+            usage["thoughtsTokenCount"] = json!(thought);
+        }
+        usage
+    }
+}
