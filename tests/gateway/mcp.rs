@@ -433,11 +433,23 @@ async fn agents_chat_with_models_that_are_translated() {
         assert!(told["tool_calls"].is_null() && told["text"] != "", "{model}: {told}");
     }
     let models = client.done("list_models", json!({})).await["models"].clone();
-    assert_eq!(models[0]["operations"], json!(["responses", "chat", "messages", "generate_content"]), "{models}");
-    assert_eq!(models[1]["operations"], json!(["messages", "chat", "responses", "generate_content"]), "{models}");
+    assert_eq!(
+        models[0]["operations"],
+        json!(["responses", "chat", "messages", "generate_content"]),
+        "{models}"
+    );
+    assert_eq!(
+        models[1]["operations"],
+        json!(["messages", "chat", "responses", "generate_content"]),
+        "{models}"
+    );
     let path = "/admin/v1/route?model=thinker";
     let explained = gateway.admin("GET", path, &Value::Null);
-    assert_eq!(explained["translated"], json!(["chat", "messages", "generate_content"]), "{explained}");
+    assert_eq!(
+        explained["translated"],
+        json!(["chat", "messages", "generate_content"]),
+        "{explained}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
