@@ -67,8 +67,8 @@ static RESPONSES: Spoken =
 static GEMINI: Spoken =
     Spoken { operation: Operation::GenerateContent, words: &Gemini, codec: &GeminiContent };
 /// It has no customers.
-const CONVERSE: Upstreams =
-    Upstreams { operation: Operation::Chat, words: &Converse, codec: &BedrockConverse };
+const CONVERSE: UpstreamSide =
+    UpstreamSide { operation: Operation::Chat, words: &Converse, codec: &BedrockConverse };
 
 /// The codec that translates `operation` for a model that is for the operations `typed`, over an
 /// upstream that speaks `dialect`: by what the model is said to be for, if the upstream speaks that,
@@ -101,13 +101,13 @@ struct Spoken {
 }
 
 impl Spoken {
-    const fn upstreams(&self) -> Upstreams {
-        Upstreams { operation: self.operation, words: self.words, codec: self.codec }
+    const fn upstreams(&self) -> UpstreamSide {
+        UpstreamSide { operation: self.operation, words: self.words, codec: self.codec }
     }
 }
 
 /// One dialect as the upstreams' side of a translation needs it.
-struct Upstreams {
+struct UpstreamSide {
     /// What a model is said to be for that is best asked in this dialect.
     operation: Operation,
     words: &'static dyn UpstreamDialect,
@@ -118,7 +118,7 @@ struct Upstreams {
 /// The codec of requests in one dialect for upstreams that speak another.
 struct Bridge {
     customers: &'static Spoken,
-    upstreams: Upstreams,
+    upstreams: UpstreamSide,
 }
 
 impl fmt::Debug for Bridge {
