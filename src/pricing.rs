@@ -139,7 +139,12 @@ mod tests {
             base,
             when: vec![(
                 condition,
-                Prices { output: rate(30_000), audio_output: rate(30_000), ..base },
+                Prices {
+                    output: rate(30_000),
+                    audio_output: rate(30_000),
+                    image_output: rate(30_000),
+                    ..base
+                },
             )],
         };
         assert_eq!(

@@ -17,6 +17,7 @@ use tollgate::balance::Balancer;
 use tollgate::clock::UnixMs;
 use tollgate::config::snapshot::{AccessLog, Operator};
 use tollgate::config::{ConfigHandle, Overrides, Sources};
+use tollgate::credentials::RefreshOutcome;
 use tollgate::finished::{Finished, Settled, TaskEnded};
 use tollgate::fleet::postgres::{Asked, Outcome, Overview, RoundTrip};
 use tollgate::ledger::{
@@ -25,12 +26,12 @@ use tollgate::ledger::{
 };
 use tollgate::limits::{Limit, Scope};
 use tollgate::logging;
-use tollgate::metrics::Metrics;
+use tollgate::metrics::{CredentialFigures, LedgerFigures, Metrics};
 use tollgate::money::Nanousd;
 use tollgate::outbound::Outbound;
 use tollgate::password::Passwords;
 use tollgate::price::{Usage, UsageSource};
-use tollgate::request_log::RequestLog;
+use tollgate::request_log::{Figures, RequestLog};
 use tollgate::secret::Secret;
 use tollgate::tasks::Tasks;
 
@@ -871,8 +872,15 @@ async fn the_reference_lists_every_metric() {
     asked(RoundTrip { asked: Asked::Exchange, outcome: Outcome::Done, took: Duration::ZERO });
     admin.metrics.show_fleet(&standing(), Some(&Overview::default()));
     let (_, shown) = answer(admin.request(Method::GET, "/metrics")).await;
+    // A scrape shows the credentials of the configuration, and none of these is issued.
+    admin.metrics.credential_refreshed("upstream", RefreshOutcome::Ok);
+    let upstream = "upstream".to_owned();
+    let figures = CredentialFigures { upstream, credential: String::new(), left_seconds: 60 };
+    admin.metrics.show_credentials(&[figures]);
+    let of_credentials = admin.metrics.encode(&LedgerFigures::default(), Figures::default());
     let shown: BTreeSet<&str> = text(&shown)
         .lines()
+        .chain(of_credentials.lines().filter(|line| line.contains(" tollgate_credential_")))
         .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
         .collect();
     let listed: BTreeSet<&str> = include_str!("../../docs/metrics.md")
