@@ -26,5 +26,6 @@ pub(crate) fn upstream() -> Upstream {
         pass: Pass::default(),
         pass_headers: PassedHeaders::default(),
         pass_response_headers: Vec::new(),
+        leave_out_fields: Vec::new(),
     }
 }

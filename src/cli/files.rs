@@ -18,7 +18,8 @@ pub(super) struct Files {
     /// directory, or, where there is none, in `/etc/tollgate`.
     #[arg(long, value_name = "FILE")]
     routes: Option<PathBuf>,
-    /// Models, their targets and prices. Default: `models.yaml` beside `routes.yaml`.
+    /// Models, their targets and prices. Default: `models.yaml` beside `routes.yaml`, if that has no
+    /// `models` itself.
     #[arg(long, value_name = "FILE")]
     models: Option<PathBuf>,
 }
@@ -39,6 +40,12 @@ impl Files {
             (None, Some(routes)) => routes.with_file_name("models.yaml"),
             (None, None) => self.unnamed_directory().join("models.yaml"),
         }
+    }
+
+    /// The file in which the models are listed: `routes.yaml`, where there is no `models.yaml`.
+    pub(super) fn listing(&self) -> PathBuf {
+        let (routes, models) = (self.routes(), self.models());
+        if !models.exists() && routes.exists() { routes } else { models }
     }
 
     /// Both as what a configuration is loaded from.

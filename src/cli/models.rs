@@ -68,7 +68,7 @@ impl ModelsArgs {
 
 impl SyncModels {
     fn run(self) -> anyhow::Result<ExitCode> {
-        let own: Vec<OwnModel> = match config::typed_models(&self.files.models()) {
+        let own: Vec<OwnModel> = match config::typed_models(&self.files.listing()) {
             Ok(models) => models.into_iter().map(own_model).collect(),
             Err(errors) => {
                 serve::print(&errors);

@@ -5,6 +5,7 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use crate::balance::Keeper;
+use crate::error::GatewayError;
 use crate::ledger::{LedgerError, Refusal};
 use crate::money::Nanousd;
 use crate::pipeline::Admitted;
@@ -118,6 +119,12 @@ impl Relaying {
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.meter.has_failed()
+    }
+
+    /// What the upstream said in the place of an answer, with a good status, as the customer reads it.
+    #[must_use]
+    pub fn refusal(&self) -> Option<GatewayError> {
+        self.meter.refusal()
     }
 
     /// What the upstream has reported above the model's limits, which are out of date then.

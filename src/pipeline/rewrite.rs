@@ -9,8 +9,12 @@ use crate::balance::Candidate;
 use crate::config::snapshot::{CredentialKind, PassedHeaders};
 use crate::credentials::UnsignedRequest;
 use crate::pipeline::Admitted;
-use crate::protocols::splice::EditedBody;
+use crate::protocols::json::Object;
+use crate::protocols::splice::{EditedBody, Splice};
 use crate::protocols::{Codec, Collected, Content, Fault, Framing, PathAsked};
+
+/// What the gateway adds to every stream, to learn what was used.
+const STREAM_OPTIONS: &str = "stream_options";
 
 /// A request as one target gets it.
 #[derive(Clone, Debug)]
@@ -32,6 +36,8 @@ pub struct UpstreamRequest {
     pub is_form: bool,
     /// The customer's headers that it takes beside those that every upstream takes.
     pub pass_headers: Arc<PassedHeaders>,
+    /// The customer's fields that the upstream refuses, and that the body goes without.
+    pub left_out: Vec<String>,
 }
 
 /// Rewrites the customer's `body` for a target: only the bytes of the fields that must change.
@@ -52,7 +58,8 @@ pub fn rewrite(
         let mark = if path.contains('?') { '&' } else { '?' };
         path = format!("{path}{mark}{query}").into();
     }
-    UpstreamRequest::new(candidate, codec, &path, splice.apply_in_pieces(body))
+    let request = UpstreamRequest::new(candidate, codec, &path, splice.apply_in_pieces(body))?;
+    Some(request.without(&target.upstream.leave_out_fields))
 }
 
 /// The codec of the target, if the request is read with it.
@@ -153,6 +160,25 @@ impl UpstreamRequest {
             body,
             is_form: codec.operation().takes_form(),
             pass_headers: Arc::clone(&candidate.target.pass_headers),
+            left_out: Vec::new(),
         })
+    }
+
+    /// Takes top-level `fields` out of the body. Of those that the gateway puts in itself nobody is told.
+    fn without(self, fields: &[String]) -> Self {
+        if fields.is_empty() || self.is_form {
+            return self;
+        }
+        let body = self.body.into_whole();
+        let Ok(object) = Object::parse(&body) else { return Self { body: body.into(), ..self } };
+        let found: Vec<&str> =
+            fields.iter().map(String::as_str).filter(|field| object.get(field).is_some()).collect();
+        let mut splice = Splice::default();
+        for range in object.member_ranges(&found) {
+            splice.replace(range, "");
+        }
+        let told = found.into_iter().filter(|field| *field != STREAM_OPTIONS);
+        let left_out = told.map(str::to_owned).collect();
+        Self { body: splice.apply_in_pieces(&body), left_out, ..self }
     }
 }

@@ -27,6 +27,7 @@ mod money;
 mod odd_upstreams;
 mod overload;
 mod price_attacks;
+mod recipes;
 mod relay;
 mod rerank;
 mod responses;

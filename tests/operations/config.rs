@@ -491,8 +491,9 @@ fn a_certificate_is_looked_for_beside_the_file_that_names_it() {
 
 #[test]
 fn a_missing_file_is_said_of_both() {
-    let missing = || PathBuf::from("no/such/file.yaml");
-    let sources = Sources::Files { routes: missing(), models: missing() };
+    let missing = |name: &str| PathBuf::from("no/such").join(name);
+    let both = (missing("routes.yaml"), missing("models.yaml"));
+    let sources = Sources::Files { routes: both.0, models: both.1 };
     let errors = config::load(&sources, &Overrides::default()).expect_err("no files");
     assert_eq!(errors.len(), 2, "{}", rendered(&errors));
     assert!(errors.iter().all(|error| error.message.contains("cannot be read")));

@@ -23,6 +23,7 @@ mod names;
 mod observability;
 mod python;
 mod readme;
+mod recipes;
 mod reconcile;
 mod reload;
 mod request_log;

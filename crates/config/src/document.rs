@@ -125,6 +125,38 @@ impl Document {
         }
     }
 
+    /// Takes a top-level field out, as a document of its own with all that was noted of it; `None` where
+    /// it is not there.
+    pub(super) fn split_off(&mut self, field: &str) -> Option<Self> {
+        let taken = self.value.as_mapping_mut()?.shift_remove(field)?;
+        let is_inside =
+            |path: &Path| matches!(path.steps().first(), Some(Step::Key(first)) if first == field);
+        let (unfilled, kept) = std::mem::take(&mut self.unfilled)
+            .into_iter()
+            .partition(|unfilled| is_inside(&unfilled.path));
+        self.unfilled = kept;
+        let (faults, kept) =
+            std::mem::take(&mut self.faults).into_iter().partition(|fault| is_inside(&fault.path));
+        self.faults = kept;
+        let mut value = serde_yaml::Mapping::new();
+        value.insert(Value::from(field), taken);
+        Some(Self {
+            file: self.file.clone(),
+            text: self.text.clone(),
+            schema: self.schema.clone(),
+            spans: self.spans.clone(),
+            described: described::Described::default(),
+            value: Value::Mapping(value),
+            unfilled,
+            faults,
+        })
+    }
+
+    /// Whether the document has this top-level field.
+    pub(super) fn has_field(&self, field: &str) -> bool {
+        self.value.get(field).is_some()
+    }
+
     /// The keys of the mapping at `path`, sound or not.
     pub(super) fn keys(&self, path: &[&str]) -> Vec<&str> {
         let at = path.iter().try_fold(&self.value, |value, key| value.get(key));

@@ -48,17 +48,21 @@ pub use reload::{ConfigHandle, LastReload, Reloaded, Trigger};
 
 pub use shape::WithoutNull;
 
-use document::Document;
+use document::{Document, Fault};
 use snapshot::Snapshot;
+use spans::Path;
+
+/// The field in which models are listed, in either file.
+const MODELS: &str = "models";
 
 /// Where the configuration comes from.
 #[derive(Clone, Debug)]
 pub enum Sources {
     /// Two files that the operator has written.
     Files {
-        /// The path of `routes.yaml`.
+        /// The path of `routes.yaml`, which may have the models itself.
         routes: PathBuf,
-        /// The path of `models.yaml`.
+        /// The path of `models.yaml`. There is none beside a `routes.yaml` that has the models itself.
         models: PathBuf,
     },
     /// The pair that is shipped, as it was when this build was made.
@@ -82,13 +86,10 @@ impl Sources {
     /// A text that changes whenever what the files hold does, or whether they can be read.
     fn content(&self) -> String {
         let Self::Files { routes, models } = self else { return String::new() };
-        match (std::fs::read(routes), std::fs::read(models)) {
-            (Ok(routes), Ok(models)) => hash(&routes, &models),
-            (routes, models) => {
-                let kind = |read: std::io::Result<_>| read.err().map(|error| error.kind());
-                format!("{:?} {:?}", kind(routes), kind(models))
-            }
-        }
+        let read = |path| {
+            std::fs::read(path).unwrap_or_else(|error| format!("{:?}", error.kind()).into_bytes())
+        };
+        hash(&read(routes), &read(models))
     }
 }
 
@@ -138,26 +139,52 @@ pub fn load_with(
             let models = include_bytes!("../../../models.yaml");
             let routes = SourceFile { name: "routes.yaml", bytes: routes };
             let models = SourceFile { name: "models.yaml", bytes: models };
-            compile_text(routes, models, overrides, env)
+            compile_text(routes, Some(models), overrides, env)
         }
         Sources::Files { routes, models } => {
-            let mut missing = Vec::new();
-            let mut read = |path: &PathBuf| {
-                std::fs::read(path).unwrap_or_else(|error| {
-                    missing.push(unreadable(path, &error));
-                    Vec::new()
-                })
-            };
-            let (routes_bytes, models_bytes) = (read(routes), read(models));
-            if !missing.is_empty() {
-                return Err(missing);
-            }
+            let bytes = read_files(routes, models)?;
             let (routes, models) = (routes.to_string_lossy(), models.to_string_lossy());
-            let routes = SourceFile { name: &routes, bytes: &routes_bytes };
-            let models = SourceFile { name: &models, bytes: &models_bytes };
+            let routes = SourceFile { name: &routes, bytes: &bytes.routes };
+            let models = bytes.models.as_deref().map(|bytes| SourceFile { name: &models, bytes });
             compile_text(routes, models, overrides, env)
         }
     }
+}
+
+/// The bytes of the files of a configuration.
+struct FileBytes {
+    routes: Vec<u8>,
+    /// `None` where the routes have the models, or one file is named as both.
+    models: Option<Vec<u8>>,
+}
+
+/// Reads both files, or the one that has all.
+fn read_files(
+    routes_path: &std::path::Path,
+    models_path: &std::path::Path,
+) -> Result<FileBytes, Vec<Diagnostic>> {
+    let mut missing = Vec::new();
+    let mut read = |path: &std::path::Path| match std::fs::read(path) {
+        Ok(bytes) => Some(bytes),
+        Err(error) => {
+            missing.push(unreadable(path, &error));
+            None
+        }
+    };
+    let routes = read(routes_path);
+    let models = if routes_path == models_path { None } else { read(models_path) };
+    match routes {
+        Some(routes) if missing.is_empty() || has_models(routes_path, &routes) => {
+            Ok(FileBytes { routes, models })
+        }
+        _ => Err(missing),
+    }
+}
+
+/// Whether a `routes.yaml` has the models itself.
+fn has_models(routes: &std::path::Path, bytes: &[u8]) -> bool {
+    let document = Document::parse(&routes.to_string_lossy(), bytes, &|_| None, routes_schema());
+    document.is_ok_and(|document| document.has_field(MODELS))
 }
 
 /// The hash of the files, and both as typed in one document, which [`changes`] compares. Variables
@@ -169,21 +196,19 @@ pub fn describe(
     routes: &std::path::Path,
     models: &std::path::Path,
 ) -> Result<(String, Described), Vec<Diagnostic>> {
-    let mut bytes = Vec::new();
-    let mut described = |path: &std::path::Path, schema| {
-        let read = std::fs::read(path).map_err(|error| vec![unreadable(path, &error)])?;
-        let document = Document::parse(&path.to_string_lossy(), &read, &|_| None, schema)?;
-        bytes.push(read);
+    let bytes = read_files(routes, models)?;
+    let described = |path: &std::path::Path, bytes: &[u8], schema| {
+        let document = Document::parse(&path.to_string_lossy(), bytes, &|_| None, schema)?;
         Ok::<_, Vec<Diagnostic>>(document.described)
     };
-    let (routes, models) =
-        (described(routes, routes_schema())?, described(models, models_schema())?);
-    let whole = described::together(routes, models);
-    let [routes, models] = bytes.as_slice() else { return Ok((String::new(), whole)) };
-    Ok((hash(routes, models), whole))
+    let mut whole = described(routes, &bytes.routes, routes_schema())?;
+    if let Some(bytes) = &bytes.models {
+        whole = described::together(whole, described(models, bytes, models_schema())?);
+    }
+    Ok((hash(&bytes.routes, bytes.models.as_deref().unwrap_or_default()), whole))
 }
 
-/// The models of a `models.yaml` with the prices that were typed, with the environment of this process.
+/// The models of a `models.yaml`, or of a `routes.yaml` that has them itself, with the prices that were typed, with the environment of this process.
 /// Whether the file fits together, and to a `routes.yaml`, is not asked.
 ///
 /// # Errors
@@ -192,6 +217,11 @@ pub fn typed_models(models: &std::path::Path) -> Result<Vec<TypedModel>, Vec<Dia
     let bytes = std::fs::read(models).map_err(|error| vec![unreadable(models, &error)])?;
     let name = models.to_string_lossy();
     let mut document = Document::parse(&name, &bytes, &variable, models_schema())?;
+    if document.has_field("upstreams")
+        && let Some(models) = document.split_off(MODELS)
+    {
+        document = models;
+    }
     let typed = compile::typed_models(&mut document);
     typed.ok_or_else(|| document.into_diagnostics())
 }
@@ -220,12 +250,25 @@ struct SourceFile<'a> {
 /// Compiles the two files.
 fn compile_text(
     routes_file: SourceFile<'_>,
-    models_file: SourceFile<'_>,
+    models_file: Option<SourceFile<'_>>,
     overrides: &Overrides,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<(Snapshot, Vec<Diagnostic>), Vec<Diagnostic>> {
-    let routes = Document::parse(routes_file.name, routes_file.bytes, env, routes_schema());
-    let models = Document::parse(models_file.name, models_file.bytes, env, models_schema());
+    let mut routes = Document::parse(routes_file.name, routes_file.bytes, env, routes_schema());
+    let inside = routes.as_mut().ok().and_then(|routes| routes.split_off(MODELS));
+    let models = match (inside, models_file) {
+        (Some(mut models), other) => {
+            if let Some(other) = other {
+                let message = format!("there are models here and in `{}`", other.name);
+                let help = "keep one of the two: nothing says which counts";
+                models.note(Fault::at_key(&Path::root().key(MODELS), message).help(help));
+            }
+            Ok(models)
+        }
+        (None, Some(file)) => Document::parse(file.name, file.bytes, env, models_schema()),
+        // One file that is both, and has none: it says so itself.
+        (None, None) => Document::parse(routes_file.name, b"", env, models_schema()),
+    };
     let (mut routes, mut models) = match (routes, models) {
         (Ok(routes), Ok(models)) => (routes, models),
         (routes, models) => {
@@ -233,7 +276,7 @@ fn compile_text(
             return Err(errors.into_iter().flatten().flatten().collect());
         }
     };
-    let hash = hash(routes_file.bytes, models_file.bytes);
+    let hash = hash(routes_file.bytes, models_file.map(|file| file.bytes).unwrap_or_default());
     let snapshot = compile::compile(&mut routes, &mut models, overrides, hash);
     let mut diagnostics = routes.into_diagnostics();
     diagnostics.append(&mut models.into_diagnostics());

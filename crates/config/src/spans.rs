@@ -149,7 +149,7 @@ pub(super) struct SyntaxRefusal {
 }
 
 /// The position and text of every value.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Spans(HashMap<Path, Spot>);
 
 impl Spans {

@@ -14,7 +14,7 @@ use tollgate_money::price::{CacheWrites, InputWays, Traits, Usage, UsageSource};
 use tollgate_translation::Converse;
 
 use super::estimate::TextSize;
-use super::event_stream::Message;
+use super::event_stream::EventFrame;
 use super::json::Object;
 use super::json_cursor::Cursor;
 use super::limits::ModelLimits;
@@ -207,7 +207,7 @@ impl WireConverseUsage {
 
 /// A message of a stream as [`Converse::stream_event`] writes it, which is the data of an event for all
 /// who read it.
-pub(super) fn event_data(message: &Message<'_>) -> Vec<u8> {
+pub(super) fn event_data(message: &EventFrame<'_>) -> Vec<u8> {
     let mut data = Vec::with_capacity(message.payload.len() + 64);
     let kind = message.header(":message-type").unwrap_or_default();
     let name = |header: &str| message.header(header).unwrap_or_default();

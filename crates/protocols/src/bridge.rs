@@ -67,8 +67,8 @@ static RESPONSES: Spoken =
 static GEMINI: Spoken =
     Spoken { operation: Operation::GenerateContent, words: &Gemini, codec: &GeminiContent };
 /// It has no customers.
-const CONVERSE: Upstreams =
-    Upstreams { operation: Operation::Chat, words: &Converse, codec: &BedrockConverse };
+const CONVERSE: UpstreamSide =
+    UpstreamSide { operation: Operation::Chat, words: &Converse, codec: &BedrockConverse };
 
 /// The codec that translates `operation` for a model that is for the operations `typed`, over an
 /// upstream that speaks `dialect`: by what the model is said to be for, if the upstream speaks that,
@@ -101,13 +101,13 @@ struct Spoken {
 }
 
 impl Spoken {
-    const fn upstreams(&self) -> Upstreams {
-        Upstreams { operation: self.operation, words: self.words, codec: self.codec }
+    const fn upstreams(&self) -> UpstreamSide {
+        UpstreamSide { operation: self.operation, words: self.words, codec: self.codec }
     }
 }
 
 /// One dialect as the upstreams' side of a translation needs it.
-struct Upstreams {
+struct UpstreamSide {
     /// What a model is said to be for that is best asked in this dialect.
     operation: Operation,
     words: &'static dyn UpstreamDialect,
@@ -118,7 +118,7 @@ struct Upstreams {
 /// The codec of requests in one dialect for upstreams that speak another.
 struct Bridge {
     customers: &'static Spoken,
-    upstreams: Upstreams,
+    upstreams: UpstreamSide,
 }
 
 impl fmt::Debug for Bridge {
@@ -322,11 +322,12 @@ impl Call for BridgedCall {
                 customers,
                 upstreams,
                 is_translated: false,
+                refusal: None,
             }),
             Framing::Sse | Framing::EventStream => Box::new(BridgedStream {
                 inner,
                 events: match self.inner.comes_in_frames() {
-                    true => EventCutter::Frames(event_stream::Messages::default()),
+                    true => EventCutter::Frames(event_stream::EventFrames::default()),
                     false => EventCutter::Lines(Events::of_images()),
                 },
                 reader: upstreams.stream_reader(),
@@ -490,6 +491,8 @@ struct BridgedDocument {
     customers: &'static dyn Translate,
     upstreams: &'static dyn UpstreamDialect,
     is_translated: bool,
+    /// What the upstream said in the place of an answer.
+    refusal: Option<UpstreamFailure>,
 }
 
 impl Meter for BridgedDocument {
@@ -507,6 +510,10 @@ impl Meter for BridgedDocument {
             return Bytes::new();
         }
         let Ok(answer) = self.upstreams.read_answer(&text) else { return Bytes::new() };
+        if let Some(AnswerPart::Error(failure)) = answer.last() {
+            self.refusal = Some(failure.clone());
+            return Bytes::new();
+        }
         if answer.iter().any(|piece| is_nowhere(piece, true)) {
             return Bytes::new();
         }
@@ -522,6 +529,10 @@ impl Meter for BridgedDocument {
 
     fn has_failed(&self) -> bool {
         self.inner.has_failed()
+    }
+
+    fn refusal(&self) -> Option<GatewayError> {
+        self.refusal.clone().map(in_our_words)
     }
 
     fn held_bytes(&self) -> usize {
@@ -555,10 +566,10 @@ impl Meter for BridgedDocument {
 
 /// What takes an upstream's stream apart into its events.
 enum EventCutter {
-    /// Server-sent events.
+    /// It comes as server-sent events.
     Lines(Events),
-    /// Amazon's binary frames.
-    Frames(event_stream::Messages),
+    /// It comes in Amazon's binary frames.
+    Frames(event_stream::EventFrames),
 }
 
 impl EventCutter {
@@ -617,7 +628,8 @@ impl BridgedStream {
     /// Meters an event and translates it. What the meter says while it is translated is about it and
     /// what came before it, however the network has cut the stream.
     fn pass(
-        (event, data): (&[u8], &[u8]),
+        event: &[u8],
+        data: &[u8],
         inner: &mut dyn Meter,
         reader: &mut dyn ReadStream,
         passage: &mut Passage,
@@ -636,7 +648,7 @@ impl Meter for BridgedStream {
         let Self { inner, events, reader, passage } = self;
         let mut out = Vec::with_capacity(chunk.len());
         let is_cut = events.cut(&chunk, |event, data| {
-            Self::pass((event, data), inner.as_mut(), reader.as_mut(), passage, &mut out);
+            Self::pass(event, data, inner.as_mut(), reader.as_mut(), passage, &mut out);
         });
         passage.is_broken |= !is_cut;
         out.into()
@@ -646,7 +658,7 @@ impl Meter for BridgedStream {
         let Self { inner, events, reader, passage } = self;
         let mut out = Vec::new();
         let is_cut = events.finish(|event, data| {
-            Self::pass((event, data), inner.as_mut(), reader.as_mut(), passage, &mut out);
+            Self::pass(event, data, inner.as_mut(), reader.as_mut(), passage, &mut out);
         });
         passage.is_broken |= !is_cut;
         drop(inner.finish());

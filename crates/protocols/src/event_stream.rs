@@ -47,14 +47,14 @@ impl std::error::Error for BrokenFrame {}
 
 /// One frame: headers that are texts, and a payload.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Message<'a> {
+pub struct EventFrame<'a> {
     /// Names and values of the headers whose values are texts, in their order.
     headers: Vec<(&'a str, &'a str)>,
     /// The payload, in the form that the header `:content-type` names.
     pub payload: &'a [u8],
 }
 
-impl<'a> Message<'a> {
+impl<'a> EventFrame<'a> {
     /// The header's value, if it is there and is a text.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&'a str> {
@@ -155,7 +155,7 @@ impl Lengths {
 
 /// Cuts a stream into its messages.
 #[derive(Debug, Default)]
-pub struct Messages {
+pub struct EventFrames {
     /// The beginning of a frame whose end has not come.
     held: BytesMut,
     /// What that frame says of its length, once it has.
@@ -164,7 +164,7 @@ pub struct Messages {
     broken: Option<BrokenFrame>,
 }
 
-impl Messages {
+impl EventFrames {
     /// Takes a chunk, and hands on each message that it completes. A message that lies in one chunk is
     /// read where it is, without a copy.
     ///
@@ -173,7 +173,7 @@ impl Messages {
     pub fn read(
         &mut self,
         chunk: &[u8],
-        mut each: impl FnMut(&Message<'_>),
+        mut each: impl FnMut(&EventFrame<'_>),
     ) -> Result<(), BrokenFrame> {
         if let Some(broken) = self.broken {
             return Err(broken);
@@ -201,7 +201,7 @@ impl Messages {
     fn read_on(
         &mut self,
         mut rest: &[u8],
-        each: &mut impl FnMut(&Message<'_>),
+        each: &mut impl FnMut(&EventFrame<'_>),
     ) -> Result<(), BrokenFrame> {
         while !self.held.is_empty() {
             let wanted = self.lengths.map_or(PRELUDE_BYTES, |lengths| lengths.frame);
@@ -213,7 +213,7 @@ impl Messages {
             self.held.extend_from_slice(more);
             match self.lengths.take() {
                 None => self.lengths = Lengths::read(&self.held)?,
-                Some(lengths) => each(&Message::read(&self.held.split(), lengths)?),
+                Some(lengths) => each(&EventFrame::read(&self.held.split(), lengths)?),
             }
         }
         while let Some(lengths) = Lengths::read(rest)? {
@@ -221,7 +221,7 @@ impl Messages {
                 self.lengths = Some(lengths);
                 break;
             };
-            each(&Message::read(frame, lengths)?);
+            each(&EventFrame::read(frame, lengths)?);
         }
         self.held.extend_from_slice(rest);
         Ok(())
@@ -258,11 +258,11 @@ pub(super) mod tests {
         frame
     }
 
-    /// Headers and payload.
+    /// What is in one frame: its headers, and its payload.
     type Frame = (Vec<(String, String)>, Vec<u8>);
 
     fn read(chunks: &[&[u8]]) -> (Vec<Frame>, Result<bool, BrokenFrame>) {
-        let (mut messages, mut seen) = (Messages::default(), Vec::new());
+        let (mut messages, mut seen) = (EventFrames::default(), Vec::new());
         let mut result = Ok(());
         for chunk in chunks {
             result = messages.read(chunk, |message| {

@@ -1,9 +1,10 @@
-//! Finds the top-level `usage` (`usageMetadata`), `meta`, `service_tier` and `error` of a JSON response while it streams
-//! past, holding nothing else, and counts the objects in `data` or `results`.
+//! Finds the top-level `usage` (`usageMetadata`), `meta`, `service_tier`, `error` and `base_resp` of a
+//! JSON response while it streams past, holding nothing else, counts the objects in `data` or `results`,
+//! and sees whether one of its `choices` has failed.
 //!
 //! An embeddings response can be tens of megabytes of numbers, and `usage` stands behind them.
 
-use super::json;
+use super::{base_resp, json};
 
 /// The longest `usage` or `meta` that is kept. Real ones are below 1 KiB.
 const USAGE_BYTES_MAX: usize = 64 * 1024;
@@ -16,6 +17,10 @@ const TIER_BYTES_MAX: usize = 16;
 const USAGES_MAX: usize = 4;
 /// The longest top-level key that is compared.
 const KEY_BYTES_MAX: usize = 32;
+/// The longest key or word of a choice that is compared.
+const WORD_BYTES_MAX: usize = 16;
+/// How deep the members of a choice are.
+const CHOICE_DEPTH: u32 = 3;
 
 /// A reader of one JSON object that is fed in pieces.
 #[derive(Debug, Default)]
@@ -36,6 +41,12 @@ pub struct UsageScan {
     metas: Vec<Vec<u8>>,
     error: StartOfText<ERROR_BYTES_MAX>,
     tier: StartOfText<TIER_BYTES_MAX>,
+    base_resp: Vec<u8>,
+    /// The last key or word among the members of a choice, and whether it says why the choice ended.
+    word: StartOfText<WORD_BYTES_MAX>,
+    in_word: bool,
+    is_finish_reason: bool,
+    has_failed_choice: bool,
     data_items: u64,
     text_bytes: u64,
     output_bytes: u64,
@@ -81,7 +92,9 @@ enum Captured {
     Meta,
     Error,
     Tier,
+    BaseResp,
     Data,
+    Choices,
     Output,
 }
 
@@ -96,6 +109,10 @@ impl UsageScan {
                 b'"' => {
                     self.broken |= self.depth == 0;
                     self.in_key = std::mem::take(&mut self.key_next);
+                    self.in_word = self.depth == CHOICE_DEPTH && self.captured == Captured::Choices;
+                    if self.in_word {
+                        self.word.length = 0;
+                    }
                     at = self.string(piece, at + 1);
                     continue;
                 }
@@ -163,6 +180,13 @@ impl UsageScan {
         self.error.length > 0 && self.error.text() != b"null"
     }
 
+    /// Whether the answer says that there is none: by an `error`, by MiniMax's `base_resp`, or by the
+    /// `error` or the `finish_reason` of a choice, as OpenRouter and Zhipu have it.
+    #[must_use]
+    pub fn says_it_failed(&self) -> bool {
+        self.has_error() || self.has_failed_choice || base_resp::has_failed(&self.base_resp)
+    }
+
     /// Whether there is an `error`, and no object in `data` or `results` beside it.
     #[must_use]
     pub fn has_only_error(&self) -> bool {
@@ -198,6 +222,10 @@ impl UsageScan {
         self.started = true;
         let is_item = self.captured == Captured::Data && self.depth == 2;
         self.data_items += u64::from(is_item && bracket == b'{');
+        self.has_failed_choice |= self.captured == Captured::Choices
+            && self.depth == CHOICE_DEPTH
+            && bracket == b'{'
+            && self.word.text() == b"error";
         self.depth += 1;
         self.key_next = self.depth == 1;
     }
@@ -210,7 +238,9 @@ impl UsageScan {
             b"error" => Captured::Error,
             b"service_tier" => Captured::Tier,
             b"data" | b"results" => Captured::Data,
-            b"candidates" | b"choices" | b"content" | b"output" => Captured::Output,
+            b"base_resp" => Captured::BaseResp,
+            b"choices" => Captured::Choices,
+            b"candidates" | b"content" | b"output" => Captured::Output,
             _ => Captured::Nothing,
         };
         self.key.length = 0;
@@ -258,12 +288,26 @@ impl UsageScan {
         if self.in_key {
             self.key.add(piece.get(begin..end).unwrap_or_default().iter().copied());
             self.in_key = self.in_string;
-        } else if !matches!(self.captured, Captured::Usage | Captured::Error) {
+        } else if !matches!(self.captured, Captured::Usage | Captured::Error | Captured::BaseResp) {
             self.text_bytes += plain_bytes as u64;
-            let is_output = self.captured == Captured::Output;
+            let is_output = matches!(self.captured, Captured::Choices | Captured::Output);
             self.output_bytes += if is_output { plain_bytes as u64 } else { 0 };
         }
+        if self.in_word {
+            self.word.add(piece.get(begin..end).unwrap_or_default().iter().copied());
+            self.in_word = self.in_string;
+            if !self.in_word {
+                self.end_word();
+            }
+        }
         end + 1
+    }
+
+    /// A key or a word of a choice has ended.
+    fn end_word(&mut self) {
+        let is_failure = matches!(self.word.text(), b"error" | b"network_error");
+        self.has_failed_choice |= self.is_finish_reason && is_failure;
+        self.is_finish_reason = self.word.text() == b"finish_reason";
     }
 
     /// Keeps `bytes` if they belong to what is kept.
@@ -281,7 +325,8 @@ impl UsageScan {
             Captured::Tier => {
                 self.tier.add(bytes.iter().copied().filter(|byte| !byte.is_ascii_whitespace()));
             }
-            Captured::Data | Captured::Output | Captured::Nothing => {}
+            Captured::BaseResp => keep(&mut self.base_resp, bytes),
+            Captured::Data | Captured::Choices | Captured::Output | Captured::Nothing => {}
         }
     }
 }

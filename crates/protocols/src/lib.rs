@@ -62,6 +62,7 @@ mod stored;
 pub mod limits;
 mod metering;
 mod counts;
+mod base_resp;
 pub mod sse;
 pub mod event_stream;
 pub mod task;
@@ -461,6 +462,12 @@ pub trait Meter: Send + Sync {
     /// usage with it.
     fn has_failed(&self) -> bool {
         false
+    }
+
+    /// What the upstream said in the place of an answer, with a good status, where the customer reads it
+    /// as a refusal in their own dialect.
+    fn refusal(&self) -> Option<GatewayError> {
+        None
     }
 
     /// Bytes of the response that are held back, until the end or until more has come.

@@ -3,7 +3,9 @@
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::{ImageSize, Quality, Resolution, Unit};
 use tollgate_money::words::{Word, words};
-pub use tollgate_translation::dialect::{ChatStyle, Mode, ThinkingStyle, TranslationTarget};
+pub use tollgate_translation::dialect::{
+    CallIds, ChatStyle, Mode, ThinkingStyle, TranslationTarget,
+};
 
 /// Images in one request where `models.yaml` does not say: OpenAI's own limit.
 const IMAGES_MAX: u32 = 10;

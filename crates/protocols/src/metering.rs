@@ -305,7 +305,7 @@ impl Meter for JsonMeter {
     }
 
     fn has_failed(&self) -> bool {
-        self.scan.has_error() && self.report().is_none_or(|report| report.is_empty())
+        self.scan.says_it_failed() && self.report().is_none_or(|report| report.is_empty())
     }
 
     fn relayed(&self) -> Usage {

@@ -8,20 +8,21 @@ use std::ops::{Range, RangeInclusive};
 use serde::Deserialize;
 
 use super::counts::{CountPlace, read_counts};
-use super::estimate::TextSize;
 use super::json::{Object, Value};
-use super::json_cursor::Cursor;
 use super::limits::ModelLimits;
 use super::metering::{
-    self, Frame, JsonMeter, Shown, StreamMeter, StreamState, Tally, ThoughtScan, UsageReport,
-    service_tier,
+    self, Frame, JsonMeter, StreamMeter, StreamState, Tally, ThoughtScan, UsageReport,
 };
 use super::splice::Splice;
 use super::sse::EventAction;
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
 use tollgate_money::error::GatewayError;
 use tollgate_money::money::Nanousd;
-use tollgate_money::price::{InputWays, ServiceTier, Traits, Unit, Usage, UsageSource};
+use tollgate_money::price::{InputWays, Traits, Unit, Usage, UsageSource};
+
+mod chunk;
+
+use chunk::Chunk;
 
 /// Ranges of spec section 8.
 const RANGES: [(&str, RangeInclusive<f64>); 4] = [
@@ -301,6 +302,12 @@ struct WireChatUsage {
     /// DeepSeek's name for cached input.
     #[serde(default)]
     prompt_cache_hit_tokens: Option<u64>,
+    /// Where Moonshot and Together count cached input.
+    #[serde(default)]
+    cached_tokens: Option<u64>,
+    /// Where SGLang counts what was thought, which is among the completion.
+    #[serde(default)]
+    reasoning_tokens: Option<u64>,
     /// Sources that xAI's search has used, each of which it bills.
     #[serde(default)]
     num_sources_used: Option<u64>,
@@ -352,7 +359,7 @@ struct WireCompletionDetails {
 }
 
 /// Where the counts of a [`WireChatUsage`] stand.
-const COUNTS: [CountPlace; 14] = [
+const COUNTS: [CountPlace; 16] = [
     ("", "prompt_tokens"),
     ("", "completion_tokens"),
     ("", "total_tokens"),
@@ -365,6 +372,8 @@ const COUNTS: [CountPlace; 14] = [
     ("completion_tokens_details", "audio_tokens"),
     ("", "num_sources_used"),
     ("", "cost_in_usd_ticks"),
+    ("", "cached_tokens"),
+    ("", "reasoning_tokens"),
     ("", "cost"),
     ("completion_tokens_details", "image_tokens"),
 ];
@@ -390,6 +399,8 @@ impl WireChatUsage {
             spoken,
             num_sources_used,
             cost_in_usd_ticks,
+            cached_at_top,
+            reasoning_at_top,
             cost,
             drawn,
         ] = read_counts(usage, &COUNTS)?;
@@ -409,6 +420,8 @@ impl WireChatUsage {
                 reasoning_tokens,
             }),
             prompt_cache_hit_tokens,
+            cached_tokens: cached_at_top,
+            reasoning_tokens: reasoning_at_top,
             num_sources_used,
             cost: cost.map(serde_json::Number::from),
             cost_in_usd_ticks,
@@ -419,8 +432,8 @@ impl WireChatUsage {
     /// The usage in disjoint kinds.
     fn to_report(&self) -> UsageReport {
         let prompt = self.prompt_tokens_details.as_ref();
-        let cached =
-            prompt.and_then(|details| details.cached_tokens).or(self.prompt_cache_hit_tokens);
+        let cached = prompt.and_then(|details| details.cached_tokens);
+        let cached = cached.or(self.prompt_cache_hit_tokens).or(self.cached_tokens);
         let read = cached.unwrap_or(0).min(self.prompt_tokens);
         let written = prompt
             .and_then(|details| details.cache_write_tokens.or(details.cache_creation_input_tokens));
@@ -453,8 +466,9 @@ impl WireChatUsage {
 
     /// Whether the model has thought, where it says so.
     fn thinks(&self) -> Option<bool> {
-        let details = self.completion_tokens_details.as_ref()?;
-        details.reasoning_tokens.map(|tokens| tokens > 0)
+        let details = self.completion_tokens_details.as_ref();
+        let tokens = details.and_then(|details| details.reasoning_tokens);
+        tokens.or(self.reasoning_tokens).map(|tokens| tokens > 0)
     }
 
     /// All output. xAI counts reasoning beside `completion_tokens`, and Gemini its thoughts nowhere
@@ -467,86 +481,6 @@ impl WireChatUsage {
         let beyond_prompt = self.total_tokens.unwrap_or(0).saturating_sub(self.prompt_tokens);
         completion.saturating_add(beside).max(beyond_prompt)
     }
-}
-
-/// What a chunk of a stream says.
-#[derive(Default)]
-struct Chunk<'a> {
-    /// Text in it, of all kinds that are output: content, refusal, reasoning, tool calls.
-    shown: Shown,
-    /// Some of it is what the model thought.
-    has_thoughts: bool,
-    has_choices: bool,
-    /// A choice has a reason to finish.
-    finishes: bool,
-    has_error: bool,
-    service_tier: Option<ServiceTier>,
-    /// More than one only where the key stands there twice.
-    usages: Vec<&'a [u8]>,
-}
-
-impl<'a> Chunk<'a> {
-    /// Reads the data of an event; `None` for what no chunk looks like.
-    fn read(data: &'a [u8]) -> Option<Self> {
-        let mut chunk = Self::default();
-        Cursor::new(data).object(|key, value| {
-            match key {
-                b"choices" => value.array(|choice| chunk.read_choice(choice))?,
-                b"usage" => chunk.usages.extend(value.non_null()?),
-                b"error" => chunk.has_error |= value.non_null()?.is_some(),
-                b"service_tier" => chunk.service_tier = value.non_null()?.and_then(service_tier),
-                _ => value.skip()?,
-            }
-            Some(())
-        })?;
-        Some(chunk)
-    }
-
-    fn read_choice(&mut self, choice: &mut Cursor<'a>) -> Option<()> {
-        self.has_choices = true;
-        let mut text = TextSize::default();
-        choice.object(|key, value| {
-            match key {
-                b"delta" => read_delta(value, &mut text, &mut self.has_thoughts)?,
-                b"finish_reason" => self.finishes |= value.non_null()?.is_some(),
-                _ => value.skip()?,
-            }
-            Some(())
-        })?;
-        self.shown.add(text);
-        Some(())
-    }
-}
-
-fn read_delta(delta: &mut Cursor<'_>, text: &mut TextSize, has_thoughts: &mut bool) -> Option<()> {
-    delta.object(|key, value| match key {
-        b"content" | b"refusal" => {
-            text.add(value.text_size()?);
-            Some(())
-        }
-        // Providers have two names for it.
-        b"reasoning_content" | b"reasoning" => {
-            let thought = value.text_size()?;
-            *has_thoughts |= !thought.is_empty();
-            text.add(thought);
-            Some(())
-        }
-        b"tool_calls" => value.array(|call| read_tool_call(call, text)),
-        _ => value.skip(),
-    })
-}
-
-fn read_tool_call(call: &mut Cursor<'_>, text: &mut TextSize) -> Option<()> {
-    call.object(|key, value| match key {
-        b"function" => value.object(|key, value| {
-            match key {
-                b"name" | b"arguments" => text.add(value.text_size()?),
-                _ => value.skip()?,
-            }
-            Some(())
-        }),
-        _ => value.skip(),
-    })
 }
 
 /// What a stream has shown so far.

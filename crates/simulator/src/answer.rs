@@ -104,6 +104,14 @@ impl Answer {
         behaviour: &Behaviour,
     ) -> Self {
         let code = behaviour.error_code.as_deref();
+        let own = behaviour.provider.refusal(status, code, message);
+        if let Some(own) = own.filter(|_| envelope == Envelope::Openai) {
+            return Self {
+                content_type: own.content_type,
+                steps: vec![BodyStep::Write(own.text.into())],
+                ..Self::with_error(own.status, &Value::Null, behaviour)
+            };
+        }
         let refused = Self::with_error(status, &envelope.error(status, code, message), behaviour);
         let error_name = (envelope == Envelope::Bedrock)
             .then(|| code.unwrap_or_else(|| error::bedrock_name(status)).to_owned());

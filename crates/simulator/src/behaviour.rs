@@ -5,6 +5,8 @@ mod tasks;
 
 use std::time::Duration;
 
+use crate::provider::ChatProvider;
+
 pub use settings::BadSetting;
 pub use tasks::{TaskEnd, TaskSettings, Withheld};
 
@@ -23,6 +25,8 @@ pub struct Behaviour {
     pub words_per_chunk: u32,
     /// Whether `max_tokens` and `max_completion_tokens` of a request are ignored.
     pub ignores_max_tokens: bool,
+    /// Whose chat completions are answered.
+    pub provider: ChatProvider,
     /// The reported usage, where it is not what the request and the answer suggest.
     pub usage: UsageFigures,
     /// The size of embedding vectors when the request does not ask for one. 1 to 65,536.
@@ -60,6 +64,7 @@ impl Default for Behaviour {
             interval: Duration::ZERO,
             words_per_chunk: 2,
             ignores_max_tokens: false,
+            provider: ChatProvider::default(),
             usage: UsageFigures::default(),
             dimensions: 256,
             knows_base64: true,

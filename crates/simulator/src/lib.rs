@@ -40,6 +40,7 @@
 //! | `interval-ms` | milliseconds between two chunks | 0 |
 //! | `words` | words in a chunk; a word counts as a token | 2 |
 //! | `max-tokens` | `honour` or `ignore` the request's `max_tokens` | `honour` |
+//! | `provider` | whose chat completions are answered, with their peculiarities: `openai`, `deepseek`, `moonshot`, `zhipu`, `minimax`, `mistral`, `groq`, `together`, `fireworks`, `openrouter`, `siliconflow`, `vllm`, `sglang`, `ollama` or `llamacpp`; all but the first think before they answer ([`ChatProvider`]) | `openai` |
 //! | `usage` | reported tokens: `prompt=12,completion=34,cached=4,reasoning=3`, each optional; DashScope's characters are `prompt`, its images and billed seconds, and xAI's ticks of cost, `completion` | counted |
 //! | `dimensions` | size of vectors, when the request does not say | 256 |
 //! | `base64` | `on` or `off`: whether embeddings come in base64 when asked | `on` |
@@ -113,6 +114,7 @@ mod gemini;
 mod image;
 mod in_flight;
 mod openai;
+mod provider;
 mod recorded;
 mod reply;
 mod results;
@@ -137,6 +139,7 @@ pub use behaviour::{
     BadSetting, Behaviour, Break, DoneMarker, Faults, LineEnd, Refusal, Stop, TaskEnd,
     TaskSettings, UsageDialect, UsageFigures, UsageForm, Withheld, Writes,
 };
+pub use provider::ChatProvider;
 pub use recorded::Recorded;
 pub use tasks::{SimTask, TaskProtocol, TaskState};
 

@@ -3,6 +3,7 @@
 pub(super) mod chat;
 pub(super) mod embeddings;
 pub(super) mod images;
+mod imitator;
 pub(super) mod moderations;
 mod multipart;
 pub(super) mod rerank;

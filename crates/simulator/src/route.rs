@@ -242,6 +242,9 @@ fn told_refusal(envelope: Envelope, behaviour: &Behaviour) -> Option<Answer> {
             let message = format!("The simulated upstream was told to answer {status}.");
             Some(Answer::refused(envelope, status, &message, behaviour))
         }
+        Refusal::ErrorIn200 if let Some(said) = behaviour.provider.failed_choice() => {
+            Some(Answer::json(said.to_string(), &Behaviour::default()))
+        }
         Refusal::ErrorIn200 => {
             let (status, message) = (StatusCode::INTERNAL_SERVER_ERROR, "It failed after all.");
             let refused = Answer::refused(envelope, status, message, behaviour);

@@ -205,6 +205,9 @@ impl<'a> EventStream<'a> {
         }
         if stop.how == Break::ErrorFrame {
             let frame = match self.protocol {
+                Protocol::Openai if let Some(said) = self.behaviour.provider.error_event() => {
+                    self.event(&said.to_string())
+                }
                 Protocol::Openai => self.event(
                     r#"{"error":{"message":"The simulated upstream failed in the middle of the stream.","type":"server_error","param":null,"code":null}}"#,
                 ),

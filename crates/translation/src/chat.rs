@@ -1,11 +1,13 @@
 //! OpenAI's chat completions, and what those who copied them write otherwise.
 //!
-//! Thoughts travel in `reasoning_content`, as DeepSeek and others have it, and the seals that belong to
-//! them in `reasoning_details`, as OpenRouter has it.
+//! To customers, thoughts travel in `reasoning_content`, as DeepSeek and others have it, and the seals
+//! that belong to them in `reasoning_details`, as OpenRouter has it. Upstreams get them back where they
+//! have put them.
 
 mod answer;
 mod read;
 mod stream;
+mod thoughts;
 mod write;
 
 use crate::dialect::{

@@ -5,7 +5,7 @@ use crate::dialect::{Losses, ThinkingStyle, TranslationTarget, Untranslatable};
 use crate::json::Members;
 use crate::kit;
 use crate::part::{Effort, PromptPart, Sampling, Thinking, ToolChoice};
-use crate::turns::Conversation;
+use crate::turns::AlternatingTurns;
 
 /// The least that a model can be told to think, in tokens.
 const BUDGET_MIN: u64 = 1024;
@@ -15,11 +15,11 @@ const THINKING_TOP_P_MIN: f64 = 0.95;
 /// How the model is told to think, if it is.
 #[derive(Clone, Copy)]
 pub(crate) enum Thinks {
-    /// As much as it likes, or what the word stands for.
+    /// The model thinks as much as it likes, or what the word stands for.
     Adaptive(Option<Effort>),
-    /// At most so many tokens.
+    /// The model thinks so many tokens at most.
     Budget(u64),
-    /// Not at all.
+    /// Nothing is thought before the answer.
     Off,
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn thinking(
     output_max: u64,
     target: &TranslationTarget,
     losses: &mut Losses,
-    conversation: &Conversation<'_>,
+    conversation: &AlternatingTurns<'_>,
 ) -> Result<Option<Thinks>, Untranslatable> {
     let asked = parts.iter().rev().find_map(|part| match part {
         PromptPart::Thinking(thinking) => Some(*thinking),

@@ -127,6 +127,8 @@ pub struct TranslationTarget {
     pub takes_sampling: bool,
     /// Whether the upstream speaks OpenAI's chat as OpenAI does now, or as those who copied it do.
     pub chat: ChatStyle,
+    /// Which ids of calls the upstream takes, in OpenAI's chat.
+    pub call_ids: CallIds,
     /// The most tokens that the model can put out: where a dialect must be told and the customer has
     /// not said.
     pub output_max: u64,
@@ -168,6 +170,16 @@ pub enum ChatStyle {
     Openai,
 }
 
+/// Which ids of calls of tools an upstream takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CallIds {
+    /// Any: they stay as they are.
+    #[default]
+    Any,
+    /// Nine letters and digits, as Mistral does: others are replaced by such, the same for the same id.
+    Nine,
+}
+
 impl Default for TranslationTarget {
     fn default() -> Self {
         Self {
@@ -175,6 +187,7 @@ impl Default for TranslationTarget {
             thinking: ThinkingStyle::default(),
             takes_sampling: true,
             chat: ChatStyle::default(),
+            call_ids: CallIds::default(),
             output_max: 4096,
             caches: false,
             streams: false,

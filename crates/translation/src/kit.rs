@@ -13,6 +13,10 @@ use crate::part::{
 };
 use crate::seal::{self, Maker};
 
+mod failure;
+
+pub(crate) use failure::{in_answer as failure_in_answer, of_base_resp as failure_of_base_resp};
+
 /// The schema of a tool that takes free text, in dialects that know JSON objects only.
 pub(crate) const FREE_SCHEMA: &str = r#"{"type":"object","properties":{"input":{"type":"string","description":"The whole input of the tool, as free text."}},"required":["input"],"additionalProperties":false}"#;
 /// The schema of a tool that takes nothing.
@@ -239,7 +243,8 @@ pub(crate) fn thought_signature(value: &str) -> Option<Cow<'_, str>> {
 
 /// What an upstream says with a status of 400 or above, in any of the shapes that are in use.
 pub(crate) fn failure(status: u16, body: &[u8]) -> UpstreamFailure {
-    let value = serde_json::from_slice::<serde_json::Value>(body).unwrap_or_default();
+    let value = serde_json::from_slice::<serde_json::Value>(body);
+    let value = value.unwrap_or_else(|_| failure::plain_text(body));
     let value = value.as_array().and_then(|all| all.first()).unwrap_or(&value);
     failure_of(status, value)
 }
@@ -252,39 +257,35 @@ pub(crate) fn failure_of(status: u16, value: &serde_json::Value) -> UpstreamFail
     };
     let said = [&error["message"], error, &value["message"], &error["detail"], &value["detail"]];
     let message = said.into_iter().find_map(|one| one.as_str()).filter(|text| !text.is_empty());
-    let message = match message {
-        Some(text) => text.to_owned(),
+    let (named, param) = match failure::first_detail(value) {
+        Some((message, field)) => (Some(message), Some(field)),
+        None => (None, error["param"].as_str().map(str::to_owned)),
+    };
+    let message = match message.map(str::to_owned).or(named) {
+        Some(text) => text,
         None => format!("The provider refused the request ({status})."),
     };
-    let word = |key: &str| error[key].as_str().unwrap_or_default().to_ascii_lowercase();
+    let word = |key: &str| failure::word(&error[key]);
     let words = [word("code"), word("type"), word("status")].join(" ");
     let lower = message.to_ascii_lowercase();
     let has = |all: &[&str]| all.iter().any(|one| words.contains(one) || lower.contains(one));
     let kind = match status {
-        401 | 403 => FailureKind::Denied,
+        401..=403 => FailureKind::Denied,
         // Google says so with 400 of a credential that it does not know.
         400 if has(&["api key not valid", "api key expired"]) => FailureKind::Denied,
         404 => FailureKind::NotFound,
         429 => FailureKind::Busy,
         500.. => FailureKind::Upstream,
-        _ if has(&[
-            "context_length",
-            "prompt is too long",
-            "context window",
-            "maximum context",
-            "input token count",
-        ]) =>
-        {
+        _ if has(&failure::TOO_LONG) || word("code") == failure::ZHIPU_TOO_LONG => {
             FailureKind::TooLong
         }
-        _ if has(&["content_filter", "content_policy", "content management policy"]) => {
+        _ if has(&failure::FILTERED) || word("code") == failure::ZHIPU_FILTERED => {
             FailureKind::Filtered
         }
         _ if words.contains("rate_limit") => FailureKind::Busy,
         _ if has(&["server_error", "api_error", "overloaded"]) => FailureKind::Upstream,
         _ => FailureKind::Invalid,
     };
-    let param = error["param"].as_str().map(str::to_owned);
     UpstreamFailure { kind, message, param }
 }
 

@@ -378,7 +378,7 @@ impl Counts {
         [self.audio_input, self.image_input].into_iter().fold(self.input, u64::saturating_add)
     }
 
-    /// All output.
+    /// All output, whatever it is.
     #[must_use]
     pub fn output_total(&self) -> u64 {
         self.output.saturating_add(self.audio_output)

@@ -16,6 +16,7 @@ use crate::seal::{self, Maker};
 use crate::{Chat, Gemini, Messages, Responses};
 
 mod converse;
+mod providers;
 
 const DIALECTS: [&dyn Dialect; 4] = [&Chat, &Messages, &Responses, &Gemini];
 
@@ -719,7 +720,7 @@ fn imitators_of_chat_completions_lose_nothing() {
                 chunk(json!({"reasoning_content": "b"}), Value::Null),
                 chunk(json!({"content": "c"}), json!("stop")),
             ],
-            vec!["thought ab", "Seal(\"tg1.c.\")", "text c", "Stop(Done)"],
+            vec!["thought ab", "Seal(\"tg1.c.reasoning\")", "text c", "Stop(Done)"],
         ),
         (
             "whole calls that are all numbered 0",
@@ -751,7 +752,7 @@ fn imitators_of_chat_completions_lose_nothing() {
                     {"type": "text", "text": "b"}]}),
                 json!("stop"),
             )],
-            vec!["thought a", "Seal(\"tg1.c.\")", "text b", "Stop(Done)"],
+            vec!["thought a", "Seal(\"tg1.c.blocks\")", "text b", "Stop(Done)"],
         ),
     ];
     for (what, chunks, expected) in rows {

@@ -7,7 +7,7 @@ use crate::dialect::TranslationTarget;
 use crate::part::{ContentPart, PromptPart, Reasoning, Speaker, Text};
 
 /// What is said, in turns of changing roles.
-pub(crate) struct Conversation<'p> {
+pub(crate) struct AlternatingTurns<'p> {
     /// The instructions before the first turn.
     pub(crate) system: Vec<&'p Text<'p>>,
     pub(crate) turns: Vec<MergedTurn<'p>>,
@@ -28,7 +28,7 @@ pub(crate) enum Block<'p> {
     Instruction(&'p Text<'p>),
 }
 
-impl<'p> Conversation<'p> {
+impl<'p> AlternatingTurns<'p> {
     /// Puts the parts of a request in turns. Of what was thought, `is_own` says what the upstream has
     /// sealed itself: the rest is no part of the prompt.
     pub(crate) fn gather(
@@ -120,7 +120,7 @@ impl CacheMarks {
     /// The marks that the target's cache needs; none where the request has its own.
     pub(crate) fn new(
         parts: &[PromptPart<'_>],
-        conversation: &Conversation<'_>,
+        conversation: &AlternatingTurns<'_>,
         target: &TranslationTarget,
     ) -> Self {
         let is_marked = |part: &PromptPart<'_>| match part {

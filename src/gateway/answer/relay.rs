@@ -88,8 +88,8 @@ pub(crate) async fn begin(header: &mut AnswerHead, exchange: &mut Exchange) -> R
     }
     exchange.stamp().put_beside(&mut header.headers);
     if let RequestStage::Sending(sending) = &exchange.stage
-        && let Some(left_out) = sending.admitted.call.left_out()
-        && let Ok(left_out) = HeaderValue::try_from(&*left_out)
+        && let Some(left_out) = sending.left_out()
+        && let Ok(left_out) = HeaderValue::try_from(left_out)
     {
         header.headers.insert(LEFT_OUT, left_out);
     }
@@ -228,6 +228,17 @@ fn ended(exchange: &mut Exchange, out: Bytes) -> Result<Bytes> {
     let out = append(out, offload::run_now(held_bytes, || response.relaying.finish()));
     if response.relaying.is_complete() || response.framing == Framing::Binary {
         return Ok(out);
+    }
+    let hidden = Hidden::at(&response.candidate);
+    let is_shown = |error: &GatewayError| !secrets::is_told(error.message.as_bytes(), hidden);
+    if let Some(refusal) = response.relaying.refusal().filter(is_shown) {
+        let outcome = match refusal.kind {
+            ErrorKind::InvalidRequest => Outcome::Refused,
+            ErrorKind::RateLimited => Outcome::Busy(None),
+            _ => Outcome::Failed,
+        };
+        response.report(outcome, &exchange.metrics);
+        return Err(exchange.fail(refusal));
     }
     response.report(Outcome::Broken, &exchange.metrics);
     if response.framing == Framing::Json {

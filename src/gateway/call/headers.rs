@@ -242,6 +242,7 @@ mod tests {
             body: bytes::Bytes::from_static(b"{}").into(),
             is_form: false,
             pass_headers: Arc::new(passed),
+            left_out: Vec::new(),
         };
         let id = RequestId::new();
         let head = write_head(&customers, &request, id, 0).expect("written");

@@ -153,6 +153,15 @@ impl Sending {
         }
     }
 
+    /// What of the customer's request did not go upstream, with commas between.
+    pub(crate) fn left_out(&self) -> Option<String> {
+        let by_call = self.admitted.call.left_out();
+        let by_upstream = self.attempt.iter().flat_map(|attempt| &attempt.request.left_out);
+        let by_upstream = by_upstream.map(String::as_str);
+        let all: Vec<&str> = by_call.as_deref().into_iter().chain(by_upstream).collect();
+        (!all.is_empty()).then(|| all.join(", "))
+    }
+
     /// Where the try under way is made.
     pub(crate) fn tried_at(&self) -> Option<TriedAt> {
         self.attempt.as_ref().map(Attempt::at)

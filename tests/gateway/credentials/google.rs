@@ -5,10 +5,13 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::signature::{RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
 use serde_json::Value;
 
-use super::{chat, models, taking, token};
-use crate::harness::{Gateway, Recorded, Reply, Responder};
+use super::{CHAT, chat, models, taking, token};
+use crate::harness::{Gateway, Recorded, Reply, Responder, ask, simulator};
 
 const PUBLIC_KEY: &[u8] = include_bytes!("../../fixtures/google/public_key.der");
+
+const KEY: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/google/service_account.json");
 
 /// Verifies what a service account has signed; what is wrong with it.
 fn verify(request: &Recorded, audience: &str) -> Result<(), String> {
@@ -39,23 +42,58 @@ fn verify(request: &Recorded, audience: &str) -> Result<(), String> {
     if is_timely && is_named { Ok(()) } else { Err(format!("the claims {claims}")) }
 }
 
-#[test]
-fn a_service_account_signs_what_it_asks_for() {
-    let issuer = Responder::start(|_, request: &Recorded| -> Reply {
+/// Somebody who issues a token for what the service account has signed, and for nothing else.
+fn issuer() -> Responder {
+    Responder::start(|_, request: &Recorded| -> Reply {
         let audience = format!("http://{}/token", request.header("host"));
         match verify(request, &audience) {
             Ok(()) => token("token-of-google", 3599),
             Err(wrong) => (400, String::new(), wrong),
         }
-    });
+    })
+}
+
+/// Vertex' own API: asked for chat, in JSON and in events, and charged.
+#[test]
+fn vertex_is_asked_with_a_service_accounts_token() {
+    let (issuer, sim) = (issuer(), simulator(&["usage=prompt=1000,completion=20"]));
+    let upstreams = format!(
+        "  u:
+    protocol: vertex
+    base_url: http://{}/v1/projects/p/locations/global/publishers/google
+    auth:
+      google: {{ service_account_key: {{ file: '{KEY}' }}, token_url: 'http://{}/token' }}
+",
+        sim.addr(),
+        issuer.address
+    );
+    let models = models().replace("[chat]", "[generate_content]");
+    let gateway = Gateway::serving(&upstreams, &models);
+    let streamed = CHAT.replace("\"m\"", "\"m\",\"stream\":true");
+    for body in [CHAT, &streamed] {
+        let answer = ask(gateway.address, &gateway.chat_json(body));
+        assert_eq!(answer.status(), 200, "{answer:?}");
+    }
+    assert_eq!(gateway.settled()["spent"], "0.0024");
+    let sent = sim.requests();
+    assert_eq!((issuer.requests().len(), sent.len()), (1, 2));
+    for request in sent {
+        assert_eq!(request.header("authorization"), Some("Bearer token-of-google"));
+        let path = "/v1/projects/p/locations/global/publishers/google/models/m:";
+        assert!(request.path.starts_with(path), "{request:?}");
+    }
+}
+
+#[test]
+fn a_service_account_signs_what_it_asks_for() {
+    let issuer = issuer();
     let upstream = taking("Bearer token-of-google");
-    let key = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/google/service_account.json");
     let upstreams = format!(
         "  u:
     protocol: openai
     base_url: http://{}/v1/projects/p/locations/global/endpoints/openapi
     auth:
-      google: {{ service_account_key: {{ file: '{key}' }}, token_url: 'http://{}/token' }}
+      google: {{ service_account_key: {{ file: '{KEY}' }}, token_url: 'http://{}/token' }}
 ",
         upstream.address, issuer.address
     );

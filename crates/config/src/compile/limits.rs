@@ -8,7 +8,7 @@ use crate::raw;
 use crate::spans::Path;
 use tollgate_protocols::Operation;
 use tollgate_protocols::limits::{
-    ChatStyle, DOCUMENTS_MAX, ImageLimits, Mode, ModelLimits, Pass, Priced, SpeechLimits,
+    CallIds, ChatStyle, DOCUMENTS_MAX, ImageLimits, Mode, ModelLimits, Pass, Priced, SpeechLimits,
     ThinkingStyle, TranscriptionLimits, TranslationTarget, VideoLimits,
 };
 
@@ -186,6 +186,10 @@ fn translation(raw: &raw::Model) -> Option<TranslationTarget> {
         chat: match said.chat {
             raw::ChatWords::Common => ChatStyle::Common,
             raw::ChatWords::Openai => ChatStyle::Openai,
+        },
+        call_ids: match said.call_ids {
+            raw::CallIdWords::Any => CallIds::Any,
+            raw::CallIdWords::Nine => CallIds::Nine,
         },
         caches: said.caches,
         ..TranslationTarget::default()

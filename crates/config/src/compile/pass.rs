@@ -88,6 +88,27 @@ const NEVER_RESPONSE_PREFIXES: [&str; 2] = ["x-accel-", "x-tollgate-"];
 /// Fields that nobody can let through: such an answer cannot be metered.
 const NEVER_FIELDS: [&str; 2] = ["background", "deferred"];
 
+/// Fields that a request can do without: hints, and names for the provider's own books.
+const HINTS: [&str; 17] = [
+    "frequency_penalty",
+    "logit_bias",
+    "metadata",
+    "min_p",
+    "presence_penalty",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "reasoning_effort",
+    "repetition_penalty",
+    "safety_identifier",
+    "seed",
+    "store",
+    "stream_options",
+    "temperature",
+    "top_k",
+    "top_p",
+    "user",
+];
+
 /// The lists of one model or upstream.
 pub(super) struct Lists<'a> {
     pub(super) fields: &'a [String],
@@ -148,6 +169,20 @@ fn names(document: &mut Document, at: &Path, names: &[String]) -> Vec<String> {
         if !is_name {
             let fault = Fault::at_value(&at.index(index), "this is not a name");
             document.note(fault.help("ASCII letters without spaces, and a `*` at the end at most"));
+        }
+    }
+    names.to_vec()
+}
+
+/// The fields that are left out of requests to an upstream, and what cannot be one of them noted: what
+/// has a meaning or a price is never left out.
+pub(super) fn left_out_fields(document: &mut Document, at: &Path, names: &[String]) -> Vec<String> {
+    for (index, name) in names.iter().enumerate() {
+        if !HINTS.contains(&name.as_str()) {
+            let message =
+                format!("`{name}` cannot be left out: a request means something else then");
+            let help = format!("the fields that can be are {}", HINTS.join(", "));
+            document.note(Fault::at_value(&at.index(index), message).help(help));
         }
     }
     names.to_vec()

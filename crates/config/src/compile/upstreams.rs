@@ -55,14 +55,23 @@ pub(super) fn compile(
             pass_headers.names.push(SIMULATED_HEADERS.to_owned());
             pass_response_headers.push(SIMULATED_HEADERS.to_owned());
         }
+        let at = path.key("leave_out_fields");
+        let leave_out_fields = pass::left_out_fields(document, &at, &raw.leave_out_fields);
         let azure = azure::compile(document, &path, &raw);
         let credentials = match overrides.every_upstream_at {
             None => credentials(document, &path, &name, &raw),
             Some(_) => vec![Credential::key("", Secret::new(SIMULATED_CREDENTIAL.to_owned()))],
         };
         let typed = upstream(&name, raw, overrides);
-        let upstream =
-            Upstream { azure, credentials, pass, pass_headers, pass_response_headers, ..typed };
+        let upstream = Upstream {
+            azure,
+            credentials,
+            pass,
+            pass_headers,
+            pass_response_headers,
+            leave_out_fields,
+            ..typed
+        };
         upstreams.insert(name, Arc::new(upstream));
     }
     upstreams
@@ -92,6 +101,7 @@ fn upstream(name: &str, raw: raw::Upstream, overrides: &Overrides) -> Upstream {
         pass: Pass::default(),
         pass_headers: PassedHeaders::default(),
         pass_response_headers: Vec::new(),
+        leave_out_fields: Vec::new(),
     };
     match overrides.every_upstream_at {
         None => typed,

@@ -113,6 +113,8 @@ pub(crate) struct Translated {
     pub(crate) sampling: bool,
     /// Which words of chat completions the upstream understands. Default: `common`.
     pub(crate) chat: ChatWords,
+    /// Which ids of calls of tools the upstream takes, in chat completions. Default: `any`.
+    pub(crate) call_ids: CallIdWords,
     /// Whether prompts are marked for the cache of an upstream of the protocols `anthropic` and
     /// `bedrock` where the customer's has no marks, which costs its price for cache writes. Default:
     /// `false`, and then requests with a `prompt_cache_key` are marked.
@@ -125,6 +127,7 @@ impl Default for Translated {
             thinking: Thinking::default(),
             sampling: true,
             chat: ChatWords::default(),
+            call_ids: CallIdWords::default(),
             caches: false,
         }
     }
@@ -152,6 +155,17 @@ pub(crate) enum ChatWords {
     Common,
     /// Those of OpenAI itself, such as `max_completion_tokens` and `developer`.
     Openai,
+}
+
+/// Which ids of calls of tools an upstream takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum CallIdWords {
+    /// Any: a conversation that began at another model goes on with its ids.
+    #[default]
+    Any,
+    /// Nine letters and digits, as Mistral does: others are replaced, the same by the same.
+    Nine,
 }
 
 /// How long an answer that nobody waits for any more is read on. One that takes more is given up, and

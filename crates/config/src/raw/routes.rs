@@ -6,7 +6,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 
 use super::{
-    Admin, Console, Entries, Listener, Mcp, PerAccount, StoreSection, Unauthenticated, Upstream,
+    Admin, Console, Entries, Listener, Mcp, Model, PerAccount, StoreSection, Unauthenticated,
+    Upstream,
 };
 use crate::names::{AffinityName, OperationName};
 use crate::network::Network;
@@ -69,6 +70,10 @@ pub(crate) struct Routes {
     /// Which path does what. Default: every operation that this build serves, at OpenAI's path.
     #[serde(default)]
     pub(crate) routes: Option<Vec<Route>>,
+    /// The models, in the place of a `models.yaml`: then this is the only file.
+    #[serde(default)]
+    #[expect(dead_code, reason = "it is taken out, and read as a `models.yaml` is")]
+    pub(crate) models: Entries<Model>,
 }
 
 fn default_listeners() -> Vec<Listener> {

@@ -60,6 +60,10 @@ pub(crate) struct Upstream {
     /// same field of a model.
     #[serde(default)]
     pub(crate) pass_fields: Vec<String>,
+    /// Top-level fields of requests that it refuses and can do without. They are left out of what it
+    /// gets, and named in `x-tollgate-left-out`; `stream_options` is the gateway's own, and is not named.
+    #[serde(default)]
+    pub(crate) leave_out_fields: Vec<String>,
     /// Headers of requests that are sent on to it beside those that always are.
     #[serde(default)]
     pub(crate) pass_headers: Vec<String>,

@@ -40,6 +40,8 @@ pub struct Upstream {
     pub repeat_after: Vec<RepeatAfter>,
     /// What of a request is let through to it.
     pub pass: Pass,
+    /// Top-level fields of a request that are left out of what is sent to it.
+    pub leave_out_fields: Vec<String>,
     /// Headers of a request that are sent on to it.
     pub pass_headers: PassedHeaders,
     /// Names of headers of its answers that are passed on beside those that always are, in small

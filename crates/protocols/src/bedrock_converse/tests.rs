@@ -4,7 +4,7 @@ use tollgate_translation::part::AnswerPart;
 use bytes::Bytes;
 
 use super::*;
-use crate::event_stream::Messages;
+use crate::event_stream::EventFrames;
 use crate::event_stream::tests::frame;
 use crate::pieces;
 
@@ -59,7 +59,7 @@ fn fixture() -> Vec<Vec<u8>> {
 /// pieces of `size` bytes.
 fn relay(stream: &[u8], size: usize) -> (String, Box<dyn Meter>) {
     let mut meter = with("").meter(Framing::EventStream);
-    let (mut messages, mut out) = (Messages::default(), String::new());
+    let (mut messages, mut out) = (EventFrames::default(), String::new());
     for piece in stream.chunks(size) {
         messages
             .read(piece, |message| {

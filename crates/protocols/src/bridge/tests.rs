@@ -248,7 +248,7 @@ const PRICES: PriceSheet = PriceSheet {
     web_search: 10_000_000_000_001,
 };
 
-/// The same as the gateway has them.
+/// The prices of [`PRICES`], as the gateway has them.
 fn prices() -> Prices {
     let rate = |femto: u64| Rate::from_femtousd(i64::try_from(femto).expect("a rate"));
     Prices {

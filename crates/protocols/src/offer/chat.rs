@@ -85,6 +85,7 @@ static MESSAGES: ObjectTable = ObjectTable {
         ("name", Key::Plain),
         ("reasoning_content", Key::Plain),
         ("reasoning", Key::Plain),
+        ("reasoning_details", Key::Opaque),
         ("refusal", Key::Plain),
         ("function_call", Key::Plain),
         ("annotations", Key::Plain),
@@ -113,9 +114,13 @@ static PARTS: ObjectTable = ObjectTable {
         ("prompt_cache_breakpoint", Key::Plain),
         ("input_audio", Key::Billed(Unit::AudioInputTokens)),
         ("audio_url", Key::Billed(Unit::AudioInputTokens)),
+        // What Mistral's models have thought.
+        ("thinking", Key::Items(&PARTS)),
+        ("closed", Key::Plain),
     ],
     kinds: &[
         Kind { name: "text", size: Size::Bytes(&["text"]) },
+        Kind { name: "thinking", size: Size::Bytes(&["thinking"]) },
         Kind { name: "refusal", size: Size::Bytes(&["refusal"]) },
         Kind { name: "image_url", size: Size::Context },
         Kind { name: "input_audio", size: Size::Billed(Unit::AudioInputTokens) },

@@ -5,6 +5,8 @@ use crate::limits::{Pass, Priced};
 use crate::offer::TOOLS_TOKENS_MAX;
 use crate::pieces;
 
+mod providers;
+
 const REQUEST: &[u8] = include_bytes!("../../fixtures/openai_chat/request.json");
 const RESPONSE: &[u8] = include_bytes!("../../fixtures/openai_chat/response.json");
 const STREAM: &str = include_str!("../../fixtures/openai_chat/stream.sse");

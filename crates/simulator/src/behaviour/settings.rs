@@ -72,6 +72,7 @@ impl Behaviour {
             "interval-ms" => self.interval = wait(value)?,
             "words" => self.words_per_chunk = number(value, 0, WORDS_MAX, "0 to 10000")?,
             "max-tokens" => self.ignores_max_tokens = !one_of(value, "honour", "ignore")?,
+            "provider" => self.provider = value.parse()?,
             "usage" => self.usage = value.parse()?,
             "dimensions" => {
                 self.dimensions = number(value, 1, DIMENSIONS_MAX, "1 to 65536")?;
@@ -98,7 +99,7 @@ impl Behaviour {
             "fault" => return value.split(',').try_for_each(|fault| self.faults.add(fault.trim())),
             _ => {
                 return Err(
-                    "delay-ms, chunks, interval-ms, words, max-tokens, usage, dimensions, \
+                    "delay-ms, chunks, interval-ms, words, max-tokens, provider, usage, dimensions, \
                             base64, image-bytes, usage-dialect, task-pending-ms, task-running-ms, task-end, \
                             task-query-fault, key, retry-after, error-code, blind or fault",
                 );

@@ -8,6 +8,8 @@ use bytes::Bytes;
 use crate::answer::Answer;
 use crate::asked::ReceivedRequest;
 use crate::behaviour::{Behaviour, DoneMarker, Refusal, UsageForm};
+use crate::openai::imitator;
+use crate::provider::ChatProvider;
 use crate::reply::{ChatRequest, PERIOD, Reply};
 use crate::script::{EventStream, Protocol};
 use tollgate_money::clock::UnixMs;
@@ -38,6 +40,9 @@ pub(crate) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answ
     }
     if behaviour.faults.refusal == Some(Refusal::Garbage) {
         return Answer::garbage(request.is_stream());
+    }
+    if behaviour.provider != ChatProvider::Openai {
+        return imitator::answer(asked, &request, behaviour);
     }
     let reply = Reply::new(&request, behaviour);
     let completion = Completion {
@@ -194,11 +199,11 @@ impl Completion {
 
 /// The usage that a completion reports, in tokens.
 #[derive(Clone, Copy)]
-struct ChatUsage {
-    prompt: i64,
-    completion: i64,
-    cached: i64,
-    reasoning: i64,
+pub(super) struct ChatUsage {
+    pub(super) prompt: i64,
+    pub(super) completion: i64,
+    pub(super) cached: i64,
+    pub(super) reasoning: i64,
 }
 
 impl ChatUsage {
@@ -206,7 +211,7 @@ impl ChatUsage {
     const HUGE: Self = Self { prompt: i64::MAX, completion: i64::MAX, cached: 0, reasoning: 0 };
 
     /// What is reported: what the request and the answer suggest, unless `behaviour` says otherwise.
-    fn reported(
+    pub(super) fn reported(
         request: &ChatRequest<'_>,
         reply: &Reply,
         choices: u32,

@@ -3,13 +3,15 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::chat::DETAIL_FORMAT;
+use crate::chat::thoughts::ThoughtReader;
 use crate::dialect::{AnswerFrame, Malformed};
 use crate::json::{self, Borrowed, Members};
 use crate::kit;
-use crate::part::{AnswerPart, Counts, Stop, UpstreamFailure};
+use crate::part::{AnswerPart, Counts, FailureKind, Stop, UpstreamFailure};
 use crate::seal::{self, Maker};
 
 #[derive(Deserialize)]
@@ -17,19 +19,23 @@ pub(super) struct WireCompletion<'a> {
     #[serde(borrow, default)]
     id: Option<Borrowed<'a>>,
     #[serde(borrow, default)]
-    choices: Vec<WholeChoice<'a>>,
+    choices: Option<Vec<WholeChoice<'a>>>,
     #[serde(borrow, default)]
     usage: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    base_resp: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
 struct WholeChoice<'a> {
     #[serde(borrow, default)]
-    message: WireMessage<'a>,
+    message: Option<WireMessage<'a>>,
     #[serde(borrow, default)]
     finish_reason: Option<Borrowed<'a>>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
@@ -41,6 +47,8 @@ pub(super) struct WireMessage<'a> {
     pub(super) reasoning_content: Option<Borrowed<'a>>,
     #[serde(borrow)]
     pub(super) reasoning: Option<Borrowed<'a>>,
+    #[serde(borrow)]
+    pub(super) reasoning_details: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) refusal: Option<Borrowed<'a>>,
     #[serde(borrow)]
@@ -73,23 +81,19 @@ pub(super) struct WireFunction<'a> {
 pub(super) fn reasoning(usage: &RawValue) -> Option<u64> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
-    struct Usage {
-        completion_tokens_details: Option<Details>,
+    struct ThoughtUsage {
+        completion_tokens_details: Option<ThoughtDetails>,
+        /// Where SGLang counts them.
+        reasoning_tokens: Option<u64>,
     }
     #[derive(Default, Deserialize)]
     #[serde(default)]
-    struct Details {
+    struct ThoughtDetails {
         reasoning_tokens: Option<u64>,
     }
-    json::read::<Usage>(usage.get())?.completion_tokens_details?.reasoning_tokens
-}
-
-impl<'a> WireMessage<'a> {
-    /// The thoughts of a message or a delta, whatever they are called.
-    pub(super) fn thoughts(&mut self) -> Option<Cow<'a, str>> {
-        let thoughts = [self.reasoning_content.take(), self.reasoning.take()];
-        thoughts.into_iter().flatten().map(|text| text.0).find(|text| !text.is_empty())
-    }
+    let usage = json::read::<ThoughtUsage>(usage.get())?;
+    let details = usage.completion_tokens_details.and_then(|details| details.reasoning_tokens);
+    details.or(usage.reasoning_tokens)
 }
 
 impl<'a> WireFunction<'a> {
@@ -108,46 +112,37 @@ impl<'a> WireCall<'a> {
     }
 }
 
-/// What stands in `content`: a text, or a list of texts and thoughts, as Mistral writes it.
-pub(super) fn content(
-    value: &RawValue,
-    out: &mut dyn FnMut(AnswerPart<'_>),
-) -> Result<(), Malformed> {
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct Block<'a> {
-        #[serde(borrow)]
-        text: Option<Borrowed<'a>>,
-        #[serde(borrow)]
-        thinking: Option<Vec<Block<'a>>>,
+/// What an upstream says in the place of an answer: by `error`, or by MiniMax's `base_resp`.
+pub(super) fn failure(
+    error: Option<&RawValue>,
+    base_resp: Option<&RawValue>,
+) -> Option<UpstreamFailure> {
+    let value = |raw: Option<&RawValue>| json::read::<Value>(raw?.get());
+    if let Some(error) = value(error).filter(|error| !error.is_null()) {
+        return Some(kit::failure_in_answer(&serde_json::json!({"error": error})));
     }
-    if value.get() == "null" {
-        return Ok(());
-    }
-    if let Some(text) = json::string(value) {
-        if !text.is_empty() {
-            out(AnswerPart::Text(text));
-        }
-        return Ok(());
-    }
-    let Some(blocks) = json::read::<Vec<Block<'_>>>(value.get()) else {
-        return Err(Malformed("`content` is no text".to_owned()));
-    };
-    for Block { text, thinking } in blocks {
-        let thoughts = thinking.into_iter().flatten().filter_map(|block| block.text);
-        thoughts.for_each(|text| out(AnswerPart::Reasoning(text.0)));
-        if let Some(text) = text {
-            out(AnswerPart::Text(text.0));
-        }
-    }
-    Ok(())
+    value(base_resp).and_then(|said| kit::failure_of_base_resp(&said))
+}
+
+/// What an upstream says in the place of a choice: OpenRouter by an `error` of it, and by the reason for
+/// which it has ended, as Zhipu does.
+pub(super) fn failure_of_choice(
+    error: Option<&RawValue>,
+    finish_reason: Option<&str>,
+) -> Option<UpstreamFailure> {
+    let has_failed = matches!(finish_reason, Some("error" | "network_error"));
+    failure(error, None).or_else(|| {
+        let message = "The provider failed while it answered.".to_owned();
+        has_failed.then_some(UpstreamFailure { kind: FailureKind::Upstream, message, param: None })
+    })
 }
 
 /// Why a model stopped, by its `finish_reason`.
 pub(super) fn stop(word: &str, has_calls: bool) -> Stop<'static> {
     match word {
-        "length" => Stop::Length,
-        "content_filter" => Stop::Refused,
+        // Mistral and Zhipu have words of their own for a context that is full.
+        "length" | "model_length" | "model_context_window_exceeded" => Stop::Length,
+        "content_filter" | "sensitive" => Stop::Refused,
         "tool_calls" | "function_call" => Stop::Tools,
         _ if has_calls => Stop::Tools,
         _ => Stop::Done,
@@ -159,40 +154,26 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
         json::parse(body).map_err(|error| Malformed(format!("no chat completion: {error}")))?;
     let id = wire.id.unwrap_or_default().0;
     let mut out = vec![AnswerPart::Begin { id: id.clone(), counts: Counts::default() }];
-    if let Some(error) = wire.error.filter(|error| error.get() != "null") {
-        let value = serde_json::json!({"error": json::read::<serde_json::Value>(error.get())});
-        out.push(AnswerPart::Error(kit::failure_of(500, &value)));
+    if let Some(failure) = failure(wire.error, wire.base_resp) {
+        out.push(AnswerPart::Error(failure));
         return Ok(out);
     }
-    let Some(choice) = wire.choices.into_iter().next() else {
+    let Some(choice) = wire.choices.into_iter().flatten().next() else {
         return Err(Malformed("a chat completion without choices".to_owned()));
     };
-    let mut message = choice.message;
-    if let Some(thoughts) = message.thoughts() {
-        out.push(AnswerPart::Reasoning(thoughts));
-        out.push(AnswerPart::Seal(seal::wrap(Maker::Chat, "").into()));
+    let word = choice.finish_reason.unwrap_or_default();
+    if let Some(failure) = failure_of_choice(choice.error, Some(&word.0)) {
+        out.push(AnswerPart::Error(failure));
+        return Ok(out);
     }
+    let mut message = choice.message.unwrap_or_default();
+    let mut thoughts = ThoughtReader::default();
+    let mut push = |piece: AnswerPart<'_>| out.push(kit::owned(piece));
+    thoughts.fields(&mut message, &mut push);
     if let Some(value) = message.content {
-        let mut is_thinking = false;
-        let mut failed = Ok(());
-        match json::string(value) {
-            Some(text) if text.is_empty() => {}
-            Some(text) => out.push(AnswerPart::Text(text)),
-            None => {
-                failed = content(value, &mut |piece| {
-                    let thinks = matches!(piece, AnswerPart::Reasoning(_));
-                    if std::mem::replace(&mut is_thinking, thinks) && !thinks {
-                        out.push(AnswerPart::Seal(seal::wrap(Maker::Chat, "").into()));
-                    }
-                    out.push(kit::owned(piece));
-                });
-            }
-        }
-        failed?;
-        if is_thinking {
-            out.push(AnswerPart::Seal(seal::wrap(Maker::Chat, "").into()));
-        }
+        thoughts.content(value, &mut push)?;
     }
+    thoughts.finish(&mut push);
     if let Some(refusal) = message.refusal.filter(|text| !text.0.is_empty()) {
         out.push(AnswerPart::Refusal(refusal.0));
     }
@@ -209,7 +190,6 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
         out.push(AnswerPart::ToolCall { id, name, seal });
         out.extend(input.filter(|input| !input.is_empty()).map(AnswerPart::Input));
     }
-    let word = choice.finish_reason.unwrap_or_default();
     out.push(AnswerPart::Stop(stop(&word.0, has_calls)));
     let reasoning = wire.usage.and_then(reasoning).unwrap_or(0);
     out.push(AnswerPart::End(Counts { reasoning, ..Counts::default() }));

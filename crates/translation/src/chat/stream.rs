@@ -4,11 +4,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::chat::answer::{self, WireCall, WireMessage, detail, finish_reason};
+use crate::chat::thoughts::ThoughtReader;
 use crate::dialect::{AnswerFrame, Malformed, ReadStream, WriteStream};
 use crate::json::{self, Borrowed, Members};
 use crate::kit;
-use crate::part::{AnswerPart, Counts, Stop};
-use crate::seal::{self, Maker};
+use crate::part::{AnswerPart, Counts, Stop, UpstreamFailure};
 
 #[derive(Deserialize)]
 struct WireChunk<'a> {
@@ -20,6 +20,8 @@ struct WireChunk<'a> {
     usage: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    base_resp: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -30,6 +32,8 @@ struct WireChoice<'a> {
     delta: Option<WireMessage<'a>>,
     #[serde(borrow, default)]
     finish_reason: Option<Borrowed<'a>>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
 }
 
 /// Reads the chunks of an upstream.
@@ -37,7 +41,7 @@ struct WireChoice<'a> {
 pub(super) struct ChatReader {
     /// The upstream's id of the answer, once there is one.
     id: Option<String>,
-    is_thinking: bool,
+    thoughts: ThoughtReader,
     /// The call that is open.
     open: Option<StartedCall>,
     /// How many have begun.
@@ -68,11 +72,8 @@ impl ReadStream for ChatReader {
             self.id = Some(id.clone().into_owned());
             out(AnswerPart::Begin { id, counts: Counts::default() });
         }
-        if let Some(error) = chunk.error.filter(|error| error.get() != "null") {
-            let value = serde_json::json!({"error": json::read::<serde_json::Value>(error.get())});
-            self.has_ended = true;
-            out(AnswerPart::Error(kit::failure_of(500, &value)));
-            return Ok(());
+        if let Some(failure) = answer::failure(chunk.error, chunk.base_resp) {
+            return self.fail(failure, out);
         }
         let tokens = chunk.usage.and_then(answer::reasoning);
         self.reasoning = tokens.unwrap_or(self.reasoning);
@@ -83,8 +84,13 @@ impl ReadStream for ChatReader {
             if let Some(delta) = choice.delta {
                 self.delta(delta, out)?;
             }
-            if let Some(word) = choice.finish_reason.filter(|word| !word.0.is_empty()) {
-                self.stop = Some(answer::stop(&word.0, self.calls > 0));
+            let word = choice.finish_reason.filter(|word| !word.0.is_empty());
+            let word = word.as_ref().map(|word| &*word.0);
+            if let Some(failure) = answer::failure_of_choice(choice.error, word) {
+                return self.fail(failure, out);
+            }
+            if let Some(word) = word {
+                self.stop = Some(answer::stop(word, self.calls > 0));
             }
         }
         Ok(())
@@ -101,17 +107,21 @@ impl ReadStream for ChatReader {
 impl ChatReader {
     fn end(&mut self, out: &mut dyn FnMut(AnswerPart<'_>)) {
         if !std::mem::replace(&mut self.has_ended, true) {
-            self.end_thoughts(out);
+            self.thoughts.finish(out);
             out(AnswerPart::Stop(self.stop.take().unwrap_or(Stop::Done)));
             out(AnswerPart::End(Counts { reasoning: self.reasoning, ..Counts::default() }));
         }
     }
 
-    /// What a model of this dialect has thought is sent back to it as it is: its seal is empty.
-    fn end_thoughts(&mut self, out: &mut dyn FnMut(AnswerPart<'_>)) {
-        if std::mem::take(&mut self.is_thinking) {
-            out(AnswerPart::Seal(seal::wrap(Maker::Chat, "").into()));
-        }
+    /// The upstream has said that there is no answer, or no end of it.
+    fn fail(
+        &mut self,
+        failure: UpstreamFailure,
+        out: &mut dyn FnMut(AnswerPart<'_>),
+    ) -> Result<(), Malformed> {
+        self.has_ended = true;
+        out(AnswerPart::Error(failure));
+        Ok(())
     }
 
     fn delta(
@@ -119,26 +129,16 @@ impl ChatReader {
         mut delta: WireMessage<'_>,
         out: &mut dyn FnMut(AnswerPart<'_>),
     ) -> Result<(), Malformed> {
-        if let Some(thoughts) = delta.thoughts() {
-            self.is_thinking = true;
-            out(AnswerPart::Reasoning(thoughts));
-        }
+        self.thoughts.fields(&mut delta, out);
         if let Some(content) = delta.content {
-            answer::content(content, &mut |piece| {
-                let thinks = matches!(piece, AnswerPart::Reasoning(_));
-                if !thinks {
-                    self.end_thoughts(out);
-                }
-                self.is_thinking = thinks;
-                out(piece);
-            })?;
+            self.thoughts.content(content, out)?;
         }
         if let Some(refusal) = delta.refusal.filter(|text| !text.0.is_empty()) {
-            self.end_thoughts(out);
+            self.thoughts.finish(out);
             out(AnswerPart::Refusal(refusal.0));
         }
         for call in delta.tool_calls.into_iter().flatten() {
-            self.end_thoughts(out);
+            self.thoughts.finish(out);
             self.call(&call, out)?;
         }
         Ok(())

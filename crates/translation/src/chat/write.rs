@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::dialect::{ChatStyle, Losses, TranslationTarget, Untranslatable};
+use crate::chat::thoughts::SentThoughts;
+use crate::dialect::{CallIds, ChatStyle, Losses, TranslationTarget, Untranslatable};
 use crate::json::Members;
 use crate::kit;
 use crate::part::{
@@ -308,7 +309,7 @@ impl Gathered<'_> {
                 list.next(out);
                 self.assistant(target, out)
             }
-            Speaker::User if self.has_turn() => self.user(list, out),
+            Speaker::User if self.has_turn() => self.user(target, list, out),
             Speaker::Assistant | Speaker::User => Ok(()),
         }
     }
@@ -331,21 +332,13 @@ impl Gathered<'_> {
                 }
             }
         }
+        let thoughts = SentThoughts::of_turn(&self.reasoning);
         message.key(out, "content");
-        match &texts[..] {
-            [] => out.extend_from_slice(b"null"),
-            texts => crate::json::push_string(out, &texts.concat()),
-        }
+        thoughts.write_content(&texts.concat(), out);
         if !refusals.is_empty() {
             message.text(out, "refusal", &refusals.concat());
         }
-        let own = |one: &&&Reasoning<'_>| {
-            one.seal.as_deref().is_some_and(|seal| seal::open(Maker::Chat, seal).is_some())
-        };
-        let thoughts: Vec<&str> = self.reasoning.iter().filter(own).map(|one| &*one.text).collect();
-        if !thoughts.is_empty() {
-            message.text(out, "reasoning_content", &thoughts.concat());
-        }
+        thoughts.write_fields(&mut message, out);
         if !self.calls.is_empty() {
             message.key(out, "tool_calls");
             let mut list = Members::array(out);
@@ -359,11 +352,16 @@ impl Gathered<'_> {
         Ok(())
     }
 
-    fn user(self, list: &mut Members, out: &mut Vec<u8>) -> Result<(), Untranslatable> {
+    fn user(
+        self,
+        target: &TranslationTarget,
+        list: &mut Members,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Untranslatable> {
         let mut shown: Vec<Cow<'_, ContentPart<'_>>> = Vec::new();
         for result in &self.results {
             list.next(out);
-            tool_result(result, &mut shown, out);
+            tool_result(result, target, &mut shown, out);
         }
         shown.extend(self.content.iter().map(|content| Cow::Borrowed(*content)));
         if shown.is_empty() {
@@ -400,11 +398,13 @@ fn message(role: &str, out: &mut Vec<u8>) -> Members {
 /// where it belongs.
 fn tool_result<'p>(
     result: &ToolResult<'p>,
+    target: &TranslationTarget,
     shown: &mut Vec<Cow<'p, ContentPart<'p>>>,
     out: &mut Vec<u8>,
 ) {
+    let id = call_id(&result.id, target.call_ids);
     let mut message = message("tool", out);
-    message.text(out, "tool_call_id", &result.id);
+    message.text(out, "tool_call_id", &id);
     let mut texts: Vec<&str> = Vec::new();
     let mut has_media = false;
     for content in &result.content {
@@ -413,7 +413,7 @@ fn tool_result<'p>(
             ContentPart::Refusal(text) => texts.push(text),
             media => {
                 if !std::mem::replace(&mut has_media, true) {
-                    let text = format!("The tool call {} has shown:", result.id).into();
+                    let text = format!("The tool call {id} has shown:").into();
                     let label = ContentPart::Text(Text { text, cache: None });
                     shown.push(Cow::Owned(label));
                 }
@@ -426,6 +426,27 @@ fn tool_result<'p>(
     message.end(out);
 }
 
+/// The id of a call as the upstream takes it.
+fn call_id(id: &str, ids: CallIds) -> Cow<'_, str> {
+    const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    const LENGTH: usize = 9;
+    let is_taken = id.len() == LENGTH && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    if ids == CallIds::Any || is_taken {
+        return Cow::Borrowed(id);
+    }
+    // FNV-1a, 64 bits: the same on every turn, as caches of prompts need it.
+    let mut hash = id.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
+    });
+    let mut letters = String::with_capacity(LENGTH);
+    for _ in 0..LENGTH {
+        let place = usize::try_from(hash % 62).unwrap_or_default();
+        letters.extend(LETTERS.get(place).map(|letter| char::from(*letter)));
+        hash /= 62;
+    }
+    letters.into()
+}
+
 fn tool_call(
     call: &ToolCall<'_>,
     target: &TranslationTarget,
@@ -434,7 +455,7 @@ fn tool_call(
     let is_custom = call.is_free && target.chat == ChatStyle::Openai;
     let kind = if is_custom { "custom" } else { "function" };
     let mut object = Members::object(out);
-    object.text(out, "id", &call.id);
+    object.text(out, "id", &call_id(&call.id, target.call_ids));
     object.text(out, "type", kind);
     object.key(out, kind);
     let mut inner = Members::object(out);

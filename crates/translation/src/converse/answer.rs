@@ -12,28 +12,28 @@ use crate::part::{AnswerPart, Counts, FailureKind, Stop, UpstreamFailure};
 use crate::seal::{self, Maker};
 
 #[derive(Deserialize)]
-struct WireAnswer<'a> {
+struct WireConverseAnswer<'a> {
     #[serde(borrow)]
-    output: WireOutput<'a>,
+    output: WireConverseOutput<'a>,
     #[serde(borrow, default, rename = "stopReason")]
     stop_reason: Borrowed<'a>,
 }
 
 #[derive(Deserialize)]
-struct WireOutput<'a> {
+struct WireConverseOutput<'a> {
     #[serde(borrow)]
-    message: WireMessage<'a>,
+    message: WireConverseMessage<'a>,
 }
 
 #[derive(Deserialize)]
-struct WireMessage<'a> {
+struct WireConverseMessage<'a> {
     #[serde(borrow)]
-    content: Vec<WireContent<'a>>,
+    content: Vec<WireConverseContent<'a>>,
 }
 
 /// One content, which has one of these members.
 #[derive(Deserialize)]
-struct WireContent<'a> {
+struct WireConverseContent<'a> {
     #[serde(borrow, default)]
     text: Option<Borrowed<'a>>,
     #[serde(borrow, default, rename = "toolUse")]
@@ -70,18 +70,20 @@ struct WireReasoningText<'a> {
 }
 
 pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
-    let wire: WireAnswer<'_> =
+    let wire: WireConverseAnswer<'_> =
         serde_json::from_slice(body).map_err(|error| Malformed(format!("no answer: {error}")))?;
     let mut out = vec![AnswerPart::Begin { id: "".into(), counts: Counts::default() }];
     for content in wire.output.message.content {
         match content {
-            WireContent { text: Some(text), .. } => out.push(AnswerPart::Text(text.0)),
-            WireContent { tool_use: Some(call), .. } => {
+            WireConverseContent { text: Some(text), .. } => out.push(AnswerPart::Text(text.0)),
+            WireConverseContent { tool_use: Some(call), .. } => {
                 let (id, name) = (call.id.0, call.name.0);
                 out.push(AnswerPart::ToolCall { id, name, seal: None });
                 out.extend(call.input.map(|input| AnswerPart::Input(input.get().into())));
             }
-            WireContent { reasoning: Some(reasoning), .. } => read_reasoning(reasoning, &mut out)?,
+            WireConverseContent { reasoning: Some(reasoning), .. } => {
+                read_reasoning(reasoning, &mut out)?
+            }
             _ => return Err(Malformed("a content that nobody asked for".to_owned())),
         }
     }

@@ -24,7 +24,7 @@ pub(super) fn write_event(kind: &str, name: &str, payload: &[u8], out: &mut Vec<
 }
 
 #[derive(Deserialize)]
-struct WireEvent<'a> {
+struct WireConverseEvent<'a> {
     #[serde(borrow)]
     kind: Borrowed<'a>,
     #[serde(borrow)]
@@ -33,7 +33,7 @@ struct WireEvent<'a> {
     payload: Option<&'a RawValue>,
 }
 
-impl<'a> WireEvent<'a> {
+impl<'a> WireConverseEvent<'a> {
     fn read<T: Deserialize<'a>>(&self) -> Result<T, Malformed> {
         let payload = self.payload.and_then(|payload| json::read(payload.get()));
         payload.ok_or_else(|| Malformed(format!("no {}", self.name.0)))
@@ -108,7 +108,7 @@ pub(super) struct ConverseReader {
 
 impl ReadStream for ConverseReader {
     fn read(&mut self, data: &[u8], out: &mut dyn FnMut(AnswerPart<'_>)) -> Result<(), Malformed> {
-        let event: WireEvent<'_> = serde_json::from_slice(data)
+        let event: WireConverseEvent<'_> = serde_json::from_slice(data)
             .map_err(|error| Malformed(format!("no message of a stream: {error}")))?;
         if self.has_ended {
             return Ok(());

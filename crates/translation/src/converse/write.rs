@@ -6,14 +6,14 @@ use crate::dialect::{Losses, ThinkingStyle, TranslationTarget, Untranslatable};
 use crate::json::{self, Members};
 use crate::kit;
 use crate::part::{AnswerFormat, Cache, PromptPart, Sampling, Speaker, Tool, ToolChoice};
-use crate::turns::{CacheMarks, Conversation};
+use crate::turns::{AlternatingTurns, CacheMarks};
 
 pub(super) fn request(
     parts: &[PromptPart<'_>],
     target: &TranslationTarget,
     losses: &mut Losses,
 ) -> Result<Vec<u8>, Untranslatable> {
-    let conversation = Conversation::gather(parts, |one| own_seal(one).is_some());
+    let conversation = AlternatingTurns::gather(parts, |one| own_seal(one).is_some());
     let marks = CacheMarks::new(parts, &conversation, target);
     let mut settings = Settings::read(parts, target, losses, &conversation)?;
     let mut out = Vec::with_capacity(1024);
@@ -48,7 +48,7 @@ pub(super) fn request(
 }
 
 fn messages(
-    conversation: &Conversation<'_>,
+    conversation: &AlternatingTurns<'_>,
     marks: &CacheMarks,
     out: &mut Vec<u8>,
 ) -> Result<(), Untranslatable> {
@@ -141,7 +141,7 @@ impl<'p> Settings<'p> {
         parts: &'p [PromptPart<'p>],
         target: &TranslationTarget,
         losses: &mut Losses,
-        conversation: &Conversation<'_>,
+        conversation: &AlternatingTurns<'_>,
     ) -> Result<Self, Untranslatable> {
         let asked = parts.iter().find_map(|part| match part {
             PromptPart::OutputMax(tokens) => Some(*tokens),

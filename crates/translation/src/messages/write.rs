@@ -11,7 +11,7 @@ use crate::part::{
     Tool, ToolCall, ToolChoice, ToolResult,
 };
 use crate::seal::{self, Maker};
-use crate::turns::{self, Block, CacheMarks, Conversation};
+use crate::turns::{self, AlternatingTurns, Block, CacheMarks};
 
 /// The longest name of a customer's user, in bytes.
 const USER_BYTES_MAX: usize = 256;
@@ -21,7 +21,7 @@ pub(super) fn request(
     target: &TranslationTarget,
     losses: &mut Losses,
 ) -> Result<Vec<u8>, Untranslatable> {
-    let conversation = Conversation::gather(parts, |one| own_seal(one).is_some());
+    let conversation = AlternatingTurns::gather(parts, |one| own_seal(one).is_some());
     let marks = CacheMarks::new(parts, &conversation, target);
     let mut out = Vec::with_capacity(1024);
     let mut members = Members::object(&mut out);
@@ -132,7 +132,7 @@ fn tools(parts: &[PromptPart<'_>], marks: &CacheMarks, members: &mut Members, ou
 }
 
 fn messages(
-    conversation: &Conversation<'_>,
+    conversation: &AlternatingTurns<'_>,
     marks: &CacheMarks,
     out: &mut Vec<u8>,
 ) -> Result<(), Untranslatable> {

@@ -497,7 +497,7 @@ fn failures_are_told_apart_by_their_names_and_words() {
         (403, None, "<html>", Denied),
         (404, Some("ResourceNotFoundException"), r#"{"message":"m"}"#, NotFound),
         (408, Some("ModelTimeoutException"), r#"{"message":"m"}"#, Upstream),
-        (424, None, r#"{"message":"m","originalStatusCode":500}"#, Upstream),
+        (424, None, r#"{"message":"m"}"#, Upstream),
         (429, Some("ModelNotReadyException"), r#"{"message":"m"}"#, Busy),
         (500, None, "", Upstream),
     ] {

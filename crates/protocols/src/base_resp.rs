@@ -1,0 +1,18 @@
+//! MiniMax's `base_resp`, which says beside an answer, or in its place and with a status of success,
+//! whether the request was served.
+//!
+//! Source: <https://platform.minimax.io/docs/api-reference/errorcode>.
+
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct WireBaseResp {
+    #[serde(default)]
+    status_code: i64,
+}
+
+/// Whether a `base_resp` has a code that is not the one of success. What cannot be read says nothing.
+pub(super) fn has_failed(base_resp: &[u8]) -> bool {
+    let read: Option<WireBaseResp> = serde_json::from_slice(base_resp).ok();
+    read.is_some_and(|said| said.status_code != 0)
+}
