@@ -91,6 +91,13 @@ impl ContentRequest {
         })
     }
 
+    /// Whether thoughts are asked for, in either spelling.
+    fn shows_thoughts(&self) -> bool {
+        let config = &self.generation_config;
+        let config = [&config["thinkingConfig"], &config["thinking_config"]];
+        config.into_iter().any(|it| it["includeThoughts"] == true || it["include_thoughts"] == true)
+    }
+
     fn reply(&self, behaviour: &Behaviour) -> Reply {
         let config = &self.generation_config;
         let asked = config["maxOutputTokens"].as_u64();
@@ -158,7 +165,7 @@ pub(super) fn answer(
         number: asked.number,
         model,
         has_ids: has_signatures,
-        shows_thoughts: request.generation_config["thinkingConfig"]["includeThoughts"] == true,
+        shows_thoughts: request.shows_thoughts(),
         usage: ContentUsage::reported(asked.body.len(), &reply, behaviour),
         reply,
     };

@@ -487,6 +487,9 @@ pub(super) fn write(answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
     }
     let mut out = Vec::with_capacity(1024);
     ContentFrame::new(frame).write(Some((stop, &counts)), &mut out, |out| {
+        if gathered.parts.is_empty() {
+            text("", false, None, out);
+        }
         for (place, part) in gathered.parts.iter().enumerate() {
             if place > 0 {
                 out.push(b',');

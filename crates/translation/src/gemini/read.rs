@@ -379,6 +379,13 @@ fn joined(said: Vec<PromptPart<'_>>) -> Vec<PromptPart<'_>> {
                 continue;
             }
         }
+        let is_said = speaker == Some(Speaker::Assistant);
+        if is_said
+            && matches!(&part, PromptPart::Content(ContentPart::Text(text)) if text.text.is_empty())
+        {
+            // The last piece of a stream says nothing.
+            continue;
+        }
         match (kept.last_mut(), part) {
             (
                 Some(PromptPart::Reasoning(Reasoning { text, seal: last @ None })),
@@ -390,7 +397,7 @@ fn joined(said: Vec<PromptPart<'_>>) -> Vec<PromptPart<'_>> {
             (
                 Some(PromptPart::Content(ContentPart::Text(text))),
                 PromptPart::Content(ContentPart::Text(more)),
-            ) if speaker == Some(Speaker::Assistant) => text.text.to_mut().push_str(&more.text),
+            ) if is_said => text.text.to_mut().push_str(&more.text),
             (_, part) => kept.push(part),
         }
     }

@@ -112,6 +112,7 @@ fn thoughts_in_pieces_are_one_thought_with_its_seal() {
         model(json!({"text": "see.", "thought": true})),
         model(json!({"text": "", "thought": true, "thoughtSignature": signature})),
         model(json!({"text": "So"})), model(json!({"text": " "})), model(json!({"text": "it is."})),
+        model(json!({"text": ""})),
         {"role": "user", "parts": [{"text": "and?"}]},
     ]}));
     let body = write(&Messages, &parts, &TranslationTarget::default());
