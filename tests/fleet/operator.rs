@@ -487,6 +487,10 @@ async fn a_customers_prices_are_charged_by_every_node() {
     let fleet = Fleet::new("operator_prices");
     let nodes = [fleet.node("gw-1"), fleet.node("gw-2")];
     let (account, key) = nodes[0].customer("10.00");
+    eventually("the key on the other node", || match nodes[1].call(&key) {
+        200 => Ok(()),
+        status => Err(status.to_string()),
+    });
     let list = charged(&nodes[1], &account, &key);
     let path = format!("/admin/v1/accounts/{account}/prices");
     let dear = json!({"rules": [{"models": "m*", "factor": "10"}]});
