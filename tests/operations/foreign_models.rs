@@ -82,3 +82,41 @@ async fn claude_code_holds_sessions_with_models_of_others() {
         check_settled(&admin, &customer.account, 2 * PROMPTS).await;
     }
 }
+
+/// What Google's command line asks for when it is told to sign in with a key, and to keep to itself.
+const GEMINI_SETTINGS: &str = r#"{
+  "security": {"auth": {"selectedType": "gemini-api-key"}},
+  "privacy": {"usageStatisticsEnabled": false},
+  "general": {"disableAutoUpdate": true}
+}"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gemini_cli_holds_sessions_with_models_of_others() {
+    let demo = Demo::start();
+    let admin = Admin::of(&demo);
+    let commands = node::commands();
+    for model in ["gemini-2.5-pro", CHAT_ONLY, RESPONSES_ONLY, "claude-sonnet-4-5"] {
+        let customer = admin.customer("10.00").await;
+        let home = tempfile::tempdir().expect("a directory");
+        let settings = home.path().join(".gemini");
+        std::fs::create_dir(&settings).expect("a directory");
+        std::fs::write(settings.join("settings.json"), GEMINI_SETTINGS).expect("its settings");
+        for prompt in ["Say hello.", "And once more."] {
+            let mut gemini = Command::new(commands[0].join("gemini"));
+            gemini.args(["-m", model, "-p", prompt]);
+            if prompt != "Say hello." {
+                gemini.args(["--resume", "latest"]);
+            }
+            let environment = gemini.current_dir(home.path()).env_clear();
+            environment
+                .env("PATH", node::path(&commands))
+                .env("HOME", home.path())
+                .env("GOOGLE_GEMINI_BASE_URL", &demo.base_url)
+                .env("GEMINI_API_KEY", &customer.key)
+                .env("GEMINI_CLI_TRUST_WORKSPACE", "true");
+            let text = run(&mut gemini);
+            assert!(text.contains("Simulated upstreams answer"), "{model} {prompt}: {text}");
+        }
+        check_settled(&admin, &customer.account, 2).await;
+    }
+}

@@ -5,36 +5,36 @@
 //! used. So a translated call is held, metered and charged as if a customer of the upstream's dialect
 //! had made it, and the usage that its customer reads is what that meter says.
 
+mod local_count;
+mod meter;
+
 use std::borrow::Cow;
 use std::fmt;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use tollgate_money::error::{ErrorKind, GatewayError};
 use tollgate_money::ids::RequestId;
-use tollgate_money::money::Nanousd;
-use tollgate_money::price::{InputWays, Side, Traits, Usage, UsageSource};
+use tollgate_money::price::{InputWays, Traits, Usage};
 use tollgate_translation::dialect::{
-    AnswerFrame, Dialect as Translate, Losses, ReadStream, TranslationTarget, Untranslatable,
-    UpstreamDialect, WriteStream,
+    AnswerFrame, Dialect as Translate, Losses, TranslationTarget, Untranslatable, UpstreamDialect,
 };
-use tollgate_translation::part::{AnswerPart, Counts, FailureKind, PromptPart, UpstreamFailure};
+use tollgate_translation::part::{FailureKind, PromptPart, UpstreamFailure};
 use tollgate_translation::{Chat, Converse, Gemini, Messages, Responses};
 
 use super::anthropic_messages::AnthropicMessages;
-use super::bedrock_converse::{self, BedrockConverse};
-use super::estimate::TextSize;
-use super::event_stream;
-use super::gemini_content::{GeminiContent, check_counted};
+use super::bedrock_converse::BedrockConverse;
+use super::gemini_content::GeminiContent;
 use super::json::Object;
 use super::limits::ModelLimits;
 use super::openai_chat::OpenaiChat;
 use super::openai_responses::OpenaiResponses;
 use super::splice::{Splice, json_string};
-use super::sse::{self, EventAction, Events};
 use super::stored::Reference;
 use super::{
     Call, Codec, Dialect, Framing, Meter, NamedInPath, Operation, PathAsked, Request, Terms,
 };
+use local_count::LOCAL_COUNTS;
+use meter::{BridgedDocument, BridgedStream};
 
 /// The version of Anthropic's API in which requests are written.
 const ANTHROPIC_VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
@@ -82,9 +82,9 @@ pub fn bridge(
     if !BRIDGES.iter().any(|bridge| typed.contains(&bridge.upstreams.operation)) {
         return None;
     }
-    let counts = LOCAL_COUNTS.iter().find(|count| count.operation == operation);
+    let counts = LOCAL_COUNTS.iter().find(|count| count.operation() == operation);
     if let Some(count) = counts {
-        return count.dialects.contains(&dialect).then_some(count);
+        return count.dialects().contains(&dialect).then_some(count);
     }
     let fits = |it: &&Bridge| it.operation() == operation && it.dialects().contains(&dialect);
     let typed = BRIDGES.iter().filter(fits).find(|it| typed.contains(&it.upstreams.operation));
@@ -314,25 +314,20 @@ impl Call for BridgedCall {
         let unreported = (!self.inner.is_all_shown()).then(|| self.inner.bound());
         let (customers, upstreams) = (self.customers, self.upstreams);
         match framing {
-            Framing::Json | Framing::Binary => Box::new(BridgedDocument {
+            Framing::Json | Framing::Binary => Box::new(BridgedDocument::new(
                 inner,
-                text: BytesMut::new(),
-                frame: self.frame.clone(),
                 unreported,
+                self.frame.clone(),
                 customers,
                 upstreams,
-                is_translated: false,
-                refusal: None,
-            }),
-            Framing::Sse | Framing::EventStream => Box::new(BridgedStream {
+            )),
+            Framing::Sse | Framing::EventStream => Box::new(BridgedStream::new(
                 inner,
-                events: match self.inner.comes_in_frames() {
-                    true => EventCutter::Frames(event_stream::EventFrames::default()),
-                    false => EventCutter::Lines(Events::of_images()),
-                },
-                reader: upstreams.stream_reader(),
-                passage: Passage::new(customers.stream_writer(&self.frame), unreported),
-            }),
+                unreported,
+                self.inner.comes_in_frames(),
+                upstreams.stream_reader(),
+                customers.stream_writer(&self.frame),
+            )),
         }
     }
 
@@ -365,416 +360,6 @@ fn in_our_words(failure: UpstreamFailure) -> GatewayError {
         FailureKind::Denied | FailureKind::Upstream => (ErrorKind::BadGateway, None),
     };
     GatewayError { param: param.map(Cow::Owned), code, ..GatewayError::new(kind, message) }
-}
-
-/// What was used, as answers of all dialects say it.
-fn counts(usage: &Usage, reasoning: u64) -> Counts {
-    Counts {
-        input: usage.input_tokens,
-        cache_read: usage.cache_read_tokens,
-        cache_write: usage.cache_write_tokens,
-        cache_write_1h: usage.cache_write_1h_tokens,
-        audio_input: usage.audio_input_tokens,
-        image_input: usage.image_input_tokens,
-        output: usage.output_tokens,
-        audio_output: usage.audio_output_tokens,
-        web_searches: usage.web_searches,
-        reasoning: reasoning.min(usage.total(Side::Output)),
-    }
-}
-
-/// What the customer reads as the usage of a whole answer: what it is billed by.
-fn billed(meter: &dyn Meter, unreported: Option<&Usage>) -> Usage {
-    let (usage, source) = meter.measure();
-    match unreported {
-        Some(bound)
-            if source == UsageSource::Estimated
-                && bound.total(Side::Output) >= usage.total(Side::Output) =>
-        {
-            *bound
-        }
-        _ => usage,
-    }
-}
-
-/// The piece of an answer with what its meter has counted in the place of what its reader left open.
-/// `unreported` is what a whole answer is billed by whose upstream does not say what it used, unless
-/// that is what was seen of it.
-fn metered<'a>(
-    answer: AnswerPart<'a>,
-    meter: &dyn Meter,
-    unreported: Option<&Usage>,
-) -> AnswerPart<'a> {
-    match answer {
-        AnswerPart::Begin { id, .. } => {
-            AnswerPart::Begin { id, counts: counts(&meter.measure().0, 0) }
-        }
-        AnswerPart::End(known) => {
-            AnswerPart::End(counts(&billed(meter, unreported), known.reasoning))
-        }
-        other => other,
-    }
-}
-
-/// What a writer for a customer keeps of a stream at most, in bytes: some thirty times the longest answer
-/// of any model. What repeats itself at its end would otherwise take memory without end.
-const WRITER_BYTES_MAX: usize = 16 * 1024 * 1024;
-
-/// The way of a stream's pieces to its customer, in an order in which any dialect can say them.
-struct Passage {
-    writer: Box<dyn WriteStream>,
-    unreported: Option<Usage>,
-    has_begun: bool,
-    /// The last piece was a call of a tool, or of its input.
-    is_in_call: bool,
-    /// The end of the answer, or why there is none, has been written.
-    has_ended: bool,
-    /// Something came that no customer could understand: nothing is written behind it.
-    is_broken: bool,
-}
-
-impl Passage {
-    fn new(writer: Box<dyn WriteStream>, unreported: Option<Usage>) -> Self {
-        Self {
-            writer,
-            unreported,
-            has_begun: false,
-            is_in_call: false,
-            has_ended: false,
-            is_broken: false,
-        }
-    }
-
-    /// Writes a piece, with what the meter has counted by now where it says what was used.
-    fn write(&mut self, answer: AnswerPart<'_>, meter: &dyn Meter, out: &mut Vec<u8>) {
-        if self.has_ended || self.is_broken {
-            return;
-        }
-        match &answer {
-            AnswerPart::Begin { .. } if self.has_begun => return,
-            AnswerPart::Begin { .. } | AnswerPart::Error(_) => {}
-            // Some upstreams do not say that they begin.
-            _ if !self.has_begun => {
-                let begin = AnswerPart::Begin { id: Cow::Borrowed(""), counts: Counts::default() };
-                self.writer.write(&metered(begin, meter, None), out);
-            }
-            _ => {}
-        }
-        self.has_begun = true;
-        if is_nowhere(&answer, self.is_in_call) {
-            self.is_broken = true;
-            return;
-        }
-        self.is_in_call = matches!(answer, AnswerPart::ToolCall { .. } | AnswerPart::Input(_));
-        self.has_ended = matches!(answer, AnswerPart::End(_) | AnswerPart::Error(_));
-        self.writer.write(&metered(answer, meter, self.unreported.as_ref()), out);
-        self.is_broken = self.writer.held_bytes() > WRITER_BYTES_MAX;
-    }
-}
-
-/// Whether a piece cannot stand where it stands, or says nothing: a call of a tool without a name, and
-/// input of no call.
-fn is_nowhere(answer: &AnswerPart<'_>, is_in_call: bool) -> bool {
-    match answer {
-        AnswerPart::ToolCall { name, .. } => name.is_empty(),
-        AnswerPart::Input(_) => !is_in_call,
-        _ => false,
-    }
-}
-
-/// Meters a document, and translates it once it is whole.
-struct BridgedDocument {
-    inner: Box<dyn Meter>,
-    text: BytesMut,
-    frame: AnswerFrame,
-    unreported: Option<Usage>,
-    customers: &'static dyn Translate,
-    upstreams: &'static dyn UpstreamDialect,
-    is_translated: bool,
-    /// What the upstream said in the place of an answer.
-    refusal: Option<UpstreamFailure>,
-}
-
-impl Meter for BridgedDocument {
-    fn relay(&mut self, chunk: Bytes) -> Bytes {
-        let passed = self.inner.relay(chunk);
-        self.text.extend_from_slice(&passed);
-        Bytes::new()
-    }
-
-    fn finish(&mut self) -> Bytes {
-        let rest = self.inner.finish();
-        self.text.extend_from_slice(&rest);
-        let text = self.text.split();
-        if !self.inner.is_complete() {
-            return Bytes::new();
-        }
-        let Ok(answer) = self.upstreams.read_answer(&text) else { return Bytes::new() };
-        if let Some(AnswerPart::Error(failure)) = answer.last() {
-            self.refusal = Some(failure.clone());
-            return Bytes::new();
-        }
-        if answer.iter().any(|piece| is_nowhere(piece, true)) {
-            return Bytes::new();
-        }
-        let metered = |piece| metered(piece, self.inner.as_ref(), self.unreported.as_ref());
-        let answer: Vec<AnswerPart<'_>> = answer.into_iter().map(metered).collect();
-        self.is_translated = true;
-        self.customers.write_answer(&answer, &self.frame).into()
-    }
-
-    fn is_complete(&self) -> bool {
-        self.is_translated
-    }
-
-    fn has_failed(&self) -> bool {
-        self.inner.has_failed()
-    }
-
-    fn refusal(&self) -> Option<GatewayError> {
-        self.refusal.clone().map(in_our_words)
-    }
-
-    fn held_bytes(&self) -> usize {
-        self.inner.held_bytes() + self.text.len()
-    }
-
-    fn relayed(&self) -> Usage {
-        self.inner.relayed()
-    }
-
-    fn measure(&self) -> (Usage, UsageSource) {
-        self.inner.measure()
-    }
-
-    fn reported_cost(&self) -> Option<Nanousd> {
-        self.inner.reported_cost()
-    }
-
-    fn served(&self) -> Traits {
-        self.inner.served()
-    }
-
-    fn is_above_limits(&self) -> bool {
-        self.inner.is_above_limits()
-    }
-
-    fn changes_length(&self) -> bool {
-        true
-    }
-}
-
-/// What takes an upstream's stream apart into its events.
-enum EventCutter {
-    /// It comes as server-sent events.
-    Lines(Events),
-    /// It comes in Amazon's binary frames.
-    Frames(event_stream::EventFrames),
-}
-
-impl EventCutter {
-    /// Gives every event that the chunk completes to `each`, as it came and its data. False where the
-    /// stream is none, here or before: what came until then was given.
-    fn cut(&mut self, chunk: &Bytes, mut each: impl FnMut(&[u8], &[u8])) -> bool {
-        match self {
-            Self::Lines(events) => {
-                let uncut = events.relay(chunk, |event| {
-                    each(event, &sse::data(event));
-                    EventAction::Drop
-                });
-                // An event that is too long to be held comes out as it is.
-                uncut.is_empty()
-            }
-            Self::Frames(messages) => {
-                let read = messages.read(chunk, |message| {
-                    let data = bedrock_converse::event_data(message);
-                    each(&data, &data);
-                });
-                read.is_ok()
-            }
-        }
-    }
-
-    /// The upstream has ended the stream. False where it ended in the middle of an event.
-    fn finish(&mut self, mut each: impl FnMut(&[u8], &[u8])) -> bool {
-        match self {
-            Self::Lines(events) => {
-                // Some servers leave out the blank line behind the last event.
-                let rest = events.take_unfinished();
-                each(&rest, &sse::data(&rest));
-                true
-            }
-            Self::Frames(messages) => messages.is_at_end_of_frame(),
-        }
-    }
-
-    fn held_bytes(&self) -> usize {
-        match self {
-            Self::Lines(events) => events.held_bytes(),
-            Self::Frames(messages) => messages.held_bytes(),
-        }
-    }
-}
-
-/// Meters a stream, and translates it event by event.
-struct BridgedStream {
-    inner: Box<dyn Meter>,
-    events: EventCutter,
-    reader: Box<dyn ReadStream>,
-    passage: Passage,
-}
-
-impl BridgedStream {
-    /// Meters an event and translates it. What the meter says while it is translated is about it and
-    /// what came before it, however the network has cut the stream.
-    fn pass(
-        event: &[u8],
-        data: &[u8],
-        inner: &mut dyn Meter,
-        reader: &mut dyn ReadStream,
-        passage: &mut Passage,
-        out: &mut Vec<u8>,
-    ) {
-        if data.is_empty() || !inner.take_event(event, data) || passage.is_broken {
-            return;
-        }
-        let read = reader.read(data, &mut |answer| passage.write(answer, inner, out));
-        passage.is_broken |= read.is_err();
-    }
-}
-
-impl Meter for BridgedStream {
-    fn relay(&mut self, chunk: Bytes) -> Bytes {
-        let Self { inner, events, reader, passage } = self;
-        let mut out = Vec::with_capacity(chunk.len());
-        let is_cut = events.cut(&chunk, |event, data| {
-            Self::pass(event, data, inner.as_mut(), reader.as_mut(), passage, &mut out);
-        });
-        passage.is_broken |= !is_cut;
-        out.into()
-    }
-
-    fn finish(&mut self) -> Bytes {
-        let Self { inner, events, reader, passage } = self;
-        let mut out = Vec::new();
-        let is_cut = events.finish(|event, data| {
-            Self::pass(event, data, inner.as_mut(), reader.as_mut(), passage, &mut out);
-        });
-        passage.is_broken |= !is_cut;
-        drop(inner.finish());
-        if !passage.is_broken {
-            reader.finish(&mut |answer| passage.write(answer, inner.as_ref(), &mut out));
-        }
-        out.into()
-    }
-
-    fn held_bytes(&self) -> usize {
-        self.inner.held_bytes() + self.events.held_bytes() + self.passage.writer.held_bytes()
-    }
-
-    fn is_complete(&self) -> bool {
-        self.passage.has_ended && !self.passage.is_broken && self.inner.is_complete()
-    }
-
-    fn has_failed(&self) -> bool {
-        self.inner.has_failed()
-    }
-
-    fn relayed(&self) -> Usage {
-        self.inner.relayed()
-    }
-
-    fn measure(&self) -> (Usage, UsageSource) {
-        self.inner.measure()
-    }
-
-    fn reported_cost(&self) -> Option<Nanousd> {
-        self.inner.reported_cost()
-    }
-
-    fn served(&self) -> Traits {
-        self.inner.served()
-    }
-
-    fn is_above_limits(&self) -> bool {
-        self.inner.is_above_limits()
-    }
-
-    fn changes_length(&self) -> bool {
-        true
-    }
-}
-
-/// The counts that are made here, each for upstreams that have nothing like it.
-static LOCAL_COUNTS: &[LocalCount] = &[
-    LocalCount {
-        operation: Operation::CountTokens,
-        dialects: &[Dialect::Openai, Dialect::Bedrock, Dialect::Gemini, Dialect::Vertex],
-    },
-    LocalCount {
-        operation: Operation::CountContentTokens,
-        dialects: &[Dialect::Openai, Dialect::Anthropic, Dialect::Bedrock],
-    },
-];
-
-/// The codec of a count for upstreams of other dialects.
-#[derive(Debug)]
-struct LocalCount {
-    operation: Operation,
-    dialects: &'static [Dialect],
-}
-
-impl Codec for LocalCount {
-    fn operation(&self) -> Operation {
-        self.operation
-    }
-
-    fn dialects(&self) -> &'static [Dialect] {
-        self.dialects
-    }
-
-    fn path(&self) -> &'static str {
-        ""
-    }
-
-    fn read(&self, request: &Request<'_>, _: &ModelLimits) -> Result<Box<dyn Call>, GatewayError> {
-        let body = request.json()?;
-        let tokens = TextSize::of_strings(body.text()).tokens();
-        let terms = Terms::of_whole(body, Usage::ZERO, Usage::ZERO);
-        Ok(Box::new(match request.named_in_path() {
-            None => {
-                super::check_messages(body)?;
-                LocalCountCall { terms, field: "input_tokens", tokens }
-            }
-            Some(named) => {
-                check_counted(body)?;
-                LocalCountCall { terms: terms.named_in_path(named), field: "totalTokens", tokens }
-            }
-        }))
-    }
-}
-
-/// A count that is made without asking an upstream.
-#[derive(Debug)]
-struct LocalCountCall {
-    terms: Terms,
-    /// Where the answer has it.
-    field: &'static str,
-    tokens: u64,
-}
-
-impl Call for LocalCountCall {
-    fn terms(&self) -> &Terms {
-        &self.terms
-    }
-
-    fn local_answer(&self) -> Option<Bytes> {
-        Some(format!(r#"{{"{}":{}}}"#, self.field, self.tokens).into())
-    }
-
-    fn is_local(&self) -> bool {
-        true
-    }
 }
 
 #[cfg(test)]

@@ -4,8 +4,9 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tollgate_money::money::Rate;
-use tollgate_money::price::Prices;
+use tollgate_money::price::{Prices, UsageSource};
 
+use super::meter::WRITER_BYTES_MAX;
 use super::*;
 
 mod converse;
