@@ -531,7 +531,9 @@ impl StreamState {
     /// alone: all of the answer has come with it.
     pub(super) fn relayed(&self) -> Usage {
         let partial = self.report.filter(|_| !self.is_final).map(|report| report.usage);
-        self.frame.estimate(partial, self.seen()).plus(&self.made)
+        let usage = self.frame.estimate(partial, self.seen());
+        // It is asked after each event, and few streams make anything beside their text.
+        if self.made == Usage::ZERO { usage } else { usage.plus(&self.made) }
     }
 
     /// What the stream used as far as it got, and how that is known: [`Meter::measure`] of the

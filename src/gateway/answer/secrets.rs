@@ -7,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
 use memchr::memmem;
+use once_cell::sync::Lazy;
 
 use crate::balance::Candidate;
 use crate::config::snapshot::{Credential, Upstream};
@@ -22,6 +23,9 @@ const WHOSE: [&str; 5] = [
     "anthropic-workspace-id",
     "x-dashscope-workspace",
 ];
+
+/// Finds where a piece may tell of an error: each piece of a stream is looked at.
+static ERROR_KEY: Lazy<memmem::Finder<'static>> = Lazy::new(|| memmem::Finder::new(b"\"error\""));
 
 /// What nobody may read of what an upstream says: all of its credentials, and the token of this try.
 #[derive(Clone, Copy)]
@@ -78,7 +82,7 @@ fn is_told_in(body: &[u8], headers: &HeaderMap, hidden: Hidden<'_>) -> bool {
 /// What has no error in it is the customer's own text, and stays as it is.
 pub(crate) fn masked(piece: Bytes, hidden: Hidden<'_>) -> Bytes {
     // Within a text the quotation marks are escaped.
-    if memmem::find(&piece, b"\"error\"").is_none() {
+    if ERROR_KEY.find(&piece).is_none() {
         return piece;
     }
     // A shorter one stands in a customer's text by chance.
