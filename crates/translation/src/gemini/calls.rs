@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 
 use crate::dialect::Untranslatable;
-use crate::part::PromptPart;
+use crate::part::{PromptPart, ToolResult};
 
 /// What a result says of its call.
 pub(super) struct NamedResult<'a> {
@@ -47,17 +47,21 @@ impl Calls {
 
 /// Gives each call without an id one that is the same in every later request of the conversation, and
 /// each result the id of its call: the one that it names, or else the first of that tool without a
-/// result.
+/// result. A result that is there twice, with the same id and content, is one: gemini-cli repeats the last
+/// one when it resumes a session, and Google takes it.
 ///
 /// # Errors
 /// A result without a call before it.
 pub(super) fn match_results(
-    said: &mut [PromptPart<'_>],
+    said: &mut Vec<PromptPart<'_>>,
     results: Vec<NamedResult<'_>>,
 ) -> Result<(), Untranslatable> {
     let mut results = results.into_iter();
     let mut calls = Calls::default();
-    for part in said {
+    let (mut answered, mut repeated) = (HashMap::new(), Vec::new());
+    for place in 0..said.len() {
+        let (before, rest) = said.split_at_mut(place);
+        let Some(part) = rest.first_mut() else { break };
         match part {
             PromptPart::ToolCall(call) => {
                 let place = calls.ids.len();
@@ -73,7 +77,11 @@ pub(super) fn match_results(
             PromptPart::ToolResult(result) => {
                 let Some(NamedResult { name, field }) = results.next() else { continue };
                 match calls.answer(&result.id, &name) {
-                    Some(id) => result.id = id.to_owned().into(),
+                    Some(id) => {
+                        answered.insert(id.to_owned(), place);
+                        result.id = id.to_owned().into();
+                    }
+                    None if is_repeated(before, &answered, result) => repeated.push(place),
                     None => {
                         let wanted = "the result of a call that stands before it";
                         return Err(Untranslatable::malformed(field, wanted));
@@ -83,5 +91,22 @@ pub(super) fn match_results(
             _ => {}
         }
     }
+    let mut place = 0;
+    said.retain(|_| {
+        let stays = repeated.binary_search(&place).is_err();
+        place += 1;
+        stays
+    });
     Ok(())
+}
+
+/// Whether the result says what the one of the same id has said before it.
+fn is_repeated(
+    before: &[PromptPart<'_>],
+    answered: &HashMap<String, usize>,
+    result: &ToolResult<'_>,
+) -> bool {
+    let place = answered.get(&*result.id).copied();
+    let first = place.and_then(|place| before.get(place));
+    matches!(first, Some(PromptPart::ToolResult(first)) if first == result)
 }

@@ -26,6 +26,25 @@ fn answer(body: &Value) -> Vec<AnswerPart<'static>> {
     Gemini.read_answer(body.as_bytes()).expect("an answer")
 }
 
+/// gemini-cli says the last result twice when it resumes a session. What says something else is refused.
+#[test]
+fn a_result_that_is_repeated_is_one() {
+    let call = json!({"functionCall": {"id": "c", "name": "f", "args": {}}});
+    let result = |word: &str| json!({"functionResponse": {"id": "c", "name": "f", "response": {"output": word}}});
+    let contents = |results: &[Value]| {
+        json!({"contents": [
+            {"role": "user", "parts": [{"text": "hi"}]},
+            {"role": "model", "parts": [call]},
+            {"role": "user", "parts": results},
+        ]})
+    };
+    let twice = read(&contents(&[result("one"), result("one"), result("one")]));
+    assert_eq!(twice, read(&contents(&[result("one")])));
+    let other = contents(&[result("one"), result("two")]).to_string();
+    let refusal = Gemini.read_request(other.as_bytes()).expect_err("two results");
+    assert_eq!(refusal.field, "contents[2].parts[1].functionResponse");
+}
+
 #[test]
 fn results_find_their_calls_by_name_and_order_and_ids_stay_the_same() {
     let call = |name: &str| json!({"functionCall": {"name": name, "args": {}}});
