@@ -103,7 +103,7 @@ impl Dialect {
         match self {
             Self::Chat => b"data: [DONE]\n\n",
             Self::Messages => b"data: {\"type\":\"message_stop\"}\n\n",
-            Self::Responses => b"}}\n\n",
+            Self::Responses => b"}\n\n",
         }
     }
 }
