@@ -82,6 +82,12 @@ impl<'p> FieldPath<'p> {
         value.elements().ok_or_else(|| self.malformed("an array"))
     }
 
+    /// The elements of an array of texts.
+    pub(crate) fn texts<'a>(&self, value: Raw<'a>) -> Result<Vec<Cow<'a, str>>, Untranslatable> {
+        let texts = self.list(value)?.into_iter().enumerate();
+        texts.map(|(place, text)| self.index(place).text(text)).collect()
+    }
+
     /// The members of an object, of which none is there twice.
     pub(crate) fn object<'a>(&self, value: Raw<'a>) -> Result<Members<'a>, Untranslatable> {
         let members = value.members().ok_or_else(|| self.malformed("an object"))?;

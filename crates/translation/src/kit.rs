@@ -9,7 +9,7 @@ use crate::dialect::Untranslatable;
 use crate::json::{self, Members};
 use crate::part::{
     AnswerFormat, AnswerPart, Cache, Counts, Effort, FailureKind, PromptPart, Reasoning, Source,
-    Tool, ToolCall, UpstreamFailure,
+    Thinking, Tool, ToolCall, UpstreamFailure,
 };
 use crate::seal::{self, Maker};
 
@@ -88,6 +88,19 @@ pub(crate) fn effort(word: &str) -> Option<Effort> {
         "max" => Effort::Max,
         _ => return None,
     })
+}
+
+/// How much is thought, by a word of OpenAI's APIs.
+pub(crate) fn openai_thinking(
+    at: &FieldPath<'_>,
+    value: Raw<'_>,
+) -> Result<Thinking, Untranslatable> {
+    let word = at.text(value)?;
+    match effort(&word) {
+        Some(effort) => Ok(Thinking::Effort(effort)),
+        None if word == "none" => Ok(Thinking::Off),
+        None => Err(at.malformed("none, minimal, low, medium, high or xhigh")),
+    }
 }
 
 /// The word of OpenAI's for an effort.

@@ -8,7 +8,7 @@ use crate::dialect::{AnswerFrame, TranslatableRequest, Untranslatable};
 use crate::kit;
 use crate::part::{
     AnswerFormat, Cache, ContentPart, MediaPart, PromptPart, Reasoning, Sampling, Source, Speaker,
-    Text, Thinking, Tool, ToolCall, ToolChoice, ToolResult,
+    Text, Tool, ToolCall, ToolChoice, ToolResult,
 };
 use crate::seal::{self, Maker};
 
@@ -55,7 +55,9 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
             "tool_choice" => parts.push(PromptPart::ToolChoice(tool_choice(&at, value)?)),
             "parallel_tool_calls" => parts.push(PromptPart::ParallelTools(at.boolean(value)?)),
             "response_format" => parts.extend(response_format(&at, value)?),
-            "reasoning_effort" => parts.push(PromptPart::Thinking(effort(&at, value)?)),
+            "reasoning_effort" => {
+                parts.push(PromptPart::Thinking(kit::openai_thinking(&at, value)?))
+            }
             "verbosity" => parts.push(PromptPart::Verbosity(at.text(value)?)),
             "user" | "safety_identifier" => parts.push(PromptPart::User(at.text(value)?)),
             "prompt_cache_key" => parts.push(PromptPart::CacheKey(at.text(value)?)),
@@ -96,17 +98,7 @@ fn stop<'a>(at: &FieldPath<'_>, value: Raw<'a>) -> Result<Vec<Cow<'a, str>>, Unt
     if value.get().starts_with('"') {
         return Ok(vec![at.text(value)?]);
     }
-    let texts = at.list(value)?.into_iter().enumerate();
-    texts.map(|(place, text)| at.index(place).text(text)).collect()
-}
-
-fn effort(at: &FieldPath<'_>, value: Raw<'_>) -> Result<Thinking, Untranslatable> {
-    let word = at.text(value)?;
-    match kit::effort(&word) {
-        Some(effort) => Ok(Thinking::Effort(effort)),
-        None if word == "none" => Ok(Thinking::Off),
-        None => Err(at.malformed("none, minimal, low, medium, high or xhigh")),
-    }
+    at.texts(value)
 }
 
 fn response_format<'a>(

@@ -145,11 +145,7 @@ pub(super) fn generation<'a>(
                 parts.push(PromptPart::Sampling(Sampling::FrequencyPenalty(at.number(value)?)));
             }
             "maxOutputTokens" => parts.push(PromptPart::OutputMax(at.count(value)?)),
-            "stopSequences" => {
-                let texts = at.list(value)?.into_iter().enumerate();
-                let texts = texts.map(|(place, text)| at.index(place).text(text));
-                parts.push(PromptPart::Stop(texts.collect::<Result<_, _>>()?));
-            }
+            "stopSequences" => parts.push(PromptPart::Stop(at.texts(value)?)),
             "thinkingConfig" => parts.extend(thinking(&at, value)?.map(PromptPart::Thinking)),
             "mediaResolution" => parts.push(PromptPart::Hint("generationConfig.mediaResolution")),
             "candidateCount" if at.count(value)? == 1 => {}

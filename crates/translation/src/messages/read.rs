@@ -36,7 +36,7 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
             }
             "top_p" => parts.push(PromptPart::Sampling(Sampling::TopP(at.number(value)?))),
             "top_k" => parts.push(PromptPart::Sampling(Sampling::TopK(at.count(value)?))),
-            "stop_sequences" => parts.push(PromptPart::Stop(stop(&at, value)?)),
+            "stop_sequences" => parts.push(PromptPart::Stop(at.texts(value)?)),
             "tools" => tools(&at, value, &mut parts)?,
             "tool_choice" => tool_choice(&at, value, &mut parts)?,
             "thinking" => parts.push(PromptPart::Thinking(thinking(&at, value)?)),
@@ -66,11 +66,6 @@ fn prefer_effort(parts: &mut Vec<PromptPart<'_>>) {
         PromptPart::Thinking(_) => !has_effort,
         _ => true,
     });
-}
-
-fn stop<'a>(at: &FieldPath<'_>, value: Raw<'a>) -> Result<Vec<Cow<'a, str>>, Untranslatable> {
-    let texts = at.list(value)?.into_iter().enumerate();
-    texts.map(|(place, text)| at.index(place).text(text)).collect()
 }
 
 fn instructions<'a>(

@@ -6,8 +6,8 @@ use crate::at::{FieldPath, Members, Raw, document, is_given, is_object};
 use crate::dialect::{AnswerFrame, NamespacedTool, TranslatableRequest, Untranslatable};
 use crate::kit;
 use crate::part::{
-    ContentPart, MediaPart, PromptPart, Reasoning, Sampling, Speaker, Text, Thinking, Tool,
-    ToolCall, ToolChoice, ToolResult,
+    ContentPart, MediaPart, PromptPart, Reasoning, Sampling, Speaker, Text, Tool, ToolCall,
+    ToolChoice, ToolResult,
 };
 use crate::seal::{self, Maker};
 
@@ -114,15 +114,7 @@ fn reasoning<'a>(
         let at = at.key(&key);
         match &*key {
             _ if !is_given(value) => {}
-            "effort" => {
-                let word = at.text(value)?;
-                let thinking = match kit::effort(&word) {
-                    Some(effort) => Thinking::Effort(effort),
-                    None if word == "none" => Thinking::Off,
-                    None => return Err(at.malformed("none, minimal, low, medium, high or xhigh")),
-                };
-                parts.push(PromptPart::Thinking(thinking));
-            }
+            "effort" => parts.push(PromptPart::Thinking(kit::openai_thinking(&at, value)?)),
             // How thoughts are shown, which other dialects do as they like.
             "summary" | "generate_summary" | "context" => {}
             _ => return Err(at.uncarried()),
