@@ -17,6 +17,7 @@ use log::{Level, LevelFilter, Log, Metadata, Record};
 use crate::clock::UnixMs;
 use crate::finished::{Finished, Settled, TaskEnded};
 use crate::money::Nanousd;
+use crate::price::UNITS;
 
 mod line;
 mod queue;
@@ -154,9 +155,9 @@ pub fn task(ended: &TaskEnded<'_>) {
 }
 
 fn write_settled(line: &mut Line, settled: &Settled) {
-    for (unit, count) in settled.usage.units() {
-        if count > 0 {
-            line.units(unit.name, count);
+    for (unit, count) in UNITS.iter().zip(&settled.usage.counts()) {
+        if *count > 0 {
+            line.units(unit.name, *count);
         }
     }
     line.text(name!("usage_source"), settled.source.as_str());

@@ -88,18 +88,20 @@ impl Accounts {
         slot
     }
 
-    /// A call has succeeded.
-    pub(super) fn succeeded(&mut self, account: u64, now: Instant) {
-        self.answered(account, now);
-        self.at(account, now).recent.add(now, false);
+    /// A call has succeeded; gives its account's slot.
+    pub(super) fn succeeded(&mut self, account: u64, now: Instant) -> &mut Slot {
+        let slot = self.answered(account, now);
+        slot.recent.add(now, false);
+        slot
     }
 
-    /// A call was answered, if not served.
-    pub(super) fn answered(&mut self, account: u64, now: Instant) {
+    /// A call was answered, if not served; gives its account's slot.
+    pub(super) fn answered(&mut self, account: u64, now: Instant) -> &mut Slot {
         self.row = FailureStreak { number: self.row.number + 1, ..FailureStreak::default() };
         let slot = self.at(account, now);
         slot.failures_in_row = 0;
         slot.has_failed = false;
+        slot
     }
 
     /// A call has failed. Says whether that is news: the account has no part in the row yet.
@@ -169,6 +171,15 @@ impl Slot {
         let (calls, failures) = self.recent.sum(now);
         self.failures_in_row >= rules.failures
             || calls >= WINDOW_CALLS_MIN && is_share(failures, calls, rules)
+    }
+
+    /// Closes its breaker, and says whether that was anything else than closed.
+    pub(super) fn close(&mut self, now: Instant) -> bool {
+        let was_open = self.breaker.close(now);
+        if was_open {
+            self.begin_anew();
+        }
+        was_open
     }
 
     /// Forgets what one account has seen.

@@ -28,8 +28,7 @@ impl Exchange {
         if let RequestStage::Relaying(response) = &mut self.stage
             && response.relaying.is_complete()
         {
-            let failed = response.relaying.has_failed();
-            let outcome = if failed { Outcome::Failed } else { Outcome::Ok };
+            let outcome = if bill.has_failed { Outcome::Failed } else { Outcome::Ok };
             response.candidate.report(outcome, now);
         }
         self.report_stale_limits();

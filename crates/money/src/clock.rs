@@ -2,7 +2,7 @@
 //!
 //! Wall-clock time goes into records and logs; durations are measured with [`std::time::Instant`].
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
@@ -22,10 +22,14 @@ pub struct UnixMs(pub u64);
 impl UnixMs {
     /// Now, by the system's clock. A clock set before 1970 reads as 1970.
     #[must_use]
-    #[expect(clippy::disallowed_methods, reason = "this is the clock that the ban points to")]
     pub fn now() -> Self {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
+        // The standard library's clock gives nanoseconds, which take longer to become milliseconds than
+        // the clock takes to be read.
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+        match (u64::try_from(time.tv_sec), u64::try_from(time.tv_nsec)) {
+            (Ok(seconds), Ok(nanos)) => Self(seconds.saturating_mul(1000) + nanos / 1_000_000),
+            _ => Self(0),
+        }
     }
 
     /// Whole seconds since 1970.
@@ -69,6 +73,17 @@ pub fn uptime() -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the standard library's clock is the measure")]
+    fn it_is_as_late_as_the_standard_library_says() {
+        let by_standard = || {
+            let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            UnixMs(u64::try_from(since_epoch.expect("after 1970").as_millis()).expect("in range"))
+        };
+        let (before, now, after) = (by_standard(), UnixMs::now(), by_standard());
+        assert!((before..=after).contains(&now), "{before:?} {now:?} {after:?}");
+    }
 
     #[test]
     fn rfc3339_round_trip() {
