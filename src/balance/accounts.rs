@@ -223,7 +223,8 @@ impl Recent {
         let is_over = |piece: &Piece| now >= piece.ends;
         if self.pieces[self.last].as_ref().is_none_or(is_over) {
             self.last = (self.last + 1) % WINDOW_PIECES;
-            self.pieces[self.last] = Some(Piece { began: now, ends: now + PIECE, calls: 0, failures: 0 });
+            self.pieces[self.last] =
+                Some(Piece { began: now, ends: now + PIECE, calls: 0, failures: 0 });
         }
         if let Some(piece) = &mut self.pieces[self.last] {
             piece.calls = piece.calls.saturating_add(1);
