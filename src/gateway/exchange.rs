@@ -433,8 +433,8 @@ impl Exchange {
                 sending.admitted.costs(bill, at)
             }
             RequestStage::Relaying(response) => {
-                let at = sending::at(&response.candidate);
-                response.relaying.costs(bill, &at)
+                let Response { relaying, candidate, .. } = &mut **response;
+                relaying.costs(bill, &candidate.target, || sending::at(candidate))
             }
             RequestStage::Unpaid | RequestStage::Settled(_) => Vec::new(),
         }
