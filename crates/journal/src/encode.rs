@@ -76,7 +76,12 @@ impl Encoder<'_> {
     fn large(&mut self, number: u64) {
         if number >> WORD_BITS > 0 {
             self.word(number);
-            return self.number(number >> WORD_BITS);
+            // What remains are eight bits, of which the last has a byte of its own.
+            let [.., rest] = number.to_le_bytes();
+            return match rest < MORE {
+                true => self.bytes.push(rest),
+                false => self.bytes.extend_from_slice(&[rest, 1]),
+            };
         }
         let groups = spread(number);
         // Where the last byte begins that has a bit, of eight of them.
