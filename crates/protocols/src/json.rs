@@ -41,6 +41,8 @@ impl fmt::Display for JsonError {
 pub struct Object<'a> {
     text: &'a str,
     members: Vec<Member<'a>>,
+    /// Which lengths its keys have, as bits: most keys that are looked for are not there.
+    key_lengths: u64,
     close: usize,
     keys_escaped: bool,
     values: usize,
@@ -95,7 +97,13 @@ impl<'a> Object<'a> {
 
     /// The value of `key`.
     #[must_use]
+    #[inline]
     pub fn get(&self, key: &str) -> Option<Value<'a>> {
+        let may_be_there = self.key_lengths & length_bit(key) != 0;
+        if may_be_there { self.find(key) } else { None }
+    }
+
+    fn find(&self, key: &str) -> Option<Value<'a>> {
         let member = self.members.iter().find(|member| member.key == key)?;
         let text = self.text.get(member.value.clone())?;
         Some(Value { text, range: member.value.clone() })
@@ -156,6 +164,7 @@ impl<'a> Object<'a> {
 
     /// The value of `key` unless it is absent or `null`, which the field treats alike.
     #[must_use]
+    #[inline]
     pub fn get_non_null(&self, key: &str) -> Option<Value<'a>> {
         self.get(key).filter(|value| !value.is_null())
     }
@@ -188,6 +197,11 @@ impl<'a> Object<'a> {
     pub fn text(&self) -> &'a [u8] {
         self.text.as_bytes()
     }
+}
+
+/// The bit of all keys that are as long as this one, or of all long ones.
+fn length_bit(key: &str) -> u64 {
+    1 << key.len().min(63)
 }
 
 impl<'a> Value<'a> {

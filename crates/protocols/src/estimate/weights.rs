@@ -171,22 +171,40 @@ pub(super) fn ascii_class(byte: u8) -> u8 {
     ASCII[usize::from(byte)]
 }
 
-/// What a character of `class` costs behind one of class `before`, beside what it costs anywhere.
-pub(super) fn behind(before: u8, class: u8) -> u8 {
+/// What characters cost and count behind others, so that both are added up in one step.
+#[derive(Clone, Copy)]
+pub(super) struct Costs(u32);
+
+impl Costs {
+    pub(super) const NONE: Self = Self(0);
+    /// So many of them can be added up.
+    pub(super) const SUM_MAX: usize = 256;
+
+    const fn new(parts: u8, marks: u8) -> Self {
+        Self(parts as u32 | (marks as u32) << 16)
+    }
+
+    /// What they cost, beside what they cost anywhere.
+    pub(super) fn parts(self) -> u64 {
+        u64::from(self.0 & 0xFFFF)
+    }
+
+    /// What they count where only words and marks are counted: a token for a word and for a begun number,
+    /// somewhat less for a mark, since some are tokens with a space or with each other.
+    pub(super) fn marks(self) -> u64 {
+        u64::from(self.0 >> 16)
+    }
+
+    /// These and more.
+    pub(super) fn plus(self, more: Self) -> Self {
+        Self(self.0.wrapping_add(more.0))
+    }
+}
+
+/// What a character of `class` costs behind one of class `before`.
+pub(super) fn behind(before: u8, class: u8) -> Costs {
     // There are no other classes, and so the compiler knows it.
     BEHIND[usize::from(before) % CLASSES][usize::from(class) % CLASSES]
-}
-
-/// What a character of `class` counts behind one of class `before` where only words and marks are
-/// counted: a token for a word and for a begun number, somewhat less for a mark, since some are tokens
-/// with a space or with each other.
-pub(super) fn mark_behind(before: u8, class: u8) -> u8 {
-    MARK_BEHIND[usize::from(before) % CLASSES][usize::from(class) % CLASSES]
-}
-
-/// What [`behind`] and [`mark_behind`] say, in one look.
-pub(super) fn both_behind(before: u8, class: u8) -> (u8, u8) {
-    BOTH_BEHIND[usize::from(before) % CLASSES][usize::from(class) % CLASSES]
 }
 
 /// The class of the character that `lead` begins, and what it costs anywhere; takes the rest of it
@@ -232,9 +250,7 @@ fn is_single(code: u32) -> bool {
 }
 
 static ASCII: [u8; 256] = ascii_classes();
-static BEHIND: [[u8; CLASSES]; CLASSES] = all_behind();
-static MARK_BEHIND: [[u8; CLASSES]; CLASSES] = all_marks();
-static BOTH_BEHIND: [[(u8, u8); CLASSES]; CLASSES] = all_both();
+static BEHIND: [[Costs; CLASSES]; CLASSES] = all_behind();
 /// [`BLOCKS`] by 16 characters.
 static OWN: [u16; 4096] = own_costs();
 /// [`SINGLE`] as bits, one for each character.
@@ -333,7 +349,7 @@ const fn cost(before: u8, class: u8) -> u8 {
     }
 }
 
-/// Computes what [`mark_behind`] looks up.
+/// What a character counts where only words and marks are counted.
 const fn mark(before: u8, class: u8) -> u8 {
     const fn is_letter(class: u8) -> bool {
         is_between(class, LOWER, 52) || class >= CYRILLIC_LOWER
@@ -352,43 +368,15 @@ const fn mark(before: u8, class: u8) -> u8 {
     }
 }
 
-const fn all_both() -> [[(u8, u8); CLASSES]; CLASSES] {
-    let (parts, marks) = (all_behind(), all_marks());
-    let mut all = [[(0, 0); CLASSES]; CLASSES];
-    let mut before = 0;
-    while before < CLASSES {
-        let mut class = 0;
-        while class < CLASSES {
-            all[before][class] = (parts[before][class], marks[before][class]);
-            class += 1;
-        }
-        before += 1;
-    }
-    all
-}
-
-const fn all_marks() -> [[u8; CLASSES]; CLASSES] {
-    let mut all = [[0; CLASSES]; CLASSES];
-    let mut before = NONE + 1;
-    while (before as usize) < CLASSES {
-        let mut class = NONE + 1;
-        while (class as usize) < CLASSES {
-            all[before as usize][class as usize] = mark(before, class);
-            class += 1;
-        }
-        before += 1;
-    }
-    all
-}
-
 /// Nothing stands before the first character of a text: its row has no costs.
-const fn all_behind() -> [[u8; CLASSES]; CLASSES] {
-    let mut all = [[0; CLASSES]; CLASSES];
+const fn all_behind() -> [[Costs; CLASSES]; CLASSES] {
+    let mut all = [[Costs::NONE; CLASSES]; CLASSES];
     let mut before = NONE + 1;
     while (before as usize) < CLASSES {
         let mut class = NONE + 1;
         while (class as usize) < CLASSES {
-            all[before as usize][class as usize] = cost(before, class);
+            all[before as usize][class as usize] =
+                Costs::new(cost(before, class), mark(before, class));
             class += 1;
         }
         before += 1;

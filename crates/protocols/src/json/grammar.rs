@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::find::{plain_text_end, short_string_end};
-use super::{JsonError, Member, Object, Value};
+use super::{JsonError, Member, Object, Value, length_bit};
 
 /// A refusal, small enough to be handed up in a register: there is none in nearly every step.
 type Refusal = Box<JsonError>;
@@ -91,13 +91,15 @@ impl<'a> Scanner<'a> {
             return self.fail("the body must be a JSON object");
         }
         let mut members: Vec<Member<'a>> = Vec::with_capacity(12);
+        let mut key_lengths = 0;
         self.space();
         let mut more = !self.eat(b'}');
         while more {
             self.space();
             let start = self.at;
             let (key, key_range) = self.key()?;
-            if members.iter().any(|member| member.key == key) {
+            let length = length_bit(&key);
+            if key_lengths & length != 0 && members.iter().any(|member| member.key == key) {
                 return self.fail_at(start, format!("duplicate key {key:?}"));
             }
             if members.len() == MEMBERS_MAX {
@@ -106,6 +108,7 @@ impl<'a> Scanner<'a> {
             self.space();
             let value_start = self.at;
             self.value(1)?;
+            key_lengths |= length;
             members.push(Member { key, key_range, value: value_start..self.at });
             self.space();
             more = self.eat(b',');
@@ -119,7 +122,7 @@ impl<'a> Scanner<'a> {
             return self.fail("unexpected text behind the JSON object");
         }
         let Self { text, keys_escaped, values, .. } = self;
-        Ok(Object { text, members, close, keys_escaped, values })
+        Ok(Object { text, members, key_lengths, close, keys_escaped, values })
     }
 
     /// Stands before the first element of the array that the text is; false for another value.
