@@ -185,14 +185,13 @@ impl TextSize {
         }
         let (mut parts, mut bytes) = (0_u64, 0_u64);
         let mut random = secret_hash(text);
-        let mut begin = 0;
-        for stretch in 1..=PLACES {
-            let end = text.len() * stretch / PLACES;
+        // One place in each stretch of the text.
+        let stretch_bytes = text.len() / PLACES;
+        let choices = stretch_bytes.saturating_sub(PLACE_BYTES) as u64 + 1;
+        for stretch in 0..PLACES {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let choices = (end - begin).saturating_sub(PLACE_BYTES) as u64 + 1;
-            let at =
-                begin + usize::try_from((random >> 32).wrapping_mul(choices) >> 32).unwrap_or(0);
-            let behind = text.get(at..).unwrap_or_default();
+            let choice = usize::try_from((random >> 32).wrapping_mul(choices) >> 32).unwrap_or(0);
+            let behind = text.get(stretch * stretch_bytes + choice..).unwrap_or_default();
             match behind.first_chunk() {
                 Some(place) if place.is_ascii() => {
                     parts += ascii_place_parts(place);
@@ -207,7 +206,6 @@ impl TextSize {
                     bytes += place.len() as u64;
                 }
             }
-            begin = end;
         }
         let scaled = u128::from(parts) * text.len() as u128 / u128::from(bytes.max(1));
         let scaled = u64::try_from(scaled).unwrap_or(u64::MAX);

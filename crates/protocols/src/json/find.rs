@@ -31,6 +31,15 @@ pub(crate) fn quote_or_backslash(text: &[u8], at: usize) -> usize {
     })
 }
 
+/// Whether a string, which may be very long and is mostly short, has an escape.
+#[inline]
+pub(super) fn has_backslash(text: &[u8]) -> bool {
+    if text.len() < BLOCK_BYTES {
+        return text.contains(&b'\\');
+    }
+    memchr::memchr(b'\\', text).is_some()
+}
+
 /// The position of the first quote or bracket of any kind from `at` on; the length of the text where
 /// there is none.
 #[inline(always)]

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::find::{plain_text_end, short_string_end};
+use super::find::{has_backslash, plain_text_end, short_string_end};
 use super::{JsonError, Member, Object, Value, length_bit};
 
 /// A refusal, small enough to be handed up in a register: there is none in nearly every step.
@@ -19,7 +19,7 @@ const NUMBER_BYTES_MAX: usize = 300;
 /// The text of a string that has its quotes; `None` for what is none.
 pub(super) fn unquote(quoted: &str) -> Option<Cow<'_, str>> {
     let inner = quoted.strip_prefix('"')?.strip_suffix('"')?;
-    if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
+    if !has_backslash(inner.as_bytes()) {
         return Some(Cow::Borrowed(inner));
     }
     serde_json::from_str::<String>(quoted).ok().map(Cow::Owned)
@@ -76,9 +76,26 @@ impl<'a> Scanner<'a> {
     }
 
     fn space(&mut self) {
-        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
-            self.at += 1;
+        self.behind_space();
+    }
+
+    /// The next byte that is no white space, before which it stands then.
+    #[inline(always)]
+    fn behind_space(&mut self) -> Option<u8> {
+        loop {
+            match self.peek() {
+                Some(b' ' | b'\t' | b'\n' | b'\r') => self.at += 1,
+                other => return other,
+            }
         }
+    }
+
+    /// Goes on behind white space and `byte`, if that is what follows.
+    #[inline(always)]
+    fn eat_behind_space(&mut self, byte: u8) -> bool {
+        let found = self.behind_space() == Some(byte);
+        self.at += usize::from(found);
+        found
     }
 
     /// The object that the text is.
@@ -110,11 +127,12 @@ impl<'a> Scanner<'a> {
             self.value(1)?;
             key_lengths |= length;
             members.push(Member { key, key_range, value: value_start..self.at });
-            self.space();
-            more = self.eat(b',');
-            if !more && !self.eat(b'}') {
-                return self.fail("expected `,` or `}`");
-            }
+            more = match self.behind_space() {
+                Some(b',') => true,
+                Some(b'}') => false,
+                _ => return self.fail("expected `,` or `}`"),
+            };
+            self.at += 1;
         }
         let close = self.at.saturating_sub(1);
         self.space();
@@ -152,8 +170,7 @@ impl<'a> Scanner<'a> {
         }
         let is_escaped = self.key_text()?;
         let range = start..self.at;
-        self.space();
-        if !self.eat(b':') {
+        if !self.eat_behind_space(b':') {
             return self.fail("expected `:` behind the key");
         }
         let key = if is_escaped {
@@ -193,8 +210,7 @@ impl<'a> Scanner<'a> {
                     self.at += 1;
                     depth += 1;
                     objects = objects << 1 | u64::from(open == b'{');
-                    self.space();
-                    if !self.eat(if open == b'{' { b'}' } else { b']' }) {
+                    if !self.eat_behind_space(if open == b'{' { b'}' } else { b']' }) {
                         self.member_key(objects)?;
                         continue;
                     }
@@ -212,17 +228,18 @@ impl<'a> Scanner<'a> {
                 if depth == 0 {
                     return Ok(());
                 }
-                self.space();
                 let in_object = objects & 1 == 1;
-                if self.eat(b',') {
-                    self.space();
-                    self.member_key(objects)?;
-                    break;
-                }
-                if !self.eat(if in_object { b'}' } else { b']' }) {
-                    let expected =
-                        if in_object { "expected `,` or `}`" } else { "expected `,` or `]`" };
-                    return self.fail(expected);
+                match self.behind_space() {
+                    Some(b',') => {
+                        self.at += 1;
+                        self.space();
+                        self.member_key(objects)?;
+                        break;
+                    }
+                    Some(b'}') if in_object => self.at += 1,
+                    Some(b']') if !in_object => self.at += 1,
+                    _ if in_object => return self.fail("expected `,` or `}`"),
+                    _ => return self.fail("expected `,` or `]`"),
                 }
                 depth -= 1;
                 objects >>= 1;
@@ -240,8 +257,7 @@ impl<'a> Scanner<'a> {
             return self.fail("expected a key in double quotes");
         }
         self.key_text()?;
-        self.space();
-        if !self.eat(b':') {
+        if !self.eat_behind_space(b':') {
             return self.fail("expected `:` behind the key");
         }
         self.space();
