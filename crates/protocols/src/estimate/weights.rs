@@ -413,3 +413,50 @@ const fn single_bits() -> [u64; SINGLE_WORDS] {
     }
     bits
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::TextSize;
+    use super::*;
+
+    /// What a text costs and counts behind a space, character by character and without the tables.
+    fn plain_costs(text: &str) -> (u64, u64) {
+        let (mut parts, mut marks, mut before) = (0, 0, SPACE);
+        for letter in text.chars() {
+            let bytes = letter.to_string().into_bytes();
+            let (class, own) = match ascii_class(bytes[0]) {
+                NONE => character(bytes[0], &mut bytes[1..].iter()),
+                class => (class, 0),
+            };
+            parts += u64::from(cost(before, class)) + u64::from(own);
+            marks += u64::from(mark(before, class));
+            before = class;
+        }
+        (parts, marks)
+    }
+
+    proptest! {
+        /// However long a text is, and whether it is ASCII or not, nothing of it is lost.
+        #[test]
+        fn sizes_are_what_each_character_says(
+            text in prop_oneof!["[ -~]{0,40}", "[#@$%]{0,2000}", ".{0,300}", "[a-zé你ж ]{200,400}"],
+        ) {
+            let (parts, marks) = plain_costs(&text);
+            let expected = parts.max(marks).div_ceil(PARTS);
+            prop_assert_eq!(TextSize::measure(text.as_bytes()).tokens(), expected, "{}", text);
+        }
+
+        /// Of a long text of one character each place has the same cost, and all of them are looked at.
+        #[test]
+        fn places_stand_for_the_whole_text(letter in 0x20_u8..0x7F, length in 257_usize..5000) {
+            let text = vec![letter; length];
+            let place = char::from(letter).to_string().repeat(16);
+            let (parts, marks) = plain_costs(&place);
+            let scaled = parts.max(marks) * length as u64 / 16;
+            let expected = (scaled + scaled / 8 + u64::from(cost(SPACE, OTHER))).div_ceil(PARTS);
+            prop_assert_eq!(TextSize::of_prompt(&text).tokens(), expected);
+        }
+    }
+}
