@@ -23,6 +23,7 @@ use crate::gateway::listen::connection::Connections;
 use crate::gateway::listen::deadline::Deadline;
 use crate::gateway::listen::descriptors::Descriptors;
 use crate::gateway::listen::framing;
+use crate::gateway::listen::http1;
 use crate::gateway::listen::open::Open;
 use crate::gateway::listen::places::Places;
 use crate::gateway::listen::transport::Transport;
@@ -177,7 +178,7 @@ impl ProxyHttp for Gateway {
     ) -> Result<()> {
         exchange.route_to(session.req_header());
         if self.deadline.is_near() {
-            session.set_keepalive(None);
+            http1::close_behind(session);
         }
         admission::hurry(session, exchange);
         match session.as_http2() {

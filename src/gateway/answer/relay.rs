@@ -23,7 +23,7 @@ use crate::gateway::call::orphan::Orphan;
 use crate::gateway::call::peer;
 use crate::gateway::describe_error;
 use crate::gateway::exchange::{CutReason, Exchange, RequestStage, Response};
-use crate::gateway::listen::deadline;
+use crate::gateway::listen::{deadline, http1};
 use crate::gateway::receive::{body, offload};
 use crate::ledger::{LedgerError, Refusal};
 use crate::pipeline::{Relaying, Step, Uncovered};
@@ -280,7 +280,7 @@ pub(crate) async fn fail(
     }
     if let Some(document) = exchange.local_answer.take() {
         exchange.failure = None;
-        session.set_keepalive(None);
+        http1::close_behind(session);
         let sent = respond::document(session, exchange.stamp(), document).await.is_ok();
         return FailToProxy { error_code: if sent { 200 } else { 0 }, can_reuse_downstream: false };
     }
@@ -304,9 +304,9 @@ pub(crate) async fn fail(
     }
     let drained = is_shed && body::is_short(session);
     if drained {
-        session.set_close_on_response_before_downstream_finish(false);
+        http1::drain_behind(session);
     } else if !reusable {
-        session.set_keepalive(None);
+        http1::close_behind(session);
     }
     let status = respond::status_of(failure);
     if failure.kind == ErrorKind::ClientGone {

@@ -17,6 +17,7 @@ use crate::error::{Allow, ErrorKind, GatewayError};
 use crate::gateway::answer::envelope::Envelope;
 use crate::gateway::answer::head::{self, AnswerHead};
 use crate::gateway::client;
+use crate::gateway::listen::http1;
 use crate::gateway::listen::open;
 use crate::gateway::receive::cors;
 use crate::ledger::RequestId;
@@ -242,7 +243,7 @@ pub(crate) async fn error(
         headers.insert(http::header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     if error.kind == ErrorKind::BadFraming {
-        session.set_keepalive(None);
+        http1::close_behind(session);
     }
     send(session, header, body).await
 }

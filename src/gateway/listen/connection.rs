@@ -3,16 +3,15 @@
 //!
 //! Pingora 0.9.1 bounds each read but not a whole head, waits without end for the first 24 bytes
 //! where HTTP/2 is spoken without TLS, and answers a malformed head with an empty 400. So this
-//! stands in front of its `HttpProxy`: it hands over heads that are complete and sound, and the
-//! streams of connections that speak HTTP/2.
+//! stands in front of its hooks: they get heads that are complete and sound, and the streams of
+//! connections that speak HTTP/2.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use pingora::apps::{HttpPersistentSettings, HttpServerApp, ReusedHttpStream, ServerApp};
+use pingora::apps::{HttpServerApp, ServerApp};
 use pingora::http::RequestHeader;
 use pingora::listeners::ConnectionFilter;
 use pingora::protocols::http::ServerSession;
@@ -25,11 +24,11 @@ use pingora_proxy::{HttpProxy, ProxyHttp, http_proxy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::error::{ErrorKind, GatewayError};
-use crate::gateway::listen::chunks::Chunks;
 use crate::gateway::listen::deadline::{Cuttable, Deadline};
+use crate::gateway::listen::http1::{Head, Http1Session, Returned, Wire};
 use crate::gateway::listen::open::{CONNECTION, Member, Open, Ticket};
 use crate::gateway::listen::transport::{self, Transport};
-use crate::gateway::listen::{framing, http2};
+use crate::gateway::listen::{hooks, http2};
 use crate::gateway::patience::Patience;
 
 /// How an HTTP/2 connection begins (RFC 9113, section 3.4).
@@ -65,7 +64,10 @@ pub(crate) type IsKnown = Arc<dyn Fn(&RequestHeader) -> bool + Send + Sync>;
 
 /// The application behind every customer-facing address.
 pub struct Connections<P> {
-    proxy: Arc<HttpProxy<P>>,
+    /// What answers requests over HTTP/1.1.
+    proxy: P,
+    /// The same, as Pingora drives it for streams over HTTP/2.
+    driven: Arc<HttpProxy<P>>,
     transport: Transport,
     /// Whether HTTP/2 may begin without having been agreed on.
     h2c: bool,
@@ -77,7 +79,7 @@ pub struct Connections<P> {
 
 impl<P> Connections<P>
 where
-    P: ProxyHttp + Send + Sync + 'static,
+    P: ProxyHttp + Clone + Send + Sync + 'static,
     P::CTX: Send + Sync,
 {
     /// Puts `proxy` behind a listener; `open` has its connections.
@@ -93,8 +95,9 @@ where
         open: Arc<Open>,
     ) -> Self {
         let h2c = h2c && !transport.is_tls();
-        let (proxy, deadline) = (Arc::new(http_proxy(conf, proxy)), Arc::default());
-        Self { proxy, transport, h2c, refuse, open, deadline, is_known: Arc::new(|_| true) }
+        let driven = Arc::new(http_proxy(conf, proxy.clone()));
+        let (deadline, is_known) = (Arc::default(), Arc::new(|_: &RequestHeader| true));
+        Self { proxy, driven, transport, h2c, refuse, open, deadline, is_known }
     }
 
     /// Cuts requests at this deadline, and asks `is_known` whose streams are taken.
@@ -130,52 +133,59 @@ where
         if matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
             return self.serve_http2(stream, member, shutdown).await;
         }
-        let mut reused: Option<HttpPersistentSettings> = None;
-        let (chunks, mut patience) = (Arc::<Chunks>::default(), Patience::default());
+        let mut patience = Patience::default();
+        match self.next_head(&mut stream, HEAD_TIMEOUT, &mut patience, &mut shutdown).await {
+            ReceivedHead::Http2(begun) => {
+                // Only plain TCP gets here: over TLS the protocol was agreed on.
+                let Ok(mut stream) = stream.into_any().downcast::<TcpStream>() else { return };
+                stream.rewind(&begun);
+                self.serve_http2(stream, member, shutdown).await;
+            }
+            first => {
+                let wire = Wire::new(Cuttable::wrap(stream, &self.deadline));
+                self.serve_http1(wire, first, patience, member, shutdown).await;
+            }
+        }
+    }
+
+    async fn serve_http1(
+        &self,
+        mut wire: Wire,
+        mut next: ReceivedHead,
+        mut patience: Patience,
+        member: &Arc<Member>,
+        mut shutdown: ShutdownWatch,
+    ) {
+        let (returned, mut session) = (Returned::default(), hooks::session());
+        let mut requests_left = REQUESTS_MAX;
         loop {
-            let wait = match (reused.is_none(), member.is_known()) {
-                (true, _) => HEAD_TIMEOUT,
-                (false, true) => IDLE_TIMEOUT,
-                (false, false) => STRANGERS_IDLE_TIMEOUT,
-            };
-            let next = self.next_head(&mut stream, wait, &mut patience, &chunks, &mut shutdown);
-            let head = match next.await {
+            let mut head = match next {
                 ReceivedHead::Sound(head) => head,
                 ReceivedHead::Refused(error) => {
-                    return say_and_close(stream, &(self.refuse)(&error)).await;
+                    return say_and_close(wire.stream, &(self.refuse)(&error)).await;
                 }
-                ReceivedHead::Http2(begun) => {
-                    // Only plain TCP gets here: over TLS the protocol was agreed on.
-                    let Ok(mut stream) = stream.into_any().downcast::<TcpStream>() else { return };
-                    stream.rewind(&begun);
-                    return self.serve_http2(stream, member, shutdown).await;
-                }
-                ReceivedHead::None => return,
+                ReceivedHead::Http2(_) | ReceivedHead::None => return,
             };
             if !member.begin() {
                 return;
             }
-            if reused.is_none() {
-                stream = Cuttable::wrap(stream, &self.deadline, &chunks);
+            requests_left -= 1;
+            if requests_left == 0 || *shutdown.borrow() {
+                head.close_behind();
             }
-            let mut session = ServerSession::new_http1(stream);
-            match reused {
-                Some(settings) => settings.apply_to_session(&mut session),
-                None => {
-                    session.set_keepalive(Some(IDLE_TIMEOUT.as_secs()));
-                    session.set_keepalive_reuses_remaining(Some(REQUESTS_MAX));
-                }
-            }
-            session.set_pipelined_prefix(head);
-            let Some(next) = process(&self.proxy, session, &shutdown).await else { return };
+            let own = Http1Session::new(head, wire, Arc::clone(&returned));
+            hooks::serve(&self.proxy, &mut session, Box::new(own)).await;
+            let Some(back) = returned.lock().take() else { return };
+            wire = back;
             member.end();
-            (stream, reused) = next.consume();
+            let wait = if member.is_known() { IDLE_TIMEOUT } else { STRANGERS_IDLE_TIMEOUT };
+            next = self.next_head(&mut wire.stream, wait, &mut patience, &mut shutdown).await;
         }
     }
 
     async fn serve_http2(&self, stream: Stream, member: &Arc<Member>, shutdown: ShutdownWatch) {
         let begin = |session, busy| {
-            let (proxy, shutdown) = (Arc::clone(&self.proxy), shutdown.clone());
+            let (proxy, shutdown) = (Arc::clone(&self.driven), shutdown.clone());
             let member = Arc::clone(member);
             tokio::spawn(CONNECTION.scope(member, async move {
                 let _busy: http2::Busy = busy;
@@ -192,13 +202,10 @@ where
         stream: &mut Stream,
         wait: Duration,
         patience: &mut Patience,
-        chunks: &Chunks,
         shutdown: &mut ShutdownWatch,
     ) -> ReceivedHead {
         let mut head = BytesMut::with_capacity(HEAD_BYTES_INITIAL);
         let is_first = wait == HEAD_TIMEOUT;
-        // Nothing more belongs to the body before.
-        chunks.none();
         tokio::select! {
             biased; // what has arrived is served, even while shutting down
             begun = patience.within(wait, stream.read_buf(&mut head)) => match begun {
@@ -208,7 +215,7 @@ where
             () = closing(shutdown, is_first) => return ReceivedHead::None,
         }
         let may_be_http2 = is_first && self.h2c;
-        match timeout(HEAD_TIMEOUT, complete(stream, head, may_be_http2, chunks)).await {
+        match timeout(HEAD_TIMEOUT, complete(stream, head, may_be_http2)).await {
             Ok(head) => head,
             Err(_) => ReceivedHead::Refused(GatewayError::new(
                 ErrorKind::RequestTimeout,
@@ -216,21 +223,6 @@ where
             )),
         }
     }
-}
-
-/// Serves a request. The future is large, and made where it stays: inlined into a larger one it would
-/// be made beside it, and copied.
-#[inline(never)]
-fn process<'a, P>(
-    proxy: &'a Arc<HttpProxy<P>>,
-    session: ServerSession,
-    shutdown: &'a ShutdownWatch,
-) -> Pin<Box<dyn Future<Output = Option<ReusedHttpStream>> + Send + 'a>>
-where
-    P: ProxyHttp + Send + Sync + 'static,
-    P::CTX: Send + Sync,
-{
-    proxy.process_new_http(session, shutdown)
 }
 
 /// Waits until a connection without a request is to be closed. One that has just been accepted is
@@ -246,7 +238,7 @@ async fn closing(shutdown: &mut ShutdownWatch, is_first: bool) {
 /// What came over a connection.
 enum ReceivedHead {
     /// A complete and sound HTTP/1 head, and what follows it.
-    Sound(BytesMut),
+    Sound(Box<Head>),
     /// The beginning of an HTTP/2 connection.
     Http2(BytesMut),
     /// A head that is not taken.
@@ -256,12 +248,7 @@ enum ReceivedHead {
 }
 
 /// Reads until the head in `bytes` is complete, and checks it.
-async fn complete(
-    stream: &mut Stream,
-    mut bytes: BytesMut,
-    may_be_http2: bool,
-    chunks: &Chunks,
-) -> ReceivedHead {
+async fn complete(stream: &mut Stream, mut bytes: BytesMut, may_be_http2: bool) -> ReceivedHead {
     let mut lines = LineScan::default();
     loop {
         if may_be_http2 && bytes.starts_with(HTTP2_PREFACE) {
@@ -270,9 +257,9 @@ async fn complete(
         // The preface holds an empty line, at which it would look like a complete head.
         let is_undecided = may_be_http2 && HTTP2_PREFACE.starts_with(&bytes);
         if !is_undecided && let Some(head) = lines.head_of(&bytes) {
-            let body = bytes.get(head.len()..).unwrap_or_default();
-            return match framing::check_head(head).and_then(|body_is| chunks.begin(body_is, body)) {
-                Ok(()) => ReceivedHead::Sound(bytes),
+            let head_bytes = head.len();
+            return match Head::read(bytes, head_bytes) {
+                Ok(head) => ReceivedHead::Sound(head),
                 Err(error) => ReceivedHead::Refused(error),
             };
         }
@@ -338,7 +325,7 @@ async fn say_and_close(mut stream: Stream, answer: &[u8]) {
 #[async_trait]
 impl<P> ServerApp for Connections<P>
 where
-    P: ProxyHttp + Send + Sync + 'static,
+    P: ProxyHttp + Clone + Send + Sync + 'static,
     P::CTX: Send + Sync,
 {
     async fn process_new(
@@ -360,7 +347,7 @@ where
     }
 
     async fn cleanup(&self) {
-        self.proxy.http_cleanup().await;
+        self.driven.http_cleanup().await;
     }
 }
 

@@ -17,7 +17,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
 
 use crate::error::{ErrorKind, GatewayError};
-use crate::gateway::listen::chunks::Chunks;
 use crate::gateway::listen::wrapped::tells_of_inner;
 
 /// When requests in flight must end.
@@ -97,14 +96,10 @@ pub(crate) fn stopping(has_begun: bool) -> GatewayError {
 /// Reads of a connection over HTTP/2 before it is others' turn, of some 8 KiB each. Tokio's own turn ends
 /// after 128 of up to 64 KiB, which can be 500,000 frames that ask for nothing.
 const READS_IN_TURN: u8 = 4;
-/// Reads of a body in chunks before it is others' turn, of up to 64 KiB each: 11,000 chunks of a byte.
-const CHUNK_READS_IN_TURN: u8 = 1;
 
-/// A customer's connection that cannot be read any more once the deadline is over, nor past a body
-/// that is not framed as it must be.
+/// A customer's connection that cannot be read any more once the deadline is over.
 pub(crate) struct Cuttable {
     inner: Stream,
-    chunks: Arc<Chunks>,
     deadline: Arc<Deadline>,
     reached: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
     /// Who is woken at the deadline. A connection is nearly always read by one task.
@@ -118,19 +113,19 @@ pub(crate) struct Cuttable {
 tells_of_inner!(Cuttable);
 
 impl Cuttable {
-    pub(crate) fn wrap(inner: Stream, deadline: &Arc<Deadline>, chunks: &Arc<Chunks>) -> Stream {
-        Box::new(Self::new(inner, deadline, chunks, 0))
+    pub(crate) fn wrap(inner: Stream, deadline: &Arc<Deadline>) -> Stream {
+        Box::new(Self::new(inner, deadline, 0))
     }
 
     /// A connection over HTTP/2, which is not cut, and read a little in each turn.
     pub(crate) fn in_turns(inner: Stream) -> Stream {
-        Box::new(Self::new(inner, &Arc::default(), &Arc::default(), READS_IN_TURN))
+        Box::new(Self::new(inner, &Arc::default(), READS_IN_TURN))
     }
 
-    fn new(inner: Stream, deadline: &Arc<Deadline>, chunks: &Arc<Chunks>, reads_max: u8) -> Self {
-        let (deadline, chunks) = (Arc::clone(deadline), Arc::clone(chunks));
+    fn new(inner: Stream, deadline: &Arc<Deadline>, reads_max: u8) -> Self {
+        let deadline = Arc::clone(deadline);
         let reached = Box::pin(deadline.reached());
-        Self { inner, chunks, deadline, reached, woken: None, reads_max, reads: 0 }
+        Self { inner, deadline, reached, woken: None, reads_max, reads: 0 }
     }
 }
 
@@ -140,20 +135,12 @@ impl AsyncRead for Cuttable {
         context: &mut Context<'_>,
         bytes: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let is_chunked = self.chunks.are_checked();
-        let reads_max = if is_chunked { CHUNK_READS_IN_TURN } else { self.reads_max };
-        if reads_max > 0 && self.reads >= reads_max {
+        if self.reads_max > 0 && self.reads >= self.reads_max {
             self.reads = 0;
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let before = bytes.filled().len();
         if let Poll::Ready(read) = Pin::new(&mut self.inner).poll_read(context, bytes) {
-            let new = bytes.filled().get(before..).unwrap_or_default();
-            if !self.chunks.takes(new) {
-                bytes.set_filled(before);
-                return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
-            }
             self.reads = self.reads.saturating_add(1);
             return Poll::Ready(read);
         }

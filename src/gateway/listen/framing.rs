@@ -24,10 +24,19 @@ pub(crate) fn check_fields(headers: &HeaderMap) -> Result<(), GatewayError> {
 /// How the body behind a head is framed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyIs {
-    /// By its length, or there is none.
-    OfLength,
+    /// It has so many bytes, of which there may be none.
+    OfLength(u64),
     /// In chunks, each with its size.
     InChunks,
+}
+
+/// What the fields of a sound head come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Framed {
+    /// The body that follows.
+    pub(crate) body: BodyIs,
+    /// Whether the client means to ask again over the same connection.
+    pub(crate) keeps: bool,
 }
 
 /// Checks an HTTP/1 request head as it came over the wire: every byte from the request line to the
@@ -35,20 +44,9 @@ pub(crate) enum BodyIs {
 ///
 /// # Errors
 /// [`ErrorKind::HeaderTooLarge`] past [`FIELDS_MAX`] fields, else [`ErrorKind::BadFraming`].
-pub(crate) fn check_head(head: &[u8]) -> Result<BodyIs, GatewayError> {
-    let mut lines = Lines { rest: head };
-    let line = lines.next().unwrap_or(Err(bad("The request has no request line.")))?;
-    let request_line = RequestLine::parse(line)?;
-    let mut fields = FramingFields::default();
-    for line in lines {
-        let line = line?;
-        if line.is_empty() {
-            break;
-        }
-        let (name, value) = split_field(line)?;
-        fields.take(name, value)?;
-    }
-    fields.agree_with(&request_line)
+#[cfg(test)]
+pub(crate) fn check_head(head: &[u8]) -> Result<Framed, GatewayError> {
+    RequestLine::read(head)?.check_fields(|_, _| Ok(()))
 }
 
 /// The lines of a head, each of which must end in CR LF: a parser that takes a bare LF for a line
@@ -78,15 +76,52 @@ impl<'a> Iterator for Lines<'a> {
 /// How a target in absolute form begins.
 const ABSOLUTE_FORM: [&[u8]; 2] = [b"http://", b"https://"];
 
-/// `POST /v1/chat/completions HTTP/1.1`
-struct RequestLine<'a> {
-    target: &'a [u8],
-    is_http_10: bool,
+/// `POST /v1/chat/completions HTTP/1.1`, and the lines behind it.
+pub(crate) struct RequestLine<'a> {
+    /// The method, a token.
+    pub(crate) method: &'a [u8],
+    /// A path, a URL or `*`.
+    pub(crate) target: &'a [u8],
+    /// Whether the version is 1.0; else it is 1.1.
+    pub(crate) is_http_10: bool,
+    lines: Lines<'a>,
 }
 
 impl<'a> RequestLine<'a> {
-    fn parse(line: &'a [u8]) -> Result<Self, GatewayError> {
-        let malformed = || bad("The request line is malformed.");
+    /// Reads the first line of `head`, which ends with an empty line. RFC 9112, section 3.
+    ///
+    /// # Errors
+    /// [`ErrorKind::BadFraming`].
+    pub(crate) fn read(head: &'a [u8]) -> Result<Self, GatewayError> {
+        let mut lines = Lines { rest: head };
+        let line = lines.next().unwrap_or(Err(bad("The request has no request line.")))?;
+        Self::parse(line, lines)
+    }
+
+    /// Checks the fields behind it, and gives each to `put`. RFC 9112, sections 5 to 6.
+    ///
+    /// # Errors
+    /// [`ErrorKind::HeaderTooLarge`] past [`FIELDS_MAX`] fields, else [`ErrorKind::BadFraming`], or what
+    /// `put` does not take.
+    pub(crate) fn check_fields(
+        mut self,
+        mut put: impl FnMut(&'a [u8], &'a [u8]) -> Result<(), GatewayError>,
+    ) -> Result<Framed, GatewayError> {
+        let mut fields = FramingFields::default();
+        for line in self.lines.by_ref() {
+            let line = line?;
+            if line.is_empty() {
+                break;
+            }
+            let (name, value) = split_field(line)?;
+            fields.take(name, value)?;
+            put(name, value)?;
+        }
+        fields.agree_with(&self)
+    }
+
+    fn parse(line: &'a [u8], lines: Lines<'a>) -> Result<Self, GatewayError> {
+        let malformed = malformed_line;
         let mut parts = line.splitn(3, |&byte| byte == b' ');
         let (Some(method), Some(target), Some(version)) =
             (parts.next(), parts.next(), parts.next())
@@ -104,8 +139,8 @@ impl<'a> RequestLine<'a> {
             return Err(bad("The request target is neither a path nor a URL."));
         }
         match version {
-            b"HTTP/1.1" => Ok(Self { target, is_http_10: false }),
-            b"HTTP/1.0" => Ok(Self { target, is_http_10: true }),
+            b"HTTP/1.1" => Ok(Self { method, target, is_http_10: false, lines }),
+            b"HTTP/1.0" => Ok(Self { method, target, is_http_10: true, lines }),
             _ => Err(bad("The HTTP version is not one that is spoken here.")),
         }
     }
@@ -124,6 +159,8 @@ struct FramingFields<'a> {
     host: Option<&'a [u8]>,
     content_length: Option<&'a [u8]>,
     transfer_encoding: Option<&'a [u8]>,
+    /// What `Connection` says.
+    connection: Connection,
 }
 
 impl<'a> FramingFields<'a> {
@@ -139,7 +176,7 @@ impl<'a> FramingFields<'a> {
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
             &mut self.transfer_encoding
         } else if name.eq_ignore_ascii_case(b"connection") {
-            return check_connection(value);
+            return self.connection.take(value);
         } else {
             return Ok(());
         };
@@ -151,7 +188,7 @@ impl<'a> FramingFields<'a> {
         }
     }
 
-    fn agree_with(&self, line: &RequestLine<'_>) -> Result<BodyIs, GatewayError> {
+    fn agree_with(&self, line: &RequestLine<'_>) -> Result<Framed, GatewayError> {
         match (self.host, line.authority()) {
             (None, _) if !line.is_http_10 => return Err(bad("A request needs a Host.")),
             (Some(host), _) if host.is_empty() || !AUTHORITY.holds(host) => {
@@ -167,25 +204,35 @@ impl<'a> FramingFields<'a> {
             }
             _ => {}
         }
-        // A number that u64 cannot hold would wrap in a careless parser.
-        let is_length = |value: &[u8]| {
-            !value.is_empty() && value.len() < 20 && value.iter().all(u8::is_ascii_digit)
-        };
-        match (self.content_length, self.transfer_encoding) {
+        let body = match (self.content_length, self.transfer_encoding) {
             (Some(_), Some(_)) => {
-                Err(bad("Content-Length and Transfer-Encoding exclude each other."))
+                return Err(bad("Content-Length and Transfer-Encoding exclude each other."));
             }
-            (Some(length), None) if !is_length(length) => {
-                Err(bad("The Content-Length is not a number of bytes."))
+            (Some(length), None) => BodyIs::OfLength(
+                body_length(length)
+                    .ok_or_else(|| bad("The Content-Length is not a number of bytes."))?,
+            ),
+            (None, Some(_)) if line.is_http_10 => {
+                return Err(bad("HTTP/1.0 knows no Transfer-Encoding."));
             }
-            (None, Some(_)) if line.is_http_10 => Err(bad("HTTP/1.0 knows no Transfer-Encoding.")),
             (None, Some(coding)) if !coding.eq_ignore_ascii_case(b"chunked") => {
-                Err(bad("The only Transfer-Encoding that is read here is chunked."))
+                return Err(bad("The only Transfer-Encoding that is read here is chunked."));
             }
-            (None, Some(_)) => Ok(BodyIs::InChunks),
-            _ => Ok(BodyIs::OfLength),
-        }
+            (None, Some(_)) => BodyIs::InChunks,
+            (None, None) => BodyIs::OfLength(0),
+        };
+        // RFC 9112, section 9.3.
+        let keeps = !self.connection.closes && (!line.is_http_10 || self.connection.keeps_alive);
+        Ok(Framed { body, keeps })
     }
+}
+
+/// A number of bytes in decimal digits. One that 64 bits cannot hold would wrap in a careless parser.
+fn body_length(value: &[u8]) -> Option<u64> {
+    if value.len() >= 20 || !value.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(value).ok()?.parse().ok()
 }
 
 /// Splits `name: value` and checks both. A line that begins with a blank (an obsolete line fold) or
@@ -193,7 +240,7 @@ impl<'a> FramingFields<'a> {
 fn split_field(line: &[u8]) -> Result<(&[u8], &[u8]), GatewayError> {
     let (name, value) = line.split_at(TOKEN.length_in(line));
     let Some(value) = value.strip_prefix(b":").filter(|_| !name.is_empty()) else {
-        return Err(bad("A header line does not begin with a name and a colon."));
+        return Err(malformed_field());
     };
     if !is_value(value) {
         return Err(bad("A header value holds control characters."));
@@ -201,14 +248,28 @@ fn split_field(line: &[u8]) -> Result<(&[u8], &[u8]), GatewayError> {
     Ok((name, value.trim_ascii()))
 }
 
-/// `Connection` may name fields that end at the next hop. Naming those that frame and address the
-/// message would have them dropped on the way (RFC 9110, section 7.6.1).
-fn check_connection(value: &[u8]) -> Result<(), GatewayError> {
-    const KEPT: [&[u8]; 3] = [b"host", b"content-length", b"transfer-encoding"];
-    let names_kept = value
-        .split(|&byte| byte == b',')
-        .any(|option| KEPT.iter().any(|name| option.trim_ascii().eq_ignore_ascii_case(name)));
-    if names_kept { Err(bad("Connection names a field that must be kept.")) } else { Ok(()) }
+/// What `Connection` says of the connection.
+#[derive(Default)]
+struct Connection {
+    closes: bool,
+    keeps_alive: bool,
+}
+
+impl Connection {
+    /// `Connection` may name fields that end at the next hop. Naming those that frame and address the
+    /// message would have them dropped on the way (RFC 9110, section 7.6.1).
+    fn take(&mut self, value: &[u8]) -> Result<(), GatewayError> {
+        const KEPT: [&[u8]; 3] = [b"host", b"content-length", b"transfer-encoding"];
+        for option in value.split(|&byte| byte == b',') {
+            let is = |name: &[u8]| option.trim_ascii().eq_ignore_ascii_case(name);
+            if KEPT.iter().any(|name| is(name)) {
+                return Err(bad("Connection names a field that must be kept."));
+            }
+            self.closes |= is(b"close");
+            self.keeps_alive |= is(b"keep-alive");
+        }
+        Ok(())
+    }
 }
 
 /// A set of bytes, by table: every byte of every head is looked up.
@@ -260,7 +321,18 @@ pub(crate) fn bad_chunks() -> GatewayError {
     bad("The chunks of the body are malformed: their lines must end in CR LF, without blanks.")
 }
 
-fn too_many_fields() -> GatewayError {
+/// What a customer reads whose request line is none.
+pub(crate) fn malformed_line() -> GatewayError {
+    bad("The request line is malformed.")
+}
+
+/// What a customer reads who has sent a field that no header can have.
+pub(crate) fn malformed_field() -> GatewayError {
+    bad("A header line does not begin with a name and a colon.")
+}
+
+/// What a customer reads who has sent more fields than are taken.
+pub(crate) fn too_many_fields() -> GatewayError {
     GatewayError::new(ErrorKind::HeaderTooLarge, "The request has too many header fields.")
 }
 

@@ -11,16 +11,14 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 use parking_lot::Mutex;
-use pingora::apps::HttpServerApp as _;
 use pingora::http::{RequestHeader, ResponseHeader};
-use pingora::protocols::http::ServerSession;
-use pingora_proxy::{HttpProxy, http_proxy};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::error::{ErrorKind, GatewayError};
 use crate::finished::Settled;
 use crate::gateway::listen::deadline::Deadline;
-use crate::gateway::proxy::{Gateway, server_conf};
+use crate::gateway::listen::hooks;
+use crate::gateway::proxy::Gateway;
 
 mod session;
 
@@ -36,9 +34,8 @@ const PIECES_MAX: usize = 16;
 pub struct Inward(Arc<OnceLock<Front>>);
 
 struct Front {
-    proxy: Arc<HttpProxy<Gateway>>,
+    gateway: Gateway,
     deadline: Arc<Deadline>,
-    stopped: watch::Receiver<bool>,
 }
 
 /// A request from inside.
@@ -60,11 +57,8 @@ impl Inward {
     /// From now on it leads to `gateway`. What it hosts cannot be reached from inside: a service
     /// that calls itself would never end.
     pub(crate) fn lead_to(&self, gateway: Gateway, deadline: Arc<Deadline>) {
-        let proxy = Arc::new(http_proxy(&Arc::new(server_conf()), gateway));
-        // Connections are closed when the gateway stops; there are none here.
-        let (_, stopped) = watch::channel(false);
         // One that leads somewhere already goes on leading there.
-        drop(self.0.set(Front { proxy, deadline, stopped }));
+        drop(self.0.set(Front { gateway, deadline }));
     }
 
     /// Makes a request, and waits for the head of its answer. Dropping this, or the reply, ends the
@@ -79,10 +73,11 @@ impl Inward {
         let teller = Teller(Arc::new(Mutex::new(Some(tell))));
         let session = InnerSession::new(request, pieces, teller, Arc::clone(&front.deadline))
             .map_err(|error| unanswered().cause(crate::gateway::describe_error(&error)))?;
-        let session = ServerSession::new_custom(Box::new(session));
-        let (proxy, stopped) = (Arc::clone(&front.proxy), front.stopped.clone());
+        let gateway = front.gateway.clone();
         // On its own, so that it is settled whatever becomes of whoever asked.
-        tokio::spawn(async move { proxy.process_new_http(session, &stopped).await });
+        tokio::spawn(async move {
+            hooks::serve(&gateway, &mut hooks::session(), Box::new(session)).await;
+        });
         Reply::begin(reply, settled).await
     }
 }

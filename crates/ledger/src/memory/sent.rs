@@ -34,6 +34,10 @@ const SLOT_BYTES: usize = 256;
 /// Notes that there are places for. Each takes that of the hold before it by so many records, which is
 /// on disk by then, or the hold is waited for.
 const SLOTS: u64 = 16_384;
+/// How much of a new file is written at a time. The kernel keeps what is written at once in one piece, and
+/// looks at each block of a piece when a note is put into it: 1.8 µs in a piece of 4 MiB, 0.5 in one of
+/// these.
+const PAGE_BYTES: usize = 4096;
 /// How much of the file is read at a time.
 const READ_BYTES: usize = 64 << 10;
 /// Before a note: its checksum and its length.
@@ -241,10 +245,11 @@ fn begin(path: &Path, run: u64, end: Position) -> std::io::Result<File> {
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
     let length = (SLOTS + 1) * SLOT_BYTES as u64;
     // Written rather than reserved: then a note never makes the file system allocate anything.
-    let lacks = length.saturating_sub(file.metadata()?.len());
-    let begin = length - lacks;
-    let zeros = vec![0; usize::try_from(lacks).unwrap_or(0)];
-    file.write_all_at(&zeros, begin)?;
+    let begin = file.metadata()?.len();
+    for page in (begin..length).step_by(PAGE_BYTES) {
+        let zeros = &[0; PAGE_BYTES][..PAGE_BYTES.min(usize::try_from(length - page).unwrap_or(0))];
+        file.write_all_at(zeros, page)?;
+    }
     let head = Head { version: VERSION, run, boot: boot_id().unwrap_or_default(), end };
     let head = encode(&head).ok_or_else(|| std::io::Error::other("the head is too long"))?;
     file.write_all_at(&head, 0)?;

@@ -10,8 +10,10 @@ use proptest::prelude::*;
 use tokio::sync::watch;
 
 use super::*;
+use crate::gateway::listen::framing;
 
 /// Answers every request with its path and the bytes of its body.
+#[derive(Clone)]
 struct Echo;
 
 #[async_trait]

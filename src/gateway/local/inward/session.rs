@@ -11,20 +11,17 @@ use http::{HeaderMap, HeaderValue, Request, Uri};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::Digest;
 use pingora::protocols::http::HttpTask;
-use pingora::protocols::http::custom::CustomMessageWrite;
 use pingora::protocols::http::custom::server::Session as CustomSession;
 use pingora::protocols::l4::socket::SocketAddr as PeerAddr;
 use pingora::{Error, ErrorType, Result};
 use tokio::sync::mpsc;
-use tokio_stream::Stream;
 
 use super::{Inner, Piece, Teller};
+use crate::gateway::listen::custom::{Timeouts, plain_session};
 use crate::gateway::listen::deadline::Deadline;
 
 /// What stands for the gateway in `Host`: upstreams get their own names.
 const OWN_NAME: HeaderValue = HeaderValue::from_static("localhost");
-
-type Messages = Box<dyn Stream<Item = Result<Bytes>> + Unpin + Send + Sync + 'static>;
 
 /// A request in memory, as Pingora serves it.
 pub(super) struct InnerSession {
@@ -38,9 +35,7 @@ pub(super) struct InnerSession {
     bytes_sent: usize,
     has_ended: bool,
     deadline: Arc<Deadline>,
-    read_timeout: Option<Duration>,
-    write_timeout: Option<Duration>,
-    drain_timeout: Option<Duration>,
+    timeouts: Timeouts,
 }
 
 impl InnerSession {
@@ -73,9 +68,7 @@ impl InnerSession {
             bytes_sent: 0,
             has_ended: false,
             deadline,
-            read_timeout: None,
-            write_timeout: None,
-            drain_timeout: None,
+            timeouts: Timeouts::default(),
         })
     }
 
@@ -103,7 +96,7 @@ impl InnerSession {
 
     async fn send(&self, piece: Piece) -> Result<()> {
         let sending = self.pieces.send(piece);
-        let sent = match self.write_timeout {
+        let sent = match self.timeouts.write {
             Some(time) => match tokio::time::timeout(time, sending).await {
                 Ok(sent) => sent,
                 Err(_) => return Err(Error::new_down(ErrorType::WriteTimedout)),
@@ -116,6 +109,8 @@ impl InnerSession {
 
 #[async_trait]
 impl CustomSession for InnerSession {
+    plain_session!();
+
     fn req_header(&self) -> &RequestHeader {
         &self.head
     }
@@ -178,14 +173,6 @@ impl CustomSession for InnerSession {
         if end { self.end().await } else { Ok(()) }
     }
 
-    async fn write_response_header_ref(
-        &mut self,
-        header: &ResponseHeader,
-        end: bool,
-    ) -> Result<()> {
-        self.write_response_header(Box::new(header.clone()), end).await
-    }
-
     async fn write_body(&mut self, data: Bytes, end: bool) -> Result<()> {
         self.pass(Some(data)).await?;
         if end { self.end().await } else { Ok(()) }
@@ -218,10 +205,6 @@ impl CustomSession for InnerSession {
         self.end().await
     }
 
-    async fn finish_custom(&mut self) -> Result<()> {
-        Ok(())
-    }
-
     /// Whoever asked sees that the answer has no end.
     async fn shutdown(&mut self, _code: u32, _context: &str) {}
 
@@ -231,34 +214,6 @@ impl CustomSession for InnerSession {
 
     fn body_bytes_sent(&self) -> usize {
         self.bytes_sent
-    }
-
-    fn set_read_timeout(&mut self, timeout: Option<Duration>) {
-        self.read_timeout = timeout;
-    }
-
-    fn get_read_timeout(&self) -> Option<Duration> {
-        self.read_timeout
-    }
-
-    fn set_write_timeout(&mut self, timeout: Option<Duration>) {
-        self.write_timeout = timeout;
-    }
-
-    fn get_write_timeout(&self) -> Option<Duration> {
-        self.write_timeout
-    }
-
-    fn set_total_drain_timeout(&mut self, timeout: Option<Duration>) {
-        self.drain_timeout = timeout;
-    }
-
-    fn get_total_drain_timeout(&self) -> Option<Duration> {
-        self.drain_timeout
-    }
-
-    fn request_summary(&self) -> String {
-        format!("{} {}", self.head.method, self.head.uri.path())
     }
 
     fn digest(&self) -> Option<&Digest> {
@@ -275,25 +230,5 @@ impl CustomSession for InnerSession {
 
     fn server_addr(&self) -> Option<&PeerAddr> {
         None
-    }
-
-    fn pseudo_raw_h1_request_header(&self) -> Bytes {
-        Bytes::new()
-    }
-
-    fn take_custom_message_reader(&mut self) -> Option<Messages> {
-        None
-    }
-
-    fn restore_custom_message_reader(&mut self, _reader: Messages) -> Result<()> {
-        Ok(())
-    }
-
-    fn take_custom_message_writer(&mut self) -> Option<Box<dyn CustomMessageWrite>> {
-        None
-    }
-
-    fn restore_custom_message_writer(&mut self, _: Box<dyn CustomMessageWrite>) -> Result<()> {
-        Ok(())
     }
 }

@@ -1,0 +1,154 @@
+//! The head of an answer on the wire, and how its body is framed.
+
+use std::io::Write as _;
+
+use bytes::{Buf, BufMut as _, Bytes, BytesMut};
+use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING, UPGRADE};
+use http::{Method, StatusCode, Version};
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::protocols::http::date;
+use pingora::{Error, ErrorType, Result};
+
+/// Room for a head, in bytes: those of most answers fit, with a short body.
+const HEAD_BYTES: usize = 2 * 1024;
+/// What is copied so that it leaves in one piece with what stands before it, in bytes. What is longer is
+/// handed over as it is.
+const COPIED_BYTES_MAX: usize = 8 * 1024;
+/// The most that a line with the size of a chunk takes, in bytes.
+const SIZE_BYTES: usize = 18;
+/// Behind the data of a chunk.
+const CHUNK_END: &[u8] = b"\r\n";
+/// Behind the last chunk.
+const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// How the body of an answer goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AnswerBody {
+    /// No head was written.
+    NotBegun,
+    /// So many bytes are to come.
+    Length(u64),
+    /// Chunks are to come, and a last one.
+    Chunks,
+    /// It ends with the connection.
+    ToTheEnd,
+    /// All of it was written.
+    Whole,
+}
+
+impl AnswerBody {
+    /// The body that follows `header`, which is changed where the client of `request` cannot read it.
+    pub(super) fn behind(request: &RequestHeader, header: &mut ResponseHeader) -> Self {
+        if header.status == StatusCode::SWITCHING_PROTOCOLS {
+            return Self::ToTheEnd;
+        }
+        let has_none = matches!(header.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        if has_none || request.method == Method::HEAD {
+            return Self::Length(0);
+        }
+        if header.headers.contains_key(TRANSFER_ENCODING) {
+            if request.version == Version::HTTP_11 {
+                return Self::Chunks;
+            }
+            header.remove_header(&TRANSFER_ENCODING);
+            return Self::ToTheEnd;
+        }
+        let length = || header.headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
+        length().map_or(Self::ToTheEnd, Self::Length)
+    }
+
+    /// Whether its end is that of the connection.
+    pub(super) fn ends_with_connection(self) -> bool {
+        self == Self::ToTheEnd
+    }
+
+    /// Whether a head may wait for the first of it: it is no stream, and something will come.
+    pub(super) fn is_waited_for(self) -> bool {
+        matches!(self, Self::Length(1..))
+    }
+
+    /// Frames a piece of it: what stands before it is appended to `before`; gives the piece, as far as it
+    /// belongs to the answer, and what stands behind it.
+    pub(super) fn frame(
+        &mut self,
+        before: &mut BytesMut,
+        mut piece: Bytes,
+    ) -> (Bytes, &'static [u8]) {
+        match self {
+            _ if piece.is_empty() => {}
+            Self::NotBegun | Self::Whole => piece.clear(),
+            Self::ToTheEnd => {}
+            Self::Length(left) => {
+                piece.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left = left.saturating_sub(piece.len() as u64);
+            }
+            Self::Chunks => {
+                before.reserve(SIZE_BYTES);
+                // There is room for it.
+                let _is_written = write!(before.writer(), "{:X}\r\n", piece.len());
+                return (piece, CHUNK_END);
+            }
+        }
+        (piece, b"")
+    }
+
+    /// Ends it; gives what is to be sent for that.
+    ///
+    /// # Errors
+    /// When some of it is missing: the client must not take it for whole.
+    pub(super) fn end(&mut self) -> Result<&'static [u8]> {
+        match self {
+            Self::Length(1..) => {
+                Error::e_explain(ErrorType::WriteError, "the end of an answer is missing")
+            }
+            Self::Chunks => {
+                *self = Self::Whole;
+                Ok(LAST_CHUNK)
+            }
+            Self::Length(0) => {
+                *self = Self::Whole;
+                Ok(b"")
+            }
+            Self::NotBegun | Self::ToTheEnd | Self::Whole => Ok(b""),
+        }
+    }
+}
+
+/// Whether the client of `request` may change to another protocol.
+pub(super) fn may_switch(request: &RequestHeader) -> bool {
+    request.version == Version::HTTP_11 && request.headers.contains_key(UPGRADE)
+}
+
+/// Appends a head to `unsent`. An answer says when it was made, and whether the connection is kept for
+/// another request.
+pub(super) fn write_head(unsent: &mut BytesMut, header: &mut ResponseHeader, keeps: bool) {
+    unsent.reserve(HEAD_BYTES);
+    let version: &[u8] = match header.version {
+        Version::HTTP_10 => b"HTTP/1.0 ",
+        _ => b"HTTP/1.1 ",
+    };
+    let reason = header.get_reason_phrase().unwrap_or_default().as_bytes();
+    for part in [version, header.status.as_str().as_bytes(), b" ", reason, b"\r\n"] {
+        unsent.extend_from_slice(part);
+    }
+    let is_interim = header.status.is_informational();
+    for own in [DATE, CONNECTION] {
+        if !is_interim && header.headers.contains_key(&own) {
+            header.remove_header(&own);
+        }
+    }
+    header.header_to_h1_wire(unsent);
+    if !is_interim {
+        let date = date::get_cached_date();
+        let connection: &[u8] = if keeps { b"keep-alive" } else { b"close" };
+        for part in [b"Date: ", date.as_bytes(), b"\r\nConnection: ", connection, b"\r\n"] {
+            unsent.extend_from_slice(part);
+        }
+    }
+    unsent.extend_from_slice(b"\r\n");
+}
+
+/// Whether what stands behind `unsent` is so short that it is sooner copied than handed over apart.
+pub(super) fn is_sooner_copied(unsent: &BytesMut, behind: &impl Buf) -> bool {
+    unsent.len().saturating_add(behind.remaining()) <= COPIED_BYTES_MAX
+}

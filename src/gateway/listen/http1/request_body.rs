@@ -1,0 +1,142 @@
+//! The body of a request, as it comes over a connection.
+
+use bytes::{Bytes, BytesMut};
+use pingora::protocols::Stream;
+use pingora::{Error, ErrorType, OrErr as _, Result};
+use tokio::io::AsyncReadExt as _;
+
+use crate::error::GatewayError;
+use crate::gateway::chunk_scan::ChunkScan;
+use crate::gateway::listen::framing::{self, BodyIs};
+
+/// The most that is read at once, and the most of a body that is given in one piece.
+const PIECE_BYTES_MAX: usize = 64 * 1024;
+/// What is read at once of a protocol in the place of HTTP, whose messages are mostly short.
+const SWITCHED_BYTES: usize = 8 * 1024;
+
+/// What is left of a request's body.
+pub(super) struct RequestBody {
+    left: Left,
+    /// What has come of it, or behind it, and was not given yet.
+    come: BytesMut,
+}
+
+/// How the rest of a body is framed.
+enum Left {
+    /// So many bytes.
+    Length(u64),
+    /// Chunks.
+    Chunks(ChunkScan),
+    /// Whatever comes until the connection is closed, in another protocol.
+    Switched,
+}
+
+impl RequestBody {
+    /// Of a body of which `come` came with its head.
+    ///
+    /// # Errors
+    /// `BadFraming` when that is framed in a wrong way already.
+    pub(super) fn new(body: BodyIs, come: BytesMut) -> Result<Self, GatewayError> {
+        let left = match body {
+            BodyIs::OfLength(bytes) => Left::Length(bytes),
+            BodyIs::InChunks if !ChunkScan::default().takes(&come) => {
+                return Err(framing::bad_chunks());
+            }
+            BodyIs::InChunks => Left::Chunks(ChunkScan::default()),
+        };
+        Ok(Self { left, come })
+    }
+
+    /// Whether all of it was given.
+    pub(super) fn is_done(&self) -> bool {
+        match &self.left {
+            Left::Length(bytes) => *bytes == 0,
+            Left::Chunks(scan) => scan.is_over(),
+            Left::Switched => false,
+        }
+    }
+
+    /// Whether something has come behind it.
+    pub(super) fn is_followed(&self) -> bool {
+        self.is_done() && !self.come.is_empty()
+    }
+
+    /// From now on what comes is of another protocol.
+    pub(super) fn switch_protocols(&mut self) {
+        self.left = Left::Switched;
+    }
+
+    /// The next piece; `None` at the end. Dropped before it is ready, it can be asked for again.
+    ///
+    /// # Errors
+    /// When the connection fails or ends before the body does, or its chunks are malformed.
+    pub(super) async fn next(&mut self, stream: &mut Stream) -> Result<Option<Bytes>> {
+        match self.left {
+            Left::Length(0) => Ok(None),
+            Left::Length(left) => self.next_of(left, stream).await.map(Some),
+            Left::Chunks(_) => self.next_chunks(stream).await,
+            Left::Switched => self.next_switched(stream).await,
+        }
+    }
+
+    /// The next piece of a body with `left` bytes to come: all of them, if they are not too many.
+    async fn next_of(&mut self, left: u64, stream: &mut Stream) -> Result<Bytes> {
+        let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE_BYTES_MAX);
+        while self.come.len() < wanted {
+            self.come.reserve(wanted - self.come.len());
+            self.read_more(stream).await?;
+        }
+        let piece = self.come.split_to(wanted);
+        self.left = Left::Length(left.saturating_sub(piece.len() as u64));
+        Ok(piece.freeze())
+    }
+
+    /// The data of all chunks that have come.
+    async fn next_chunks(&mut self, stream: &mut Stream) -> Result<Option<Bytes>> {
+        let mut data = BytesMut::new();
+        loop {
+            let Left::Chunks(scan) = &mut self.left else { return Ok(None) };
+            while !self.come.is_empty() && !scan.is_over() {
+                let Some(framing) = scan.skip_framing(&self.come) else {
+                    let malformed = std::io::Error::from(std::io::ErrorKind::InvalidData);
+                    return Error::e_because(ErrorType::ReadError, "reading chunks", malformed);
+                };
+                let _skipped = self.come.split_to(framing);
+                let taken = scan.take_data(self.come.len());
+                let chunk = self.come.split_to(taken);
+                if data.is_empty() {
+                    data = chunk;
+                } else {
+                    data.extend_from_slice(&chunk);
+                }
+            }
+            if !data.is_empty() {
+                return Ok(Some(data.freeze()));
+            }
+            if scan.is_over() {
+                return Ok(None);
+            }
+            self.come.reserve(PIECE_BYTES_MAX);
+            self.read_more(stream).await?;
+            // What was read can be thousands of chunks: it is others' turn before more is.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn next_switched(&mut self, stream: &mut Stream) -> Result<Option<Bytes>> {
+        if self.come.is_empty() {
+            self.come.reserve(SWITCHED_BYTES);
+            let read = stream.read_buf(&mut self.come).await;
+            read.or_err(ErrorType::ReadError, "reading another protocol")?;
+        }
+        Ok(Some(self.come.split().freeze()).filter(|bytes| !bytes.is_empty()))
+    }
+
+    async fn read_more(&mut self, stream: &mut Stream) -> Result<()> {
+        match stream.read_buf(&mut self.come).await {
+            Ok(0) => Error::e_explain(ErrorType::ConnectionClosed, "in the middle of a body"),
+            Ok(_) => Ok(()),
+            Err(error) => Error::e_because(ErrorType::ReadError, "reading a body", error),
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Held against Pingora's own session: the same bytes over both, through the same hooks.
+
+use async_trait::async_trait;
+use bytes::BytesMut;
+use pingora::apps::HttpServerApp as _;
+use pingora::http::ResponseHeader;
+use pingora::protocols::http::ServerSession;
+use pingora::server::configuration::ServerConf;
+use pingora::upstreams::peer::HttpPeer;
+use pingora_proxy::{ProxyHttp, http_proxy};
+use proptest::prelude::*;
+use tokio::io::{AsyncReadExt as _, DuplexStream};
+use tokio::sync::watch;
+
+use super::*;
+use crate::gateway::listen::hooks;
+
+/// Answers with what it was asked, in the way in which it was asked to.
+#[derive(Clone)]
+struct Echo;
+
+#[async_trait]
+impl ProxyHttp for Echo {
+    type CTX = ();
+
+    fn new_ctx(&self) {}
+
+    async fn request_filter(&self, session: &mut Session, (): &mut ()) -> Result<bool> {
+        let head = session.req_header();
+        let mut answer = format!("{} {} {:?} ", head.method, head.uri, head.version).into_bytes();
+        for (name, value) in &head.headers {
+            answer.extend_from_slice(name.as_str().as_bytes());
+            answer.extend_from_slice(value.as_bytes());
+        }
+        let asked = head.headers.get("x-answer").map(|value| value.as_bytes().to_vec());
+        if asked.as_deref() != Some(b"early") {
+            while let Some(piece) = session.read_request_body().await? {
+                answer.extend_from_slice(&piece);
+            }
+        }
+        let mut header = ResponseHeader::build(200, None)?;
+        let length = match asked.as_deref() {
+            Some(b"chunks") => None,
+            Some(b"short") => Some(answer.len() + 1),
+            Some(b"long") => Some(answer.len() - 1),
+            _ => Some(answer.len()),
+        };
+        match length {
+            Some(length) => header.insert_header("content-length", length)?,
+            None => header.insert_header("transfer-encoding", "chunked")?,
+        }
+        session.write_response_header(Box::new(header), false).await?;
+        let rest = answer.split_off(answer.len() / 2);
+        session.write_response_body(Some(answer.into()), false).await?;
+        session.write_response_body(Some(rest.into()), true).await?;
+        Ok(true)
+    }
+
+    async fn upstream_peer(&self, _: &mut Session, (): &mut ()) -> Result<Box<HttpPeer>> {
+        unreachable!("request_filter answers")
+    }
+
+    fn suppress_error_log(&self, _: &Session, (): &(), _: &Error) -> bool {
+        true
+    }
+}
+
+/// What `request`, sent in pieces of so many bytes, is answered with; and whether the connection is kept.
+async fn exchange<F>(
+    request: &[u8],
+    piece_bytes: usize,
+    serve: impl FnOnce(DuplexStream) -> F,
+) -> (String, bool)
+where
+    F: Future<Output = bool>,
+{
+    let (ours, mut theirs) = tokio::io::duplex(1 << 20);
+    let client = async move {
+        for piece in request.chunks(piece_bytes.max(1)) {
+            if theirs.write_all(piece).await.is_err() {
+                // It was answered before it was whole.
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        // Whoever waits for more reads the end of the connection.
+        let _is_shut = theirs.shutdown().await;
+        let mut answer = Vec::new();
+        theirs.read_to_end(&mut answer).await.expect("an answer");
+        String::from_utf8_lossy(&answer).into_owned()
+    };
+    let (kept, answer) = tokio::join!(serve(ours), client);
+    (without_date(&answer), kept)
+}
+
+fn without_date(answer: &str) -> String {
+    let lines = answer.split_inclusive("\r\n").filter(|line| !line.starts_with("Date: "));
+    lines.collect()
+}
+
+async fn over_pingoras(request: &[u8], piece_bytes: usize) -> (String, bool) {
+    let proxy = Arc::new(http_proxy(&Arc::new(ServerConf::default()), Echo));
+    let (_stop, stopped) = watch::channel(false);
+    exchange(request, piece_bytes, |stream| async move {
+        let mut session = ServerSession::new_http1(Box::new(stream));
+        session.set_keepalive(Some(600));
+        session.set_keepalive_reuses_remaining(Some(100));
+        proxy.process_new_http(session, &stopped).await.is_some()
+    })
+    .await
+}
+
+async fn over_ours(request: &[u8], piece_bytes: usize) -> (String, bool) {
+    exchange(request, piece_bytes, |stream| async move {
+        let mut wire = Wire::new(Box::new(stream));
+        let mut bytes = BytesMut::new();
+        let end = loop {
+            if let Some(end) = memchr::memmem::find(&bytes, b"\r\n\r\n") {
+                break end + 4;
+            }
+            if wire.stream.read_buf(&mut bytes).await.expect("bytes") == 0 {
+                return false;
+            }
+        };
+        let Ok(head) = Head::read(bytes, end) else { return false };
+        let returned = Returned::default();
+        let own = Http1Session::new(head, wire, Arc::clone(&returned));
+        hooks::serve(&Echo, &mut hooks::session(), Box::new(own)).await;
+        let kept = returned.lock().take();
+        kept.is_some()
+    })
+    .await
+}
+
+/// A request that was not waited for.
+const BEHIND: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
+
+struct Request(Vec<u8>);
+
+impl std::fmt::Debug for Request {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0.escape_ascii())
+    }
+}
+
+/// A sound request, whatever its body is framed by.
+fn requests() -> impl Strategy<Value = Request> {
+    let version = prop_oneof![Just("1.1"), Just("1.1"), Just("1.0")];
+    let connection = prop_oneof![
+        Just(""),
+        Just("Connection: close\r\n"),
+        Just("Connection: Keep-Alive\r\n"),
+        Just("CONNECTION: x, close\r\n"),
+    ];
+    let answer = proptest::sample::select(vec!["", "early", "chunks", "short", "long"]);
+    let method = prop_oneof![Just("POST"), Just("POST"), Just("HEAD"), Just("QUERY")];
+    let target = prop_oneof![Just("/v1/x?a=%20&b[]=c"), Just("http://a:80/v1"), Just("*")];
+    let body = proptest::collection::vec(any::<u8>(), 0..2_000);
+    let parts = proptest::collection::vec(1_usize..200, 0..12);
+    let behind = prop_oneof![Just(b"".as_slice()), Just(b"".as_slice()), Just(BEHIND)];
+    (version, connection, answer, method, target, body, parts, behind).prop_map(
+        |(version, connection, answer, method, target, body, parts, behind)| {
+            let mut request = format!(
+                "{method} {target} HTTP/{version}\r\nHost: a:80\r\n{connection}X-Answer: {answer}\r\n"
+            )
+            .into_bytes();
+            if parts.is_empty() || version == "1.0" {
+                request.extend_from_slice(
+                    format!("Content-Length: {}\r\n\r\n", body.len()).as_bytes(),
+                );
+                request.extend_from_slice(&body);
+            } else {
+                request.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n");
+                let mut rest = body.as_slice();
+                for part in parts.iter() {
+                    let (chunk, after) = rest.split_at((*part).min(rest.len()));
+                    rest = after;
+                    if !chunk.is_empty() {
+                        request.extend_from_slice(format!("{:X};e=1\r\n", chunk.len()).as_bytes());
+                        request.extend_from_slice(chunk);
+                        request.extend_from_slice(b"\r\n");
+                    }
+                }
+                request.extend_from_slice(b"0\r\nX-Trailer: y\r\n\r\n");
+            }
+            request.extend_from_slice(behind);
+            Request(request)
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    /// Whoever asks cannot tell whose session it is, but for what the house does better: an answer in
+    /// chunks for a client that knows none.
+    #[test]
+    fn a_request_is_read_and_answered_as_by_pingora(request in requests(), piece in 1_usize..3_000) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let Request(request) = request;
+        let mut ours = runtime.block_on(over_ours(&request, piece));
+        let pingoras = runtime.block_on(over_pingoras(&request, piece));
+        // A request behind the first one is noticed by who happens to read it with that.
+        ours.1 &= pingoras.1 || !request.ends_with(BEHIND);
+        let is_old_with_chunks = pingoras.0.to_lowercase().contains("transfer-encoding: chunked")
+            && request.windows(8).any(|at| at == b"HTTP/1.0");
+        if !is_old_with_chunks {
+            prop_assert_eq!(ours, pingoras);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_knows_no_chunks_gets_none() {
+    let request = b"POST / HTTP/1.0\r\nConnection: keep-alive\r\nX-Answer: chunks\r\n\r\n";
+    let (answer, kept) = over_ours(request, 1_000).await;
+    assert!(answer.contains("Connection: close\r\n\r\nPOST / HTTP/1.0 "), "{answer}");
+    assert!(!answer.contains("Transfer-Encoding") && !kept, "{answer}");
+}
