@@ -13,6 +13,10 @@ struct WireBaseResp {
 
 /// Whether a `base_resp` has a code that is not the one of success. What cannot be read says nothing.
 pub(super) fn has_failed(base_resp: &[u8]) -> bool {
+    // Most answers have none.
+    if base_resp.is_empty() {
+        return false;
+    }
     let read: Option<WireBaseResp> = serde_json::from_slice(base_resp).ok();
     read.is_some_and(|said| said.status_code != 0)
 }

@@ -1,49 +1,68 @@
 //! Reads the counts in a `usage` that is written as nearly all are: whole numbers, and objects of whole
 //! numbers. Whatever is written otherwise is left to a parser.
 
-use super::json::plain_text_end;
+use super::json::{plain_text_end, short_string_end};
 
-/// Where a count stands: the key of the object in `usage` that has it, empty for `usage` itself, and
-/// its own key.
-pub(super) type CountPlace = (&'static str, &'static str);
+/// An object in a `usage` that has counts: its key, empty for `usage` itself, and their keys in the order
+/// in which they are mostly written.
+pub(super) type CountsObject = (&'static str, &'static [&'static str]);
 
 /// Digits that every number of so many can have and still be one of 64 bits.
 const DIGITS_MAX: usize = 19;
 
-/// The counts at `places`, each `None` where it is not there. `None` for all of it where a parser may
-/// see anything else than that: numbers with a sign, a point or an exponent, known keys that are there
-/// twice or have other values, escapes, lists, and what is not JSON.
-pub(super) fn read_counts<const PLACES: usize>(
+/// The counts of the `objects`, one behind the other, each `None` where it is not there. The first object
+/// is the `usage` itself. `None` for all of it where a parser may see anything else than that: numbers
+/// with a sign, a point or an exponent, known keys that are there twice or have other values, escapes,
+/// lists, and what is not JSON.
+pub(super) fn read_counts<const COUNTS: usize>(
     usage: &[u8],
-    places: &[CountPlace; PLACES],
-) -> Option<[Option<u64>; PLACES]> {
-    let mut reader = CountReader { text: usage, at: 0, places, counts: [None; PLACES], seen: 0 };
+    objects: &[CountsObject],
+) -> Option<[Option<u64>; COUNTS]> {
+    let mut reader = CountReader { text: usage, at: 0, objects, counts: [None; COUNTS], seen: 0 };
     reader.space();
-    reader.object(Some(""))?;
+    reader.object(Some(0))?;
     reader.space();
     (reader.at == usage.len()).then_some(reader.counts)
 }
 
-struct CountReader<'a, const PLACES: usize> {
+struct CountReader<'a, const COUNTS: usize> {
     text: &'a [u8],
     at: usize,
-    places: &'a [CountPlace; PLACES],
-    counts: [Option<u64>; PLACES],
-    /// The first places of the objects that were read, as bits.
+    objects: &'a [CountsObject],
+    counts: [Option<u64>; COUNTS],
+    /// Which of the objects were read, as bits.
     seen: u64,
 }
 
-impl<'a, const PLACES: usize> CountReader<'a, PLACES> {
-    /// Reads the object that stands behind the key `outer`; `None` for one that has no counts.
-    fn object(&mut self, outer: Option<&str>) -> Option<()> {
+impl<'a, const COUNTS: usize> CountReader<'a, COUNTS> {
+    /// Reads one of the objects; `None` for one that has no counts.
+    fn object(&mut self, index: Option<usize>) -> Option<()> {
+        let known =
+            index.and_then(|index| self.objects.get(index)).map_or(&[][..], |object| object.1);
+        let before = self.objects.get(..index.unwrap_or(0))?.iter();
+        let before: usize = before.map(|object| object.1.len()).sum();
+        let is_top = index == Some(0);
         self.eat(b'{')?;
         self.space();
         if self.eat(b'}').is_some() {
             return Some(());
         }
+        // The place of the count that is likely to come next.
+        let mut likely = 0;
         loop {
             self.space();
-            self.member(outer)?;
+            let key = self.string()?;
+            self.space();
+            self.eat(b':')?;
+            self.space();
+            match place(key, known, likely) {
+                Some(place) => {
+                    likely = place + 1;
+                    self.count(before + place)?;
+                }
+                None if is_top => self.inner(key)?,
+                None => self.other(key, false)?,
+            }
             self.space();
             if self.eat(b',').is_none() {
                 return self.eat(b'}');
@@ -51,37 +70,33 @@ impl<'a, const PLACES: usize> CountReader<'a, PLACES> {
         }
     }
 
-    fn member(&mut self, outer: Option<&str>) -> Option<()> {
-        let key = self.string()?;
-        self.space();
-        self.eat(b':')?;
-        self.space();
-        let is_here = |place: &CountPlace| place.1.as_bytes() == key && Some(place.0) == outer;
-        if let Some(index) = self.places.iter().position(is_here) {
-            let count = self.number()?;
-            return match self.counts.get_mut(index)? {
-                place @ None => {
-                    *place = Some(count);
-                    Some(())
-                }
-                Some(_) => None,
-            };
+    /// A count that is kept.
+    fn count(&mut self, index: usize) -> Option<()> {
+        let count = self.number()?;
+        let place = self.counts.get_mut(index)?;
+        let is_first = place.is_none();
+        *place = Some(count);
+        is_first.then_some(())
+    }
+
+    /// A member of the `usage` itself that is no count: one of the objects, unless it is not there.
+    fn inner(&mut self, key: &[u8]) -> Option<()> {
+        let mut inner = self.objects.iter().skip(1);
+        let Some(index) = inner.position(|object| object.0.as_bytes() == key) else {
+            return self.other(key, true);
+        };
+        let bit = 1_u64.checked_shl(u32::try_from(index).ok()?)?;
+        let is_repeated = self.seen & bit != 0;
+        self.seen |= bit;
+        match self.peek()? {
+            _ if is_repeated => None,
+            b'{' => self.object(Some(index + 1)),
+            _ => self.null(),
         }
-        let is_top = outer == Some("");
-        let is_object = |place: &CountPlace| place.0.as_bytes() == key;
-        if is_top
-            && !key.is_empty()
-            && let Some(index) = self.places.iter().position(is_object)
-        {
-            let bit = 1_u64.checked_shl(u32::try_from(index).ok()?)?;
-            let is_repeated = self.seen & bit != 0;
-            self.seen |= bit;
-            return match self.peek()? {
-                _ if is_repeated => None,
-                b'{' => self.object(self.places.get(index).map(|place| place.0)),
-                _ => self.null(),
-            };
-        }
+    }
+
+    /// A member that is not kept.
+    fn other(&mut self, key: &[u8], is_top: bool) -> Option<()> {
         if !key.is_ascii() {
             return None;
         }
@@ -96,24 +111,28 @@ impl<'a, const PLACES: usize> CountReader<'a, PLACES> {
     /// The text of a string without escapes.
     fn string(&mut self) -> Option<&'a [u8]> {
         self.eat(b'"')?;
-        let end = plain_text_end(self.text, self.at);
-        let text = self.text.get(self.at..end)?;
+        let begin = self.at;
+        let end = match short_string_end(self.text, begin) {
+            Some(end) => end,
+            None => plain_text_end(self.text, begin),
+        };
         self.at = end;
         self.eat(b'"')?;
-        Some(text)
+        self.text.get(begin..end)
     }
 
     fn number(&mut self) -> Option<u64> {
-        let rest = self.text.get(self.at..)?;
-        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let (number, behind) = rest.split_at_checked(digits)?;
-        let is_whole = !matches!(behind.first(), Some(b'.' | b'e' | b'E'));
-        let is_written_plainly = digits == 1 || (digits > 1 && number.first() != Some(&b'0'));
-        if !is_whole || !is_written_plainly || digits > DIGITS_MAX {
-            return None;
+        let begin = self.at;
+        let mut number = 0_u64;
+        while let Some(digit @ b'0'..=b'9') = self.peek() {
+            // More digits than fit are refused below.
+            number = number.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
+            self.at += 1;
         }
-        self.at += digits;
-        Some(number.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0')))
+        let digits = self.at - begin;
+        let is_whole = !matches!(self.peek(), Some(b'.' | b'e' | b'E'));
+        let is_written_plainly = digits == 1 || (digits > 1 && self.text.get(begin) != Some(&b'0'));
+        (is_whole && is_written_plainly && digits <= DIGITS_MAX).then_some(number)
     }
 
     fn null(&mut self) -> Option<()> {
@@ -137,6 +156,15 @@ impl<'a, const PLACES: usize> CountReader<'a, PLACES> {
     }
 }
 
+/// The place of a key among those that are known: mostly the one that is likely.
+fn place(key: &[u8], known: &[&str], likely: usize) -> Option<usize> {
+    let is_it = |known: &&str| known.as_bytes() == key;
+    if known.get(likely).is_some_and(is_it) {
+        return Some(likely);
+    }
+    known.iter().position(is_it)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -144,7 +172,7 @@ mod tests {
 
     use super::*;
 
-    const PLACES: [CountPlace; 4] = [("", "a"), ("", "b"), ("in", "a"), ("in", "c")];
+    const OBJECTS: [CountsObject; 2] = [("", &["a", "b"]), ("in", &["a", "c"])];
 
     #[derive(Debug, Default, Deserialize)]
     #[serde(default)]
@@ -169,7 +197,7 @@ mod tests {
     }
 
     fn read(usage: &[u8]) -> Option<[u64; 4]> {
-        let counts = read_counts(usage, &PLACES)?;
+        let counts = read_counts::<4>(usage, &OBJECTS)?;
         Some(counts.map(|count| count.unwrap_or(0)))
     }
 
@@ -221,9 +249,9 @@ mod tests {
             "{\"é\":1}",
             "{\"a\":1}\0",
         ] {
-            assert_eq!(read_counts(usage.as_bytes(), &PLACES), None, "{usage:?}");
+            assert_eq!(read_counts::<4>(usage.as_bytes(), &OBJECTS), None, "{usage:?}");
         }
-        assert_eq!(read_counts(b"{\"\xFF\":1}", &PLACES), None);
+        assert_eq!(read_counts::<4>(b"{\"\xFF\":1}", &OBJECTS), None);
     }
 
     fn any_usage() -> impl Strategy<Value = String> {

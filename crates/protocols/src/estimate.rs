@@ -7,11 +7,11 @@
 //! dearest of four public vocabularies makes of them, or a little above. ADR 0016 has the figures.
 //! What is billed this way is always marked `usage_source: estimated` and never exceeds the hold.
 
-use std::hash::{BuildHasher as _, RandomState};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::slice;
 use std::sync::LazyLock;
 
-use weights::PARTS;
+use weights::{Costs, PARTS};
 
 mod weights;
 
@@ -142,9 +142,9 @@ impl TextSize {
                 }
                 class => class,
             };
-            let (part, mark) = weights::both_behind(last, class);
-            parts += u64::from(part);
-            marks += u64::from(mark);
+            let costs = weights::behind(last, class);
+            parts += costs.parts();
+            marks += costs.marks();
             last = class;
         }
         let first = match text.first().map_or(weights::NONE, |byte| weights::ascii_class(*byte)) {
@@ -158,12 +158,15 @@ impl TextSize {
     #[inline(never)]
     fn measure_ascii(text: &[u8]) -> Self {
         let (mut parts, mut marks, mut last) = (0, 0, weights::NONE);
-        for &byte in text {
-            let class = weights::ascii_class(byte);
-            let (part, mark) = weights::both_behind(last, class);
-            parts += u64::from(part);
-            marks += u64::from(mark);
-            last = class;
+        for piece in text.chunks(Costs::SUM_MAX) {
+            let mut costs = Costs::NONE;
+            for &byte in piece {
+                let class = weights::ascii_class(byte);
+                costs = costs.plus(weights::behind(last, class));
+                last = class;
+            }
+            parts += costs.parts();
+            marks += costs.marks();
         }
         let first = text.first().map_or(weights::NONE, |byte| weights::ascii_class(*byte));
         Self { parts, marks, first, last }
@@ -180,19 +183,29 @@ impl TextSize {
         if text.len() <= WHOLE_BYTES_MAX {
             return Self::measure(text);
         }
-        let mut random = SECRET.hash_one((text.len(), text.get(..PLACE_BYTES)));
         let (mut parts, mut bytes) = (0_u64, 0_u64);
-        for stretch in text.chunks(text.len() / PLACES) {
+        let mut random = secret_hash(text);
+        // One place in each stretch of the text.
+        let stretch_bytes = text.len() / PLACES;
+        let choices = stretch_bytes.saturating_sub(PLACE_BYTES) as u64 + 1;
+        for stretch in 0..PLACES {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let room = stretch.len().saturating_sub(PLACE_BYTES) as u64;
-            let at = usize::try_from((random >> 32) % (room + 1)).unwrap_or(0);
-            let behind = stretch.get(at..).unwrap_or_default();
-            let is_inside = |byte: &u8| byte & 0xC0 == 0x80;
-            let begin = behind.iter().position(|byte| !is_inside(byte)).unwrap_or(0);
-            let place = behind.get(begin..).unwrap_or_default();
-            let place = place.get(..PLACE_BYTES).unwrap_or(place);
-            parts += Self::measure(place).begun();
-            bytes += place.len() as u64;
+            let choice = usize::try_from((random >> 32).wrapping_mul(choices) >> 32).unwrap_or(0);
+            let behind = text.get(stretch * stretch_bytes + choice..).unwrap_or_default();
+            match behind.first_chunk() {
+                Some(place) if place.is_ascii() => {
+                    parts += ascii_place_parts(place);
+                    bytes += PLACE_BYTES as u64;
+                }
+                _ => {
+                    let is_inside = |byte: &u8| byte & 0xC0 == 0x80;
+                    let first = behind.iter().position(|byte| !is_inside(byte)).unwrap_or(0);
+                    let place = behind.get(first..).unwrap_or_default();
+                    let place = place.get(..PLACE_BYTES).unwrap_or(place);
+                    parts += Self::measure(place).begun();
+                    bytes += place.len() as u64;
+                }
+            }
         }
         let scaled = u128::from(parts) * text.len() as u128 / u128::from(bytes.max(1));
         let scaled = u64::try_from(scaled).unwrap_or(u64::MAX);
@@ -242,10 +255,9 @@ impl TextSize {
             *self = more;
             return;
         }
-        let seam = u64::from(weights::behind(self.last, more.first));
-        self.parts = self.parts.saturating_add(more.parts).saturating_add(seam);
-        let seam = u64::from(weights::mark_behind(self.last, more.first));
-        self.marks = self.marks.saturating_add(more.marks).saturating_add(seam);
+        let seam = weights::behind(self.last, more.first);
+        self.parts = self.parts.saturating_add(more.parts).saturating_add(seam.parts());
+        self.marks = self.marks.saturating_add(more.marks).saturating_add(seam.marks());
         self.last = more.last;
     }
 
@@ -263,10 +275,31 @@ impl TextSize {
 
     /// What all characters cost, the first as if it stood behind a space.
     fn begun(self) -> u64 {
-        let begin = |cost: fn(u8, u8) -> u8| u64::from(cost(weights::SPACE, self.first));
-        let parts = self.parts.saturating_add(begin(weights::behind));
-        parts.max(self.marks.saturating_add(begin(weights::mark_behind)))
+        let begin = weights::behind(weights::SPACE, self.first);
+        let parts = self.parts.saturating_add(begin.parts());
+        parts.max(self.marks.saturating_add(begin.marks()))
     }
+}
+
+/// What nobody outside the process can foretell of a prompt that is longer than a place.
+fn secret_hash(prompt: &[u8]) -> u64 {
+    let mut hasher = SECRET.build_hasher();
+    hasher.write_usize(prompt.len());
+    hasher.write(prompt.get(..PLACE_BYTES).unwrap_or_default());
+    hasher.finish()
+}
+
+/// What the size of a place of ASCII alone has [begun](TextSize::begun) with: its first character is
+/// counted as if it stood behind a space.
+#[inline(never)]
+fn ascii_place_parts(place: &[u8; PLACE_BYTES]) -> u64 {
+    let (mut costs, mut last) = (Costs::NONE, weights::SPACE);
+    for &byte in place {
+        let class = weights::ascii_class(byte);
+        costs = costs.plus(weights::behind(last, class));
+        last = class;
+    }
+    costs.parts().max(costs.marks())
 }
 
 #[cfg(test)]
@@ -508,6 +541,12 @@ mod tests {
             // Of scripts that differ by ten times as here, some places are no exact picture.
             prop_assert!(some * 20 >= whole * 11, "{} of {}", some, whole);
             prop_assert!(some * 20 <= whole * 40, "{} of {}", some, whole);
+        }
+
+        /// A place is measured as any text is.
+        #[test]
+        fn a_place_of_ascii_counts_as_its_text(place in prop::array::uniform16(0_u8..128)) {
+            prop_assert_eq!(ascii_place_parts(&place), TextSize::measure(&place).begun());
         }
 
         #[test]

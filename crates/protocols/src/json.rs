@@ -15,9 +15,11 @@ use std::fmt;
 use std::ops::Range;
 
 pub use count::{VALUES_MAX, from_upstream, values_within};
-pub(super) use find::{plain_text_end, quote_or_backslash, structure};
+pub(super) use find::{
+    marks, plain_text_end, quote_or_backslash, short_string_end, string_marks, structure,
+};
 pub use grammar::DEPTH_MAX;
-use grammar::{Scanner, unescape};
+use grammar::{Scanner, unquote};
 
 /// Why a body is not acceptable JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,8 +39,10 @@ impl fmt::Display for JsonError {
 /// The members of one JSON object, by position in the text that was read.
 #[derive(Debug)]
 pub struct Object<'a> {
-    text: &'a [u8],
+    text: &'a str,
     members: Vec<Member<'a>>,
+    /// Which lengths its keys have, as bits: most keys that are looked for are not there.
+    key_lengths: u64,
     close: usize,
     keys_escaped: bool,
     values: usize,
@@ -55,7 +59,7 @@ struct Member<'a> {
 /// A value inside an [`Object`]: its text and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value<'a> {
-    text: &'a [u8],
+    text: &'a str,
     /// Its byte range in the text that the object was read from.
     pub range: Range<usize>,
 }
@@ -78,13 +82,11 @@ impl<'a> Object<'a> {
         if text.starts_with(b"\xef\xbb\xbf") {
             return Err(JsonError { offset: 0, message: "a byte-order mark is not JSON".into() });
         }
-        if let Err(error) = simdutf8::compat::from_utf8(text) {
-            return Err(JsonError {
-                offset: error.valid_up_to(),
-                message: "the body is not valid UTF-8".into(),
-            });
-        }
-        Scanner::within(text, values_max).document()
+        let text = simdutf8::compat::from_utf8(text).map_err(|error| JsonError {
+            offset: error.valid_up_to(),
+            message: "the body is not valid UTF-8".into(),
+        })?;
+        Scanner::within(text, values_max).document().map_err(|refusal| *refusal)
     }
 
     /// How many values are inside, at any depth.
@@ -95,7 +97,13 @@ impl<'a> Object<'a> {
 
     /// The value of `key`.
     #[must_use]
+    #[inline]
     pub fn get(&self, key: &str) -> Option<Value<'a>> {
+        let may_be_there = self.key_lengths & length_bit(key) != 0;
+        if may_be_there { self.find(key) } else { None }
+    }
+
+    fn find(&self, key: &str) -> Option<Value<'a>> {
         let member = self.members.iter().find(|member| member.key == key)?;
         let text = self.text.get(member.value.clone())?;
         Some(Value { text, range: member.value.clone() })
@@ -156,6 +164,7 @@ impl<'a> Object<'a> {
 
     /// The value of `key` unless it is absent or `null`, which the field treats alike.
     #[must_use]
+    #[inline]
     pub fn get_non_null(&self, key: &str) -> Option<Value<'a>> {
         self.get(key).filter(|value| !value.is_null())
     }
@@ -186,34 +195,41 @@ impl<'a> Object<'a> {
     /// The text of the object, as it was read.
     #[must_use]
     pub fn text(&self) -> &'a [u8] {
-        self.text
+        self.text.as_bytes()
     }
+}
+
+/// The bit of all keys that are as long as this one, or of all long ones.
+fn length_bit(key: &str) -> u64 {
+    1 << key.len().min(63)
 }
 
 impl<'a> Value<'a> {
     /// A value that was read already, whose `text` is all there is of it.
     pub(super) fn new(text: &'a [u8]) -> Self {
+        // It is a part of a document that was checked.
+        let text = simdutf8::basic::from_utf8(text).unwrap_or_default();
         Self { text, range: 0..text.len() }
     }
 
     /// Whether the value is `null`.
     #[must_use]
     pub fn is_null(&self) -> bool {
-        self.text == b"null"
+        self.text == "null"
     }
 
     /// The text of the value.
     #[must_use]
     pub fn text(&self) -> &'a [u8] {
-        self.text
+        self.text.as_bytes()
     }
 
     /// The boolean, if it is one.
     #[must_use]
     pub fn as_bool(&self) -> Option<bool> {
         match self.text {
-            b"true" => Some(true),
-            b"false" => Some(false),
+            "true" => Some(true),
+            "false" => Some(false),
             _ => None,
         }
     }
@@ -221,23 +237,21 @@ impl<'a> Value<'a> {
     /// The unsigned integer, if it is written as one: no sign, point or exponent.
     #[must_use]
     pub fn as_u64(&self) -> Option<u64> {
-        let digits = self.text.iter().all(u8::is_ascii_digit);
-        std::str::from_utf8(self.text).ok().filter(|_| digits)?.parse().ok()
+        let are_digits = self.text.bytes().all(|byte| byte.is_ascii_digit());
+        Some(self.text).filter(|_| are_digits)?.parse().ok()
     }
 
     /// The number, if it is one.
     #[must_use]
     pub fn as_f64(&self) -> Option<f64> {
-        let first = *self.text.first()?;
-        let is_number = first == b'-' || first.is_ascii_digit();
-        std::str::from_utf8(self.text).ok().filter(|_| is_number)?.parse().ok()
+        let is_number = self.text.starts_with(|first: char| first == '-' || first.is_ascii_digit());
+        Some(self.text).filter(|_| is_number)?.parse().ok()
     }
 
     /// The string without its escapes, if it is one.
     #[must_use]
     pub fn as_str(&self) -> Option<Cow<'a, str>> {
-        let inner = self.text.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-        unescape(inner, self.text)
+        unquote(self.text)
     }
 
     /// The members, if it is an object. Their ranges count from the start of this value.
@@ -245,7 +259,7 @@ impl<'a> Value<'a> {
     /// # Errors
     /// When it is not an object, or has a duplicate key.
     pub fn as_object(&self) -> Result<Object<'a>, JsonError> {
-        Object::parse(self.text)
+        Scanner::new(self.text).document().map_err(|refusal| *refusal)
     }
 
     /// The elements, if it is an array, each read when it is asked for. Their ranges count from the
@@ -259,7 +273,7 @@ impl<'a> Value<'a> {
     /// Whether it is an array.
     #[must_use]
     pub fn is_array(&self) -> bool {
-        self.text.starts_with(b"[")
+        self.text.starts_with('[')
     }
 }
 

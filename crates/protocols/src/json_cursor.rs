@@ -4,7 +4,7 @@
 //! not checked; text that makes no sense where it is looked at ends the reading with `None`.
 
 use super::estimate::TextSize;
-use super::json::{quote_or_backslash, structure};
+use super::json::{quote_or_backslash, short_string_end, structure};
 
 /// The bytes that stand behind a number, a boolean or a `null`.
 static ENDS_SCALAR: [bool; 256] = {
@@ -151,15 +151,25 @@ impl<'a> Cursor<'a> {
     }
 
     /// What stands between the quotes.
+    #[inline(always)]
     fn string(&mut self) -> Option<&'a [u8]> {
         self.eat(b'"')?;
         let start = self.at;
+        let end = match short_string_end(self.text, start) {
+            Some(end) => end,
+            None => self.long_string_end(start)?,
+        };
+        self.at = end + 1;
+        self.text.get(start..end)
+    }
+
+    /// The position of the quote that ends the string.
+    fn long_string_end(&self, start: usize) -> Option<usize> {
         let mut end = quote_or_backslash(self.text, start);
         while *self.text.get(end)? == b'\\' {
             end = quote_or_backslash(self.text, end + 2);
         }
-        self.at = end + 1;
-        self.text.get(start..end)
+        Some(end)
     }
 
     fn space(&mut self) {

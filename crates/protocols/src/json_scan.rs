@@ -15,10 +15,8 @@ const TIER_BYTES_MAX: usize = 16;
 /// Objects with one key twice are read as their first or their last by different parsers: so many are
 /// kept.
 const USAGES_MAX: usize = 4;
-/// The longest top-level key that is compared.
-const KEY_BYTES_MAX: usize = 32;
-/// The longest key or word of a choice that is compared.
-const WORD_BYTES_MAX: usize = 16;
+/// The longest key or word that is compared.
+const WORD_BYTES_MAX: usize = 32;
 /// How deep the members of a choice are.
 const CHOICE_DEPTH: u32 = 3;
 
@@ -26,13 +24,12 @@ const CHOICE_DEPTH: u32 = 3;
 #[derive(Debug, Default)]
 pub struct UsageScan {
     depth: u32,
-    in_string: bool,
-    escaped: bool,
     /// At the top level, the next string is a key.
     key_next: bool,
-    /// The key at the top level that was read last, until its colon.
-    key: StartOfText<KEY_BYTES_MAX>,
-    in_key: bool,
+    /// The string in which the last piece has ended, if it has ended in one.
+    cut_string: Option<CutString>,
+    /// What the key at the top level that was read last says of its member, until its colon.
+    named: Option<Captured>,
     captured: Captured,
     usage: Vec<u8>,
     /// Those that stood before it.
@@ -42,17 +39,43 @@ pub struct UsageScan {
     error: StartOfText<ERROR_BYTES_MAX>,
     tier: StartOfText<TIER_BYTES_MAX>,
     base_resp: Vec<u8>,
-    /// The last key or word among the members of a choice, and whether it says why the choice ended.
-    word: StartOfText<WORD_BYTES_MAX>,
-    in_word: bool,
-    is_finish_reason: bool,
+    /// The last key or word among the members of a choice.
+    word: ChoiceWord,
     has_failed_choice: bool,
     data_items: u64,
+    /// Bytes inside string values of the member that is being read, and what those before it have had.
+    member_bytes: u64,
     text_bytes: u64,
     output_bytes: u64,
     started: bool,
     done: bool,
     broken: bool,
+}
+
+/// A string of which a part is in the next piece.
+#[derive(Debug)]
+struct CutString {
+    role: StringRole,
+    start: StartOfText<WORD_BYTES_MAX>,
+    /// The part that was read ends between a backslash and what it escapes.
+    ends_escaping: bool,
+}
+
+impl CutString {
+    fn new(role: StringRole) -> Self {
+        Self { role, start: StartOfText::default(), ends_escaping: false }
+    }
+}
+
+/// What a string is read for.
+#[derive(Clone, Copy, Debug)]
+enum StringRole {
+    /// The number of its bytes.
+    Text,
+    /// The name of a member at the top level.
+    Key,
+    /// A key or a word among the members of a choice.
+    Word,
 }
 
 /// The beginning of a text: so many bytes at most.
@@ -74,10 +97,20 @@ impl<const BYTES_MAX: usize> StartOfText<BYTES_MAX> {
     }
 
     /// Adds what follows, as far as there is room for it.
-    fn add(&mut self, text: impl IntoIterator<Item = u8>) {
+    fn add(&mut self, text: &[u8]) {
+        let room = self.bytes.get_mut(self.length..).unwrap_or_default();
+        let length = room.len().min(text.len());
+        for (place, byte) in room.iter_mut().zip(text) {
+            *place = *byte;
+        }
+        self.length += length;
+    }
+
+    /// Adds what follows without its white space.
+    fn add_dense(&mut self, text: &[u8]) {
         let room = self.bytes.iter_mut().skip(self.length);
-        for (place, byte) in room.zip(text) {
-            *place = byte;
+        for (place, byte) in room.zip(text.iter().filter(|byte| !byte.is_ascii_whitespace())) {
+            *place = *byte;
             self.length += 1;
         }
     }
@@ -98,52 +131,110 @@ enum Captured {
     Output,
 }
 
+impl Captured {
+    /// What is kept of the member at the top level that has this key.
+    fn named(key: &[u8]) -> Self {
+        match key {
+            b"usage" | b"usageMetadata" => Self::Usage,
+            b"meta" => Self::Meta,
+            b"error" => Self::Error,
+            b"service_tier" => Self::Tier,
+            b"data" | b"results" => Self::Data,
+            b"base_resp" => Self::BaseResp,
+            b"choices" => Self::Choices,
+            b"candidates" | b"content" | b"output" => Self::Output,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// A key or a word among the members of a choice, as far as it tells a failure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum ChoiceWord {
+    #[default]
+    Other,
+    Error,
+    NetworkError,
+    FinishReason,
+}
+
+impl ChoiceWord {
+    fn read(word: &[u8]) -> Self {
+        match word {
+            b"error" => Self::Error,
+            b"network_error" => Self::NetworkError,
+            b"finish_reason" => Self::FinishReason,
+            _ => Self::Other,
+        }
+    }
+}
+
 impl UsageScan {
     /// Takes the next piece.
     pub fn feed(&mut self, piece: &[u8]) {
         // Where in `piece` the part of a captured value begins that is not kept yet.
         let mut from = 0;
-        let mut at = if self.in_string { self.string(piece, 0) } else { 0 };
+        let mut at = match self.cut_string.take() {
+            Some(string) => self.long_string(piece, 0, string) + 1,
+            None => 0,
+        };
         while let Some(&byte) = piece.get(at) {
+            if self.depth > 1 {
+                at = self.inside(piece, at);
+                continue;
+            }
             match byte {
+                b' ' | b'\t' | b'\n' | b'\r' => {}
                 b'"' => {
                     self.broken |= self.depth == 0;
-                    self.in_key = std::mem::take(&mut self.key_next);
-                    self.in_word = self.depth == CHOICE_DEPTH && self.captured == Captured::Choices;
-                    if self.in_word {
-                        self.word.length = 0;
-                    }
                     at = self.string(piece, at + 1);
-                    continue;
                 }
                 b'{' | b'[' => self.open(byte),
                 b',' | b'}' | b']' if self.depth == 1 => {
                     self.capture(piece.get(from..at).unwrap_or_default());
                     self.end_member(byte);
                 }
-                b'}' | b']' => {
-                    self.broken |= self.depth == 0;
-                    self.depth = self.depth.saturating_sub(1);
-                }
-                b':' if self.depth == 1 && self.key.length > 0 => {
-                    self.capture(piece.get(from..at).unwrap_or_default());
-                    self.begin_member();
-                    from = at + 1;
-                }
-                // Far inside, neither commas nor numbers matter.
-                _ if self.depth > 1 => {
-                    at += 1;
-                    if piece.get(at) != Some(&b'"') {
-                        at = json::structure(piece, at);
+                b':' if self.depth == 1 => {
+                    if let Some(named) = self.named.take() {
+                        self.capture(piece.get(from..at).unwrap_or_default());
+                        self.begin_member(named);
+                        from = at + 1;
                     }
-                    continue;
                 }
-                b' ' | b'\t' | b'\n' | b'\r' => {}
                 _ => self.broken |= self.depth == 0,
             }
             at += 1;
         }
         self.capture(piece.get(from..).unwrap_or_default());
+    }
+
+    /// Reads what is inside of a member, from `at` on, and says where that or the piece ends. Commas and
+    /// numbers do not matter there.
+    #[inline(never)]
+    fn inside(&mut self, piece: &[u8], at: usize) -> usize {
+        let mut marks = json::marks(piece, at);
+        while let Some(at) = marks.next() {
+            match piece.get(at) {
+                Some(b'"') => {
+                    let role = self.role();
+                    match marks.next() {
+                        Some(end) if piece.get(end) == Some(&b'"') => {
+                            self.end_string(role, piece.get(at + 1..end).unwrap_or_default());
+                        }
+                        _ => marks.go_on(self.long_string(piece, at + 1, CutString::new(role)) + 1),
+                    }
+                }
+                Some(&open @ (b'{' | b'[')) => self.open(open),
+                Some(b'}' | b']') => {
+                    self.depth -= 1;
+                    if self.depth == 1 {
+                        return at + 1;
+                    }
+                }
+                _ => {}
+            }
+        }
+        piece.len()
     }
 
     /// Whether exactly one whole object was fed.
@@ -208,13 +299,13 @@ impl UsageScan {
     /// Bytes inside string values: what an estimate of the output goes by.
     #[must_use]
     pub fn text_bytes(&self) -> u64 {
-        self.text_bytes
+        self.text_bytes + self.member_text().0
     }
 
     /// Bytes inside string values of what the answer is about: its `choices`, `content`, `output` or `candidates`.
     #[must_use]
     pub fn output_bytes(&self) -> u64 {
-        self.output_bytes
+        self.output_bytes + self.member_text().1
     }
 
     fn open(&mut self, bracket: u8) {
@@ -225,89 +316,133 @@ impl UsageScan {
         self.has_failed_choice |= self.captured == Captured::Choices
             && self.depth == CHOICE_DEPTH
             && bracket == b'{'
-            && self.word.text() == b"error";
+            && self.word == ChoiceWord::Error;
         self.depth += 1;
         self.key_next = self.depth == 1;
     }
 
     /// A value begins at the top level, behind its key and the colon.
-    fn begin_member(&mut self) {
-        self.captured = match self.key.text() {
-            b"usage" | b"usageMetadata" => Captured::Usage,
-            b"meta" if self.metas.len() < USAGES_MAX => Captured::Meta,
-            b"error" => Captured::Error,
-            b"service_tier" => Captured::Tier,
-            b"data" | b"results" => Captured::Data,
-            b"base_resp" => Captured::BaseResp,
-            b"choices" => Captured::Choices,
-            b"candidates" | b"content" | b"output" => Captured::Output,
-            _ => Captured::Nothing,
-        };
-        self.key.length = 0;
-        if self.captured == Captured::Tier {
-            self.tier.length = 0;
-        }
-        if self.captured == Captured::Meta {
-            self.metas.push(Vec::new());
-        }
-        if self.captured == Captured::Usage {
-            let earlier = std::mem::take(&mut self.usage);
-            if !earlier.is_empty() && self.earlier_usages.len() < USAGES_MAX {
-                self.earlier_usages.push(earlier);
+    fn begin_member(&mut self, named: Captured) {
+        self.count_text();
+        self.captured = named;
+        match named {
+            Captured::Tier => self.tier.length = 0,
+            Captured::Meta if self.metas.len() < USAGES_MAX => self.metas.push(Vec::new()),
+            Captured::Meta => self.captured = Captured::Nothing,
+            Captured::Usage => {
+                let earlier = std::mem::take(&mut self.usage);
+                if !earlier.is_empty() && self.earlier_usages.len() < USAGES_MAX {
+                    self.earlier_usages.push(earlier);
+                }
             }
+            _ => {}
         }
     }
 
     /// A value has ended at the top level, before a comma or the closing bracket.
     fn end_member(&mut self, byte: u8) {
+        self.count_text();
         self.captured = Captured::Nothing;
         self.key_next = byte == b',';
         self.done = byte != b',';
         self.depth = u32::from(byte == b',');
     }
 
-    /// Reads a string from `begin` on, inside its quotes, and says where it or the piece ends.
-    fn string(&mut self, piece: &[u8], begin: usize) -> usize {
-        let mut at = begin + usize::from(std::mem::take(&mut self.escaped));
-        let mut plain_bytes = 0;
-        let end = loop {
-            let end = json::plain_text_end(piece, at);
-            plain_bytes += end.saturating_sub(at);
-            match piece.get(end) {
-                Some(b'"') => break end,
-                Some(b'\\') => at = end + 2,
-                Some(_) => at = end + 1,
-                None => {
-                    // The piece can end between a backslash and what it escapes.
-                    self.escaped = at > piece.len();
-                    break piece.len();
-                }
-            }
-        };
-        self.in_string = end == piece.len();
-        if self.in_key {
-            self.key.add(piece.get(begin..end).unwrap_or_default().iter().copied());
-            self.in_key = self.in_string;
-        } else if !matches!(self.captured, Captured::Usage | Captured::Error | Captured::BaseResp) {
-            self.text_bytes += plain_bytes as u64;
-            let is_output = matches!(self.captured, Captured::Choices | Captured::Output);
-            self.output_bytes += if is_output { plain_bytes as u64 } else { 0 };
-        }
-        if self.in_word {
-            self.word.add(piece.get(begin..end).unwrap_or_default().iter().copied());
-            self.in_word = self.in_string;
-            if !self.in_word {
-                self.end_word();
+    /// The bytes inside string values of the member that is being read, as far as they are text, and as
+    /// far as they are what the answer is about.
+    fn member_text(&self) -> (u64, u64) {
+        match self.captured {
+            Captured::Usage | Captured::Error | Captured::BaseResp => (0, 0),
+            Captured::Choices | Captured::Output => (self.member_bytes, self.member_bytes),
+            Captured::Nothing | Captured::Meta | Captured::Tier | Captured::Data => {
+                (self.member_bytes, 0)
             }
         }
-        end + 1
     }
 
-    /// A key or a word of a choice has ended.
-    fn end_word(&mut self) {
-        let is_failure = matches!(self.word.text(), b"error" | b"network_error");
-        self.has_failed_choice |= self.is_finish_reason && is_failure;
-        self.is_finish_reason = self.word.text() == b"finish_reason";
+    fn count_text(&mut self) {
+        let (text, output) = self.member_text();
+        self.text_bytes += text;
+        self.output_bytes += output;
+        self.member_bytes = 0;
+    }
+
+    /// What the string is read for that begins.
+    fn role(&mut self) -> StringRole {
+        match self.captured {
+            _ if std::mem::take(&mut self.key_next) => StringRole::Key,
+            Captured::Choices if self.depth == CHOICE_DEPTH => StringRole::Word,
+            _ => StringRole::Text,
+        }
+    }
+
+    /// Reads a string from `begin` on, behind the quote before it, and says where its last quote stands,
+    /// or where the piece ends.
+    fn string(&mut self, piece: &[u8], begin: usize) -> usize {
+        let role = self.role();
+        let Some(end) = json::short_string_end(piece, begin) else {
+            return self.long_string(piece, begin, CutString::new(role));
+        };
+        self.end_string(role, piece.get(begin..end).unwrap_or_default());
+        end
+    }
+
+    /// Reads a string, or what the last pieces have left of one.
+    #[inline(never)]
+    fn long_string(&mut self, piece: &[u8], begin: usize, mut string: CutString) -> usize {
+        let mut marks = json::string_marks(piece, begin);
+        // Where the text goes on behind an escape: what is before it has no meaning of its own.
+        let mut from = begin + usize::from(string.ends_escaping);
+        let mut bytes = 0;
+        let end = loop {
+            let Some(at) = marks.next() else { break piece.len() };
+            if at < from {
+                continue;
+            }
+            bytes += at - from;
+            from = at + 2;
+            if piece.get(at) == Some(&b'"') {
+                break at;
+            }
+        };
+        string.start.add(piece.get(begin..end).unwrap_or_default());
+        if end == piece.len() {
+            self.count_string(string.role, bytes + end.saturating_sub(from));
+            string.ends_escaping = from > end;
+            self.cut_string = Some(string);
+        } else {
+            self.count_string(string.role, bytes);
+            self.use_string(string.role, string.start.text());
+        }
+        end
+    }
+
+    /// Reads a string of which no byte has a meaning of its own.
+    #[inline(always)]
+    fn end_string(&mut self, role: StringRole, text: &[u8]) {
+        self.count_string(role, text.len());
+        self.use_string(role, text);
+    }
+
+    /// Bytes of strings are text, unless they are of keys at the top level.
+    fn count_string(&mut self, role: StringRole, bytes: usize) {
+        let is_text = !matches!(role, StringRole::Key);
+        self.member_bytes += if is_text { bytes as u64 } else { 0 };
+    }
+
+    /// Compares a string, or as much as is compared of it.
+    #[inline(always)]
+    fn use_string(&mut self, role: StringRole, text: &[u8]) {
+        match role {
+            StringRole::Text => {}
+            StringRole::Key => self.named = Some(Captured::named(text)),
+            StringRole::Word => {
+                let word = ChoiceWord::read(text);
+                self.has_failed_choice |= self.word == ChoiceWord::FinishReason
+                    && matches!(word, ChoiceWord::Error | ChoiceWord::NetworkError);
+                self.word = word;
+            }
+        }
     }
 
     /// Keeps `bytes` if they belong to what is kept.
@@ -319,12 +454,8 @@ impl UsageScan {
                     keep(meta, bytes);
                 }
             }
-            Captured::Error => {
-                self.error.add(bytes.iter().copied().filter(|byte| !byte.is_ascii_whitespace()));
-            }
-            Captured::Tier => {
-                self.tier.add(bytes.iter().copied().filter(|byte| !byte.is_ascii_whitespace()));
-            }
+            Captured::Error => self.error.add_dense(bytes),
+            Captured::Tier => self.tier.add_dense(bytes),
             Captured::BaseResp => keep(&mut self.base_resp, bytes),
             Captured::Data | Captured::Choices | Captured::Output | Captured::Nothing => {}
         }

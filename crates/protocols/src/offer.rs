@@ -256,7 +256,7 @@ pub(super) fn read_without(
     for (name, value) in body.members() {
         reader.field(name, &value);
         if let Some(refusal) = reader.refusal {
-            return Err(refusal);
+            return Err(*refusal);
         }
     }
     let calls_max = body.get_non_null("max_tool_calls").and_then(|value| value.as_u64());
@@ -295,8 +295,9 @@ struct OfferReader<'a> {
     units: Vec<(Unit, Option<u64>)>,
     /// The top-level field that is read.
     param: &'static str,
-    /// The first thing that is not offered.
-    refusal: Option<GatewayError>,
+    /// The first thing that is not offered. There is mostly nothing, which is moved around for each
+    /// object and so takes no more than a word.
+    refusal: Option<Box<GatewayError>>,
 }
 
 impl OfferReader<'_> {
@@ -457,7 +458,7 @@ impl OfferReader<'_> {
         // Inside of what holds the whole context, what is not known is data: the result of a tool.
         let counts = !matches!(size, Some(Size::Context | Size::Billed(_)));
         if let Some(refusal) = item.inner_refusal.filter(|_| counts) {
-            self.refuse(refusal);
+            self.refusal.get_or_insert(refusal);
         }
         Some(())
     }
@@ -489,6 +490,8 @@ impl OfferReader<'_> {
                 item.kind = if is_repeated { b"two" } else { kind };
                 Some(())
             }
+            // In a text there is nothing to refuse.
+            Key::Items(_) if value.next_byte()? == b'"' => value.skip(),
             Key::Items(_) | Key::Tools => {
                 let earlier = self.refusal.take();
                 match role {
@@ -769,8 +772,9 @@ impl OfferReader<'_> {
         self.refuse(not_offered(self.param, what, "pass_content"));
     }
 
+    #[cold]
     fn refuse(&mut self, error: GatewayError) {
-        self.refusal.get_or_insert(error);
+        self.refusal.get_or_insert_with(|| Box::new(error));
     }
 }
 
@@ -789,7 +793,7 @@ struct Item<'a> {
     /// A key is there that is not known, or is there twice.
     is_odd: bool,
     /// What is not offered, further inside.
-    inner_refusal: Option<GatewayError>,
+    inner_refusal: Option<Box<GatewayError>>,
 }
 
 impl Item<'_> {

@@ -7,7 +7,7 @@ use std::ops::{Range, RangeInclusive};
 
 use serde::Deserialize;
 
-use super::counts::{CountPlace, read_counts};
+use super::counts::{CountsObject, read_counts};
 use super::json::{Object, Value};
 use super::limits::ModelLimits;
 use super::metering::{
@@ -359,23 +359,26 @@ struct WireCompletionDetails {
 }
 
 /// Where the counts of a [`WireChatUsage`] stand.
-const COUNTS: [CountPlace; 16] = [
-    ("", "prompt_tokens"),
-    ("", "completion_tokens"),
-    ("", "total_tokens"),
-    ("prompt_tokens_details", "cached_tokens"),
-    ("completion_tokens_details", "reasoning_tokens"),
-    ("prompt_tokens_details", "cache_write_tokens"),
-    ("prompt_tokens_details", "cache_creation_input_tokens"),
-    ("", "prompt_cache_hit_tokens"),
-    ("prompt_tokens_details", "audio_tokens"),
-    ("completion_tokens_details", "audio_tokens"),
-    ("", "num_sources_used"),
-    ("", "cost_in_usd_ticks"),
-    ("", "cached_tokens"),
-    ("", "reasoning_tokens"),
-    ("", "cost"),
-    ("completion_tokens_details", "image_tokens"),
+const COUNTS: [CountsObject; 3] = [
+    (
+        "",
+        &[
+            "prompt_tokens",
+            "completion_tokens",
+            "total_tokens",
+            "prompt_cache_hit_tokens",
+            "cached_tokens",
+            "reasoning_tokens",
+            "num_sources_used",
+            "cost_in_usd_ticks",
+            "cost",
+        ],
+    ),
+    (
+        "prompt_tokens_details",
+        &["cached_tokens", "audio_tokens", "cache_write_tokens", "cache_creation_input_tokens"],
+    ),
+    ("completion_tokens_details", &["reasoning_tokens", "audio_tokens", "image_tokens"]),
 ];
 
 impl WireChatUsage {
@@ -390,18 +393,18 @@ impl WireChatUsage {
             prompt,
             completion,
             total_tokens,
-            cached_tokens,
-            reasoning_tokens,
-            cache_write_tokens,
-            cache_creation_input_tokens,
             prompt_cache_hit_tokens,
-            heard,
-            spoken,
-            num_sources_used,
-            cost_in_usd_ticks,
             cached_at_top,
             reasoning_at_top,
+            num_sources_used,
+            cost_in_usd_ticks,
             cost,
+            cached_tokens,
+            heard,
+            cache_write_tokens,
+            cache_creation_input_tokens,
+            reasoning_tokens,
+            spoken,
             drawn,
         ] = read_counts(usage, &COUNTS)?;
         Some(Self {

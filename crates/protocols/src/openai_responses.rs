@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use super::counts::{CountPlace, read_counts};
+use super::counts::{CountsObject, read_counts};
 use super::estimate::TextSize;
 use super::json::Object;
 use super::json_cursor::Cursor;
@@ -206,15 +206,10 @@ struct WireOutputDetails {
 }
 
 /// Where the counts of a [`WireResponsesUsage`] stand.
-const COUNTS: [CountPlace; 8] = [
-    ("", "input_tokens"),
-    ("", "output_tokens"),
-    ("", "total_tokens"),
-    ("input_tokens_details", "cached_tokens"),
-    ("output_tokens_details", "reasoning_tokens"),
-    ("input_tokens_details", "cache_write_tokens"),
-    ("", "cost_in_usd_ticks"),
-    ("", "cost"),
+const COUNTS: [CountsObject; 3] = [
+    ("", &["input_tokens", "output_tokens", "total_tokens", "cost_in_usd_ticks", "cost"]),
+    ("input_tokens_details", &["cached_tokens", "cache_write_tokens"]),
+    ("output_tokens_details", &["reasoning_tokens"]),
 ];
 
 impl WireResponsesUsage {
@@ -229,11 +224,11 @@ impl WireResponsesUsage {
             input,
             output,
             total_tokens,
-            cached_tokens,
-            reasoning_tokens,
-            cache_write_tokens,
             cost_in_usd_ticks,
             cost,
+            cached_tokens,
+            cache_write_tokens,
+            reasoning_tokens,
         ] = read_counts(usage, &COUNTS)?;
         Some(Self {
             input_tokens: input.unwrap_or(0),

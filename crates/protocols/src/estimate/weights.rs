@@ -171,22 +171,40 @@ pub(super) fn ascii_class(byte: u8) -> u8 {
     ASCII[usize::from(byte)]
 }
 
-/// What a character of `class` costs behind one of class `before`, beside what it costs anywhere.
-pub(super) fn behind(before: u8, class: u8) -> u8 {
+/// What characters cost and count behind others, so that both are added up in one step.
+#[derive(Clone, Copy)]
+pub(super) struct Costs(u32);
+
+impl Costs {
+    pub(super) const NONE: Self = Self(0);
+    /// So many of them can be added up.
+    pub(super) const SUM_MAX: usize = 256;
+
+    const fn new(parts: u8, marks: u8) -> Self {
+        Self(parts as u32 | (marks as u32) << 16)
+    }
+
+    /// What they cost, beside what they cost anywhere.
+    pub(super) fn parts(self) -> u64 {
+        u64::from(self.0 & 0xFFFF)
+    }
+
+    /// What they count where only words and marks are counted: a token for a word and for a begun number,
+    /// somewhat less for a mark, since some are tokens with a space or with each other.
+    pub(super) fn marks(self) -> u64 {
+        u64::from(self.0 >> 16)
+    }
+
+    /// These and more.
+    pub(super) fn plus(self, more: Self) -> Self {
+        Self(self.0.wrapping_add(more.0))
+    }
+}
+
+/// What a character of `class` costs behind one of class `before`.
+pub(super) fn behind(before: u8, class: u8) -> Costs {
     // There are no other classes, and so the compiler knows it.
     BEHIND[usize::from(before) % CLASSES][usize::from(class) % CLASSES]
-}
-
-/// What a character of `class` counts behind one of class `before` where only words and marks are
-/// counted: a token for a word and for a begun number, somewhat less for a mark, since some are tokens
-/// with a space or with each other.
-pub(super) fn mark_behind(before: u8, class: u8) -> u8 {
-    MARK_BEHIND[usize::from(before) % CLASSES][usize::from(class) % CLASSES]
-}
-
-/// What [`behind`] and [`mark_behind`] say, in one look.
-pub(super) fn both_behind(before: u8, class: u8) -> (u8, u8) {
-    BOTH_BEHIND[usize::from(before) % CLASSES][usize::from(class) % CLASSES]
 }
 
 /// The class of the character that `lead` begins, and what it costs anywhere; takes the rest of it
@@ -232,9 +250,7 @@ fn is_single(code: u32) -> bool {
 }
 
 static ASCII: [u8; 256] = ascii_classes();
-static BEHIND: [[u8; CLASSES]; CLASSES] = all_behind();
-static MARK_BEHIND: [[u8; CLASSES]; CLASSES] = all_marks();
-static BOTH_BEHIND: [[(u8, u8); CLASSES]; CLASSES] = all_both();
+static BEHIND: [[Costs; CLASSES]; CLASSES] = all_behind();
 /// [`BLOCKS`] by 16 characters.
 static OWN: [u16; 4096] = own_costs();
 /// [`SINGLE`] as bits, one for each character.
@@ -333,7 +349,7 @@ const fn cost(before: u8, class: u8) -> u8 {
     }
 }
 
-/// Computes what [`mark_behind`] looks up.
+/// What a character counts where only words and marks are counted.
 const fn mark(before: u8, class: u8) -> u8 {
     const fn is_letter(class: u8) -> bool {
         is_between(class, LOWER, 52) || class >= CYRILLIC_LOWER
@@ -352,43 +368,15 @@ const fn mark(before: u8, class: u8) -> u8 {
     }
 }
 
-const fn all_both() -> [[(u8, u8); CLASSES]; CLASSES] {
-    let (parts, marks) = (all_behind(), all_marks());
-    let mut all = [[(0, 0); CLASSES]; CLASSES];
-    let mut before = 0;
-    while before < CLASSES {
-        let mut class = 0;
-        while class < CLASSES {
-            all[before][class] = (parts[before][class], marks[before][class]);
-            class += 1;
-        }
-        before += 1;
-    }
-    all
-}
-
-const fn all_marks() -> [[u8; CLASSES]; CLASSES] {
-    let mut all = [[0; CLASSES]; CLASSES];
-    let mut before = NONE + 1;
-    while (before as usize) < CLASSES {
-        let mut class = NONE + 1;
-        while (class as usize) < CLASSES {
-            all[before as usize][class as usize] = mark(before, class);
-            class += 1;
-        }
-        before += 1;
-    }
-    all
-}
-
 /// Nothing stands before the first character of a text: its row has no costs.
-const fn all_behind() -> [[u8; CLASSES]; CLASSES] {
-    let mut all = [[0; CLASSES]; CLASSES];
+const fn all_behind() -> [[Costs; CLASSES]; CLASSES] {
+    let mut all = [[Costs::NONE; CLASSES]; CLASSES];
     let mut before = NONE + 1;
     while (before as usize) < CLASSES {
         let mut class = NONE + 1;
         while (class as usize) < CLASSES {
-            all[before as usize][class as usize] = cost(before, class);
+            all[before as usize][class as usize] =
+                Costs::new(cost(before, class), mark(before, class));
             class += 1;
         }
         before += 1;
@@ -424,4 +412,51 @@ const fn single_bits() -> [u64; SINGLE_WORDS] {
         at += 3;
     }
     bits
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::TextSize;
+    use super::*;
+
+    /// What a text costs and counts behind a space, character by character and without the tables.
+    fn plain_costs(text: &str) -> (u64, u64) {
+        let (mut parts, mut marks, mut before) = (0, 0, SPACE);
+        for letter in text.chars() {
+            let bytes = letter.to_string().into_bytes();
+            let (class, own) = match ascii_class(bytes[0]) {
+                NONE => character(bytes[0], &mut bytes[1..].iter()),
+                class => (class, 0),
+            };
+            parts += u64::from(cost(before, class)) + u64::from(own);
+            marks += u64::from(mark(before, class));
+            before = class;
+        }
+        (parts, marks)
+    }
+
+    proptest! {
+        /// However long a text is, and whether it is ASCII or not, nothing of it is lost.
+        #[test]
+        fn sizes_are_what_each_character_says(
+            text in prop_oneof!["[ -~]{0,40}", "[#@$%]{0,2000}", ".{0,300}", "[a-zé你ж ]{200,400}"],
+        ) {
+            let (parts, marks) = plain_costs(&text);
+            let expected = parts.max(marks).div_ceil(PARTS);
+            prop_assert_eq!(TextSize::measure(text.as_bytes()).tokens(), expected, "{}", text);
+        }
+
+        /// Of a long text of one character each place has the same cost, and all of them are looked at.
+        #[test]
+        fn places_stand_for_the_whole_text(letter in 0x20_u8..0x7F, length in 257_usize..5000) {
+            let text = vec![letter; length];
+            let place = char::from(letter).to_string().repeat(16);
+            let (parts, marks) = plain_costs(&place);
+            let scaled = parts.max(marks) * length as u64 / 16;
+            let expected = (scaled + scaled / 8 + u64::from(cost(SPACE, OTHER))).div_ceil(PARTS);
+            prop_assert_eq!(TextSize::of_prompt(&text).tokens(), expected);
+        }
+    }
 }

@@ -1,12 +1,14 @@
 //! Finds the bytes of JSON text that mean something, many at a time: a prompt can be megabytes of plain
 //! text in one string, and an answer has dozens of strings of a few letters.
 
+use std::mem;
+
 use wide::u8x16;
 
 /// Bytes that are compared together.
 const BLOCK_BYTES: usize = 16;
-/// Blocks that are looked at one by one before the next byte that means something is taken to be far.
-const NEAR_BLOCKS: usize = 4;
+/// Bytes of which it is noted which are looked for: as many as a word has bits.
+const GROUP_BYTES: usize = 64;
 /// The last control character.
 const CONTROL_MAX: u8 = 0x1F;
 /// The bit in which `{` differs from `[`, and `}` from `]`.
@@ -14,31 +16,120 @@ const CURLY: u8 = b'{' ^ b'[';
 
 /// The position of the first quote, backslash or control character from `at` on; the length of the
 /// text where there is none.
-#[inline]
+#[inline(always)]
 pub(crate) fn plain_text_end(text: &[u8], at: usize) -> usize {
-    let is_special = |byte: u8| matches!(byte, b'"' | b'\\' | ..=CONTROL_MAX);
-    find(text, at, special, is_special, |text, at| find_far(text, at, special, is_special))
+    in_first_block(text, at, special).unwrap_or_else(|| find(text, at, special))
 }
 
 /// The position of the first quote or backslash from `at` on; the length of the text where there is
 /// none.
-#[inline]
+#[inline(always)]
 pub(crate) fn quote_or_backslash(text: &[u8], at: usize) -> usize {
-    let is_either = |byte: u8| matches!(byte, b'"' | b'\\');
-    find(text, at, either, is_either, |text, at| {
+    in_first_block(text, at, either).unwrap_or_else(|| {
         let rest = text.get(at..).unwrap_or_default();
         at + memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len())
     })
 }
 
+/// Whether a string, which may be very long and is mostly short, has an escape.
+#[inline]
+pub(super) fn has_backslash(text: &[u8]) -> bool {
+    if text.len() < BLOCK_BYTES {
+        return text.contains(&b'\\');
+    }
+    memchr::memchr(b'\\', text).is_some()
+}
+
 /// The position of the first quote or bracket of any kind from `at` on; the length of the text where
 /// there is none.
-#[inline]
+#[inline(always)]
 pub(crate) fn structure(text: &[u8], at: usize) -> usize {
-    let is_structural = |byte: u8| matches!(byte, b'"' | b'[' | b']' | b'{' | b'}');
-    find(text, at, structural, is_structural, |text, at| {
-        find_far(text, at, structural, is_structural)
-    })
+    in_first_block(text, at, structural).unwrap_or_else(|| find(text, at, structural))
+}
+
+/// The position of the quote that ends a string, if it is among the next few bytes and all before it is
+/// plain text: so most keys and most words end. `at` is behind the quote that begins it.
+#[inline(always)]
+pub(crate) fn short_string_end(text: &[u8], at: usize) -> Option<usize> {
+    in_first_block(text, at, special).filter(|&end| text.get(end) == Some(&b'"'))
+}
+
+/// The positions from `at` on of quotes, backslashes and brackets of any kind, in their order. There are
+/// those of bars as well, which cost less to pass over than to tell from brackets.
+pub(crate) fn marks(text: &[u8], at: usize) -> Positions<'_, impl Fn(u8x16) -> u8x16> {
+    Positions::new(text, at, mark)
+}
+
+/// The positions from `at` on of quotes and backslashes, in their order.
+pub(crate) fn string_marks(text: &[u8], at: usize) -> Positions<'_, impl Fn(u8x16) -> u8x16> {
+    Positions::new(text, at, either)
+}
+
+/// The positions of the bytes that are looked for. Each byte of the text is compared once, however many
+/// of them there are.
+pub(crate) struct Positions<'a, Marks> {
+    text: &'a [u8],
+    /// Sets all bits of each byte that is looked for.
+    marks: Marks,
+    /// The groups of bytes that were not looked at.
+    groups: &'a [[u8; GROUP_BYTES]],
+    /// What stands behind the groups, until it is looked at.
+    last: &'a [u8],
+    /// Where the group ends that was looked at.
+    group_end: usize,
+    /// Which of its bytes are looked for, as bits: those that are left.
+    left: u64,
+}
+
+impl<'a, Marks: Fn(u8x16) -> u8x16> Positions<'a, Marks> {
+    #[inline(always)]
+    fn new(text: &'a [u8], at: usize, marks: Marks) -> Self {
+        let (groups, last) = text.get(at..).unwrap_or_default().as_chunks();
+        Self { text, marks, groups, last, group_end: at, left: 0 }
+    }
+
+    /// Goes on at another place.
+    pub(crate) fn go_on(&mut self, at: usize) {
+        let (groups, last) = self.text.get(at..).unwrap_or_default().as_chunks();
+        (self.groups, self.last, self.group_end, self.left) = (groups, last, at, 0);
+    }
+
+    /// Looks at the groups up to the first in which there is something.
+    #[inline(always)]
+    fn look(&mut self) {
+        while let Some((group, behind)) = self.groups.split_first() {
+            self.left = bits(group, &self.marks);
+            self.groups = behind;
+            self.group_end += GROUP_BYTES;
+            if self.left != 0 {
+                return;
+            }
+            // Where one group has nothing, many more are likely to have nothing.
+            let plain = behind.iter().take_while(|group| is_plain(group, &self.marks)).count();
+            self.groups = behind.get(plain..).unwrap_or_default();
+            self.group_end += plain * GROUP_BYTES;
+        }
+        if !self.last.is_empty() {
+            self.group_end += GROUP_BYTES;
+            self.left = bits_of_last(mem::take(&mut self.last), &self.marks);
+        }
+    }
+}
+
+impl<Marks: Fn(u8x16) -> u8x16> Iterator for Positions<'_, Marks> {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        if self.left == 0 {
+            self.look();
+        }
+        // There are no bits where nothing is left of the text.
+        let position = self.group_end + self.left.trailing_zeros() as usize - GROUP_BYTES;
+        let is_there = self.left != 0;
+        self.left &= self.left.wrapping_sub(1);
+        is_there.then_some(position)
+    }
 }
 
 fn either(block: u8x16) -> u8x16 {
@@ -54,77 +145,61 @@ fn structural(block: u8x16) -> u8x16 {
     equal(block, b'"') | equal(curly, b'{') | equal(curly, b'}')
 }
 
+/// Between `{` and `}` stands the bar, and between `[` and `]` the backslash.
+fn mark(block: u8x16) -> u8x16 {
+    let behind_open = (block | u8x16::splat(CURLY)) - u8x16::splat(b'{');
+    equal(block, b'"') | behind_open.min(u8x16::splat(b'}' - b'{')).simd_eq(behind_open)
+}
+
 fn equal(block: u8x16, byte: u8) -> u8x16 {
     block.simd_eq(u8x16::splat(byte))
 }
 
-/// The position of the first byte from `at` on that is looked for: `marks` sets all bits of each such
-/// byte in a block, `is_found` knows one by itself, and `far` goes on where the first blocks have none.
+/// The position of the first byte that is looked for, if it is among the next few: most keys and most
+/// words end there, and are found in the place where they are read.
 #[inline(always)]
-fn find(
-    text: &[u8],
-    at: usize,
-    marks: impl Fn(u8x16) -> u8x16 + Copy,
-    is_found: impl Fn(u8) -> bool,
-    far: impl Fn(&[u8], usize) -> usize,
-) -> usize {
-    let (blocks, last) = text.get(at..).unwrap_or_default().as_chunks();
-    let near = blocks.get(..NEAR_BLOCKS).unwrap_or(blocks);
-    if let Some(position) = in_blocks(near, marks) {
-        return at + position;
-    }
-    let behind = at + near.len() * BLOCK_BYTES;
-    if near.len() == NEAR_BLOCKS {
-        return far(text, behind);
-    }
-    behind + in_last(text, last, marks, is_found)
+fn in_first_block(text: &[u8], at: usize, marks: impl Fn(u8x16) -> u8x16) -> Option<usize> {
+    let block = text.get(at..)?.first_chunk()?;
+    let found = marks(u8x16::new(*block)).to_bitmask();
+    (found != 0).then(|| at + found.trailing_zeros() as usize)
 }
 
-/// Finds what [`find`] does, where the next is likely to be far.
+/// Whether no byte of a group is looked for.
+#[inline(always)]
+fn is_plain(group: &[u8; GROUP_BYTES], marks: impl Fn(u8x16) -> u8x16) -> bool {
+    let [a, b, c, d] = found(group, marks);
+    (a | b | c | d).to_bitmask() == 0
+}
+
+/// Which bytes of a group are looked for.
+#[inline(always)]
+fn bits(group: &[u8; GROUP_BYTES], marks: impl Fn(u8x16) -> u8x16) -> u64 {
+    let [a, b, c, d] = found(group, marks).map(|found| u64::from(found.to_bitmask()));
+    a | b << BLOCK_BYTES | c << (2 * BLOCK_BYTES) | d << (3 * BLOCK_BYTES)
+}
+
+#[inline(always)]
+fn found(group: &[u8; GROUP_BYTES], marks: impl Fn(u8x16) -> u8x16) -> [u8x16; 4] {
+    let (blocks, _) = group.as_chunks::<BLOCK_BYTES>();
+    [0, 1, 2, 3].map(|index| blocks.get(index).map_or(u8x16::ZERO, |it| marks(u8x16::new(*it))))
+}
+
+/// Which of the last bytes of a text, fewer than a group, are looked for.
 #[inline(never)]
-fn find_far(
-    text: &[u8],
-    at: usize,
-    marks: impl Fn(u8x16) -> u8x16 + Copy,
-    is_found: impl Fn(u8) -> bool,
-) -> usize {
-    let rest = text.get(at..).unwrap_or_default();
-    let (blocks, last) = rest.as_chunks();
-    let (fours, _) = blocks.as_chunks::<4>();
-    let is_plain = |four: &&[[u8; BLOCK_BYTES]; 4]| {
-        let [a, b, c, d] = four.map(|block| marks(u8x16::new(block)));
-        (a | b | c | d).to_bitmask() == 0
-    };
-    let plain = fours.iter().take_while(is_plain).count() * 4;
-    let position = in_blocks(blocks.get(plain..).unwrap_or_default(), marks);
-    at + match position {
-        Some(position) => plain * BLOCK_BYTES + position,
-        None => rest.len() - last.len() + in_last(text, last, marks, is_found),
+fn bits_of_last(last: &[u8], marks: impl Fn(u8x16) -> u8x16) -> u64 {
+    let mut group = [0; GROUP_BYTES];
+    if let Some(place) = group.get_mut(..last.len()) {
+        place.copy_from_slice(last);
     }
+    let is_there = u64::MAX.unbounded_shl(u32::try_from(last.len()).unwrap_or(u32::MAX));
+    bits(&group, marks) & !is_there
 }
 
-#[inline(always)]
-fn in_blocks(blocks: &[[u8; BLOCK_BYTES]], marks: impl Fn(u8x16) -> u8x16) -> Option<usize> {
-    let found = |block: &[u8; BLOCK_BYTES]| marks(u8x16::new(*block)).to_bitmask();
-    let mut found = blocks.iter().map(found).enumerate();
-    let (index, found) = found.find(|(_, found)| *found != 0)?;
-    Some(index * BLOCK_BYTES + found.trailing_zeros() as usize)
-}
-
-/// The position in `last`, with which `text` ends, or its length: a whole block that ends with it is
-/// looked at, where the text is as long as that.
-#[inline(always)]
-fn in_last(
-    text: &[u8],
-    last: &[u8],
-    marks: impl Fn(u8x16) -> u8x16,
-    is_found: impl Fn(u8) -> bool,
-) -> usize {
-    let Some(block) = text.last_chunk() else {
-        return last.iter().position(|&byte| is_found(byte)).unwrap_or(last.len());
-    };
-    let found = marks(u8x16::new(*block)).to_bitmask() >> BLOCK_BYTES.saturating_sub(last.len());
-    if found == 0 { last.len() } else { found.trailing_zeros() as usize }
+/// The position of the first byte from `at` on that is looked for; the length of the text where there
+/// is none.
+#[inline(never)]
+fn find(text: &[u8], at: usize, marks: impl Fn(u8x16) -> u8x16) -> usize {
+    Positions::new(text, at, marks).next().unwrap_or(text.len().max(at))
 }
 
 #[cfg(test)]
@@ -159,6 +234,15 @@ mod tests {
             prop_assert_eq!(quote_or_backslash(&text, at), either);
             let structural = first(|byte| b"\"[]{}".contains(&byte));
             prop_assert_eq!(structure(&text, at), structural);
+            let short = Some(special).filter(|end| text.get(*end) == Some(&b'"'));
+            let end = short_string_end(&text, at);
+            prop_assert!(end == short || end.is_none() && special + BLOCK_BYTES > at + BLOCK_BYTES);
+            let all = |of: &[u8]| -> Vec<usize> {
+                let bytes = text.iter().enumerate().skip(at);
+                bytes.filter(|(_, byte)| of.contains(byte)).map(|(position, _)| position).collect()
+            };
+            prop_assert_eq!(marks(&text, at).collect::<Vec<_>>(), all(b"\"\\[]{}|"));
+            prop_assert_eq!(string_marks(&text, at).collect::<Vec<_>>(), all(b"\"\\"));
         }
     }
 }

@@ -3,8 +3,11 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::find::plain_text_end;
-use super::{JsonError, Member, Object, Value};
+use super::find::{has_backslash, plain_text_end, short_string_end};
+use super::{JsonError, Member, Object, Value, length_bit};
+
+/// A refusal, small enough to be handed up in a register: there is none in nearly every step.
+type Refusal = Box<JsonError>;
 
 /// The deepest nesting accepted. Real requests stay below 20; a stack of bits fits one word.
 pub const DEPTH_MAX: u32 = 64;
@@ -13,22 +16,18 @@ const MEMBERS_MAX: usize = 512;
 /// The longest number accepted, in bytes. Without an exponent it is then below 10³⁰⁰, so finite.
 const NUMBER_BYTES_MAX: usize = 300;
 
-/// `inner` is the text between the quotes of `quoted`.
-pub(super) fn unescape<'a>(inner: &'a [u8], quoted: &[u8]) -> Option<Cow<'a, str>> {
-    if memchr::memchr(b'\\', inner).is_none() {
-        return plain(inner);
+/// The text of a string that has its quotes; `None` for what is none.
+pub(super) fn unquote(quoted: &str) -> Option<Cow<'_, str>> {
+    let inner = quoted.strip_prefix('"')?.strip_suffix('"')?;
+    if !has_backslash(inner.as_bytes()) {
+        return Some(Cow::Borrowed(inner));
     }
-    serde_json::from_slice::<String>(quoted).ok().map(Cow::Owned)
-}
-
-/// The text of a string without escapes.
-fn plain(inner: &[u8]) -> Option<Cow<'_, str>> {
-    std::str::from_utf8(inner).ok().map(Cow::Borrowed)
+    serde_json::from_str::<String>(quoted).ok().map(Cow::Owned)
 }
 
 /// Goes through a text once, from its beginning.
 pub(super) struct Scanner<'a> {
-    text: &'a [u8],
+    text: &'a str,
     at: usize,
     keys_escaped: bool,
     /// Values seen so far, at any depth.
@@ -37,27 +36,37 @@ pub(super) struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    pub(super) fn new(text: &'a [u8]) -> Self {
+    pub(super) fn new(text: &'a str) -> Self {
         Self::within(text, usize::MAX)
     }
 
     /// A scanner that stops at more than so many values.
-    pub(super) fn within(text: &'a [u8], values_max: usize) -> Self {
+    pub(super) fn within(text: &'a str, values_max: usize) -> Self {
         Self { text, at: 0, keys_escaped: false, values: 0, values_max }
     }
 
-    fn fail<T>(&self, message: impl Into<Cow<'static, str>>) -> Result<T, JsonError> {
-        Err(JsonError { offset: self.at, message: message.into() })
+    #[cold]
+    fn fail<T>(&self, message: impl Into<Cow<'static, str>>) -> Result<T, Refusal> {
+        self.fail_at(self.at, message)
     }
 
     #[cold]
-    fn too_many<T>(&self) -> Result<T, JsonError> {
+    fn fail_at<T>(
+        &self,
+        offset: usize,
+        message: impl Into<Cow<'static, str>>,
+    ) -> Result<T, Refusal> {
+        Err(Box::new(JsonError { offset, message: message.into() }))
+    }
+
+    #[cold]
+    fn too_many<T>(&self) -> Result<T, Refusal> {
         let max = self.values_max;
         self.fail(format!("more than {max} values (`json_values_max`): send fewer, or in parts"))
     }
 
     fn peek(&self) -> Option<u8> {
-        self.text.get(self.at).copied()
+        self.text.as_bytes().get(self.at).copied()
     }
 
     fn eat(&mut self, byte: u8) -> bool {
@@ -67,13 +76,30 @@ impl<'a> Scanner<'a> {
     }
 
     fn space(&mut self) {
-        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
-            self.at += 1;
+        self.behind_space();
+    }
+
+    /// The next byte that is no white space, before which it stands then.
+    #[inline(always)]
+    fn behind_space(&mut self) -> Option<u8> {
+        loop {
+            match self.peek() {
+                Some(b' ' | b'\t' | b'\n' | b'\r') => self.at += 1,
+                other => return other,
+            }
         }
     }
 
+    /// Goes on behind white space and `byte`, if that is what follows.
+    #[inline(always)]
+    fn eat_behind_space(&mut self, byte: u8) -> bool {
+        let found = self.behind_space() == Some(byte);
+        self.at += usize::from(found);
+        found
+    }
+
     /// The object that the text is.
-    pub(super) fn document(mut self) -> Result<Object<'a>, JsonError> {
+    pub(super) fn document(mut self) -> Result<Object<'a>, Refusal> {
         self.space();
         if self.at == self.text.len() {
             return self.fail("the body is empty; it must be a JSON object");
@@ -82,27 +108,31 @@ impl<'a> Scanner<'a> {
             return self.fail("the body must be a JSON object");
         }
         let mut members: Vec<Member<'a>> = Vec::with_capacity(12);
+        let mut key_lengths = 0;
         self.space();
         let mut more = !self.eat(b'}');
         while more {
             self.space();
             let start = self.at;
             let (key, key_range) = self.key()?;
-            if members.iter().any(|member| member.key == key) {
-                let message = format!("duplicate key {key:?}");
-                return Err(JsonError { offset: start, message: message.into() });
+            let length = length_bit(&key);
+            if key_lengths & length != 0 && members.iter().any(|member| member.key == key) {
+                return self.fail_at(start, format!("duplicate key {key:?}"));
             }
             if members.len() == MEMBERS_MAX {
                 return self.fail(format!("more than {MEMBERS_MAX} members in one object"));
             }
             self.space();
-            let value = self.value(1)?;
-            members.push(Member { key, key_range, value });
-            self.space();
-            more = self.eat(b',');
-            if !more && !self.eat(b'}') {
-                return self.fail("expected `,` or `}`");
-            }
+            let value_start = self.at;
+            self.value(1)?;
+            key_lengths |= length;
+            members.push(Member { key, key_range, value: value_start..self.at });
+            more = match self.behind_space() {
+                Some(b',') => true,
+                Some(b'}') => false,
+                _ => return self.fail("expected `,` or `}`"),
+            };
+            self.at += 1;
         }
         let close = self.at.saturating_sub(1);
         self.space();
@@ -110,7 +140,7 @@ impl<'a> Scanner<'a> {
             return self.fail("unexpected text behind the JSON object");
         }
         let Self { text, keys_escaped, values, .. } = self;
-        Ok(Object { text, members, close, keys_escaped, values })
+        Ok(Object { text, members, key_lengths, close, keys_escaped, values })
     }
 
     /// Stands before the first element of the array that the text is; false for another value.
@@ -124,27 +154,30 @@ impl<'a> Scanner<'a> {
         if self.peek() == Some(b']') {
             return None;
         }
-        let range = self.value(1).ok()?;
+        let start = self.at;
+        self.value(1).ok()?;
+        let range = start..self.at;
         self.space();
         self.eat(b',');
         Some(Value { text: self.text.get(range.clone())?, range })
     }
 
     /// A key and the colon behind it.
-    fn key(&mut self) -> Result<(Cow<'a, str>, Range<usize>), JsonError> {
+    fn key(&mut self) -> Result<(Cow<'a, str>, Range<usize>), Refusal> {
         let start = self.at;
         if self.peek() != Some(b'"') {
             return self.fail("expected a key in double quotes");
         }
         let is_escaped = self.key_text()?;
         let range = start..self.at;
-        let quoted = self.text.get(range.clone()).unwrap_or_default();
-        self.space();
-        if !self.eat(b':') {
+        if !self.eat_behind_space(b':') {
             return self.fail("expected `:` behind the key");
         }
-        let inner = quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default();
-        let key = if is_escaped { unescape(inner, quoted) } else { plain(inner) };
+        let key = if is_escaped {
+            self.text.get(range.clone()).and_then(unquote)
+        } else {
+            self.text.get(start + 1..range.end - 1).map(Cow::Borrowed)
+        };
         match key {
             Some(key) => Ok((key, range)),
             None => self.fail("the key is not a valid string"),
@@ -152,7 +185,8 @@ impl<'a> Scanner<'a> {
     }
 
     /// A key with its quotes; true for one that was written with an escape.
-    fn key_text(&mut self) -> Result<bool, JsonError> {
+    #[inline(always)]
+    fn key_text(&mut self) -> Result<bool, Refusal> {
         let is_escaped = self.string()?;
         self.keys_escaped |= is_escaped;
         Ok(is_escaped)
@@ -160,8 +194,7 @@ impl<'a> Scanner<'a> {
 
     /// Any value, with everything inside it, without recursion: one bit per open level says
     /// whether it is an object.
-    fn value(&mut self, depth_outside: u32) -> Result<Range<usize>, JsonError> {
-        let start = self.at;
+    fn value(&mut self, depth_outside: u32) -> Result<(), Refusal> {
         let mut objects: u64 = 0;
         let mut depth: u32 = 0;
         loop {
@@ -177,8 +210,7 @@ impl<'a> Scanner<'a> {
                     self.at += 1;
                     depth += 1;
                     objects = objects << 1 | u64::from(open == b'{');
-                    self.space();
-                    if !self.eat(if open == b'{' { b'}' } else { b']' }) {
+                    if !self.eat_behind_space(if open == b'{' { b'}' } else { b']' }) {
                         self.member_key(objects)?;
                         continue;
                     }
@@ -194,19 +226,20 @@ impl<'a> Scanner<'a> {
             // A value ended here: close what closes behind it, or go on to the next element.
             loop {
                 if depth == 0 {
-                    return Ok(start..self.at);
+                    return Ok(());
                 }
-                self.space();
                 let in_object = objects & 1 == 1;
-                if self.eat(b',') {
-                    self.space();
-                    self.member_key(objects)?;
-                    break;
-                }
-                if !self.eat(if in_object { b'}' } else { b']' }) {
-                    let expected =
-                        if in_object { "expected `,` or `}`" } else { "expected `,` or `]`" };
-                    return self.fail(expected);
+                match self.behind_space() {
+                    Some(b',') => {
+                        self.at += 1;
+                        self.space();
+                        self.member_key(objects)?;
+                        break;
+                    }
+                    Some(b'}') if in_object => self.at += 1,
+                    Some(b']') if !in_object => self.at += 1,
+                    _ if in_object => return self.fail("expected `,` or `}`"),
+                    _ => return self.fail("expected `,` or `]`"),
                 }
                 depth -= 1;
                 objects >>= 1;
@@ -215,7 +248,8 @@ impl<'a> Scanner<'a> {
     }
 
     /// Inside an object: the key and colon before the next value. Inside an array: nothing.
-    fn member_key(&mut self, objects: u64) -> Result<(), JsonError> {
+    #[inline(always)]
+    fn member_key(&mut self, objects: u64) -> Result<(), Refusal> {
         if objects & 1 == 0 {
             return Ok(());
         }
@@ -223,16 +257,15 @@ impl<'a> Scanner<'a> {
             return self.fail("expected a key in double quotes");
         }
         self.key_text()?;
-        self.space();
-        if !self.eat(b':') {
+        if !self.eat_behind_space(b':') {
             return self.fail("expected `:` behind the key");
         }
         self.space();
         Ok(())
     }
 
-    fn literal(&mut self) -> Result<(), JsonError> {
-        let rest = self.text.get(self.at..).unwrap_or_default();
+    fn literal(&mut self) -> Result<(), Refusal> {
+        let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
         for word in [&b"true"[..], b"false", b"null"] {
             if rest.starts_with(word) {
                 self.at += word.len();
@@ -246,7 +279,7 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    fn number(&mut self) -> Result<(), JsonError> {
+    fn number(&mut self) -> Result<(), Refusal> {
         let start = self.at;
         self.eat(b'-');
         let leading_zero = self.eat(b'0');
@@ -268,8 +301,7 @@ impl<'a> Scanner<'a> {
             }
         }
         let written = self.text.get(start..self.at).unwrap_or_default();
-        let parsed = || std::str::from_utf8(written).ok()?.parse::<f64>().ok();
-        let finite = !exponent || parsed().is_some_and(f64::is_finite);
+        let finite = !exponent || written.parse().is_ok_and(f64::is_finite);
         if finite && written.len() <= NUMBER_BYTES_MAX {
             Ok(())
         } else {
@@ -286,11 +318,21 @@ impl<'a> Scanner<'a> {
     }
 
     /// A string with its quotes; true for one with an escape.
-    fn string(&mut self) -> Result<bool, JsonError> {
+    #[inline(always)]
+    fn string(&mut self) -> Result<bool, Refusal> {
         self.at += 1;
+        if let Some(end) = short_string_end(self.text.as_bytes(), self.at) {
+            self.at = end + 1;
+            return Ok(false);
+        }
+        self.long_string()
+    }
+
+    /// The rest of a string; true for one with an escape.
+    fn long_string(&mut self) -> Result<bool, Refusal> {
         let mut is_escaped = false;
         loop {
-            self.at = plain_text_end(self.text, self.at);
+            self.at = plain_text_end(self.text.as_bytes(), self.at);
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
@@ -306,7 +348,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn escape(&mut self) -> Result<(), JsonError> {
+    fn escape(&mut self) -> Result<(), Refusal> {
         self.at += 1;
         match self.peek() {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
@@ -330,13 +372,13 @@ impl<'a> Scanner<'a> {
     }
 
     /// Reads the `u` of an escape and its four hexadecimal digits.
-    fn unicode_escape(&mut self) -> Result<u32, JsonError> {
-        let digits = self.text.get(self.at + 1..self.at + 5).unwrap_or_default();
-        let all_hex = digits.len() == 4 && digits.iter().all(u8::is_ascii_hexdigit);
-        match std::str::from_utf8(digits).ok().filter(|_| all_hex) {
-            Some(hex) => {
+    fn unicode_escape(&mut self) -> Result<u32, Refusal> {
+        let digits = self.text.get(self.at + 1..self.at + 5);
+        let digits = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        match digits.and_then(|digits| u32::from_str_radix(digits, 16).ok()) {
+            Some(code) => {
                 self.at += 5;
-                u32::from_str_radix(hex, 16).or_else(|_| self.fail("a malformed \\u escape"))
+                Ok(code)
             }
             None => self.fail("a malformed \\u escape"),
         }

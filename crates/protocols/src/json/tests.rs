@@ -36,7 +36,7 @@ fn an_empty_body_is_called_empty() {
 fn refuses_what_parsers_disagree_on() {
     let deep = format!("{{\"a\":{}1{}}}", "[".repeat(64), "]".repeat(64));
     let long_number = format!("{{\"a\":{}}}", "1".repeat(600));
-    let cases: [(&str, &[u8]); 26] = [
+    let cases: [(&str, &[u8]); 28] = [
         ("empty", b""),
         ("array", b"[]"),
         ("duplicate", br#"{"a":1,"a":2}"#),
@@ -60,6 +60,8 @@ fn refuses_what_parsers_disagree_on() {
         ("NaN", br#"{"a":NaN}"#),
         ("trailing comma", br#"{"a":1,}"#),
         ("trailing comma in an array", br#"{"a":[1,]}"#),
+        ("array that ends as an object", br#"{"a":[1}}"#),
+        ("object that ends as an array", br#"{"a":{"b":1]}"#),
         ("comment", br#"{"a":1/**/}"#),
         ("single quotes", br#"{'a':1}"#),
         ("cut off", br#"{"a":{"b":[1,{"c":"#),
@@ -291,7 +293,9 @@ fn any_document() -> impl Strategy<Value = Vec<u8>> {
                 members.prop_map(|all| format!("{{{}}}", all.join(","))),
             ]
         });
-    let changes = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3);
+    let meaning = prop::sample::select(br#""\{}[]:,0- u"#.as_slice());
+    let byte = prop_oneof![meaning, any::<u8>()];
+    let changes = prop::collection::vec((any::<prop::sample::Index>(), byte), 0..3);
     let members = prop::collection::vec((string, value), 0..5);
     (members, changes).prop_map(|(members, changes)| {
         let members: Vec<String> =
@@ -323,5 +327,66 @@ proptest! {
             let value: serde_json::Value = serde_json::from_slice(value.text()).expect("a value");
             prop_assert_eq!(Some(&value), parsed.get(key), "{}", key);
         }
+    }
+}
+
+/// The keys of an object in their order, also those that are there twice.
+#[derive(serde::Deserialize)]
+#[serde(transparent)]
+struct Keys(#[serde(deserialize_with = "keys")] Vec<String>);
+
+fn keys<'de, D: serde::Deserializer<'de>>(reader: D) -> Result<Vec<String>, D::Error> {
+    struct Visitor;
+    impl<'de> serde::de::Visitor<'de> for Visitor {
+        type Value = Vec<String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: serde::de::MapAccess<'de>>(
+            self,
+            mut members: A,
+        ) -> Result<Vec<String>, A::Error> {
+            let mut keys = Vec::new();
+            while let Some((key, _)) = members.next_entry::<_, serde::de::IgnoredAny>()? {
+                keys.push(key);
+            }
+            Ok(keys)
+        }
+    }
+    reader.deserialize_map(Visitor)
+}
+
+/// The plain rules, of a document that is not deep: what a parser reads as an object, without a key that
+/// is there twice and without NUL.
+fn is_acceptable(text: &[u8]) -> bool {
+    let Ok(Keys(mut keys)) = serde_json::from_slice(text) else { return false };
+    let count = keys.len();
+    keys.sort();
+    keys.dedup();
+    let tree: Result<serde_json::Value, _> = serde_json::from_slice(text);
+    tree.is_ok() && keys.len() == count && !has_nul(text)
+}
+
+/// Whether a string of a document has an escape for NUL.
+fn has_nul(mut text: &[u8]) -> bool {
+    while let Some(at) = text.iter().position(|&byte| byte == b'\\') {
+        if text[at..].starts_with(br"\u0000") {
+            return true;
+        }
+        text = &text[at + 2..];
+    }
+    false
+}
+
+proptest! {
+    /// What is taken is what the plain rules take: nothing less and nothing more, also of text that was
+    /// damaged, and however the strings lie in the blocks that are looked at.
+    #[test]
+    fn what_the_plain_rules_take_is_taken(text in any_document(), space in 0_usize..70) {
+        let text = [" ".repeat(space).into_bytes(), text].concat();
+        let (read, expected) = (Object::parse(&text), is_acceptable(&text));
+        prop_assert_eq!(read.is_ok(), expected, "{:?}: {:?}", String::from_utf8_lossy(&text), read);
     }
 }

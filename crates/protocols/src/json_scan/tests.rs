@@ -228,6 +228,50 @@ proptest! {
         let bytes: Vec<&[u8]> = text.chunks(1).collect();
         prop_assert_eq!(&said(&bytes), &whole, "byte by byte");
     }
+
+    /// An answer has failed if one of its choices says so, as a parser reads it and wherever it is cut.
+    #[test]
+    fn choices_have_failed_where_a_parser_says_so(
+        choices in prop::collection::vec(any_choice(), 0..4),
+        space in "[ \n]{0,2}",
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let expected = choices.iter().any(|choice| {
+            let reason = choice.get("finish_reason").and_then(Value::as_str);
+            choice.get("error").is_some_and(Value::is_object)
+                || matches!(reason, Some("error" | "network_error"))
+        });
+        let tier = ("service_tier".to_owned(), Value::from("flex"));
+        let meta = ("meta".to_owned(), serde_json::json!({"a": [1]}));
+        let choices = ("choices".to_owned(), choices.into_iter().map(Value::Object).collect());
+        let text = written(&[tier, choices, meta], &space).into_bytes();
+        let (before, behind) = text.split_at(cut.index(text.len()));
+        for scan in [scan(&[&text]), scan(&[before, behind])] {
+            prop_assert_eq!(scan.says_it_failed(), expected, "{}", String::from_utf8_lossy(&text));
+            prop_assert_eq!(scan.service_tier(), Some(&br#""flex""#[..]));
+            let metas: Vec<Value> =
+                scan.metas().map(|meta| serde_json::from_slice(meta).expect("JSON")).collect();
+            prop_assert_eq!(metas, [serde_json::json!({"a": [1]})]);
+        }
+    }
+}
+
+/// The members of a choice, some of which say that it has failed, or only look so.
+fn any_choice() -> impl Strategy<Value = Map<String, Value>> {
+    let words = ["error", "network_error", "stop", "errors", "", "er\\ror", "{\"error\":{"];
+    let word = prop::sample::select(words.to_vec()).prop_map(Value::from);
+    let keys = ["error", "index", "message", "a key that is longer than what is compared"];
+    let other = prop_oneof![
+        word.clone(),
+        Just(Value::Null),
+        Just(serde_json::json!({})),
+        Just(serde_json::json!({"error": {"finish_reason": "error"}})),
+        Just(serde_json::json!([{"error": {}}, "error", {}])),
+    ];
+    let member =
+        prop_oneof![(Just("finish_reason"), word), (prop::sample::select(keys.to_vec()), other),];
+    let members = prop::collection::vec(member, 0..4);
+    members.prop_map(|all| all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
 /// A byte that means something, or any; `None` ends the document there.
