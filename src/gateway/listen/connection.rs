@@ -25,7 +25,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::listen::deadline::{Cuttable, Deadline};
-use crate::gateway::listen::http1::{Head, Http1Session, Returned, Wire};
+use crate::gateway::listen::http1::{CustomerWire, Http1Session, Returned, SoundHead};
 use crate::gateway::listen::open::{CONNECTION, Member, Open, Ticket};
 use crate::gateway::listen::transport::{self, Transport};
 use crate::gateway::listen::{hooks, http2};
@@ -66,7 +66,7 @@ pub(crate) type IsKnown = Arc<dyn Fn(&RequestHeader) -> bool + Send + Sync>;
 pub struct Connections<P> {
     /// What answers requests over HTTP/1.1.
     proxy: P,
-    /// The same, as Pingora drives it for streams over HTTP/2.
+    /// What answers streams over HTTP/2, as Pingora drives it.
     driven: Arc<HttpProxy<P>>,
     transport: Transport,
     /// Whether HTTP/2 may begin without having been agreed on.
@@ -142,7 +142,7 @@ where
                 self.serve_http2(stream, member, shutdown).await;
             }
             first => {
-                let wire = Wire::new(Cuttable::wrap(stream, &self.deadline));
+                let wire = CustomerWire::new(Cuttable::wrap(stream, &self.deadline));
                 self.serve_http1(wire, first, patience, member, shutdown).await;
             }
         }
@@ -150,7 +150,7 @@ where
 
     async fn serve_http1(
         &self,
-        mut wire: Wire,
+        mut wire: CustomerWire,
         mut next: ReceivedHead,
         mut patience: Patience,
         member: &Arc<Member>,
@@ -238,7 +238,7 @@ async fn closing(shutdown: &mut ShutdownWatch, is_first: bool) {
 /// What came over a connection.
 enum ReceivedHead {
     /// A complete and sound HTTP/1 head, and what follows it.
-    Sound(Box<Head>),
+    Sound(Box<SoundHead>),
     /// The beginning of an HTTP/2 connection.
     Http2(BytesMut),
     /// A head that is not taken.
@@ -258,7 +258,7 @@ async fn complete(stream: &mut Stream, mut bytes: BytesMut, may_be_http2: bool) 
         let is_undecided = may_be_http2 && HTTP2_PREFACE.starts_with(&bytes);
         if !is_undecided && let Some(head) = lines.head_of(&bytes) {
             let head_bytes = head.len();
-            return match Head::read(bytes, head_bytes) {
+            return match SoundHead::read(bytes, head_bytes) {
                 Ok(head) => ReceivedHead::Sound(head),
                 Err(error) => ReceivedHead::Refused(error),
             };

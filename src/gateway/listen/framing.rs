@@ -164,7 +164,7 @@ struct FramingFields<'a> {
     content_length: Option<&'a [u8]>,
     transfer_encoding: Option<&'a [u8]>,
     /// What `Connection` says.
-    connection: Connection,
+    connection: ConnectionOptions,
 }
 
 impl<'a> FramingFields<'a> {
@@ -258,12 +258,12 @@ fn without_blanks(mut value: &[u8]) -> &[u8] {
 
 /// What `Connection` says of the connection.
 #[derive(Default)]
-struct Connection {
+struct ConnectionOptions {
     closes: bool,
     keeps_alive: bool,
 }
 
-impl Connection {
+impl ConnectionOptions {
     /// `Connection` may name fields that end at the next hop. Naming those that frame and address the
     /// message would have them dropped on the way (RFC 9110, section 7.6.1).
     fn take(&mut self, value: &[u8]) -> Result<(), GatewayError> {

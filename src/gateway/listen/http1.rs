@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Buf, BufMut as _, Bytes, BytesMut};
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 use parking_lot::Mutex;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::http::HttpTask;
@@ -28,17 +28,17 @@ mod answer;
 mod head;
 mod request_body;
 
-pub(crate) use head::Head;
+pub(crate) use head::SoundHead;
 
 use answer::AnswerBody;
 
 /// A customer's connection, and what is known of it.
-pub(crate) struct Wire {
+pub(crate) struct CustomerWire {
     pub(crate) stream: Stream,
     digest: Digest,
 }
 
-impl Wire {
+impl CustomerWire {
     pub(crate) fn new(stream: Stream) -> Self {
         let digest = Digest {
             ssl_digest: stream.get_ssl_digest(),
@@ -51,7 +51,7 @@ impl Wire {
 }
 
 /// Where a session leaves its connection for the next request.
-pub(crate) type Returned = Arc<Mutex<Option<Wire>>>;
+pub(crate) type Returned = Arc<Mutex<Option<CustomerWire>>>;
 
 /// The connection is to be closed behind the answer.
 #[derive(Clone)]
@@ -76,9 +76,9 @@ pub(crate) fn drain_behind(session: &mut Session) {
 /// One request over HTTP/1.1, and its answer.
 pub(crate) struct Http1Session {
     /// `None` once it was left for the next request.
-    wire: Option<Wire>,
+    wire: Option<CustomerWire>,
     returned: Returned,
-    head: Box<Head>,
+    head: Box<SoundHead>,
     /// The customer has closed their half of the connection.
     has_left: bool,
     written: Option<Box<ResponseHeader>>,
@@ -93,7 +93,7 @@ pub(crate) struct Http1Session {
 impl Http1Session {
     /// Over the request whose head was read from `wire`. The connection is left in `returned` when it can
     /// have another request.
-    pub(crate) fn new(head: Box<Head>, wire: Wire, returned: Returned) -> Self {
+    pub(crate) fn new(head: Box<SoundHead>, wire: CustomerWire, returned: Returned) -> Self {
         Self {
             wire: Some(wire),
             returned,
@@ -127,15 +127,15 @@ impl Http1Session {
 
     /// Begins the answer. Its head waits for the first of its body if the length of that is known.
     async fn begin(&mut self, mut header: Box<ResponseHeader>) -> Result<()> {
-        if self.written.as_ref().is_some_and(|written| is_final(written.status)) {
+        if self.written.as_deref().is_some_and(answer::is_final) {
             log::warn!("the head of an answer was written twice");
             return Ok(());
         }
-        if is_final(header.status) {
+        if answer::is_final(&header) {
             self.head.keeps = self.will_keep();
             self.answer = AnswerBody::behind(&self.head.request, &mut header);
             self.head.keeps &= !self.answer.ends_with_connection();
-            if header.status == StatusCode::SWITCHING_PROTOCOLS {
+            if answer::switches_protocols(&header) {
                 self.head.body.switch_protocols();
             }
         }
@@ -239,11 +239,6 @@ impl Http1Session {
     }
 }
 
-/// Whether no other head follows the one with this status.
-fn is_final(status: StatusCode) -> bool {
-    !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS
-}
-
 #[async_trait]
 impl CustomSession for Http1Session {
     plain_session!();
@@ -261,8 +256,7 @@ impl CustomSession for Http1Session {
     }
 
     fn was_upgraded(&self) -> bool {
-        let switched = |written: &ResponseHeader| written.status == StatusCode::SWITCHING_PROTOCOLS;
-        self.written.as_deref().is_some_and(switched)
+        self.written.as_deref().is_some_and(answer::switches_protocols)
     }
 
     async fn read_body_bytes(&mut self) -> Result<Option<Bytes>> {

@@ -317,7 +317,7 @@ pub(crate) async fn read(
         session.req_header_mut().remove_header(&EXPECT);
     }
     let mut share = limits.share(budget);
-    let mut gathered = Gathered::default();
+    let mut gathered = GatheredBody::default();
     let all = async {
         loop {
             let piece = session.read_request_body().await.map_err(|error| unreadable(&error))?;
@@ -344,14 +344,14 @@ pub(crate) async fn read(
 
 /// What has come of a body.
 #[derive(Default)]
-struct Gathered {
+struct GatheredBody {
     /// The first piece, while it is the only one.
     first: Bytes,
     /// All pieces, once there are several.
     all: BytesMut,
 }
 
-impl Gathered {
+impl GatheredBody {
     fn len(&self) -> usize {
         self.first.len() + self.all.len()
     }

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use bytes::{Buf, BufMut as _, Bytes, BytesMut};
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING, UPGRADE};
-use http::{Method, StatusCode, Version};
+use http::{Method, Version};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::http::date;
 use pingora::{Error, ErrorType, Result};
@@ -39,10 +39,10 @@ pub(super) enum AnswerBody {
 impl AnswerBody {
     /// The body that follows `header`, which is changed where the client of `request` cannot read it.
     pub(super) fn behind(request: &RequestHeader, header: &mut ResponseHeader) -> Self {
-        if header.status == StatusCode::SWITCHING_PROTOCOLS {
+        if switches_protocols(header) {
             return Self::ToTheEnd;
         }
-        let has_none = matches!(header.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        let has_none = matches!(header.status.as_u16(), 204 | 304);
         if has_none || request.method == Method::HEAD {
             return Self::Length(0);
         }
@@ -112,6 +112,16 @@ impl AnswerBody {
             Self::NotBegun | Self::ToTheEnd | Self::Whole => Ok(b""),
         }
     }
+}
+
+/// Whether another protocol follows this head.
+pub(super) fn switches_protocols(header: &ResponseHeader) -> bool {
+    header.status.as_u16() == 101
+}
+
+/// Whether no other head follows this one.
+pub(super) fn is_final(header: &ResponseHeader) -> bool {
+    !header.status.is_informational() || switches_protocols(header)
 }
 
 /// Whether the client of `request` may change to another protocol.

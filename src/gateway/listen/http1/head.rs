@@ -12,14 +12,14 @@ use crate::gateway::listen::framing::{self, RequestLine};
 const FIELDS: usize = 16;
 
 /// A request's head that was read and found sound, and what came with it.
-pub(crate) struct Head {
+pub(crate) struct SoundHead {
     pub(super) request: RequestHeader,
     pub(super) body: RequestBody,
     /// Whether the connection can have another request behind this one.
     pub(super) keeps: bool,
 }
 
-impl Head {
+impl SoundHead {
     /// Reads the head in the first `head_bytes` of `bytes`; what stands behind belongs to the body.
     ///
     /// # Errors

@@ -16,16 +16,16 @@ const SWITCHED_BYTES: usize = 8 * 1024;
 
 /// What is left of a request's body.
 pub(super) struct RequestBody {
-    left: Left,
+    left: BodyLeft,
     /// What has come of it, or behind it, and was not given yet.
     come: BytesMut,
 }
 
 /// How the rest of a body is framed.
-enum Left {
-    /// So many bytes.
+enum BodyLeft {
+    /// So many bytes are to come.
     Length(u64),
-    /// Chunks.
+    /// Chunks are to come, up to the last one.
     Chunks(ChunkScan),
     /// Whatever comes until the connection is closed, in another protocol.
     Switched,
@@ -38,11 +38,11 @@ impl RequestBody {
     /// `BadFraming` when that is framed in a wrong way already.
     pub(super) fn new(body: BodyIs, come: BytesMut) -> Result<Self, GatewayError> {
         let left = match body {
-            BodyIs::OfLength(bytes) => Left::Length(bytes),
+            BodyIs::OfLength(bytes) => BodyLeft::Length(bytes),
             BodyIs::InChunks if !ChunkScan::default().takes(&come) => {
                 return Err(framing::bad_chunks());
             }
-            BodyIs::InChunks => Left::Chunks(ChunkScan::default()),
+            BodyIs::InChunks => BodyLeft::Chunks(ChunkScan::default()),
         };
         Ok(Self { left, come })
     }
@@ -50,9 +50,9 @@ impl RequestBody {
     /// Whether all of it was given.
     pub(super) fn is_done(&self) -> bool {
         match &self.left {
-            Left::Length(bytes) => *bytes == 0,
-            Left::Chunks(scan) => scan.is_over(),
-            Left::Switched => false,
+            BodyLeft::Length(bytes) => *bytes == 0,
+            BodyLeft::Chunks(scan) => scan.is_over(),
+            BodyLeft::Switched => false,
         }
     }
 
@@ -63,7 +63,7 @@ impl RequestBody {
 
     /// From now on what comes is of another protocol.
     pub(super) fn switch_protocols(&mut self) {
-        self.left = Left::Switched;
+        self.left = BodyLeft::Switched;
     }
 
     /// The next piece; `None` at the end. Dropped before it is ready, it can be asked for again.
@@ -72,10 +72,10 @@ impl RequestBody {
     /// When the connection fails or ends before the body does, or its chunks are malformed.
     pub(super) async fn next(&mut self, stream: &mut Stream) -> Result<Option<Bytes>> {
         match self.left {
-            Left::Length(0) => Ok(None),
-            Left::Length(left) => self.next_of(left, stream).await.map(Some),
-            Left::Chunks(_) => self.next_chunks(stream).await,
-            Left::Switched => self.next_switched(stream).await,
+            BodyLeft::Length(0) => Ok(None),
+            BodyLeft::Length(left) => self.next_of(left, stream).await.map(Some),
+            BodyLeft::Chunks(_) => self.next_chunks(stream).await,
+            BodyLeft::Switched => self.next_switched(stream).await,
         }
     }
 
@@ -90,7 +90,7 @@ impl RequestBody {
             self.read_more(stream).await?;
         }
         let piece = self.come.split_to(left.min(self.come.len()));
-        self.left = Left::Length(left.saturating_sub(piece.len()) as u64);
+        self.left = BodyLeft::Length(left.saturating_sub(piece.len()) as u64);
         Ok(piece.freeze())
     }
 
@@ -98,7 +98,7 @@ impl RequestBody {
     async fn next_chunks(&mut self, stream: &mut Stream) -> Result<Option<Bytes>> {
         let mut data = BytesMut::new();
         loop {
-            let Left::Chunks(scan) = &mut self.left else { return Ok(None) };
+            let BodyLeft::Chunks(scan) = &mut self.left else { return Ok(None) };
             while !self.come.is_empty() && !scan.is_over() {
                 let Some(framing) = scan.skip_framing(&self.come) else {
                     let malformed = std::io::Error::from(std::io::ErrorKind::InvalidData);

@@ -112,7 +112,7 @@ async fn over_pingoras(request: &[u8], piece_bytes: usize) -> (String, bool) {
 
 async fn over_ours(request: &[u8], piece_bytes: usize) -> (String, bool) {
     exchange(request, piece_bytes, |stream| async move {
-        let mut wire = Wire::new(Box::new(stream));
+        let mut wire = CustomerWire::new(Box::new(stream));
         let mut bytes = BytesMut::new();
         let end = loop {
             if let Some(end) = memchr::memmem::find(&bytes, b"\r\n\r\n") {
@@ -122,7 +122,7 @@ async fn over_ours(request: &[u8], piece_bytes: usize) -> (String, bool) {
                 return false;
             }
         };
-        let Ok(head) = Head::read(bytes, end) else { return false };
+        let Ok(head) = SoundHead::read(bytes, end) else { return false };
         let returned = Returned::default();
         let own = Http1Session::new(head, wire, Arc::clone(&returned));
         hooks::serve(&Echo, &mut hooks::session(), Box::new(own)).await;
@@ -135,16 +135,16 @@ async fn over_ours(request: &[u8], piece_bytes: usize) -> (String, bool) {
 /// A request that was not waited for.
 const BEHIND: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
 
-struct Request(Vec<u8>);
+struct Sent(Vec<u8>);
 
-impl std::fmt::Debug for Request {
+impl std::fmt::Debug for Sent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.0.escape_ascii())
     }
 }
 
 /// A sound request, whatever its body is framed by.
-fn requests() -> impl Strategy<Value = Request> {
+fn requests() -> impl Strategy<Value = Sent> {
     let version = prop_oneof![Just("1.1"), Just("1.1"), Just("1.0")];
     let connection = prop_oneof![
         Just(""),
@@ -184,7 +184,7 @@ fn requests() -> impl Strategy<Value = Request> {
                 request.extend_from_slice(b"0\r\nX-Trailer: y\r\n\r\n");
             }
             request.extend_from_slice(behind);
-            Request(request)
+            Sent(request)
         },
     )
 }
@@ -197,7 +197,7 @@ proptest! {
     #[test]
     fn a_request_is_read_and_answered_as_by_pingora(request in requests(), piece in 1_usize..3_000) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-        let Request(request) = request;
+        let Sent(request) = request;
         let mut ours = runtime.block_on(over_ours(&request, piece));
         let pingoras = runtime.block_on(over_pingoras(&request, piece));
         // A request behind the first one is noticed by who happens to read it with that.
