@@ -217,7 +217,8 @@ impl UsageScan {
             match piece.get(at) {
                 Some(b'"') => {
                     let role = self.role();
-                    match marks.next() {
+                    let is_string_mark = |at: &usize| matches!(piece.get(*at), Some(b'"' | b'\\'));
+                    match marks.find(is_string_mark) {
                         Some(end) if piece.get(end) == Some(&b'"') => {
                             self.end_string(role, piece.get(at + 1..end).unwrap_or_default());
                         }
@@ -446,7 +447,15 @@ impl UsageScan {
     }
 
     /// Keeps `bytes` if they belong to what is kept.
+    #[inline(always)]
     fn capture(&mut self, bytes: &[u8]) {
+        use Captured::{Choices, Data, Nothing, Output};
+        if !matches!(self.captured, Nothing | Data | Choices | Output) {
+            self.keep_captured(bytes);
+        }
+    }
+
+    fn keep_captured(&mut self, bytes: &[u8]) {
         match self.captured {
             Captured::Usage => keep(&mut self.usage, bytes),
             Captured::Meta => {
