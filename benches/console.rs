@@ -279,6 +279,7 @@ fn call(
         streamed: true,
         bytes_in: 310,
         bytes_out: 4_821,
+        ended_at: UnixMs::now(),
         duration: Duration::from_micros(812_345),
         ttfb: Some(Duration::from_micros(201_007)),
         settled: Some(Settled { usage, source, cost: posted.charged, owed: posted.owed }),

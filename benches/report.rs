@@ -7,6 +7,7 @@ use std::hint::black_box;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
+use tollgate::clock::UnixMs;
 use tollgate::config::snapshot::AccessLog;
 use tollgate::finished::{Finished, Settled};
 use tollgate::ledger::{AccountId, KeyId, RequestId};
@@ -42,6 +43,7 @@ fn main() {
         streamed: true,
         bytes_in: 310,
         bytes_out: 4_821,
+        ended_at: UnixMs::now(),
         duration: Duration::from_micros(812_345),
         ttfb: Some(Duration::from_micros(201_007)),
         settled: Some(Settled {

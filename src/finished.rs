@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::clock::UnixMs;
 use crate::ids::{AccountId, KeyId, RequestId, TaskId};
 use crate::money::Nanousd;
 use crate::price::{Usage, UsageSource};
@@ -46,6 +47,8 @@ pub struct Finished<'a> {
     pub bytes_in: u64,
     /// Bytes of the response body that were sent.
     pub bytes_out: u64,
+    /// When it was over.
+    pub ended_at: UnixMs,
     /// From the request's header to the end.
     pub duration: Duration,
     /// From the request's header to the first byte of the answer; `None` when none was sent.

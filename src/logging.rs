@@ -14,13 +14,15 @@ use std::time::Duration;
 use log::kv::{self, VisitSource};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
+use crate::clock::UnixMs;
 use crate::finished::{Finished, Settled, TaskEnded};
 use crate::money::Nanousd;
+use crate::price::UNITS;
 
 mod line;
 mod queue;
 
-use line::Line;
+use line::{Line, Object, name};
 use queue::{LineQueue, Urgency};
 
 /// Other crates are heard from this level on, whatever the level of our own lines: below it, some of
@@ -90,7 +92,7 @@ pub fn lines_dropped() -> u64 {
 /// Writes the access line of a request that is over, at level `info`. Does not wait.
 pub fn access(finished: &Finished<'_>) {
     if log::max_level() >= LevelFilter::Info {
-        Line::with(Level::Info, ACCESS, |line| {
+        Line::with(finished.ended_at, Level::Info, ACCESS, |line| {
             write_access(line, finished);
             QUEUE.push(line.finish(), Urgency::Gather);
         });
@@ -98,35 +100,35 @@ pub fn access(finished: &Finished<'_>) {
 }
 
 fn write_access(line: &mut Line, finished: &Finished<'_>) {
-    line.display("request_id", finished.request_id);
+    line.plain(name!("request_id"), &finished.request_id.ascii());
     if let Some(account_id) = finished.account_id {
-        line.display("account_id", account_id);
+        line.plain(name!("account_id"), &account_id.ascii());
     }
     if let Some(key_id) = finished.key_id {
-        line.display("key_id", key_id);
+        line.plain(name!("key_id"), &key_id.ascii());
     }
     if let Some(client) = finished.client {
-        line.display("client", client);
+        line.address(name!("client"), client);
     }
-    line.text("method", finished.method);
-    line.text("route", finished.route);
+    line.text(name!("method"), finished.method);
+    line.text(name!("route"), finished.route);
     if let Some(operation) = finished.operation {
-        line.text("operation", operation.as_str());
+        line.text(name!("operation"), operation.as_str());
     }
-    line.text("model", finished.model);
-    line.text_if_some("asked_model", finished.asked_model);
-    line.text("upstream", finished.upstream);
+    line.text(name!("model"), finished.model);
+    line.text_if_some(name!("asked_model"), finished.asked_model);
+    line.text(name!("upstream"), finished.upstream);
     if let Some(id) = finished.upstream_request_id {
-        line.text("upstream_request_id", id);
+        line.text(name!("upstream_request_id"), id);
     }
-    line.number("status", finished.status.into());
-    line.text("code", finished.error_code);
-    line.truth("stream", finished.streamed);
-    line.number("bytes_in", finished.bytes_in);
-    line.number("bytes_out", finished.bytes_out);
-    line.milliseconds("duration_ms", finished.duration);
+    line.number(name!("status"), finished.status.into());
+    line.text(name!("code"), finished.error_code);
+    line.truth(name!("stream"), finished.streamed);
+    line.number(name!("bytes_in"), finished.bytes_in);
+    line.number(name!("bytes_out"), finished.bytes_out);
+    line.milliseconds(name!("duration_ms"), finished.duration);
     if let Some(ttfb) = finished.ttfb {
-        line.milliseconds("ttfb_ms", ttfb);
+        line.milliseconds(name!("ttfb_ms"), ttfb);
     }
     if let Some(settled) = &finished.settled {
         write_settled(line, settled);
@@ -136,14 +138,14 @@ fn write_access(line: &mut Line, finished: &Finished<'_>) {
 /// Writes the line of a task that has ended, at level `info`. Does not wait.
 pub fn task(ended: &TaskEnded<'_>) {
     if log::max_level() >= LevelFilter::Info {
-        Line::with(Level::Info, TASK, |line| {
-            line.display("task_id", ended.task_id);
-            line.display("account_id", ended.account_id);
-            line.display("key_id", ended.key_id);
-            line.text("model", ended.model);
-            line.text("upstream", ended.upstream);
-            line.text("state", ended.state);
-            line.milliseconds("duration_ms", ended.duration);
+        Line::with(UnixMs::now(), Level::Info, TASK, |line| {
+            line.display(name!("task_id"), ended.task_id);
+            line.display(name!("account_id"), ended.account_id);
+            line.display(name!("key_id"), ended.key_id);
+            line.text(name!("model"), ended.model);
+            line.text(name!("upstream"), ended.upstream);
+            line.text(name!("state"), ended.state);
+            line.milliseconds(name!("duration_ms"), ended.duration);
             if let Some(settled) = &ended.settled {
                 write_settled(line, settled);
             }
@@ -153,15 +155,15 @@ pub fn task(ended: &TaskEnded<'_>) {
 }
 
 fn write_settled(line: &mut Line, settled: &Settled) {
-    for (unit, count) in settled.usage.units() {
-        if count > 0 {
-            line.number(unit.name, count);
+    for (unit, count) in UNITS.iter().zip(&settled.usage.counts()) {
+        if *count > 0 {
+            line.units(unit.name, *count);
         }
     }
-    line.text("usage_source", settled.source.as_str());
-    line.display("cost_usd", settled.cost);
+    line.text(name!("usage_source"), settled.source.as_str());
+    line.plain(name!("cost_usd"), settled.cost.ascii().as_bytes());
     if settled.owed > Nanousd::ZERO {
-        line.display("owed_usd", settled.owed);
+        line.plain(name!("owed_usd"), settled.owed.ascii().as_bytes());
     }
 }
 
@@ -181,8 +183,8 @@ impl Log for Backend {
             return;
         }
         let urgency = if record.level() <= Level::Warn { Urgency::AtOnce } else { Urgency::Gather };
-        Line::with(record.level(), record.target(), |line| {
-            line.display("msg", record.args());
+        Line::with(UnixMs::now(), record.level(), record.target(), |line| {
+            line.display(name!("msg"), record.args());
             write_fields(line, record.key_values());
             QUEUE.push(line.finish(), urgency);
         });
@@ -195,31 +197,30 @@ impl Log for Backend {
 
 /// The key-value pairs of a `log` call, in an object of their own: their names are free.
 fn write_fields(line: &mut Line, fields: &dyn kv::Source) {
-    struct Fields<'a>(&'a mut Line);
+    struct Fields<'a, 'line>(&'a mut Object<'line>);
 
-    impl<'kvs> VisitSource<'kvs> for Fields<'_> {
+    impl<'kvs> VisitSource<'kvs> for Fields<'_, '_> {
         fn visit_pair(
             &mut self,
             key: kv::Key<'kvs>,
             value: kv::Value<'kvs>,
         ) -> Result<(), kv::Error> {
-            let mut name = String::new();
-            line::escape(&mut name, key.as_str());
+            let name = key.as_str();
             match (value.to_u64(), value.to_bool()) {
-                (Some(number), _) => self.0.number(&name, number),
-                (_, Some(truth)) => self.0.truth(&name, truth),
-                _ => self.0.display(&name, value),
+                (Some(number), _) => self.0.number(name, number),
+                (_, Some(truth)) => self.0.truth(name, truth),
+                _ => self.0.display(name, value),
             }
             Ok(())
         }
     }
 
     if fields.count() > 0 {
-        line.open("fields");
-        if let Err(error) = fields.visit(&mut Fields(line)) {
-            line.display("unreadable", error);
-        }
-        line.close();
+        line.object(name!("fields"), |object| {
+            if let Err(error) = fields.visit(&mut Fields(object)) {
+                object.display("unreadable", error);
+            }
+        });
     }
 }
 
@@ -228,14 +229,17 @@ fn write_fields(line: &mut Line, fields: &dyn kv::Source) {
 fn panicked(info: &std::panic::PanicHookInfo<'_>) {
     let literal = info.payload().downcast_ref::<&'static str>();
     let backtrace = std::backtrace::Backtrace::capture();
-    Line::with(Level::Error, "panic", |line| {
-        line.text("msg", literal.unwrap_or(&"(a message that was made at run time is not logged)"));
+    Line::with(UnixMs::now(), Level::Error, "panic", |line| {
+        line.text(
+            name!("msg"),
+            literal.unwrap_or(&"(a message that was made at run time is not logged)"),
+        );
         if let Some(location) = info.location() {
-            line.display("location", location);
+            line.display(name!("location"), location);
         }
-        line.text_if_some("thread", std::thread::current().name());
+        line.text_if_some(name!("thread"), std::thread::current().name());
         if backtrace.status() == std::backtrace::BacktraceStatus::Captured {
-            line.display("backtrace", &backtrace);
+            line.display(name!("backtrace"), &backtrace);
         }
         QUEUE.push(line.finish(), Urgency::AtOnce);
     });

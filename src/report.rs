@@ -44,6 +44,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::clock::UnixMs;
     use crate::ids::RequestId;
 
     fn finished(status: u16, error_code: &'static str, duration: Duration) -> Finished<'static> {
@@ -64,6 +65,7 @@ mod tests {
             streamed: false,
             bytes_in: 0,
             bytes_out: 0,
+            ended_at: UnixMs(1_769_860_800_000),
             duration,
             ttfb: None,
             settled: None,

@@ -85,7 +85,7 @@ pub fn flush() {
 /// Hands over the span of a request that is over. Does not wait.
 pub(crate) fn record(finished: &Finished<'_>) {
     if let Some(traces) = TRACES.get() {
-        let ended = SystemTime::UNIX_EPOCH + Duration::from_millis(UnixMs::now().0);
+        let ended = SystemTime::UNIX_EPOCH + Duration::from_millis(finished.ended_at.0);
         let begun = ended.checked_sub(finished.duration).unwrap_or(ended);
         let builder = traces
             .tracer

@@ -12,6 +12,8 @@ const ACCOUNTS_MAX: usize = 16;
 pub(super) const WINDOW: Duration = Duration::from_secs(30);
 /// The window is kept in this many pieces, so that it slides.
 const WINDOW_PIECES: usize = 6;
+/// How long calls are counted in one piece.
+const PIECE: Duration = Duration::from_secs(WINDOW.as_secs() / WINDOW_PIECES as u64);
 /// A share of failures says little of fewer calls than this.
 const WINDOW_CALLS_MIN: u32 = 20;
 /// A row of failures of all accounts together has failures of so many accounts at least: each counts
@@ -88,18 +90,20 @@ impl Accounts {
         slot
     }
 
-    /// A call has succeeded.
-    pub(super) fn succeeded(&mut self, account: u64, now: Instant) {
-        self.answered(account, now);
-        self.at(account, now).recent.add(now, false);
+    /// A call has succeeded; gives its account's slot.
+    pub(super) fn succeeded(&mut self, account: u64, now: Instant) -> &mut Slot {
+        let slot = self.answered(account, now);
+        slot.recent.add(now, false);
+        slot
     }
 
-    /// A call was answered, if not served.
-    pub(super) fn answered(&mut self, account: u64, now: Instant) {
+    /// A call was answered, if not served; gives its account's slot.
+    pub(super) fn answered(&mut self, account: u64, now: Instant) -> &mut Slot {
         self.row = FailureStreak { number: self.row.number + 1, ..FailureStreak::default() };
         let slot = self.at(account, now);
         slot.failures_in_row = 0;
         slot.has_failed = false;
+        slot
     }
 
     /// A call has failed. Says whether that is news: the account has no part in the row yet.
@@ -171,6 +175,15 @@ impl Slot {
             || calls >= WINDOW_CALLS_MIN && is_share(failures, calls, rules)
     }
 
+    /// Closes its breaker, and says whether that was anything else than closed.
+    pub(super) fn close(&mut self, now: Instant) -> bool {
+        let was_open = self.breaker.close(now);
+        if was_open {
+            self.begin_anew();
+        }
+        was_open
+    }
+
     /// Forgets what one account has seen.
     pub(super) fn begin_anew(&mut self) {
         self.failures_in_row = 0;
@@ -199,17 +212,19 @@ struct Recent {
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     began: Instant,
+    /// From here on calls count in the next piece: comparing two times takes less than subtracting them.
+    ends: Instant,
     calls: u32,
     failures: u32,
 }
 
 impl Recent {
     fn add(&mut self, now: Instant, failed: bool) {
-        let length = WINDOW / 6;
-        let is_over = |piece: &Piece| now.saturating_duration_since(piece.began) >= length;
+        let is_over = |piece: &Piece| now >= piece.ends;
         if self.pieces[self.last].as_ref().is_none_or(is_over) {
             self.last = (self.last + 1) % WINDOW_PIECES;
-            self.pieces[self.last] = Some(Piece { began: now, calls: 0, failures: 0 });
+            self.pieces[self.last] =
+                Some(Piece { began: now, ends: now + PIECE, calls: 0, failures: 0 });
         }
         if let Some(piece) = &mut self.pieces[self.last] {
             piece.calls = piece.calls.saturating_add(1);

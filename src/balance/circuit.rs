@@ -205,14 +205,14 @@ impl Circuit {
     ) -> Option<Change> {
         match verdict {
             Verdict::Good => {
-                self.accounts.succeeded(account, now);
                 self.down_in_row = 0;
                 self.busy_in_row = 0;
                 self.cooling_until = None;
-                let closed = self.close(account, now);
                 self.shared.forget();
-                self.accounts.at(account, now).breaker.forget();
-                closed
+                let slot = self.accounts.succeeded(account, now);
+                slot.breaker.forget();
+                let own = slot.close(now);
+                self.close_shared(own, now)
             }
             Verdict::Begun => self.close(account, now),
             Verdict::Busy(asked) => {
@@ -228,11 +228,12 @@ impl Circuit {
     }
 
     fn close(&mut self, account: u64, now: Instant) -> Option<Change> {
-        let slot = self.accounts.at(account, now);
-        let own = slot.breaker.close(now);
-        if own {
-            slot.begin_anew();
-        }
+        let own = self.accounts.at(account, now).close(now);
+        self.close_shared(own, now)
+    }
+
+    /// Closes the breaker for all; `own` says whether that of one account was closed.
+    fn close_shared(&mut self, own: bool, now: Instant) -> Option<Change> {
         let shared = self.shared.close(now);
         if shared {
             self.accounts.begin_anew();
@@ -353,7 +354,7 @@ impl Breaker {
     }
 
     /// Says whether it was anything else than closed.
-    fn close(&mut self, now: Instant) -> bool {
+    pub(super) fn close(&mut self, now: Instant) -> bool {
         let was_open = matches!(self.state, CircuitState::Open { .. } | CircuitState::Probing(_));
         if was_open {
             self.state = CircuitState::Recovered(now);

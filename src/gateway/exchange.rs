@@ -10,7 +10,7 @@ use pingora_proxy::Session;
 
 use crate::balance::{Candidate, Outcome};
 use crate::clock::UnixMs;
-use crate::config::snapshot::{Model, Route, Snapshot};
+use crate::config::snapshot::{Model, Route, Snapshot, Target};
 use crate::error::GatewayError;
 use crate::gateway::answer::array::ArrayWriter;
 use crate::gateway::answer::envelope::Envelope;
@@ -242,15 +242,20 @@ impl Exchange {
         }
     }
 
-    /// The name of the upstream that was tried last, or answers now.
-    pub(super) fn upstream_name(&self) -> &str {
+    /// The target that was tried last, or answers now.
+    pub(super) fn tried_target(&self) -> Option<&Arc<Target>> {
         match &self.stage {
             RequestStage::Sending(sending) => {
-                sending.attempt.as_ref().map_or("", |attempt| attempt.upstream_name())
+                sending.attempt.as_ref().map(|attempt| &attempt.candidate.target)
             }
-            RequestStage::Relaying(response) => &response.candidate.target.upstream.name,
-            RequestStage::Unpaid | RequestStage::Settled(_) => "",
+            RequestStage::Relaying(response) => Some(&response.candidate.target),
+            RequestStage::Unpaid | RequestStage::Settled(_) => None,
         }
+    }
+
+    /// The name of the upstream that was tried last, or answers now.
+    pub(super) fn upstream_name(&self) -> &str {
+        self.tried_target().map_or("", |target| &target.upstream.name)
     }
 
     /// The model whose target was tried last, or answers now: the one that the request names, or one of
@@ -428,8 +433,8 @@ impl Exchange {
                 sending.admitted.costs(bill, at)
             }
             RequestStage::Relaying(response) => {
-                let at = sending::at(&response.candidate);
-                response.relaying.costs(bill, &at)
+                let Response { relaying, candidate, .. } = &mut **response;
+                relaying.costs(bill, &candidate.target, || sending::at(candidate))
             }
             RequestStage::Unpaid | RequestStage::Settled(_) => Vec::new(),
         }

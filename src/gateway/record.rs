@@ -3,10 +3,12 @@
 use std::net::IpAddr;
 use std::time::Instant;
 
+use http::HeaderMap;
 use pingora::{Error, ErrorSource, ErrorType};
 use pingora_proxy::Session;
 
 use crate::balance::Outcome;
+use crate::clock::UnixMs;
 use crate::error::GatewayError;
 use crate::finished::{self, Finished};
 use crate::gateway::answer::respond;
@@ -22,16 +24,16 @@ const METHOD_BYTES_MAX: usize = 20;
 impl Exchange {
     /// Settles the bill and tells metrics and log, once.
     pub(super) fn finish(&mut self, session: &Session, bill: Bill) {
+        let now = Instant::now();
         if let RequestStage::Relaying(response) = &mut self.stage
             && response.relaying.is_complete()
         {
-            let failed = response.relaying.has_failed();
-            let outcome = if failed { Outcome::Failed } else { Outcome::Ok };
-            response.candidate.report(outcome, Instant::now());
+            let outcome = if bill.has_failed { Outcome::Failed } else { Outcome::Ok };
+            response.candidate.report(outcome, now);
         }
         self.report_stale_limits();
         let paid = self.is_paid();
-        let upstream = self.upstream_name().to_owned();
+        let target = self.tried_target().cloned();
         let tried = self.tried_model().cloned();
         let settled = self.settle(bill);
         let settled = paid.then_some(finished::Settled {
@@ -67,18 +69,19 @@ impl Exchange {
             operation: self.route.as_ref().map(|route| route.operation),
             model,
             asked_model: Some(asked).filter(|asked| *asked != model),
-            upstream: &upstream,
+            upstream: target.as_ref().map_or("", |target| &target.upstream.name),
             upstream_request_id: self.upstreams_id.as_deref(),
             status: written.unwrap_or(0),
             error_code: failure.or(refused).unwrap_or_default(),
             streamed: self.stream,
             bytes_in: self.request_bytes,
             bytes_out: session.body_bytes_sent() as u64,
-            duration: self.started.elapsed(),
+            ended_at: UnixMs::now(),
+            duration: now.saturating_duration_since(self.started),
             ttfb: self.first_byte,
             settled,
             task_id: self.task,
-            traceparent: head.headers.get("traceparent").and_then(|value| value.to_str().ok()),
+            traceparent: traceparent(&head.headers),
         }
         .report(&self.metrics, &self.requests, &self.snapshot.access_log);
     }
@@ -135,6 +138,11 @@ impl Exchange {
             _ => Ending::Failed,
         }
     }
+}
+
+/// The customer's own trace, where traces are made.
+fn traceparent(headers: &HeaderMap) -> Option<&str> {
+    if cfg!(feature = "otlp") { headers.get("traceparent")?.to_str().ok() } else { None }
 }
 
 /// A method as the log has it: anybody may write anything there, as long as a head.

@@ -8,7 +8,7 @@ use tollgate_journal::{BatchLimits, BatchQueue};
 
 pub(super) use tollgate_journal::Urgency;
 
-use super::line::Line;
+use super::line::{Line, name};
 use crate::clock::UnixMs;
 
 /// Memory for lines that wait, in bytes: a tenth of a second of the busiest access log.
@@ -67,7 +67,7 @@ impl LineQueue {
 fn dropped_line(lines: u64) -> Vec<u8> {
     let mut line = Line::new();
     line.begin(UnixMs::now(), Level::Warn, module_path!());
-    line.text("msg", "log lines were dropped: they could not be written fast enough");
-    line.number("lines", lines);
+    line.text(name!("msg"), "log lines were dropped: they could not be written fast enough");
+    line.number(name!("lines"), lines);
     line.finish().to_vec()
 }

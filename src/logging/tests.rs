@@ -1,10 +1,11 @@
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::line::Line;
+use super::line::{Line, name};
 use super::queue::{LineQueue, Urgency};
 use super::*;
 use crate::clock::UnixMs;
@@ -32,6 +33,7 @@ fn finished() -> Finished<'static> {
         streamed: true,
         bytes_in: 10,
         bytes_out: 20,
+        ended_at: NOW,
         duration: Duration::from_micros(12_345),
         ttfb: Some(Duration::from_micros(2_007)),
         settled: Some(Settled {
@@ -45,14 +47,20 @@ fn finished() -> Finished<'static> {
     }
 }
 
-fn written(write: impl FnOnce(&mut Line)) -> Value {
+/// What [`finished`] says it ended at.
+const NOW: UnixMs = UnixMs(1_769_860_800_023);
+
+fn text_of(now: UnixMs, target: &str, write: impl FnOnce(&mut Line)) -> String {
     let mut text = Vec::new();
-    Line::with(Level::Info, ACCESS, |line| {
-        line.begin(UnixMs(1_769_860_800_023), Level::Info, ACCESS);
+    Line::with(now, Level::Info, target, |line| {
         write(line);
         text = line.finish().to_vec();
     });
-    let text = String::from_utf8(text).expect("UTF-8");
+    String::from_utf8(text).expect("UTF-8")
+}
+
+fn written(write: impl FnOnce(&mut Line)) -> Value {
+    let text = text_of(NOW, ACCESS, write);
     assert_eq!(text.matches('\n').count(), 1, "one line: {text:?}");
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in {text:?}"))
 }
@@ -71,6 +79,132 @@ fn an_access_line_says_what_is_known() {
         "output_tokens": 9, "usage_source": "upstream", "cost_usd": "0.0000015",
     });
     assert_eq!(line, expected);
+}
+
+/// An access line as it was written when each field went through the formatting of `core`.
+fn formatted(finished: &Finished<'_>) -> String {
+    let escaped = |text: &str| -> String {
+        let each = text.chars().map(|character| match character {
+            '"' => "\\\"".to_owned(),
+            '\\' => "\\\\".to_owned(),
+            '\n' => "\\n".to_owned(),
+            control if control.is_control() => format!("\\u00{:02x}", u32::from(control)),
+            other => other.to_string(),
+        });
+        each.collect()
+    };
+    let (second, ms) = (finished.ended_at.0 / 1000, finished.ended_at.0 % 1000);
+    let second = UnixMs(second * 1000).to_rfc3339();
+    let mut json = format!("{{\"ts\":\"{}.{ms:03}Z\"", second.trim_end_matches('Z'));
+    let mut raw = |name: &str, value: String| {
+        write!(json, ",\"{name}\":{value}").expect("memory");
+    };
+    let text = |value: &dyn fmt::Display| format!("\"{}\"", escaped(&value.to_string()));
+    let milliseconds = |value: Duration| {
+        let micros = u64::try_from(value.as_micros()).unwrap_or(u64::MAX);
+        format!("{}.{:03}", micros / 1000, micros % 1000)
+    };
+    raw("level", text(&"info"));
+    raw("target", text(&ACCESS));
+    raw("request_id", text(&finished.request_id));
+    finished.account_id.iter().for_each(|id| raw("account_id", text(id)));
+    finished.key_id.iter().for_each(|id| raw("key_id", text(id)));
+    finished.client.iter().for_each(|client| raw("client", text(client)));
+    raw("method", text(&finished.method));
+    raw("route", text(&finished.route));
+    finished.operation.iter().for_each(|it| raw("operation", text(&it.as_str())));
+    raw("model", text(&finished.model));
+    finished.asked_model.iter().for_each(|model| raw("asked_model", text(model)));
+    raw("upstream", text(&finished.upstream));
+    finished.upstream_request_id.iter().for_each(|id| raw("upstream_request_id", text(id)));
+    raw("status", finished.status.to_string());
+    raw("code", text(&finished.error_code));
+    raw("stream", finished.streamed.to_string());
+    raw("bytes_in", finished.bytes_in.to_string());
+    raw("bytes_out", finished.bytes_out.to_string());
+    raw("duration_ms", milliseconds(finished.duration));
+    finished.ttfb.iter().for_each(|ttfb| raw("ttfb_ms", milliseconds(*ttfb)));
+    if let Some(settled) = &finished.settled {
+        let used = settled.usage.units().filter(|(_, count)| *count > 0);
+        used.for_each(|(unit, count)| raw(unit.name, count.to_string()));
+        raw("usage_source", text(&settled.source.as_str()));
+        raw("cost_usd", text(&settled.cost));
+        if settled.owed > Nanousd::ZERO {
+            raw("owed_usd", text(&settled.owed));
+        }
+    }
+    json + "}\n"
+}
+
+/// A text of some of the characters that are not written as they are, and of others.
+fn odd_text(random: &mut fastrand::Rng) -> String {
+    const ODD: [char; 16] = [
+        '"', '\\', '\n', '\r', '\0', '\u{1b}', '\u{7f}', '\u{80}', '\u{9f}', '\u{a0}', 'é', 'Ω',
+        '\u{2028}', '🦀', '/', '\u{fffd}',
+    ];
+    let odd = random.u32(..3);
+    let one = |random: &mut fastrand::Rng| match random.u32(..4) < odd {
+        true => ODD[random.usize(..ODD.len())],
+        false => random.char(' '..='~'),
+    };
+    (0..random.usize(..40)).map(|_| one(random)).collect()
+}
+
+#[test]
+fn a_line_is_byte_for_byte_what_formatting_makes_of_it() {
+    use crate::price::Unit;
+
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut rng = fastrand::Rng::with_seed(seed);
+    for _ in 0..20_000 {
+        let texts: [String; 6] = std::array::from_fn(|_| odd_text(&mut rng));
+        let [method, route, model, asked, upstream, id] = texts.each_ref().map(String::as_str);
+        let any = |random: &mut fastrand::Rng| random.u64(..) >> random.u32(..64);
+        let mut usage = Usage::ZERO;
+        for unit in Unit::ALL {
+            usage[*unit] = if rng.u32(..8) == 0 { any(&mut rng) } else { 0 };
+        }
+        let amount = |random: &mut fastrand::Rng| Nanousd::new((any(random) >> 1).cast_signed());
+        let took =
+            |random: &mut fastrand::Rng| Duration::new(any(random), random.u32(..999_999_999));
+        let (cost, owed) = (amount(&mut rng), amount(&mut rng));
+        let settled = Settled { usage, source: UsageSource::Estimated, cost, owed };
+        let odd = Finished {
+            request_id: RequestId::from_number(rng.u128(..)),
+            account_id: rng.bool().then(|| AccountId::from_number(any(&mut rng))),
+            key_id: rng.bool().then(|| KeyId::from_number(any(&mut rng))),
+            client: match rng.u32(..4) {
+                0 => None,
+                1 => Some(std::net::Ipv6Addr::from(rng.u128(..)).into()),
+                2 => Some(std::net::Ipv4Addr::from(rng.u32(..)).to_ipv6_mapped().into()),
+                _ => Some(std::net::Ipv4Addr::from(rng.u32(..)).into()),
+            },
+            method,
+            route,
+            operation: rng.bool().then_some(Operation::Messages),
+            model,
+            asked_model: rng.bool().then_some(asked),
+            upstream,
+            upstream_request_id: rng.bool().then_some(id),
+            status: rng.u16(..),
+            error_code: if rng.bool() { "BadGateway" } else { "" },
+            streamed: rng.bool(),
+            bytes_in: any(&mut rng),
+            bytes_out: any(&mut rng),
+            // Up to the year 9999, and in one second often enough that its text is used again.
+            ended_at: UnixMs(
+                NOW.0 + rng.u64(..3_000) + rng.u64(..2) * rng.u64(..200_000_000_000_000),
+            ),
+            duration: took(&mut rng),
+            ttfb: rng.bool().then(|| took(&mut rng)),
+            settled: rng.bool().then_some(settled),
+            task_id: None,
+            traceparent: None,
+        };
+        let line = text_of(odd.ended_at, ACCESS, |line| write_access(line, &odd));
+        assert_eq!(line, formatted(&odd));
+    }
 }
 
 #[test]
@@ -104,14 +238,13 @@ fn values_from_outside_stay_inside_their_string() {
     for hostile in
         ["\",\"status\":200,\"x\":\"", "a\nb\r\n", "\u{1b}[2J\u{9b}2J\u{7f}\0", "\\", "Ω\u{2028}"]
     {
-        let line = written(|line| line.text("method", hostile));
+        let line = written(|line| line.text(name!("method"), hostile));
         assert_eq!(line["method"], hostile, "text comes back as it was");
         let line = written(|line| write_fields(line, &Some((hostile, hostile))));
         assert_eq!(line["fields"][hostile], hostile, "so do names and printed values");
     }
-    let mut raw = Vec::new();
-    Line::with(Level::Info, "\u{1b}\u{9b}\u{7f}", |line| raw = line.finish().to_vec());
-    let control = String::from_utf8(raw).expect("UTF-8").trim_end().contains(char::is_control);
+    let raw = text_of(NOW, "\u{1b}\u{9b}\u{7f}", |_| ());
+    let control = raw.trim_end().contains(char::is_control);
     assert!(!control, "no control character reaches a terminal");
 }
 

@@ -22,6 +22,7 @@ pub(super) fn finished() -> Finished<'static> {
         streamed: false,
         bytes_in: 0,
         bytes_out: 0,
+        ended_at: UnixMs(1_769_860_800_000),
         duration: Duration::from_millis(30),
         ttfb: Some(Duration::from_millis(7)),
         settled: Some(Settled {
@@ -162,10 +163,10 @@ fn the_process_is_measured() {
 #[test]
 fn a_series_is_made_once_and_found_again() {
     let metrics = Metrics::new();
-    let first = metrics.series("/a", "m", "u");
-    assert!(Arc::ptr_eq(&first, &metrics.series("/a", "m", "u")), "the same series");
+    let first = metrics.new_series("/a", "m", "u");
+    assert!(Arc::ptr_eq(&first, &metrics.new_series("/a", "m", "u")), "the same series");
     for (route, model, upstream) in [("/b", "m", "u"), ("/a", "n", "u"), ("/a", "m", "v")] {
-        let other = metrics.series(route, model, upstream);
+        let other = metrics.new_series(route, model, upstream);
         assert!(!Arc::ptr_eq(&first, &other), "{route} {model} {upstream} is another series");
     }
 }

@@ -1,6 +1,5 @@
 //! What is counted of tries, and how targets are doing.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use parking_lot::RwLock;
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Registry};
 
 use super::register::{counter, histograms, int_counters, int_gauges};
-use super::{LATENCY_BUCKETS, Metrics};
+use super::{ByName, LATENCY_BUCKETS, Metrics};
 
 /// The metrics of upstreams.
 pub(super) struct UpstreamMetrics {
@@ -20,7 +19,7 @@ pub(super) struct UpstreamMetrics {
     healthy: IntGaugeVec,
     circuits: IntGaugeVec,
     /// By upstream, so that a try looks one name up.
-    series: RwLock<HashMap<String, Arc<Series>>>,
+    series: RwLock<ByName<Arc<Series>>>,
 }
 
 /// The resolved metrics of tries of one upstream.

@@ -93,11 +93,17 @@ impl Admitted {
 }
 
 impl Relaying {
-    /// What the tries cost the operator of a request that comes to `bill`, and was answered by `at`.
+    /// What the tries cost the operator of a request that comes to `bill`, and was answered by `target`;
+    /// `at` names it where that costs something.
     #[must_use]
-    pub fn costs(&mut self, bill: &Bill, at: &TriedAt) -> Vec<TryCost> {
+    pub fn costs(
+        &mut self,
+        bill: &Bill,
+        target: &Target,
+        at: impl FnOnce() -> TriedAt,
+    ) -> Vec<TryCost> {
         let mut costs = std::mem::take(&mut self.admitted.retry_costs);
-        if at.target.cost.is_none() {
+        if target.cost.is_none() {
             return costs;
         }
         let (kind, usage) = match &bill.settlement {
@@ -105,8 +111,8 @@ impl Relaying {
             None if bill.loss.is_none() => return costs,
             None => (CostKind::Unpaid, self.unpaid()),
         };
-        let admitted = &self.admitted;
-        costs.extend(match at.target.cost {
+        let (admitted, at) = (&self.admitted, at());
+        costs.extend(match target.cost {
             Some(TargetCost::Reported) => self.meter.reported_cost().map(|cost| TryCost {
                 at: at.clone(),
                 model: Arc::clone(&admitted.model().id),
@@ -115,7 +121,7 @@ impl Relaying {
                 usage,
                 cost,
             }),
-            _ => admitted.cost_by_prices(at, kind, usage, &self.meter.served()),
+            _ => admitted.cost_by_prices(&at, kind, usage, &self.meter.served()),
         });
         costs
     }

@@ -115,12 +115,6 @@ impl Relaying {
         self.admitted.payment.is_held()
     }
 
-    /// Whether the answer is an error, whatever its status.
-    #[must_use]
-    pub fn has_failed(&self) -> bool {
-        self.meter.has_failed()
-    }
-
     /// What the upstream said in the place of an answer, with a good status, as the customer reads it.
     #[must_use]
     pub fn refusal(&self) -> Option<GatewayError> {

@@ -139,7 +139,7 @@ impl UpstreamRequest {
     /// `None` where the gateway signs in to the upstream and has not.
     fn new(candidate: &Candidate, codec: &dyn Codec, path: &str, body: EditedBody) -> Option<Self> {
         let upstream = &candidate.target.upstream;
-        let path = format!("{}{path}", upstream.path_prefix);
+        let path = [upstream.path_prefix.as_str(), path].concat();
         let (credential, signed) = match candidate.channel.credential.as_ref().map(|one| &one.kind)
         {
             None => (None, Vec::new()),

@@ -32,11 +32,14 @@ pub struct Bill {
     pub loss: Option<(LossCause, Nanousd)>,
     /// The most that the upstream may bill for tries that were repeated, which falls on the operator.
     pub retried: Nanousd,
+    /// Whether the answer says itself that it is an error, whatever its status.
+    pub has_failed: bool,
 }
 
 impl Bill {
     /// Nothing was done, and nothing is charged.
-    pub const NOTHING: Self = Self { settlement: None, loss: None, retried: Nanousd::ZERO };
+    pub const NOTHING: Self =
+        Self { settlement: None, loss: None, retried: Nanousd::ZERO, has_failed: false };
 
     fn charge(settlement: Settlement) -> Self {
         Self { settlement: Some(settlement), ..Self::NOTHING }
@@ -172,7 +175,7 @@ impl Relaying {
             _ if measured.charge > most.charge => Bill::charge(measured),
             _ => Bill::charge(most),
         };
-        Bill { retried: self.admitted.retried, ..bill }
+        Bill { retried: self.admitted.retried, has_failed, ..bill }
     }
 
     /// Whether all that the answer costs is to be seen in it.

@@ -254,22 +254,27 @@ impl RequestLog {
     pub fn record(&self, finished: &Finished<'_>) {
         let failed = finished.status >= 400 || !finished.error_code.is_empty();
         if finished.operation.is_some() || failed {
-            self.push(finished.account_id, || Stored::of_request(finished));
+            let ended_at = finished.ended_at;
+            self.push(finished.account_id, ended_at, || Stored::of_request(finished));
         }
     }
 
     /// Keeps the end of a task. Does not wait.
     pub fn record_task(&self, ended: &TaskEnded<'_>) {
-        self.push(Some(ended.account_id), || Stored::of_task(ended));
+        self.push(Some(ended.account_id), UnixMs::now(), || Stored::of_task(ended));
     }
 
-    fn push<'a>(&self, account: Option<AccountId>, stored: impl FnOnce() -> Stored<'a>) {
+    fn push<'a>(
+        &self,
+        account: Option<AccountId>,
+        ended_at: UnixMs,
+        stored: impl FnOnce() -> Stored<'a>,
+    ) {
         let Some(shared) = &self.shared else { return };
         let number = account.map_or(NOBODY, AccountId::number);
-        let now = UnixMs::now();
         FRAME.with_borrow_mut(|frame| {
-            if record::encode(frame, number, now, &stored()).is_ok() {
-                shared.queue.push(frame, account.is_none(), now.seconds());
+            if record::encode(frame, number, ended_at, &stored()).is_ok() {
+                shared.queue.push(frame, account.is_none(), ended_at.seconds());
             }
         });
     }

@@ -12,6 +12,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tollgate_journal::EncodeError;
 use tollgate_journal::ring::{self, CONTENT_AT, Layout};
 
 use crate::clock::UnixMs;
@@ -264,18 +265,18 @@ pub(super) fn encode(
     account: u64,
     ended_at: UnixMs,
     stored: &Stored<'_>,
-) -> Result<(), postcard::Error> {
+) -> Result<(), EncodeError> {
     ring::begin_frame(frame);
     frame.extend_from_slice(&[0; 8]);
     frame.extend_from_slice(&account.to_le_bytes());
     frame.extend_from_slice(&ended_at.0.to_le_bytes());
-    postcard::to_io(stored, &mut *frame)?;
+    tollgate_journal::encode(frame, stored)?;
     let has_asked = !stored.asked_model.is_empty();
     if stored.owed > Nanousd::ZERO || has_asked {
-        postcard::to_io(&stored.owed, &mut *frame)?;
+        tollgate_journal::encode(frame, &stored.owed)?;
     }
     if has_asked {
-        postcard::to_io(stored.asked_model, &mut *frame)?;
+        tollgate_journal::encode(frame, stored.asked_model)?;
     }
     ring::end_frame(frame);
     Ok(())

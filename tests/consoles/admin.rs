@@ -210,6 +210,7 @@ fn finished(account_id: AccountId, key_id: KeyId, model: &str) -> Finished<'_> {
         streamed: false,
         bytes_in: 1,
         bytes_out: 2,
+        ended_at: tollgate::clock::UnixMs::now(),
         duration: Duration::from_millis(3),
         ttfb: Some(Duration::from_millis(2)),
         settled: Some(Settled {

@@ -191,7 +191,7 @@ impl Pair {
     /// Whatever became available pays what is owed, and nothing else does.
     fn pay(&mut self, account: u64) {
         let paid = self.model.available(account).min(self.model.debt(account));
-        let payment = self.core.decide_payment(account_id(account), AT);
+        let payment = self.core.decide_payment(account_id(account), || AT);
         assert_eq!(payment.is_some(), paid > 0, "{paid} of account {account} can be paid");
         let Some(record) = payment else { return };
         let Record::DebtPaid { amount, .. } = &record else { panic!("{record:?}") };

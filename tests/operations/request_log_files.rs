@@ -49,6 +49,7 @@ fn finished(account_id: Option<AccountId>) -> Finished<'static> {
         streamed: true,
         bytes_in: 310,
         bytes_out: 4_821,
+        ended_at: tollgate::clock::UnixMs::now(),
         duration: Duration::from_millis(1_200),
         ttfb: Some(Duration::from_millis(200)),
         settled: Some(Settled {
@@ -146,13 +147,13 @@ async fn a_record_says_what_was_known() {
     let dir = directory();
     let log = open(dir.path());
     let task_id = TaskId::random();
+    let began = tollgate::clock::UnixMs::now();
     let submit = Finished {
         operation: Some(Operation::Video),
         task_id: Some(task_id),
         settled: None,
         ..finished(Some(account(7)))
     };
-    let began = tollgate::clock::UnixMs::now();
     log.record(&submit);
     log.record_task(&TaskEnded {
         task_id,

@@ -78,7 +78,7 @@ pub struct Snapshot {
     /// Every model that can be called, in the order of `models.yaml`.
     pub models: Vec<Arc<Model>>,
     /// The models of `models.yaml` by their ids.
-    pub models_by_id: HashMap<Arc<str>, Arc<Model>>,
+    pub models_by_id: HashMap<Arc<str>, Arc<Model>, foldhash::fast::RandomState>,
     /// Those whose id is a pattern, the longest first.
     pub wildcards: Vec<Arc<Model>>,
 }

@@ -91,8 +91,8 @@ pub(crate) fn encode<F: Format>(
     header.extend_from_slice(&crc32fast::hash(content).to_le_bytes());
     header.extend_from_slice(&chain);
     header.extend_from_slice(&crc32fast::hash(&header).to_le_bytes());
-    for (to, from) in frame.iter_mut().zip(header) {
-        *to = from;
+    if let Some(place) = frame.get_mut(..header.len()) {
+        place.copy_from_slice(&header);
     }
     frame.push(FRAME_END);
     Ok(chain)

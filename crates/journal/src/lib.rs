@@ -67,6 +67,7 @@
 //! | [`head`] | whose journal it is and how far it reached: finds copies and lost ends |
 //! | [`salvage`] | reading on behind damage |
 //! | [`ring`] | a log without a chain or a flush, of bounded size, for what may be lost |
+//! | [`encode()`] | values as bytes, in the format of postcard |
 //! | [`BatchQueue`] | bytes that wait for one thread that writes them |
 //! | [`checked`] | small files with a checksum |
 //!
@@ -77,6 +78,7 @@
 mod batch;
 pub mod checked;
 pub mod committer;
+mod encode;
 mod error;
 mod event;
 mod files;
@@ -101,6 +103,7 @@ mod waiters;
 mod writer;
 
 pub use self::batch::{BatchLimits, BatchQueue, Gathered};
+pub use self::encode::{EncodeError, encode};
 pub use self::error::Error;
 pub use self::files::sync_directory;
 pub use self::format::{Format, Nothing};

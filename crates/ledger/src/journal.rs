@@ -33,7 +33,7 @@ impl Format for LedgerFormat {
 
     fn encode(entry: &Journaled, bytes: &mut Vec<u8>) -> io::Result<()> {
         let before = bytes.len();
-        postcard::to_io(&entry.record, &mut *bytes).map_err(io::Error::other)?;
+        tollgate_journal::encode(bytes, &entry.record)?;
         check_size(entry, bytes.len().saturating_sub(before));
         Ok(())
     }

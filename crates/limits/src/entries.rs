@@ -1,9 +1,10 @@
 //! What is known of many, each found by its name: in parts, so that no lock is everybody's.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
 /// Entries are kept in so many parts, each with a lock of its own that is held for a look-up.
@@ -14,6 +15,8 @@ pub(super) const SWEPT_FROM: usize = 64;
 /// Entries by name. One that says nothing any more is let go.
 pub(super) struct Entries<K, V> {
     shards: Vec<Mutex<Shard<K, V>>>,
+    /// Says in which part a name is. Names that meet there share a lock; they are told apart by the part's
+    /// own hasher, which is one for names that strangers choose.
     hasher: RandomState,
 }
 
@@ -29,7 +32,7 @@ impl<K: Hash + Eq, V> Entries<K, V> {
         let shard = || Shard { entries: HashMap::new(), sweep_at: SWEPT_FROM };
         Self {
             shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect(),
-            hasher: RandomState::new(),
+            hasher: RandomState::default(),
         }
     }
 

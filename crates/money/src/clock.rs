@@ -25,7 +25,9 @@ impl UnixMs {
     #[expect(clippy::disallowed_methods, reason = "this is the clock that the ban points to")]
     pub fn now() -> Self {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
+        // Of seconds and a rest: milliseconds in 128 bits take as long as the clock takes to be read.
+        let whole_ms = since_epoch.as_secs().saturating_mul(1000);
+        Self(whole_ms.saturating_add(since_epoch.subsec_millis().into()))
     }
 
     /// Whole seconds since 1970.

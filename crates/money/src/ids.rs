@@ -102,15 +102,18 @@ const DIGITS: [[u8; 2]; 256] = {
     pairs
 };
 
-/// Writes `prefix` and two digits a byte into `text`, which has just that length. An id is written
-/// several times a request; the formatting of `core` takes thirty times as long.
-fn hex_text(prefix: &str, bytes: &[u8], text: &mut [u8]) {
+/// `prefix` and two digits a byte, which together have this length. An id is written several times a
+/// request; the formatting of `core` takes thirty times as long.
+#[inline]
+fn hex_text<const LENGTH: usize>(prefix: &str, bytes: &[u8]) -> [u8; LENGTH] {
+    let mut text = [0; LENGTH];
     let (head, tail) = text.split_at_mut(prefix.len());
     head.copy_from_slice(prefix.as_bytes());
     let (pairs, _) = tail.as_chunks_mut::<2>();
     for (pair, byte) in pairs.iter_mut().zip(bytes) {
         *pair = DIGITS[usize::from(*byte)];
     }
+    text
 }
 
 macro_rules! id {
@@ -131,14 +134,18 @@ macro_rules! id {
             pub const fn number(self) -> $int {
                 self.0
             }
+
+            /// Its text, all of which is ASCII: what [`Display`](fmt::Display) shows, for those who write
+            /// bytes.
+            #[must_use]
+            pub fn ascii(self) -> [u8; $prefix.len() + $digits] {
+                hex_text($prefix, &self.0.to_be_bytes())
+            }
         }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                const LENGTH: usize = $prefix.len() + $digits;
-                let mut text = [0; LENGTH];
-                hex_text($prefix, &self.0.to_be_bytes(), &mut text);
-                f.pad(std::str::from_utf8(&text).unwrap_or_default())
+                f.pad(std::str::from_utf8(&self.ascii()).unwrap_or_default())
             }
         }
 
@@ -284,6 +291,7 @@ mod tests {
     fn an_id_has_one_text() {
         let id = AccountId::from_number(0xabc);
         assert_eq!(id.to_string(), "acct_0000000000000abc");
+        assert_eq!(&id.ascii(), b"acct_0000000000000abc");
         assert_eq!("acct_0000000000000abc".parse(), Ok(id));
         for wrong in
             ["acct_abc", "key_0000000000000abc", "acct_0000000000000ABC", "acct_+00000000000abc"]

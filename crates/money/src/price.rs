@@ -107,8 +107,9 @@ impl Usage {
     /// All units of a side together.
     #[must_use]
     pub fn total(&self, side: Side) -> u64 {
-        let counts = self.units().filter(|(info, _)| info.side == side);
-        counts.fold(0, |sum, (_, count)| count.saturating_add(sum))
+        let counts = self.counts();
+        let of_side = UNITS.iter().zip(&counts).filter(|(info, _)| info.side == side);
+        of_side.fold(0, |sum, (_, count)| count.saturating_add(sum))
     }
 
     /// All input tokens, cached or not.

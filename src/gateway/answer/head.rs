@@ -22,5 +22,5 @@ pub(crate) fn of(status: u16) -> AnswerHead {
 /// A request's id as the value of a header.
 pub(crate) fn id(id: RequestId) -> HeaderValue {
     // It is made of letters and digits.
-    HeaderValue::try_from(id.to_string()).unwrap_or(HeaderValue::from_static(""))
+    HeaderValue::from_bytes(&id.ascii()).unwrap_or(HeaderValue::from_static(""))
 }

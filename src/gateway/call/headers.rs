@@ -182,7 +182,7 @@ fn each_field(
     put(&CONTENT_LENGTH, itoa::Buffer::new().format(request.body.len()).as_bytes())?;
     // What is compressed cannot be metered as it passes.
     put(&ACCEPT_ENCODING, b"identity")?;
-    put(&X_REQUEST_ID, id.to_string().as_bytes())?;
+    put(&X_REQUEST_ID, &id.ascii())?;
     for (name, value) in &request.signed {
         put(&HeaderName::from_static(name), value.as_bytes())?;
     }

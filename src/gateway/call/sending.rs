@@ -93,11 +93,6 @@ impl Attempt {
         at(&self.candidate)
     }
 
-    /// The name of the upstream.
-    pub(crate) fn upstream_name(&self) -> &str {
-        &self.candidate.target.upstream.name
-    }
-
     /// Notes what came of it.
     pub(crate) fn report(&mut self, outcome: Outcome, metrics: &Metrics) {
         report(&mut self.candidate, self.began, outcome, metrics);
@@ -117,8 +112,10 @@ pub(crate) fn report(
     outcome: Outcome,
     metrics: &Metrics,
 ) {
-    candidate.report(outcome, Instant::now());
-    metrics.upstream_answered(&candidate.target.upstream.name, outcome.as_str(), began.elapsed());
+    let now = Instant::now();
+    candidate.report(outcome, now);
+    let (upstream, took) = (&candidate.target.upstream.name, now.saturating_duration_since(began));
+    metrics.upstream_answered(upstream, outcome.as_str(), took);
 }
 
 impl Sending {

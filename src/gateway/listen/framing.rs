@@ -5,8 +5,9 @@
 //! connection is closed behind the answer. HTTP/2 frames its messages itself; there only the
 //! number of fields is left to check.
 
-use http::HeaderMap;
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use http::uri::Authority;
+use http::{HeaderMap, HeaderName};
 
 use crate::error::{ErrorKind, GatewayError};
 
@@ -46,7 +47,9 @@ pub(crate) struct Framed {
 /// [`ErrorKind::HeaderTooLarge`] past [`FIELDS_MAX`] fields, else [`ErrorKind::BadFraming`].
 #[cfg(test)]
 pub(crate) fn check_head(head: &[u8]) -> Result<Framed, GatewayError> {
-    RequestLine::read(head)?.check_fields(|_, _| Ok(()))
+    RequestLine::read(head)?.check_fields(|_, value| {
+        http::HeaderValue::from_bytes(value).map(drop).map_err(|_| malformed_value())
+    })
 }
 
 /// The lines of a head, each of which must end in CR LF: a parser that takes a bare LF for a line
@@ -98,14 +101,15 @@ impl<'a> RequestLine<'a> {
         Self::parse(line, lines)
     }
 
-    /// Checks the fields behind it, and gives each to `put`. RFC 9112, sections 5 to 6.
+    /// Checks the fields behind it, and gives each to `put`, which checks the bytes of values. RFC 9112,
+    /// sections 5 to 6.
     ///
     /// # Errors
     /// [`ErrorKind::HeaderTooLarge`] past [`FIELDS_MAX`] fields, else [`ErrorKind::BadFraming`], or what
     /// `put` does not take.
     pub(crate) fn check_fields(
         mut self,
-        mut put: impl FnMut(&'a [u8], &'a [u8]) -> Result<(), GatewayError>,
+        mut put: impl FnMut(HeaderName, &'a [u8]) -> Result<(), GatewayError>,
     ) -> Result<Framed, GatewayError> {
         let mut fields = FramingFields::default();
         for line in self.lines.by_ref() {
@@ -114,7 +118,7 @@ impl<'a> RequestLine<'a> {
                 break;
             }
             let (name, value) = split_field(line)?;
-            fields.take(name, value)?;
+            fields.take(&name, value)?;
             put(name, value)?;
         }
         fields.agree_with(&self)
@@ -164,18 +168,18 @@ struct FramingFields<'a> {
 }
 
 impl<'a> FramingFields<'a> {
-    fn take(&mut self, name: &[u8], value: &'a [u8]) -> Result<(), GatewayError> {
+    fn take(&mut self, name: &HeaderName, value: &'a [u8]) -> Result<(), GatewayError> {
         self.count += 1;
         if self.count > FIELDS_MAX {
             return Err(too_many_fields());
         }
-        let once = if name.eq_ignore_ascii_case(b"host") {
+        let once = if *name == HOST {
             &mut self.host
-        } else if name.eq_ignore_ascii_case(b"content-length") {
+        } else if *name == CONTENT_LENGTH {
             &mut self.content_length
-        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+        } else if *name == TRANSFER_ENCODING {
             &mut self.transfer_encoding
-        } else if name.eq_ignore_ascii_case(b"connection") {
+        } else if *name == CONNECTION {
             return self.connection.take(value);
         } else {
             return Ok(());
@@ -235,17 +239,21 @@ fn body_length(value: &[u8]) -> Option<u64> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
-/// Splits `name: value` and checks both. A line that begins with a blank (an obsolete line fold) or
-/// has one before its colon has no name.
-fn split_field(line: &[u8]) -> Result<(&[u8], &[u8]), GatewayError> {
-    let (name, value) = line.split_at(TOKEN.length_in(line));
-    let Some(value) = value.strip_prefix(b":").filter(|_| !name.is_empty()) else {
-        return Err(malformed_field());
-    };
-    if !is_value(value) {
-        return Err(bad("A header value holds control characters."));
+/// Splits `name: value`. A line that begins with a blank (an obsolete line fold) or has one before its
+/// colon has no name: the characters of names are those of tokens (RFC 9110, section 5.1).
+fn split_field(line: &[u8]) -> Result<(HeaderName, &[u8]), GatewayError> {
+    let colon = memchr::memchr(b':', line).ok_or_else(malformed_field)?;
+    let (name, value) = line.split_at(colon);
+    let name = HeaderName::from_bytes(name).map_err(|_| malformed_field())?;
+    Ok((name, without_blanks(value.get(1..).unwrap_or_default())))
+}
+
+/// What stands between blanks and tabs: other bytes that some call blank are no part of a value.
+fn without_blanks(mut value: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
+        value = rest;
     }
-    Ok((name, value.trim_ascii()))
+    value
 }
 
 /// What `Connection` says of the connection.
@@ -326,13 +334,16 @@ pub(crate) fn malformed_line() -> GatewayError {
     bad("The request line is malformed.")
 }
 
-/// What a customer reads who has sent a field that no header can have.
-pub(crate) fn malformed_field() -> GatewayError {
+fn malformed_field() -> GatewayError {
     bad("A header line does not begin with a name and a colon.")
 }
 
-/// What a customer reads who has sent more fields than are taken.
-pub(crate) fn too_many_fields() -> GatewayError {
+/// What a customer reads who has sent a value that is none.
+pub(crate) fn malformed_value() -> GatewayError {
+    bad("A header value holds control characters.")
+}
+
+fn too_many_fields() -> GatewayError {
     GatewayError::new(ErrorKind::HeaderTooLarge, "The request has too many header fields.")
 }
 

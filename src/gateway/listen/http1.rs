@@ -18,7 +18,7 @@ use pingora::protocols::http::custom::server::Session as CustomSession;
 use pingora::protocols::l4::socket::SocketAddr as PeerAddr;
 use pingora::protocols::{Digest, Stream};
 use pingora::time::timeout;
-use pingora::{Error, ErrorType, OkOrErr as _, OrErr as _, Result};
+use pingora::{Error, ErrorType, OrErr as _, Result};
 use pingora_proxy::Session;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt};
 
@@ -109,8 +109,10 @@ impl Http1Session {
     }
 
     fn stream(&mut self) -> Result<&mut Stream> {
-        let wire = self.wire.as_mut().map(|wire| &mut wire.stream);
-        wire.or_err(ErrorType::InternalError, "the session is over")
+        match &mut self.wire {
+            Some(wire) => Ok(&mut wire.stream),
+            None => Error::e_explain(ErrorType::InternalError, "the session is over"),
+        }
     }
 
     fn has(&self, is_marked: impl Fn(&http::Extensions) -> bool) -> bool {

@@ -7,7 +7,6 @@ use std::time::Duration;
 use pingora::Error;
 use pingora_proxy::Session;
 
-use crate::clock::UnixMs;
 use crate::error::GatewayError;
 use crate::gateway::answer::envelope::Envelope;
 use crate::gateway::exchange::Exchange;
@@ -54,8 +53,12 @@ impl Gateway {
             Envelope::Google => content_path::key_in_query(head.uri.query()),
             _ => None,
         };
-        let key =
-            pipeline::authenticate(&self.ledger, headers, in_query.as_deref(), UnixMs::now())?;
+        let key = pipeline::authenticate(
+            &self.ledger,
+            headers,
+            in_query.as_deref(),
+            exchange.id.began_at(),
+        )?;
         let account = key.account.number();
         open::is_authenticated(account);
         let stream_bytes = session.as_http2().map(|_| open::stream_bytes(headers));

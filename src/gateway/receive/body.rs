@@ -317,29 +317,18 @@ pub(crate) async fn read(
         session.req_header_mut().remove_header(&EXPECT);
     }
     let mut share = limits.share(budget);
-    let mut bytes = BytesMut::new();
+    let mut gathered = Gathered::default();
     let all = async {
         loop {
-            let rest = length.map_or(0, |length| length.saturating_sub(bytes.len()));
             let piece = session.read_request_body().await.map_err(|error| unreadable(&error))?;
             let Some(piece) = piece else { return Ok(()) };
-            if bytes.len() + piece.len() > limits.body_bytes_max {
+            if gathered.len() + piece.len() > limits.body_bytes_max {
                 return Err(too_large());
             }
             share
                 .try_grow(piece.len(), limits.budget_bytes_max)
                 .map_err(|full| budget.shed(full))?;
-            if bytes.is_empty() && length.is_some() && rest <= piece.len() {
-                // It came as a whole, as most do, and stays where it is.
-                bytes = BytesMut::from(piece);
-            } else {
-                if bytes.is_empty() {
-                    // What grows is copied, and takes up to three times its size meanwhile.
-                    bytes.reserve(rest.min(RESERVED_BYTES_MAX).max(piece.len()));
-                }
-                bytes.extend_from_slice(&piece);
-            }
-            reading.feed(&bytes)?;
+            reading.feed(gathered.push(piece, length))?;
         }
     };
     match tokio::time::timeout(limits.timeout, all).await {
@@ -350,7 +339,43 @@ pub(crate) async fn read(
             return Err(GatewayError::new(ErrorKind::RequestTimeout, message));
         }
     }
-    Ok(HeldBody { bytes: bytes.freeze(), share })
+    Ok(HeldBody { bytes: gathered.into_whole(), share })
+}
+
+/// What has come of a body.
+#[derive(Default)]
+struct Gathered {
+    /// The first piece, while it is the only one.
+    first: Bytes,
+    /// All pieces, once there are several.
+    all: BytesMut,
+}
+
+impl Gathered {
+    fn len(&self) -> usize {
+        self.first.len() + self.all.len()
+    }
+
+    /// Takes a piece of a body of this length, if it is known; gives all that has come.
+    fn push(&mut self, piece: Bytes, length: Option<usize>) -> &[u8] {
+        if self.len() == 0 && length.is_some_and(|length| length <= piece.len()) {
+            // It came as a whole, as most do, and stays where it is.
+            self.first = piece;
+            return &self.first;
+        }
+        if self.all.is_empty() {
+            // What grows is copied, and takes up to three times its size meanwhile.
+            let bytes = length.unwrap_or(0).min(RESERVED_BYTES_MAX);
+            self.all.reserve(bytes.max(self.first.len() + piece.len()));
+            self.all.extend_from_slice(&std::mem::take(&mut self.first));
+        }
+        self.all.extend_from_slice(&piece);
+        &self.all
+    }
+
+    fn into_whole(self) -> Bytes {
+        if self.all.is_empty() { self.first } else { self.all.freeze() }
+    }
 }
 
 /// Whether the rest of the body is so short that it is sooner read than a connection made anew.

@@ -45,7 +45,7 @@ impl Ledger {
     /// lock of the account's shard since what made the money available was committed; where a crash
     /// comes between the two, the next start pays.
     pub(crate) fn pay_debt(&self, core: &mut Core, account: AccountId) {
-        let Some(payment) = core.decide_payment(account, UnixMs::now()) else { return };
+        let Some(payment) = core.decide_payment(account, UnixMs::now) else { return };
         if self.commit(core, payment).is_err() {
             log::warn!("what {account} owes is paid at the next start: the ledger had closed");
         }

@@ -9,6 +9,7 @@ mod people;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::people::PeopleChanges;
@@ -38,6 +39,10 @@ fn hour(at: UnixMs) -> u32 {
     u32::try_from(at.0.div_euclid(MS_PER_HOUR)).unwrap_or(u32::MAX)
 }
 
+/// Sums by ids that the gateway makes, hours, and names that operators have configured. No customer
+/// chooses any of them, so that a hash of a few instructions will do.
+pub(crate) type Cells<K, V> = HashMap<K, V, RandomState>;
+
 /// Everything that one window changes.
 #[derive(Default)]
 pub(crate) struct Window {
@@ -56,9 +61,9 @@ pub(crate) struct Window {
     /// Holds that a crash had left open.
     pub(crate) in_doubt: Vec<Journaled>,
     pub(crate) entries: IdMap<AccountId, Vec<Chunk>>,
-    pub(crate) usage: HashMap<UsageCell, UsageTotal>,
+    pub(crate) usage: Cells<UsageCell, UsageTotal>,
     /// What calls cost the operator, and brought in.
-    pub(crate) margins: HashMap<MarginCell, MarginTotal>,
+    pub(crate) margins: Cells<MarginCell, MarginTotal>,
     pub(crate) key_limits: IdMap<KeyId, (AccountId, KeyLimits)>,
     pub(crate) rates: IdMap<AccountId, Rates>,
     /// What keys were charged, summed by day for as long as the day is the same: the order of days
@@ -296,8 +301,7 @@ impl Window {
         match chunks.last_mut() {
             Some(chunk) => {
                 (chunk.last_seq, chunk.last_at) = (journaled.seq, journaled.record.at());
-                postcard::to_io(journaled, &mut chunk.bytes)
-                    .map(|_| ())
+                tollgate_journal::encode(&mut chunk.bytes, journaled)
                     .map_err(|_| "the entry cannot be encoded")
             }
             None => Ok(()),

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use schemars::JsonSchema;
+use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::records::act::Act;
@@ -357,8 +358,8 @@ pub enum SuspenseEnd {
 ///
 /// The price is written behind the model's id, as [`CalledModel`] says: journals from before there were
 /// versions of prices have the id alone.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "WrittenReservation", from = "WrittenReservation")]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(from = "WrittenReservation")]
 pub struct Reservation {
     /// Who pays.
     pub account: AccountId,
@@ -378,12 +379,28 @@ pub struct Reservation {
     pub at: UnixMs,
 }
 
+/// Every call writes two: one in the journal, and one in the line of its statement.
+impl Serialize for Reservation {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { account, key, model, price, request, amount, floor, at } = self;
+        let mut written = serializer.serialize_struct("Reservation", 7)?;
+        written.serialize_field("account", account)?;
+        written.serialize_field("key", key)?;
+        written.serialize_field("model", &CalledModel(model, *price))?;
+        written.serialize_field("request", request)?;
+        written.serialize_field("amount", amount)?;
+        written.serialize_field("floor", floor)?;
+        written.serialize_field("at", at)?;
+        written.end()
+    }
+}
+
 /// A reservation as the journal has it.
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 struct WrittenReservation {
     account: AccountId,
     key: KeyId,
-    model: CalledModel,
+    model: CalledModel<Arc<str>>,
     request: RequestId,
     amount: Nanousd,
     floor: Nanousd,
@@ -394,22 +411,22 @@ struct WrittenReservation {
 ///
 /// It is written as one text: the id, and behind it the characters of the version, of which the first is
 /// a control character. Ids have none, so an id alone is one of a journal from before there were versions.
-struct CalledModel(Arc<str>, Option<PriceVersion>);
+struct CalledModel<T>(T, Option<PriceVersion>);
 
-impl Serialize for CalledModel {
+impl Serialize for CalledModel<&Arc<str>> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self(id, None) => serializer.serialize_str(id),
             Self(id, Some(price)) => {
                 let characters = price.characters();
                 let price = str::from_utf8(&characters).map_err(serde::ser::Error::custom)?;
-                serializer.serialize_str(&[&**id, price].concat())
+                serializer.collect_str(&format_args!("{id}{price}"))
             }
         }
     }
 }
 
-impl<'de> Deserialize<'de> for CalledModel {
+impl<'de> Deserialize<'de> for CalledModel<Arc<str>> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         let split = text.len().checked_sub(PriceVersion::CHARACTERS);
@@ -419,13 +436,6 @@ impl<'de> Deserialize<'de> for CalledModel {
             Some(Self(id.into(), Some(price)))
         });
         Ok(priced.unwrap_or_else(|| Self(text.into(), None)))
-    }
-}
-
-impl From<Reservation> for WrittenReservation {
-    fn from(one: Reservation) -> Self {
-        let Reservation { account, key, model, price, request, amount, floor, at } = one;
-        Self { account, key, model: CalledModel(model, price), request, amount, floor, at }
     }
 }
 

@@ -1,7 +1,7 @@
 //! From the bytes of a head that is sound to Pingora's own type for it.
 
-use bytes::{Bytes, BytesMut};
-use http::{HeaderName, HeaderValue, Version};
+use bytes::BytesMut;
+use http::{HeaderMap, HeaderValue, Method, Request, Version};
 use pingora::http::RequestHeader;
 
 use super::request_body::RequestBody;
@@ -28,12 +28,20 @@ impl Head {
         let begun = bytes.split_off(head_bytes.min(bytes.len()));
         let bytes = bytes.freeze();
         let line = RequestLine::read(&bytes)?;
-        // Pingora reads the same of a target as its own sessions do.
-        let mut request = RequestHeader::build_no_case(line.method, line.target, Some(FIELDS))
-            .map_err(|_| framing::malformed_line())?;
-        request.set_version(if line.is_http_10 { Version::HTTP_10 } else { Version::HTTP_11 });
-        let framed =
-            line.check_fields(|name, value| put(&mut request, name, bytes.slice_ref(value)))?;
+        let (mut parts, ()) = Request::new(()).into_parts();
+        parts.method = Method::from_bytes(line.method).map_err(|_| framing::malformed_line())?;
+        parts.version = if line.is_http_10 { Version::HTTP_10 } else { Version::HTTP_11 };
+        parts.headers = HeaderMap::with_capacity(FIELDS);
+        let (target, fields) = (line.target, &mut parts.headers);
+        let framed = line.check_fields(|name, value| {
+            // Visible ASCII, blanks, and the bytes above ASCII that RFC 9110, section 5.5, puts up with.
+            let value = HeaderValue::from_maybe_shared(bytes.slice_ref(value));
+            fields.append(name, value.map_err(|_| framing::malformed_value())?);
+            Ok(())
+        })?;
+        let mut request = RequestHeader::from(parts);
+        // What is read of a target is what Pingora's own sessions read.
+        request.set_raw_path(target).map_err(|_| framing::malformed_line())?;
         let body = RequestBody::new(framed.body, begun)?;
         Ok(Box::new(Self { request, body, keeps: framed.keeps }))
     }
@@ -42,12 +50,4 @@ impl Head {
     pub(crate) fn close_behind(&mut self) {
         self.keeps = false;
     }
-}
-
-/// Appends a field. Its name and its value were checked by stricter rules.
-fn put(request: &mut RequestHeader, name: &[u8], value: Bytes) -> Result<(), GatewayError> {
-    let name = HeaderName::from_bytes(name).map_err(|_| framing::malformed_field())?;
-    let value = HeaderValue::from_maybe_shared(value).map_err(|_| framing::malformed_field())?;
-    request.append_header(name, value).map_err(|_| framing::too_many_fields())?;
-    Ok(())
 }

@@ -79,15 +79,18 @@ impl RequestBody {
         }
     }
 
-    /// The next piece of a body with `left` bytes to come: all of them, if they are not too many.
+    /// The next piece of a body with `left` bytes to come: all of them if they are not too many, so that
+    /// nobody has to put them together, else what comes.
     async fn next_of(&mut self, left: u64, stream: &mut Stream) -> Result<Bytes> {
-        let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE_BYTES_MAX);
+        let left = usize::try_from(left).unwrap_or(usize::MAX);
+        let wanted = if left > PIECE_BYTES_MAX { 1 } else { left };
         while self.come.len() < wanted {
-            self.come.reserve(wanted - self.come.len());
+            // With less room a read goes through a buffer of the connection's, of as many bytes.
+            self.come.reserve(left.saturating_sub(self.come.len()).min(PIECE_BYTES_MAX));
             self.read_more(stream).await?;
         }
-        let piece = self.come.split_to(wanted);
-        self.left = Left::Length(left.saturating_sub(piece.len() as u64));
+        let piece = self.come.split_to(left.min(self.come.len()));
+        self.left = Left::Length(left.saturating_sub(piece.len()) as u64);
         Ok(piece.freeze())
     }
 

@@ -222,12 +222,17 @@ impl Core {
     }
 
     /// The payment of a debt out of what is available; `None` where nothing is owed, or nothing is
-    /// there to pay it. At a node of a fleet, which has a part of the account's money, nothing is paid.
+    /// there to pay it: that is so nearly always, and then nobody asks what time it is. At a node of a
+    /// fleet, which has a part of the account's money, nothing is paid.
     #[must_use]
-    pub fn decide_payment(&self, account: AccountId, at: UnixMs) -> Option<Record> {
+    pub fn decide_payment(
+        &self,
+        account: AccountId,
+        at: impl FnOnce() -> UnixMs,
+    ) -> Option<Record> {
         let amount = self.accounts.get(&account)?.account.balance.payable();
         let is_due = !self.is_shared && amount > Nanousd::ZERO;
-        is_due.then_some(Record::DebtPaid { account, amount, at })
+        is_due.then(|| Record::DebtPaid { account, amount, at: at() })
     }
 
     /// Sets money aside for a call.
