@@ -165,8 +165,8 @@ fn in_first_block(text: &[u8], at: usize, marks: impl Fn(u8x16) -> u8x16) -> Opt
     (found != 0).then(|| at + found.trailing_zeros() as usize)
 }
 
-/// The position of the first byte from `at` on that is looked for, if it is in the next blocks; else
-/// where one has to go on.
+/// The position of the first byte from `at` on that is looked for, or where the text ends, if that is in
+/// the next blocks; else where one has to go on.
 #[inline(always)]
 fn in_near_blocks(
     text: &[u8],
@@ -174,7 +174,11 @@ fn in_near_blocks(
     marks: impl Fn(u8x16) -> u8x16,
 ) -> Result<usize, usize> {
     for _ in 0..NEAR_BLOCKS {
-        let Some(block) = text.get(at..).and_then(<[u8]>::first_chunk) else { break };
+        let rest = text.get(at..).unwrap_or_default();
+        let Some(block) = rest.first_chunk() else {
+            let found = bits_of_end(rest, marks).trailing_zeros() as usize;
+            return Ok(at + found.min(rest.len()));
+        };
         let found = marks(u8x16::new(*block)).to_bitmask();
         if found != 0 {
             return Ok(at + found.trailing_zeros() as usize);
@@ -182,6 +186,16 @@ fn in_near_blocks(
         at += BLOCK_BYTES;
     }
     Err(at)
+}
+
+/// Which bytes of a text that is shorter than a block are looked for, as bits.
+#[inline(always)]
+fn bits_of_end(end: &[u8], marks: impl Fn(u8x16) -> u8x16) -> u32 {
+    let mut block = [0; BLOCK_BYTES];
+    if let Some(place) = block.get_mut(..end.len()) {
+        place.copy_from_slice(end);
+    }
+    marks(u8x16::new(block)).to_bitmask()
 }
 
 /// Whether no byte of a group is looked for.
