@@ -22,7 +22,7 @@ use crate::price::UNITS;
 mod line;
 mod queue;
 
-use line::{Line, Object, name};
+use line::{Line, LineObject, name};
 use queue::{LineQueue, Urgency};
 
 /// Other crates are heard from this level on, whatever the level of our own lines: below it, some of
@@ -197,7 +197,7 @@ impl Log for Backend {
 
 /// The key-value pairs of a `log` call, in an object of their own: their names are free.
 fn write_fields(line: &mut Line, fields: &dyn kv::Source) {
-    struct Fields<'a, 'line>(&'a mut Object<'line>);
+    struct Fields<'a, 'line>(&'a mut LineObject<'line>);
 
     impl<'kvs> VisitSource<'kvs> for Fields<'_, '_> {
         fn visit_pair(

@@ -143,10 +143,10 @@ impl Line {
     }
 
     /// An object as the value of `name`.
-    pub(super) fn object(&mut self, name: Name, write: impl FnOnce(&mut Object<'_>)) {
+    pub(super) fn object(&mut self, name: Name, write: impl FnOnce(&mut LineObject<'_>)) {
         self.name(name);
         self.json.push(b'{');
-        write(&mut Object { line: self, is_empty: true });
+        write(&mut LineObject { line: self, is_empty: true });
         self.json.push(b'}');
     }
 
@@ -203,12 +203,12 @@ impl Line {
 }
 
 /// An object within a line, whose names are free.
-pub(super) struct Object<'a> {
+pub(super) struct LineObject<'a> {
     line: &'a mut Line,
     is_empty: bool,
 }
 
-impl Object<'_> {
+impl LineObject<'_> {
     pub(super) fn display(&mut self, name: &str, value: impl fmt::Display) {
         self.name(name);
         self.line.printed(value);

@@ -446,9 +446,9 @@ mod tests {
 
     /// A text that is printed where it is encoded.
     #[derive(Clone, Debug)]
-    struct Shown(String, u64);
+    struct PrintedPair(String, u64);
 
-    impl Serialize for Shown {
+    impl Serialize for PrintedPair {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
             serializer.collect_str(&format_args!("{}{}", self.0, self.1))
         }
@@ -464,7 +464,7 @@ mod tests {
         fractions: (f32, f64),
         character: char,
         text: String,
-        shown: Shown,
+        shown: PrintedPair,
         units: ((), Unit),
         newtype: Newtype,
         pair: Pair,
@@ -513,7 +513,7 @@ mod tests {
             fractions: (f32::from_bits(n(random) as u32), f64::from_bits(n(random) as u64)),
             character: random.char(..),
             text: text(random),
-            shown: Shown(text(random), n(random) as u64),
+            shown: PrintedPair(text(random), n(random) as u64),
             units: ((), Unit),
             newtype: Newtype(n(random) as u64),
             pair: Pair(n(random) as i64, text(random)),

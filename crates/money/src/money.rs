@@ -96,7 +96,7 @@ impl AmountText {
     /// A sign, ten digits, a point and nine digits: the smallest amount.
     const BYTES_MAX: usize = 21;
 
-    /// The text.
+    /// The text, as bytes that are all ASCII.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(self.begin..).unwrap_or_default()
