@@ -36,7 +36,7 @@ pub struct UsageScan {
     usage: Vec<u8>,
     /// Those that stood before it.
     earlier_usages: Vec<Vec<u8>>,
-    /// Each top-level `meta`.
+    /// Each `meta` at the top level.
     metas: Vec<Vec<u8>>,
     error: StartOfText<ERROR_BYTES_MAX>,
     tier: StartOfText<TIER_BYTES_MAX>,
