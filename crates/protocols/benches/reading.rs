@@ -475,7 +475,7 @@ fn chat_answer(text: &str) -> Bytes {
     format!("{answer:#}\n").into()
 }
 
-/// The same in the way of most others: without white space, and of a KiB.
+/// Such an answer in the way of most others: without white space, and of a KiB.
 fn dense_chat_answer() -> Bytes {
     let pretty: Value = serde_json::from_slice(&chat_answer(&sentences(8))).unwrap_or_default();
     bytes_of(&pretty)
