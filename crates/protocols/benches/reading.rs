@@ -316,6 +316,7 @@ fn parts() -> Vec<ReadingPart> {
         part("values: parse", many_values, Work::Parse),
         part("values: judge", many_values, Work::Judge(Chat)),
         part("answer: chat", || chat_answer(&sentences(12)), Work::Answer(Chat)),
+        part("answer: chat, dense", dense_chat_answer, Work::Answer(Chat)),
         part("answer: chat, 16 KiB", || chat_answer(&sentences(280)), Work::Answer(Chat)),
         part(
             "answer: chinese",
@@ -472,6 +473,12 @@ fn chat_answer(text: &str) -> Bytes {
         "system_fingerprint": "fp_560af6e559",
     });
     format!("{answer:#}\n").into()
+}
+
+/// Such an answer in the way of most others: without white space, and of a KiB.
+fn dense_chat_answer() -> Bytes {
+    let pretty: Value = serde_json::from_slice(&chat_answer(&sentences(8))).unwrap_or_default();
+    bytes_of(&pretty)
 }
 
 fn messages_answer() -> Bytes {

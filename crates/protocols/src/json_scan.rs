@@ -6,6 +6,10 @@
 
 use super::{base_resp, json};
 
+mod strings;
+
+use strings::{CutString, StartOfText, StringRole};
+
 /// The longest `usage` or `meta` that is kept. Real ones are below 1 KiB.
 const USAGE_BYTES_MAX: usize = 64 * 1024;
 /// The bytes of an `error` that are kept: enough to tell it from `null`.
@@ -15,8 +19,6 @@ const TIER_BYTES_MAX: usize = 16;
 /// Objects with one key twice are read as their first or their last by different parsers: so many are
 /// kept.
 const USAGES_MAX: usize = 4;
-/// The longest key or word that is compared.
-const WORD_BYTES_MAX: usize = 32;
 /// How deep the members of a choice are.
 const CHOICE_DEPTH: u32 = 3;
 
@@ -34,7 +36,7 @@ pub struct UsageScan {
     usage: Vec<u8>,
     /// Those that stood before it.
     earlier_usages: Vec<Vec<u8>>,
-    /// Each top-level `meta`.
+    /// Each `meta` at the top level.
     metas: Vec<Vec<u8>>,
     error: StartOfText<ERROR_BYTES_MAX>,
     tier: StartOfText<TIER_BYTES_MAX>,
@@ -50,70 +52,6 @@ pub struct UsageScan {
     started: bool,
     done: bool,
     broken: bool,
-}
-
-/// A string of which a part is in the next piece.
-#[derive(Debug)]
-struct CutString {
-    role: StringRole,
-    start: StartOfText<WORD_BYTES_MAX>,
-    /// The part that was read ends between a backslash and what it escapes.
-    ends_escaping: bool,
-}
-
-impl CutString {
-    fn new(role: StringRole) -> Self {
-        Self { role, start: StartOfText::default(), ends_escaping: false }
-    }
-}
-
-/// What a string is read for.
-#[derive(Clone, Copy, Debug)]
-enum StringRole {
-    /// The number of its bytes.
-    Text,
-    /// The name of a member at the top level.
-    Key,
-    /// A key or a word among the members of a choice.
-    Word,
-}
-
-/// The beginning of a text: so many bytes at most.
-#[derive(Debug)]
-struct StartOfText<const BYTES_MAX: usize> {
-    bytes: [u8; BYTES_MAX],
-    length: usize,
-}
-
-impl<const BYTES_MAX: usize> Default for StartOfText<BYTES_MAX> {
-    fn default() -> Self {
-        Self { bytes: [0; BYTES_MAX], length: 0 }
-    }
-}
-
-impl<const BYTES_MAX: usize> StartOfText<BYTES_MAX> {
-    fn text(&self) -> &[u8] {
-        self.bytes.get(..self.length).unwrap_or_default()
-    }
-
-    /// Adds what follows, as far as there is room for it.
-    fn add(&mut self, text: &[u8]) {
-        let room = self.bytes.get_mut(self.length..).unwrap_or_default();
-        let length = room.len().min(text.len());
-        for (place, byte) in room.iter_mut().zip(text) {
-            *place = *byte;
-        }
-        self.length += length;
-    }
-
-    /// Adds what follows without its white space.
-    fn add_dense(&mut self, text: &[u8]) {
-        let room = self.bytes.iter_mut().skip(self.length);
-        for (place, byte) in room.zip(text.iter().filter(|byte| !byte.is_ascii_whitespace())) {
-            *place = *byte;
-            self.length += 1;
-        }
-    }
 }
 
 /// The top-level member that is being read, if it is one to keep.
@@ -217,7 +155,8 @@ impl UsageScan {
             match piece.get(at) {
                 Some(b'"') => {
                     let role = self.role();
-                    match marks.next() {
+                    let is_string_mark = |at: &usize| matches!(piece.get(*at), Some(b'"' | b'\\'));
+                    match marks.find(is_string_mark) {
                         Some(end) if piece.get(end) == Some(&b'"') => {
                             self.end_string(role, piece.get(at + 1..end).unwrap_or_default());
                         }
@@ -446,7 +385,15 @@ impl UsageScan {
     }
 
     /// Keeps `bytes` if they belong to what is kept.
+    #[inline(always)]
     fn capture(&mut self, bytes: &[u8]) {
+        use Captured::{Choices, Data, Nothing, Output};
+        if !matches!(self.captured, Nothing | Data | Choices | Output) {
+            self.keep_captured(bytes);
+        }
+    }
+
+    fn keep_captured(&mut self, bytes: &[u8]) {
         match self.captured {
             Captured::Usage => keep(&mut self.usage, bytes),
             Captured::Meta => {

@@ -7,6 +7,8 @@ use wide::u8x16;
 
 /// Bytes that are compared together.
 const BLOCK_BYTES: usize = 16;
+/// Blocks in which a string that is not short is likely to end: ids and names of models do.
+const NEAR_BLOCKS: usize = 4;
 /// Bytes of which it is noted which are looked for: as many as a word has bits.
 const GROUP_BYTES: usize = 64;
 /// The last control character.
@@ -23,9 +25,8 @@ pub(crate) fn plain_text_end(text: &[u8], at: usize) -> usize {
 
 /// The position of the first quote or backslash from `at` on; the length of the text where there is
 /// none.
-#[inline(always)]
 pub(crate) fn quote_or_backslash(text: &[u8], at: usize) -> usize {
-    in_first_block(text, at, either).unwrap_or_else(|| {
+    in_near_blocks(text, at, either).unwrap_or_else(|at| {
         let rest = text.get(at..).unwrap_or_default();
         at + memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len())
     })
@@ -164,6 +165,39 @@ fn in_first_block(text: &[u8], at: usize, marks: impl Fn(u8x16) -> u8x16) -> Opt
     (found != 0).then(|| at + found.trailing_zeros() as usize)
 }
 
+/// The position of the first byte from `at` on that is looked for, or where the text ends, if that is in
+/// the next blocks; else where one has to go on.
+#[inline(always)]
+fn in_near_blocks(
+    text: &[u8],
+    mut at: usize,
+    marks: impl Fn(u8x16) -> u8x16,
+) -> Result<usize, usize> {
+    for _ in 0..NEAR_BLOCKS {
+        let rest = text.get(at..).unwrap_or_default();
+        let Some(block) = rest.first_chunk() else {
+            let found = bits_of_end(rest, marks).trailing_zeros() as usize;
+            return Ok(at + found.min(rest.len()));
+        };
+        let found = marks(u8x16::new(*block)).to_bitmask();
+        if found != 0 {
+            return Ok(at + found.trailing_zeros() as usize);
+        }
+        at += BLOCK_BYTES;
+    }
+    Err(at)
+}
+
+/// Which bytes of a text that is shorter than a block are looked for, as bits.
+#[inline(always)]
+fn bits_of_end(end: &[u8], marks: impl Fn(u8x16) -> u8x16) -> u32 {
+    let mut block = [0; BLOCK_BYTES];
+    if let Some(place) = block.get_mut(..end.len()) {
+        place.copy_from_slice(end);
+    }
+    marks(u8x16::new(block)).to_bitmask()
+}
+
 /// Whether no byte of a group is looked for.
 #[inline(always)]
 fn is_plain(group: &[u8; GROUP_BYTES], marks: impl Fn(u8x16) -> u8x16) -> bool {
@@ -199,7 +233,8 @@ fn bits_of_last(last: &[u8], marks: impl Fn(u8x16) -> u8x16) -> u64 {
 /// is none.
 #[inline(never)]
 fn find(text: &[u8], at: usize, marks: impl Fn(u8x16) -> u8x16) -> usize {
-    Positions::new(text, at, marks).next().unwrap_or(text.len().max(at))
+    in_near_blocks(text, at, &marks)
+        .unwrap_or_else(|at| Positions::new(text, at, marks).next().unwrap_or(text.len().max(at)))
 }
 
 #[cfg(test)]

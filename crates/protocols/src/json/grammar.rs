@@ -7,7 +7,7 @@ use super::find::{has_backslash, plain_text_end, short_string_end};
 use super::{JsonError, Member, Object, Value, length_bit};
 
 /// A refusal, small enough to be handed up in a register: there is none in nearly every step.
-type Refusal = Box<JsonError>;
+type JsonRefusal = Box<JsonError>;
 
 /// The deepest nesting accepted. Real requests stay below 20; a stack of bits fits one word.
 pub const DEPTH_MAX: u32 = 64;
@@ -46,7 +46,7 @@ impl<'a> Scanner<'a> {
     }
 
     #[cold]
-    fn fail<T>(&self, message: impl Into<Cow<'static, str>>) -> Result<T, Refusal> {
+    fn fail<T>(&self, message: impl Into<Cow<'static, str>>) -> Result<T, JsonRefusal> {
         self.fail_at(self.at, message)
     }
 
@@ -55,12 +55,12 @@ impl<'a> Scanner<'a> {
         &self,
         offset: usize,
         message: impl Into<Cow<'static, str>>,
-    ) -> Result<T, Refusal> {
+    ) -> Result<T, JsonRefusal> {
         Err(Box::new(JsonError { offset, message: message.into() }))
     }
 
     #[cold]
-    fn too_many<T>(&self) -> Result<T, Refusal> {
+    fn too_many<T>(&self) -> Result<T, JsonRefusal> {
         let max = self.values_max;
         self.fail(format!("more than {max} values (`json_values_max`): send fewer, or in parts"))
     }
@@ -99,7 +99,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// The object that the text is.
-    pub(super) fn document(mut self) -> Result<Object<'a>, Refusal> {
+    pub(super) fn document(mut self) -> Result<Object<'a>, JsonRefusal> {
         self.space();
         if self.at == self.text.len() {
             return self.fail("the body is empty; it must be a JSON object");
@@ -163,7 +163,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// A key and the colon behind it.
-    fn key(&mut self) -> Result<(Cow<'a, str>, Range<usize>), Refusal> {
+    fn key(&mut self) -> Result<(Cow<'a, str>, Range<usize>), JsonRefusal> {
         let start = self.at;
         if self.peek() != Some(b'"') {
             return self.fail("expected a key in double quotes");
@@ -186,7 +186,7 @@ impl<'a> Scanner<'a> {
 
     /// A key with its quotes; true for one that was written with an escape.
     #[inline(always)]
-    fn key_text(&mut self) -> Result<bool, Refusal> {
+    fn key_text(&mut self) -> Result<bool, JsonRefusal> {
         let is_escaped = self.string()?;
         self.keys_escaped |= is_escaped;
         Ok(is_escaped)
@@ -194,7 +194,7 @@ impl<'a> Scanner<'a> {
 
     /// Any value, with everything inside it, without recursion: one bit per open level says
     /// whether it is an object.
-    fn value(&mut self, depth_outside: u32) -> Result<(), Refusal> {
+    fn value(&mut self, depth_outside: u32) -> Result<(), JsonRefusal> {
         let mut objects: u64 = 0;
         let mut depth: u32 = 0;
         loop {
@@ -249,7 +249,7 @@ impl<'a> Scanner<'a> {
 
     /// Inside an object: the key and colon before the next value. Inside an array: nothing.
     #[inline(always)]
-    fn member_key(&mut self, objects: u64) -> Result<(), Refusal> {
+    fn member_key(&mut self, objects: u64) -> Result<(), JsonRefusal> {
         if objects & 1 == 0 {
             return Ok(());
         }
@@ -264,7 +264,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    fn literal(&mut self) -> Result<(), Refusal> {
+    fn literal(&mut self) -> Result<(), JsonRefusal> {
         let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
         for word in [&b"true"[..], b"false", b"null"] {
             if rest.starts_with(word) {
@@ -279,7 +279,7 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    fn number(&mut self) -> Result<(), Refusal> {
+    fn number(&mut self) -> Result<(), JsonRefusal> {
         let start = self.at;
         self.eat(b'-');
         let leading_zero = self.eat(b'0');
@@ -319,7 +319,7 @@ impl<'a> Scanner<'a> {
 
     /// A string with its quotes; true for one with an escape.
     #[inline(always)]
-    fn string(&mut self) -> Result<bool, Refusal> {
+    fn string(&mut self) -> Result<bool, JsonRefusal> {
         self.at += 1;
         if let Some(end) = short_string_end(self.text.as_bytes(), self.at) {
             self.at = end + 1;
@@ -329,7 +329,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// The rest of a string; true for one with an escape.
-    fn long_string(&mut self) -> Result<bool, Refusal> {
+    fn long_string(&mut self) -> Result<bool, JsonRefusal> {
         let mut is_escaped = false;
         loop {
             self.at = plain_text_end(self.text.as_bytes(), self.at);
@@ -348,7 +348,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn escape(&mut self) -> Result<(), Refusal> {
+    fn escape(&mut self) -> Result<(), JsonRefusal> {
         self.at += 1;
         match self.peek() {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
@@ -372,7 +372,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Reads the `u` of an escape and its four hexadecimal digits.
-    fn unicode_escape(&mut self) -> Result<u32, Refusal> {
+    fn unicode_escape(&mut self) -> Result<u32, JsonRefusal> {
         let digits = self.text.get(self.at + 1..self.at + 5);
         let digits = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
         match digits.and_then(|digits| u32::from_str_radix(digits, 16).ok()) {
