@@ -163,7 +163,7 @@ struct FramingFields<'a> {
     host: Option<&'a [u8]>,
     content_length: Option<&'a [u8]>,
     transfer_encoding: Option<&'a [u8]>,
-    /// What `Connection` says.
+    /// What `Connection` says of the connection.
     connection: ConnectionOptions,
 }
 

@@ -25,7 +25,7 @@ impl ProxyHttp for Echo {
 
     fn new_ctx(&self) {}
 
-    async fn request_filter(&self, session: &mut Session, (): &mut ()) -> Result<bool> {
+    async fn request_filter(&self, session: &mut Session, _context: &mut ()) -> Result<bool> {
         let head = session.req_header();
         let mut answer = format!("{} {} {:?} ", head.method, head.uri, head.version).into_bytes();
         for (name, value) in &head.headers {
@@ -56,11 +56,11 @@ impl ProxyHttp for Echo {
         Ok(true)
     }
 
-    async fn upstream_peer(&self, _: &mut Session, (): &mut ()) -> Result<Box<HttpPeer>> {
+    async fn upstream_peer(&self, _: &mut Session, _context: &mut ()) -> Result<Box<HttpPeer>> {
         unreachable!("request_filter answers")
     }
 
-    fn suppress_error_log(&self, _: &Session, (): &(), _: &Error) -> bool {
+    fn suppress_error_log(&self, _: &Session, _context: &(), _: &Error) -> bool {
         true
     }
 }
@@ -135,16 +135,16 @@ async fn over_ours(request: &[u8], piece_bytes: usize) -> (String, bool) {
 /// A request that was not waited for.
 const BEHIND: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
 
-struct Sent(Vec<u8>);
+struct Escaped(Vec<u8>);
 
-impl std::fmt::Debug for Sent {
+impl std::fmt::Debug for Escaped {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.0.escape_ascii())
     }
 }
 
 /// A sound request, whatever its body is framed by.
-fn requests() -> impl Strategy<Value = Sent> {
+fn requests() -> impl Strategy<Value = Escaped> {
     let version = prop_oneof![Just("1.1"), Just("1.1"), Just("1.0")];
     let connection = prop_oneof![
         Just(""),
@@ -184,7 +184,7 @@ fn requests() -> impl Strategy<Value = Sent> {
                 request.extend_from_slice(b"0\r\nX-Trailer: y\r\n\r\n");
             }
             request.extend_from_slice(behind);
-            Sent(request)
+            Escaped(request)
         },
     )
 }
@@ -197,7 +197,7 @@ proptest! {
     #[test]
     fn a_request_is_read_and_answered_as_by_pingora(request in requests(), piece in 1_usize..3_000) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-        let Sent(request) = request;
+        let Escaped(request) = request;
         let mut ours = runtime.block_on(over_ours(&request, piece));
         let pingoras = runtime.block_on(over_pingoras(&request, piece));
         // A request behind the first one is noticed by who happens to read it with that.
