@@ -46,9 +46,13 @@ where
         Some(error) => proxy.fail_to_proxy(session, error, &mut context).await.can_reuse_downstream,
     };
     proxy.logging(session, failed.as_deref(), &mut context).await;
-    if let (true, Some(own)) = (is_reusable, session.downstream_session.as_custom_mut()) {
-        // It is over, and was logged.
-        let _is_sent = own.finish().await;
+    if let Some(own) = session.downstream_session.as_custom_mut() {
+        if is_reusable {
+            // It is over, and was logged.
+            let _is_sent = own.finish().await;
+        } else {
+            own.shutdown(0, "").await;
+        }
     }
     // Between requests nothing is kept of them.
     *session.downstream_session = ServerSession::new_custom(Box::new(()));

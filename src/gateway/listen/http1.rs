@@ -50,6 +50,14 @@ impl CustomerWire {
     }
 }
 
+/// What is read at once of what nobody waits for.
+const STRAY_BYTES: usize = 512;
+/// The most that may come behind a request while its answer is waited for, in bytes. A line break behind a
+/// body, or another request, is no reason to take the answer from whoever pays for it.
+const STRAY_BYTES_MAX: usize = 64 * 1024;
+/// How long closing a connection may take that nothing else bounds.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Where a session leaves its connection for the next request.
 pub(crate) type Returned = Arc<Mutex<Option<CustomerWire>>>;
 
@@ -85,6 +93,10 @@ pub(crate) struct Http1Session {
     answer: AnswerBody,
     /// The head of the answer, as long as it waits for the first of the body.
     unsent: BytesMut,
+    /// A piece of the answer may have left in part: nothing can follow it.
+    is_torn: bool,
+    /// What has come behind the request, in bytes, while its answer was waited for.
+    stray_bytes: usize,
     bytes_read: usize,
     bytes_sent: usize,
     timeouts: Timeouts,
@@ -102,6 +114,8 @@ impl Http1Session {
             written: None,
             answer: AnswerBody::NotBegun,
             unsent: BytesMut::new(),
+            is_torn: false,
+            stray_bytes: 0,
             bytes_read: 0,
             bytes_sent: 0,
             timeouts: Timeouts::default(),
@@ -122,7 +136,10 @@ impl Http1Session {
     /// Whether the connection can have another request behind this answer, as far as is known.
     fn will_keep(&self) -> bool {
         let is_over = self.head.body.is_done() || self.has(|it| it.get::<DrainBehind>().is_some());
-        self.head.keeps && is_over && !self.has(|it| it.get::<CloseBehind>().is_some())
+        self.head.keeps
+            && !self.is_torn
+            && is_over
+            && !self.has(|it| it.get::<CloseBehind>().is_some())
     }
 
     /// Begins the answer. Its head waits for the first of its body if the length of that is known.
@@ -147,17 +164,22 @@ impl Http1Session {
     /// Writes a piece of the answer's body, the last one or another.
     async fn write(&mut self, piece: Bytes, is_last: bool) -> Result<()> {
         let (piece, behind) = self.answer.frame(&mut self.unsent, piece);
-        self.bytes_sent = self.bytes_sent.saturating_add(piece.len());
+        let bytes = piece.len();
         let end = if is_last { self.answer.end() } else { Ok(b"".as_slice()) };
         // What there is of an answer that lacks its end is sent all the same.
         self.send(piece.chain(behind).chain(end.as_ref().copied().unwrap_or_default())).await?;
+        self.bytes_sent = self.bytes_sent.saturating_add(bytes);
         end.map(|_| ())
     }
 
-    /// Sends what waits, and `behind` after it.
+    /// Sends what waits, and `behind` after it. If that fails, or is given up, nothing more is sent: what
+    /// came next would be read as a part of what is missing.
     async fn send(&mut self, mut behind: impl Buf + Send) -> Result<()> {
         if self.unsent.is_empty() && !behind.has_remaining() {
             return Ok(());
+        }
+        if std::mem::replace(&mut self.is_torn, true) {
+            return Error::e_explain(ErrorType::WriteError, "a piece before was not sent whole");
         }
         let (limit, mut unsent) = (self.timeouts.write, std::mem::take(&mut self.unsent));
         let stream = self.stream()?;
@@ -178,64 +200,76 @@ impl Http1Session {
             },
             None => sending.await,
         };
+        sent.or_err(ErrorType::WriteError, "writing an answer")?;
         // Its memory serves for what comes next.
-        self.unsent = unsent;
-        sent.or_err(ErrorType::WriteError, "writing an answer")
+        (self.unsent, self.is_torn) = (unsent, false);
+        Ok(())
     }
 
     /// What comes next of the request's body.
     async fn read(&mut self) -> Result<Option<Bytes>> {
-        let limit = self.timeouts.read;
         let Some(wire) = &mut self.wire else {
             return Error::e_explain(ErrorType::InternalError, "the session is over");
         };
-        let reading = self.head.body.next(&mut wire.stream);
-        let read = match limit {
-            Some(limit) => match timeout(limit, reading).await {
-                Ok(read) => read?,
-                Err(_) => return Error::e_explain(ErrorType::ReadTimedout, "reading a body"),
-            },
-            None => reading.await?,
-        };
+        let read = self.head.body.next(&mut wire.stream, self.timeouts.read).await?;
         self.bytes_read = self.bytes_read.saturating_add(read.as_ref().map_or(0, Bytes::len));
         Ok(read)
     }
 
-    /// Waits until the customer leaves, or sends what nobody has asked for.
+    /// Waits until the customer leaves. What comes meanwhile was not waited for: the connection is closed
+    /// behind the answer, and nothing of it is taken for a request.
     async fn idle(&mut self) -> Result<Option<Bytes>> {
-        if !self.has_left {
-            let read = self.stream()?.read_u8().await;
-            match read {
-                Ok(_) => {
-                    return Error::e_explain(ErrorType::ConnectError, "data behind the request");
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {}
+        let mut stray = [0; STRAY_BYTES];
+        while !self.has_left {
+            match self.stream()?.read(&mut stray).await {
+                Ok(0) => self.has_left = true,
+                Ok(bytes) => self.stray_bytes = self.stray_bytes.saturating_add(bytes),
                 Err(error) => {
+                    // The end of the time that the process has is told to one who is there.
+                    self.has_left = error.kind() != std::io::ErrorKind::TimedOut;
+                    self.head.keeps = false;
                     return Error::e_because(ErrorType::ReadError, "waiting for an answer", error);
                 }
             }
+            self.head.keeps = false;
+            if self.stray_bytes > STRAY_BYTES_MAX {
+                return Error::e_explain(ErrorType::ConnectError, "data behind the request");
+            }
         }
-        (self.has_left, self.head.keeps) = (true, false);
         Error::e_explain(ErrorType::ConnectionClosed, "before the answer was complete")
     }
 
-    /// Leaves the connection for the next request, or closes it.
+    /// Ends the answer, and leaves the connection for the next request, or closes it. An answer that was
+    /// broken off gets no end: its customer would take it for whole.
     async fn leave(&mut self) -> Result<()> {
+        if self.has_left || self.is_torn {
+            return Ok(());
+        }
         if self.answer != AnswerBody::NotBegun {
             self.write(Bytes::new(), true).await?;
         }
-        if self.will_keep() && self.answer == AnswerBody::Whole {
-            self.drain_request_body().await?;
-            if self.head.body.is_followed() {
-                // A request that was not waited for. Its client asks again (RFC 9112, section 9.3.2).
-                return Ok(());
-            }
+        if !self.will_keep() || self.answer != AnswerBody::Whole {
+            return self.close().await;
+        }
+        self.drain_request_body().await?;
+        if !self.head.body.is_followed() {
             *self.returned.lock() = self.wire.take();
-        } else if let Some(mut wire) = self.wire.take() {
-            // Who is gone does not mind.
-            let _is_shut = AsyncWriteExt::shutdown(&mut wire.stream).await;
         }
         Ok(())
+    }
+
+    /// Closes the connection behind a whole answer.
+    async fn close(&mut self) -> Result<()> {
+        let limit = self.timeouts.write.unwrap_or(CLOSE_TIMEOUT);
+        let closed = timeout(limit, AsyncWriteExt::shutdown(self.stream()?)).await;
+        if self.timeouts.drain.is_some() {
+            // With unread bytes it would be reset, and the answer could be lost with it.
+            self.drain_request_body().await?;
+        }
+        match closed {
+            Ok(closed) => closed.or_err(ErrorType::WriteError, "closing a connection"),
+            Err(_) => Error::e_explain(ErrorType::WriteTimedout, "closing a connection"),
+        }
     }
 }
 
@@ -353,12 +387,15 @@ impl CustomSession for Http1Session {
         self.leave().await
     }
 
-    /// The connection is closed as it is, which nobody takes for the end of an answer.
+    /// The connection is closed as it is, which nobody takes for the end of an answer. A head that waits
+    /// for its body leaves before: it has the id of a request that may be charged.
     async fn shutdown(&mut self, _code: u32, _context: &str) {
-        self.head.keeps = false;
-        if let Some(mut wire) = self.wire.take() {
-            let _is_shut = AsyncWriteExt::shutdown(&mut wire.stream).await;
+        if !self.has_left {
+            // Who does not take it is gone.
+            let _is_sent = self.send(Bytes::new()).await;
         }
+        self.head.keeps = false;
+        self.wire = None;
     }
 
     fn response_written(&self) -> Option<&ResponseHeader> {

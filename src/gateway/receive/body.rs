@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use http::Version;
 use http::header::{CONTENT_LENGTH, EXPECT};
 use pingora_proxy::Session;
 
@@ -384,8 +385,11 @@ pub(crate) fn is_short(session: &Session) -> bool {
         && !expects_continue(session)
 }
 
+/// Whether the customer waits to be told that a body is wanted. Clients of HTTP/1.0 cannot be told so (RFC
+/// 9110, section 10.1.1).
 fn expects_continue(session: &Session) -> bool {
-    session.get_header_bytes(EXPECT).eq_ignore_ascii_case(b"100-continue")
+    session.req_header().version != Version::HTTP_10
+        && session.get_header_bytes(EXPECT).eq_ignore_ascii_case(b"100-continue")
 }
 
 fn content_length(session: &Session) -> Option<usize> {

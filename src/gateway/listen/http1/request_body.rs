@@ -1,7 +1,10 @@
 //! The body of a request, as it comes over a connection.
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use pingora::protocols::Stream;
+use pingora::time::timeout;
 use pingora::{Error, ErrorType, OrErr as _, Result};
 use tokio::io::AsyncReadExt as _;
 
@@ -29,6 +32,8 @@ enum BodyLeft {
     Chunks(ChunkScan),
     /// Whatever comes until the connection is closed, in another protocol.
     Switched,
+    /// Chunks that are malformed: nothing more can be read.
+    Broken,
 }
 
 impl RequestBody {
@@ -52,7 +57,7 @@ impl RequestBody {
         match &self.left {
             BodyLeft::Length(bytes) => *bytes == 0,
             BodyLeft::Chunks(scan) => scan.is_over(),
-            BodyLeft::Switched => false,
+            BodyLeft::Switched | BodyLeft::Broken => false,
         }
     }
 
@@ -66,28 +71,40 @@ impl RequestBody {
         self.left = BodyLeft::Switched;
     }
 
-    /// The next piece; `None` at the end. Dropped before it is ready, it can be asked for again.
+    /// The next piece; `None` at the end. Dropped before it is ready, it can be asked for again. Each time
+    /// that nothing comes may be as long as `wait`.
     ///
     /// # Errors
-    /// When the connection fails or ends before the body does, or its chunks are malformed.
-    pub(super) async fn next(&mut self, stream: &mut Stream) -> Result<Option<Bytes>> {
+    /// When the connection fails or ends before the body does, nothing comes in time, or chunks are
+    /// malformed.
+    pub(super) async fn next(
+        &mut self,
+        stream: &mut Stream,
+        wait: Option<Duration>,
+    ) -> Result<Option<Bytes>> {
         match self.left {
             BodyLeft::Length(0) => Ok(None),
-            BodyLeft::Length(left) => self.next_of(left, stream).await.map(Some),
-            BodyLeft::Chunks(_) => self.next_chunks(stream).await,
-            BodyLeft::Switched => self.next_switched(stream).await,
+            BodyLeft::Length(left) => self.next_of(left, stream, wait).await.map(Some),
+            BodyLeft::Chunks(_) => self.next_chunks(stream, wait).await,
+            BodyLeft::Switched => self.next_switched(stream, wait).await,
+            BodyLeft::Broken => malformed(),
         }
     }
 
     /// The next piece of a body with `left` bytes to come: all of them if they are not too many, so that
     /// nobody has to put them together, else what comes.
-    async fn next_of(&mut self, left: u64, stream: &mut Stream) -> Result<Bytes> {
+    async fn next_of(
+        &mut self,
+        left: u64,
+        stream: &mut Stream,
+        wait: Option<Duration>,
+    ) -> Result<Bytes> {
         let left = usize::try_from(left).unwrap_or(usize::MAX);
         let wanted = if left > PIECE_BYTES_MAX { 1 } else { left };
         while self.come.len() < wanted {
             // With less room a read goes through a buffer of the connection's, of as many bytes.
             self.come.reserve(left.saturating_sub(self.come.len()).min(PIECE_BYTES_MAX));
-            self.read_more(stream).await?;
+            self.read_in_body(stream, wait).await?;
         }
         let piece = self.come.split_to(left.min(self.come.len()));
         self.left = BodyLeft::Length(left.saturating_sub(piece.len()) as u64);
@@ -95,14 +112,18 @@ impl RequestBody {
     }
 
     /// The data of all chunks that have come.
-    async fn next_chunks(&mut self, stream: &mut Stream) -> Result<Option<Bytes>> {
+    async fn next_chunks(
+        &mut self,
+        stream: &mut Stream,
+        wait: Option<Duration>,
+    ) -> Result<Option<Bytes>> {
         let mut data = BytesMut::new();
         loop {
             let BodyLeft::Chunks(scan) = &mut self.left else { return Ok(None) };
             while !self.come.is_empty() && !scan.is_over() {
                 let Some(framing) = scan.skip_framing(&self.come) else {
-                    let malformed = std::io::Error::from(std::io::ErrorKind::InvalidData);
-                    return Error::e_because(ErrorType::ReadError, "reading chunks", malformed);
+                    self.left = BodyLeft::Broken;
+                    return malformed();
                 };
                 let _skipped = self.come.split_to(framing);
                 let taken = scan.take_data(self.come.len());
@@ -120,26 +141,46 @@ impl RequestBody {
                 return Ok(None);
             }
             self.come.reserve(PIECE_BYTES_MAX);
-            self.read_more(stream).await?;
+            self.read_in_body(stream, wait).await?;
             // What was read can be thousands of chunks: it is others' turn before more is.
             tokio::task::yield_now().await;
         }
     }
 
-    async fn next_switched(&mut self, stream: &mut Stream) -> Result<Option<Bytes>> {
+    async fn next_switched(
+        &mut self,
+        stream: &mut Stream,
+        wait: Option<Duration>,
+    ) -> Result<Option<Bytes>> {
         if self.come.is_empty() {
             self.come.reserve(SWITCHED_BYTES);
-            let read = stream.read_buf(&mut self.come).await;
-            read.or_err(ErrorType::ReadError, "reading another protocol")?;
+            self.read_more(stream, wait).await?;
         }
         Ok(Some(self.come.split().freeze()).filter(|bytes| !bytes.is_empty()))
     }
 
-    async fn read_more(&mut self, stream: &mut Stream) -> Result<()> {
-        match stream.read_buf(&mut self.come).await {
-            Ok(0) => Error::e_explain(ErrorType::ConnectionClosed, "in the middle of a body"),
-            Ok(_) => Ok(()),
-            Err(error) => Error::e_because(ErrorType::ReadError, "reading a body", error),
+    async fn read_in_body(&mut self, stream: &mut Stream, wait: Option<Duration>) -> Result<()> {
+        match self.read_more(stream, wait).await? {
+            0 => Error::e_explain(ErrorType::ConnectionClosed, "in the middle of a body"),
+            _ => Ok(()),
         }
     }
+
+    /// Reads what there is; gives how many bytes that were.
+    async fn read_more(&mut self, stream: &mut Stream, wait: Option<Duration>) -> Result<usize> {
+        let reading = stream.read_buf(&mut self.come);
+        let read = match wait {
+            Some(wait) => match timeout(wait, reading).await {
+                Ok(read) => read,
+                Err(_) => return Error::e_explain(ErrorType::ReadTimedout, "reading a body"),
+            },
+            None => reading.await,
+        };
+        read.or_err(ErrorType::ReadError, "reading a body")
+    }
+}
+
+fn malformed<T>() -> Result<T> {
+    let malformed = std::io::Error::from(std::io::ErrorKind::InvalidData);
+    Error::e_because(ErrorType::ReadError, "reading chunks", malformed)
 }

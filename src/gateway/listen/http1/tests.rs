@@ -7,7 +7,7 @@ use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
 use pingora::server::configuration::ServerConf;
 use pingora::upstreams::peer::HttpPeer;
-use pingora_proxy::{ProxyHttp, http_proxy};
+use pingora_proxy::{FailToProxy, ProxyHttp, http_proxy};
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt as _, DuplexStream};
 use tokio::sync::watch;
@@ -33,6 +33,13 @@ impl ProxyHttp for Echo {
             answer.extend_from_slice(value.as_bytes());
         }
         let asked = head.headers.get("x-answer").map(|value| value.as_bytes().to_vec());
+        match asked.as_deref() {
+            Some(b"late") => wait(session).await,
+            Some(b"torn" | b"left" | b"broken") => {
+                return break_off(session, &asked.unwrap_or_default()).await;
+            }
+            _ => {}
+        }
         if asked.as_deref() != Some(b"early") {
             while let Some(piece) = session.read_request_body().await? {
                 answer.extend_from_slice(&piece);
@@ -56,6 +63,10 @@ impl ProxyHttp for Echo {
         Ok(true)
     }
 
+    async fn fail_to_proxy(&self, _: &mut Session, _: &Error, _context: &mut ()) -> FailToProxy {
+        FailToProxy { error_code: 0, can_reuse_downstream: false }
+    }
+
     async fn upstream_peer(&self, _: &mut Session, _context: &mut ()) -> Result<Box<HttpPeer>> {
         unreachable!("request_filter answers")
     }
@@ -63,6 +74,35 @@ impl ProxyHttp for Echo {
     fn suppress_error_log(&self, _: &Session, _context: &(), _: &Error) -> bool {
         true
     }
+}
+
+/// Waits as a request does whose upstream works.
+async fn wait(session: &mut Session) {
+    let idle = session.as_downstream_mut().read_body_or_idle(true);
+    let _is_left = tokio::time::timeout(Duration::from_millis(50), idle).await;
+}
+
+/// Begins an answer that has no end.
+async fn break_off(session: &mut Session, how: &[u8]) -> Result<bool> {
+    let mut header = ResponseHeader::build(200, None)?;
+    if how == b"broken" {
+        header.insert_header("content-length", 5)?;
+        session.write_response_header(Box::new(header), false).await?;
+        return Error::e_explain(ErrorType::ReadError, "the upstream");
+    }
+    header.insert_header("transfer-encoding", "chunked")?;
+    session.write_response_header(Box::new(header), false).await?;
+    if how == b"left" {
+        session.write_response_body(Some("begun".into()), false).await?;
+        wait(session).await;
+        return Ok(true);
+    }
+    session.set_write_timeout(Some(Duration::from_millis(20)));
+    let long = Bytes::from(vec![b'x'; 1 << 16]);
+    assert!(session.write_response_body(Some(long), false).await.is_err(), "nobody takes it");
+    let next = session.write_response_body(Some("event".into()), true).await;
+    assert!(next.is_err(), "it would stand in the chunk before");
+    Ok(true)
 }
 
 /// What `request`, sent in pieces of so many bytes, is answered with; and whether the connection is kept.
@@ -111,25 +151,27 @@ async fn over_pingoras(request: &[u8], piece_bytes: usize) -> (String, bool) {
 }
 
 async fn over_ours(request: &[u8], piece_bytes: usize) -> (String, bool) {
-    exchange(request, piece_bytes, |stream| async move {
-        let mut wire = CustomerWire::new(Box::new(stream));
-        let mut bytes = BytesMut::new();
-        let end = loop {
-            if let Some(end) = memchr::memmem::find(&bytes, b"\r\n\r\n") {
-                break end + 4;
-            }
-            if wire.stream.read_buf(&mut bytes).await.expect("bytes") == 0 {
-                return false;
-            }
-        };
-        let Ok(head) = SoundHead::read(bytes, end) else { return false };
-        let returned = Returned::default();
-        let own = Http1Session::new(head, wire, Arc::clone(&returned));
-        hooks::serve(&Echo, &mut hooks::session(), Box::new(own)).await;
-        let kept = returned.lock().take();
-        kept.is_some()
-    })
-    .await
+    exchange(request, piece_bytes, serve_ours).await
+}
+
+/// Serves one request; gives whether its connection is kept.
+async fn serve_ours(stream: DuplexStream) -> bool {
+    let mut wire = CustomerWire::new(Box::new(stream));
+    let mut bytes = BytesMut::new();
+    let end = loop {
+        if let Some(end) = memchr::memmem::find(&bytes, b"\r\n\r\n") {
+            break end + 4;
+        }
+        if wire.stream.read_buf(&mut bytes).await.expect("bytes") == 0 {
+            return false;
+        }
+    };
+    let Ok(head) = SoundHead::read(bytes, end) else { return false };
+    let returned = Returned::default();
+    let own = Http1Session::new(head, wire, Arc::clone(&returned));
+    hooks::serve(&Echo, &mut hooks::session(), Box::new(own)).await;
+    let kept = returned.lock().take();
+    kept.is_some()
 }
 
 /// A request that was not waited for.
@@ -190,7 +232,7 @@ fn requests() -> impl Strategy<Value = Escaped> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
 
     /// Whoever asks cannot tell whose session it is, but for what the house does better: an answer in
     /// chunks for a client that knows none.
@@ -216,4 +258,46 @@ async fn a_client_that_knows_no_chunks_gets_none() {
     let (answer, kept) = over_ours(request, 1_000).await;
     assert!(answer.contains("Connection: close\r\n\r\nPOST / HTTP/1.0 "), "{answer}");
     assert!(!answer.contains("Transfer-Encoding") && !kept, "{answer}");
+}
+
+/// A request whose answer is `answer`, as [`Echo`] makes it.
+fn request_for(answer: &str) -> String {
+    format!("POST / HTTP/1.1\r\nHost: a\r\nX-Answer: {answer}\r\nContent-Length: 0\r\n\r\n")
+}
+
+#[tokio::test]
+async fn what_comes_while_an_answer_is_waited_for_closes_the_connection_behind_it() {
+    let (ours, mut theirs) = tokio::io::duplex(1 << 16);
+    let serving = tokio::spawn(serve_ours(ours));
+    theirs.write_all(request_for("late").as_bytes()).await.expect("room");
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    theirs.write_all(b"\r\nGET /behind HTTP/1.1\r\n\r\n").await.expect("room");
+    let mut answer = String::new();
+    theirs.read_to_string(&mut answer).await.expect("an answer");
+    assert!(answer.ends_with("x-answerlatecontent-length0"), "{answer}");
+    assert!(!serving.await.expect("served"), "nothing of it is taken for a request");
+}
+
+#[tokio::test]
+async fn an_answer_that_was_not_taken_gets_no_end() {
+    let (ours, mut theirs) = tokio::io::duplex(1024);
+    theirs.write_all(request_for("torn").as_bytes()).await.expect("room");
+    assert!(!serve_ours(ours).await, "its customer is in the middle of a chunk");
+    let mut answer = Vec::new();
+    theirs.read_to_end(&mut answer).await.expect("what there was room for");
+    assert!(answer.ends_with(b"xxx"), "{}", answer.escape_ascii());
+}
+
+#[tokio::test]
+async fn an_answer_that_its_customer_has_left_gets_no_end() {
+    let (answer, kept) = over_ours(request_for("left").as_bytes(), 1_000).await;
+    assert!(answer.ends_with("\r\n\r\n5\r\nbegun\r\n"), "{answer}");
+    assert!(!kept);
+}
+
+#[tokio::test]
+async fn the_head_of_an_answer_that_breaks_off_is_sent() {
+    let (answer, kept) = over_ours(request_for("broken").as_bytes(), 1_000).await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\n"), "{answer}");
+    assert!(!kept);
 }
