@@ -129,17 +129,14 @@ impl Http1Session {
         }
     }
 
-    fn has(&self, is_marked: impl Fn(&http::Extensions) -> bool) -> bool {
-        is_marked(&self.head.request.extensions)
+    fn is_marked<M: Send + Sync + 'static>(&self) -> bool {
+        self.head.request.extensions.get::<M>().is_some()
     }
 
     /// Whether the connection can have another request behind this answer, as far as is known.
     fn will_keep(&self) -> bool {
-        let is_over = self.head.body.is_done() || self.has(|it| it.get::<DrainBehind>().is_some());
-        self.head.keeps
-            && !self.is_torn
-            && is_over
-            && !self.has(|it| it.get::<CloseBehind>().is_some())
+        let is_over = self.head.body.is_done() || self.is_marked::<DrainBehind>();
+        self.head.keeps && !self.is_torn && is_over && !self.is_marked::<CloseBehind>()
     }
 
     /// Begins the answer. Its head waits for the first of its body if the length of that is known.
@@ -262,7 +259,7 @@ impl Http1Session {
     async fn close(&mut self) -> Result<()> {
         let limit = self.timeouts.write.unwrap_or(CLOSE_TIMEOUT);
         let closed = timeout(limit, AsyncWriteExt::shutdown(self.stream()?)).await;
-        if self.timeouts.drain.is_some() {
+        if self.answer == AnswerBody::Whole && self.timeouts.drain.is_some() {
             // With unread bytes it would be reset, and the answer could be lost with it.
             self.drain_request_body().await?;
         }
