@@ -19,7 +19,6 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 
-use crate::clock::UnixMs;
 use crate::finished::Finished;
 use crate::money::Nanousd;
 use crate::price::Side;
