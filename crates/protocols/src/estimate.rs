@@ -159,12 +159,7 @@ impl TextSize {
     fn measure_ascii(text: &[u8]) -> Self {
         let (mut parts, mut marks, mut last) = (0, 0, weights::NONE);
         for piece in text.chunks(Costs::SUM_MAX) {
-            let mut costs = Costs::NONE;
-            for &byte in piece {
-                let class = weights::ascii_class(byte);
-                costs = costs.plus(weights::behind(last, class));
-                last = class;
-            }
+            let costs = ascii_costs(piece, &mut last);
             parts += costs.parts();
             marks += costs.marks();
         }
@@ -293,13 +288,21 @@ fn secret_hash(prompt: &[u8]) -> u64 {
 /// counted as if it stood behind a space.
 #[inline(never)]
 fn ascii_place_parts(place: &[u8; PLACE_BYTES]) -> u64 {
-    let (mut costs, mut last) = (Costs::NONE, weights::SPACE);
-    for &byte in place {
-        let class = weights::ascii_class(byte);
-        costs = costs.plus(weights::behind(last, class));
-        last = class;
-    }
+    let costs = ascii_costs(place, &mut { weights::SPACE });
     costs.parts().max(costs.marks())
+}
+
+/// What ASCII costs behind a character of the class `last`, which becomes that of its own last one; at most
+/// [`Costs::SUM_MAX`] bytes.
+#[inline(always)]
+fn ascii_costs(text: &[u8], last: &mut u8) -> Costs {
+    let mut costs = Costs::NONE;
+    for &byte in text {
+        let class = weights::ascii_class(byte);
+        costs = costs.plus(weights::behind(*last, class));
+        *last = class;
+    }
+    costs
 }
 
 #[cfg(test)]

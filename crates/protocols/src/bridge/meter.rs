@@ -132,6 +132,40 @@ fn is_nowhere(answer: &AnswerPart<'_>, is_in_call: bool) -> bool {
     }
 }
 
+/// What a meter with a field `inner: Box<dyn Meter>` passes on: what the upstream said is measured by its
+/// own codec, whatever the customer is told in.
+macro_rules! measures_as_inner {
+    () => {
+        fn has_failed(&self) -> bool {
+            self.inner.has_failed()
+        }
+
+        fn relayed(&self) -> Usage {
+            self.inner.relayed()
+        }
+
+        fn measure(&self) -> (Usage, UsageSource) {
+            self.inner.measure()
+        }
+
+        fn reported_cost(&self) -> Option<Nanousd> {
+            self.inner.reported_cost()
+        }
+
+        fn served(&self) -> Traits {
+            self.inner.served()
+        }
+
+        fn is_above_limits(&self) -> bool {
+            self.inner.is_above_limits()
+        }
+
+        fn changes_length(&self) -> bool {
+            true
+        }
+    };
+}
+
 /// Meters a document, and translates it once it is whole.
 pub(super) struct BridgedDocument {
     inner: Box<dyn Meter>,
@@ -161,6 +195,8 @@ impl BridgedDocument {
 }
 
 impl Meter for BridgedDocument {
+    measures_as_inner!();
+
     fn relay(&mut self, chunk: Bytes) -> Bytes {
         let passed = self.inner.relay(chunk);
         self.text.extend_from_slice(&passed);
@@ -192,40 +228,12 @@ impl Meter for BridgedDocument {
         self.is_translated
     }
 
-    fn has_failed(&self) -> bool {
-        self.inner.has_failed()
-    }
-
     fn refusal(&self) -> Option<GatewayError> {
         self.refusal.clone().map(in_our_words)
     }
 
     fn held_bytes(&self) -> usize {
         self.inner.held_bytes() + self.text.len()
-    }
-
-    fn relayed(&self) -> Usage {
-        self.inner.relayed()
-    }
-
-    fn measure(&self) -> (Usage, UsageSource) {
-        self.inner.measure()
-    }
-
-    fn reported_cost(&self) -> Option<Nanousd> {
-        self.inner.reported_cost()
-    }
-
-    fn served(&self) -> Traits {
-        self.inner.served()
-    }
-
-    fn is_above_limits(&self) -> bool {
-        self.inner.is_above_limits()
-    }
-
-    fn changes_length(&self) -> bool {
-        true
     }
 }
 
@@ -326,6 +334,8 @@ impl BridgedStream {
 }
 
 impl Meter for BridgedStream {
+    measures_as_inner!();
+
     fn relay(&mut self, chunk: Bytes) -> Bytes {
         let Self { inner, events, reader, passage } = self;
         let mut out = Vec::with_capacity(chunk.len());
@@ -356,33 +366,5 @@ impl Meter for BridgedStream {
 
     fn is_complete(&self) -> bool {
         self.passage.has_ended && !self.passage.is_broken && self.inner.is_complete()
-    }
-
-    fn has_failed(&self) -> bool {
-        self.inner.has_failed()
-    }
-
-    fn relayed(&self) -> Usage {
-        self.inner.relayed()
-    }
-
-    fn measure(&self) -> (Usage, UsageSource) {
-        self.inner.measure()
-    }
-
-    fn reported_cost(&self) -> Option<Nanousd> {
-        self.inner.reported_cost()
-    }
-
-    fn served(&self) -> Traits {
-        self.inner.served()
-    }
-
-    fn is_above_limits(&self) -> bool {
-        self.inner.is_above_limits()
-    }
-
-    fn changes_length(&self) -> bool {
-        true
     }
 }
