@@ -41,7 +41,8 @@ enum At {
 
 /// Reads the framing of a body in chunks as it comes, in pieces of any length.
 ///
-/// By default what two parsers could read differently is malformed: Pingora reads customers' bodies too.
+/// By default what two parsers could read differently is malformed: a load balancer reads customers' bodies
+/// too.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkScan {
     at: At,

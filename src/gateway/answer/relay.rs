@@ -290,7 +290,7 @@ pub(crate) async fn fail(
         ErrorSource::Upstream => failed(error),
         _ => GatewayError::new(ErrorKind::Internal, "The gateway failed.").cause(error),
     });
-    // Pingora closes the connection behind a request that it has begun to send.
+    // Behind a request that an upstream was asked for, the connection is closed.
     let reusable = !was_sent && failure.kind != ErrorKind::BadFraming && session.is_body_done();
     // Who is turned away comes again, and costs less over the connection that is there.
     let is_overloaded = failure.kind == ErrorKind::Overloaded && !was_sent && !is_cut;

@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use pingora::http::RequestHeader;
+use pingora::protocols::http::HttpTask;
+use pingora::protocols::http::custom::server::Session as CustomSession;
+use pingora::time::timeout;
+use pingora::{Error, ErrorType, Result};
 
 /// How long a session waits for the other side.
 #[derive(Clone, Copy, Debug, Default)]
@@ -13,6 +18,53 @@ pub(crate) struct Timeouts {
     pub(crate) write: Option<Duration>,
     /// For the rest of a request that nobody reads.
     pub(crate) drain: Option<Duration>,
+}
+
+/// What `work` comes to, or an error of this kind if it takes longer than `limit`.
+///
+/// # Errors
+/// Those of `work`, and the one of this kind; `doing` says what took too long.
+pub(crate) async fn within<T>(
+    limit: Option<Duration>,
+    late: ErrorType,
+    doing: &'static str,
+    work: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    match limit {
+        Some(limit) => match timeout(limit, work).await {
+            Ok(done) => done,
+            Err(_) => Error::e_explain(late, doing),
+        },
+        None => work.await,
+    }
+}
+
+/// Writes the tasks in which Pingora's own loop over upstreams would hand an answer on; gives whether
+/// that was its end.
+///
+/// # Errors
+/// Those of writing, and the one that is a task.
+pub(crate) async fn write_tasks(
+    session: &mut impl CustomSession,
+    tasks: Vec<HttpTask>,
+) -> Result<bool> {
+    for task in tasks {
+        let is_end = task.is_end();
+        match task {
+            HttpTask::Header(header, _) => session.write_response_header(header, is_end).await?,
+            HttpTask::Body(data, _) | HttpTask::UpgradedBody(data, _) => {
+                session.write_body(data.unwrap_or_default(), is_end).await?;
+            }
+            HttpTask::Trailer(_) | HttpTask::Done => {
+                session.write_body(Bytes::new(), is_end).await?
+            }
+            HttpTask::Failed(error) => return Err(error),
+        }
+        if is_end {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// What a log calls a request.
@@ -50,6 +102,13 @@ macro_rules! plain_session {
 
         fn request_summary(&self) -> String {
             crate::gateway::listen::custom::summary(self.req_header())
+        }
+
+        /// Nothing is sent twice from here: the gateway keeps bodies itself.
+        fn enable_retry_buffering(&mut self) {}
+
+        fn retry_buffer_truncated(&self) -> bool {
+            false
         }
 
         fn pseudo_raw_h1_request_header(&self) -> bytes::Bytes {
@@ -114,6 +173,5 @@ macro_rules! plain_session {
 pub(crate) use plain_session;
 
 /// Messages beside HTTP's, of which there are none.
-pub(crate) type Messages = Box<
-    dyn tokio_stream::Stream<Item = pingora::Result<bytes::Bytes>> + Unpin + Send + Sync + 'static,
->;
+pub(crate) type Messages =
+    Box<dyn tokio_stream::Stream<Item = Result<Bytes>> + Unpin + Send + Sync + 'static>;

@@ -1,8 +1,7 @@
 //! The end of the time that requests in flight get when the process is to end.
 //!
-//! Pingora has no way to interrupt a response that waits for its upstream. It does listen to the
-//! customer meanwhile, to notice that one has gone. So customers' connections over HTTP/1.1 are
-//! wrapped, and at the deadline reading from them fails: the request ends as it would if its
+//! A response that waits for its upstream listens to its customer meanwhile, to notice that one has
+//! gone, and to nothing else. So customers' connections over HTTP/1.1 are wrapped, and at the deadline reading from them fails: the request ends as it would if its
 //! customer had gone, except that the connection can still be written to and is told why. Streams
 //! over HTTP/2 are told with the next piece that their upstream sends.
 

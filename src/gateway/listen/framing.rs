@@ -1,4 +1,4 @@
-//! What a request head may look like on the wire, stricter than the HTTP parser behind it.
+//! What a request head may look like on the wire, stricter than parsers of HTTP are.
 //!
 //! Proxies are attacked where two parsers read one message differently (request smuggling), so
 //! every form that RFC 9112 calls an error, or lets a recipient repair, is refused here and the
@@ -125,15 +125,14 @@ impl<'a> RequestLine<'a> {
     }
 
     fn parse(line: &'a [u8], lines: Lines<'a>) -> Result<Self, GatewayError> {
-        let malformed = malformed_line;
         let mut parts = line.splitn(3, |&byte| byte == b' ');
         let (Some(method), Some(target), Some(version)) =
             (parts.next(), parts.next(), parts.next())
         else {
-            return Err(malformed());
+            return Err(malformed_line());
         };
         if method.is_empty() || !TOKEN.holds(method) || target.is_empty() {
-            return Err(malformed());
+            return Err(malformed_line());
         }
         if !TARGET.holds(target) {
             return Err(bad("The request target holds bytes that must be percent-encoded."));
@@ -202,7 +201,7 @@ impl<'a> FramingFields<'a> {
             (_, Some(authority)) if Authority::try_from(authority).is_err() => {
                 return Err(bad("The host of the request target is malformed."));
             }
-            // Byte for byte, as Pingora compares them: what it refuses gets no answer of ours.
+            // Byte for byte: whether two spellings are one host, others may see differently.
             (Some(host), Some(authority)) if host != authority => {
                 return Err(bad("The Host differs from the request target's."));
             }

@@ -17,12 +17,11 @@ use pingora::protocols::http::HttpTask;
 use pingora::protocols::http::custom::server::Session as CustomSession;
 use pingora::protocols::l4::socket::SocketAddr as PeerAddr;
 use pingora::protocols::{Digest, Stream};
-use pingora::time::timeout;
 use pingora::{Error, ErrorType, OrErr as _, Result};
 use pingora_proxy::Session;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt};
 
-use crate::gateway::listen::custom::{Timeouts, plain_session};
+use crate::gateway::listen::custom::{Timeouts, plain_session, within, write_tasks};
 
 mod answer;
 mod head;
@@ -190,14 +189,8 @@ impl Http1Session {
             }
             stream.flush().await
         };
-        let sent = match limit {
-            Some(limit) => match timeout(limit, sending).await {
-                Ok(sent) => sent,
-                Err(_) => return Error::e_explain(ErrorType::WriteTimedout, "writing an answer"),
-            },
-            None => sending.await,
-        };
-        sent.or_err(ErrorType::WriteError, "writing an answer")?;
+        let sending = async { sending.await.or_err(ErrorType::WriteError, "writing an answer") };
+        within(limit, ErrorType::WriteTimedout, "writing an answer", sending).await?;
         // Its memory serves for what comes next.
         (self.unsent, self.is_torn) = (unsent, false);
         Ok(())
@@ -257,16 +250,18 @@ impl Http1Session {
 
     /// Closes the connection behind a whole answer.
     async fn close(&mut self) -> Result<()> {
-        let limit = self.timeouts.write.unwrap_or(CLOSE_TIMEOUT);
-        let closed = timeout(limit, AsyncWriteExt::shutdown(self.stream()?)).await;
+        let limit = Some(self.timeouts.write.unwrap_or(CLOSE_TIMEOUT));
+        let stream = self.stream()?;
+        let closing = async {
+            let closed = AsyncWriteExt::shutdown(stream).await;
+            closed.or_err(ErrorType::WriteError, "closing a connection")
+        };
+        let closed = within(limit, ErrorType::WriteTimedout, "closing a connection", closing).await;
         if self.answer == AnswerBody::Whole && self.timeouts.drain.is_some() {
             // With unread bytes it would be reset, and the answer could be lost with it.
             self.drain_request_body().await?;
         }
-        match closed {
-            Ok(closed) => closed.or_err(ErrorType::WriteError, "closing a connection"),
-            Err(_) => Error::e_explain(ErrorType::WriteTimedout, "closing a connection"),
-        }
+        closed
     }
 }
 
@@ -280,14 +275,6 @@ impl CustomSession for Http1Session {
 
     fn req_header_mut(&mut self) -> &mut RequestHeader {
         &mut self.head.request
-    }
-
-    fn is_upgrade_req(&self) -> bool {
-        answer::may_switch(&self.head.request)
-    }
-
-    fn was_upgraded(&self) -> bool {
-        self.written.as_deref().is_some_and(answer::switches_protocols)
     }
 
     async fn read_body_bytes(&mut self) -> Result<Option<Bytes>> {
@@ -311,13 +298,7 @@ impl CustomSession for Http1Session {
             while self.read().await?.is_some() {}
             Ok(())
         };
-        match limit {
-            Some(limit) => match timeout(limit, draining).await {
-                Ok(drained) => drained,
-                Err(_) => Error::e_explain(ErrorType::ReadTimedout, "draining a body"),
-            },
-            None => draining.await,
-        }
+        within(limit, ErrorType::ReadTimedout, "draining a body", draining).await
     }
 
     fn is_body_done(&mut self) -> bool {
@@ -330,13 +311,6 @@ impl CustomSession for Http1Session {
 
     fn body_bytes_read(&self) -> usize {
         self.bytes_read
-    }
-
-    /// Nothing is sent twice from here: the gateway keeps bodies itself.
-    fn enable_retry_buffering(&mut self) {}
-
-    fn retry_buffer_truncated(&self) -> bool {
-        false
     }
 
     fn get_retry_buffer(&self) -> Option<Bytes> {
@@ -362,22 +336,7 @@ impl CustomSession for Http1Session {
     }
 
     async fn response_duplex_vec(&mut self, tasks: Vec<HttpTask>) -> Result<bool> {
-        for task in tasks {
-            let is_end = task.is_end();
-            match task {
-                HttpTask::Header(header, _) => self.begin(header).await?,
-                HttpTask::Body(data, _) | HttpTask::UpgradedBody(data, _) => {
-                    self.write(data.unwrap_or_default(), false).await?;
-                }
-                HttpTask::Trailer(_) | HttpTask::Done => {}
-                HttpTask::Failed(error) => return Err(error),
-            }
-            if is_end {
-                self.write(Bytes::new(), true).await?;
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        write_tasks(self, tasks).await
     }
 
     async fn finish(&mut self) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Services of the gateway's own that answer below a path of their own, on the customers'
 //! listeners: over the same TLS, HTTP/1.1 and HTTP/2, within the same bounds, as everything else.
 //!
-//! Pingora keeps the connection; the service gets a request whose body has been read, and its
+//! The gateway keeps the connection; the service gets a request whose body has been read, and its
 //! answer is passed on piece by piece as it comes.
 
 use std::convert::Infallible;

@@ -1,4 +1,4 @@
-//! BodyReading a whole request body, under a cap and a budget for all bodies together.
+//! Reading a whole request body, under a cap and a budget for all bodies together.
 
 use std::fmt;
 use std::sync::Arc;
@@ -313,7 +313,7 @@ pub(crate) async fn read(
         return Err(budget.shed(full));
     }
     if expects_continue(session) {
-        // Pingora leaves it to whoever reads. The upstream must not be asked a second time.
+        // It is left to whoever reads. The upstream must not be asked a second time.
         session.write_continue_response().await.map_err(|error| unreadable(&error))?;
         session.req_header_mut().remove_header(&EXPECT);
     }

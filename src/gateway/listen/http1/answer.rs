@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use bytes::{Buf, BufMut as _, Bytes, BytesMut};
-use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING, UPGRADE};
+use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING};
 use http::{Method, Version};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::http::date;
@@ -122,11 +122,6 @@ pub(super) fn switches_protocols(header: &ResponseHeader) -> bool {
 /// Whether no other head follows this one.
 pub(super) fn is_final(header: &ResponseHeader) -> bool {
     !header.status.is_informational() || switches_protocols(header)
-}
-
-/// Whether the client of `request` may change to another protocol.
-pub(super) fn may_switch(request: &RequestHeader) -> bool {
-    request.version == Version::HTTP_11 && request.headers.contains_key(UPGRADE)
 }
 
 /// Appends a head to `unsent`. An answer says when it was made, and whether the connection is kept for

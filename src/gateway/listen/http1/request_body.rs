@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use pingora::protocols::Stream;
-use pingora::time::timeout;
 use pingora::{Error, ErrorType, OrErr as _, Result};
 use tokio::io::AsyncReadExt as _;
 
 use crate::error::GatewayError;
 use crate::gateway::chunk_scan::ChunkScan;
+use crate::gateway::listen::custom::within;
 use crate::gateway::listen::framing::{self, BodyIs};
 
 /// The most that is read at once, and the most of a body that is given in one piece.
@@ -168,15 +168,11 @@ impl RequestBody {
 
     /// Reads what there is; gives how many bytes that were.
     async fn read_more(&mut self, stream: &mut Stream, wait: Option<Duration>) -> Result<usize> {
-        let reading = stream.read_buf(&mut self.come);
-        let read = match wait {
-            Some(wait) => match timeout(wait, reading).await {
-                Ok(read) => read,
-                Err(_) => return Error::e_explain(ErrorType::ReadTimedout, "reading a body"),
-            },
-            None => reading.await,
+        let reading = async {
+            let read = stream.read_buf(&mut self.come).await;
+            read.or_err(ErrorType::ReadError, "reading a body")
         };
-        read.or_err(ErrorType::ReadError, "reading a body")
+        within(wait, ErrorType::ReadTimedout, "reading a body", reading).await
     }
 }
 

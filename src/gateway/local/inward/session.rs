@@ -17,7 +17,7 @@ use pingora::{Error, ErrorType, Result};
 use tokio::sync::mpsc;
 
 use super::{Inner, Piece, Teller};
-use crate::gateway::listen::custom::{Timeouts, plain_session};
+use crate::gateway::listen::custom::{Timeouts, plain_session, write_tasks};
 use crate::gateway::listen::deadline::Deadline;
 
 /// What stands for the gateway in `Host`: upstreams get their own names.
@@ -149,13 +149,6 @@ impl CustomSession for InnerSession {
         self.body.is_empty()
     }
 
-    /// The whole body stays there in any case.
-    fn enable_retry_buffering(&mut self) {}
-
-    fn retry_buffer_truncated(&self) -> bool {
-        false
-    }
-
     fn get_retry_buffer(&self) -> Option<Bytes> {
         Some(self.body.clone()).filter(|body| self.body_is_read && !body.is_empty())
     }
@@ -183,22 +176,7 @@ impl CustomSession for InnerSession {
     }
 
     async fn response_duplex_vec(&mut self, tasks: Vec<HttpTask>) -> Result<bool> {
-        for task in tasks {
-            let is_end = task.is_end();
-            match task {
-                HttpTask::Header(header, _) => self.begin(header).await?,
-                HttpTask::Body(data, _) | HttpTask::UpgradedBody(data, _) => {
-                    self.pass(data).await?;
-                }
-                HttpTask::Trailer(_) | HttpTask::Done => {}
-                HttpTask::Failed(error) => return Err(error),
-            }
-            if is_end {
-                self.end().await?;
-                return Ok(true);
-            }
-        }
-        Ok(self.has_ended)
+        Ok(write_tasks(self, tasks).await? || self.has_ended)
     }
 
     async fn finish(&mut self) -> Result<()> {
