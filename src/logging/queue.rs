@@ -16,7 +16,7 @@ const BYTES_MAX: usize = 2 * 1024 * 1024;
 /// What warnings and errors may take beyond that, in bytes.
 const BYTES_RESERVED: usize = 256 * 1024;
 /// Past this the writer gathers no longer, in bytes.
-const BYTES_GATHERED_MAX: usize = BYTES_MAX / 4;
+const BYTES_GATHERED_MAX: usize = 128 * 1024;
 
 /// Lines that wait to be written. When they come faster than they can be written, they are dropped.
 #[derive(Debug)]
@@ -58,7 +58,6 @@ impl LineQueue {
             // A log that cannot be written has nowhere to say so; its lines are lost.
             drop(sink.write_all(&batch).and_then(|()| sink.flush()));
             batch.clear();
-            batch.shrink_to(BYTES_GATHERED_MAX);
             self.0.done(&gathered);
         }
     }

@@ -13,7 +13,7 @@ const LIMITS: BatchLimits = BatchLimits {
     // Some 14,000 records: what the busiest gateway makes in the time of gathering, three times over.
     bytes_max: 2 << 20,
     reserved_bytes: 0,
-    gathered_bytes_max: usize::MAX,
+    gathered_bytes_max: 128 << 10,
     // It bounds how many writes there are, and how far the live feed is behind.
     gather_for: Duration::from_millis(200),
 };

@@ -24,8 +24,6 @@ const HEADS_SHARE: u64 = 16;
 const FREE_BYTES_MIN: u64 = 128 << 20;
 /// How often free space is looked at.
 const SPACE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// What a buffer keeps of its memory between batches.
-const BUFFER_BYTES: usize = 128 << 10;
 
 /// What the thread owns.
 pub(super) struct Writer {
@@ -62,7 +60,6 @@ impl Writer {
             let lost = self.write(&mut batch);
             self.shared.queue.done(&gathered, lost);
             batch.clear();
-            batch.shrink_to(BUFFER_BYTES);
         }
         self.save_heads();
     }

@@ -7,6 +7,10 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::urgency::Urgency;
 
+/// With nothing to write for so long, both buffers are given back. It is more than the second that
+/// mimalloc keeps what was freed: giving back so much has the kernel take all that a load has left.
+const IDLE_AFTER: Duration = Duration::from_millis(1200);
+
 /// How much a [`BatchQueue`] takes, and how long its writer waits for more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchLimits {
@@ -24,7 +28,9 @@ pub struct BatchLimits {
 ///
 /// The writer is woken by the first item after a pause, lets more come for a while and takes them all:
 /// an item costs its thread a copy under a lock, and an idle process nothing. What the writer cannot
-/// keep up with is dropped and counted; nobody waits.
+/// keep up with is dropped and counted; nobody waits. Two buffers take turns. Each has room for all
+/// that may wait from its first item on, which takes memory only as far as it was ever filled, and is
+/// given back when nothing comes any more: one that grows under a load leaves all that it outgrew.
 ///
 /// ```
 /// use std::time::Duration;
@@ -61,7 +67,7 @@ struct QueueState {
     /// Bytes that were ever taken in, and how many of them were dealt with.
     bytes_in: u64,
     bytes_done: u64,
-    /// The writer waits without a timeout.
+    /// The writer waits for the first item.
     writer_idle: bool,
     urgent: bool,
     closed: bool,
@@ -107,6 +113,9 @@ impl BatchQueue {
             state.dropped += 1;
             state.dropped_unreported += 1;
             return false;
+        }
+        if state.buffer.capacity() == 0 {
+            state.buffer.reserve_exact(self.limits.bytes_max + self.limits.reserved_bytes);
         }
         state.buffer.extend_from_slice(item);
         state.bytes_in += item.len() as u64;
@@ -169,7 +178,11 @@ impl BatchQueue {
             }
             state.urgent = false;
             state.writer_idle = true;
-            self.wake.wait(&mut state);
+            if batch.capacity().max(state.buffer.capacity()) == 0 {
+                self.wake.wait(&mut state);
+            } else if self.wake.wait_for(&mut state, IDLE_AFTER).timed_out() {
+                (*batch, state.buffer) = (Vec::new(), Vec::new());
+            }
         }
         state.writer_idle = false;
         let until = Instant::now() + self.limits.gather_for;
@@ -229,6 +242,24 @@ mod tests {
         let gathered = queue.gather(&mut batch).expect("what was there");
         assert_eq!((batch.as_slice(), gathered.dropped), (&b"1"[..], 1));
         assert!(queue.gather(&mut Vec::new()).is_none());
+    }
+
+    #[test]
+    fn buffers_have_room_for_all_that_may_wait_and_are_given_back_when_nothing_comes() {
+        let queue = BatchQueue::new(LIMITS);
+        assert!(queue.push(b"1", Urgency::AtOnce));
+        let mut batch = Vec::new();
+        let gathered = queue.gather(&mut batch).expect("a batch");
+        let room = LIMITS.bytes_max + LIMITS.reserved_bytes;
+        assert_eq!(batch.capacity(), room, "it does not grow");
+        queue.done(&gathered);
+        batch.clear();
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert!(queue.gather(&mut batch).is_none()));
+            std::thread::sleep(IDLE_AFTER + Duration::from_millis(200));
+            queue.close();
+        });
+        assert_eq!(batch.capacity(), 0);
     }
 
     #[test]

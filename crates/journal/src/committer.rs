@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::vec::Drain;
 
 pub use crate::event::Event;
 use crate::format::Format;
@@ -17,12 +18,15 @@ const FULL_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 const LAST_WAIT: Duration = Duration::from_secs(3);
 /// An idle committer looks up this rarely, and once a second while the disk is full.
 const IDLE_INTERVAL: Duration = Duration::from_secs(3600);
+/// How many records two groups that take turns have room for, once they had as many: what a full disk or
+/// a burst has gathered beyond that is given back.
+const RECORDS_KEPT: usize = 1024;
 
 /// One group that is on disk.
 #[derive(Debug)]
-pub struct CommittedGroup<E> {
+pub struct CommittedGroup<'a, E> {
     /// Its records, in order.
-    pub entries: Vec<E>,
+    pub entries: Drain<'a, E>,
     /// Where the journal ends behind it.
     pub end: Position,
     /// How many bytes the journal grew by.
@@ -56,7 +60,7 @@ pub struct Committer<F: Format, C, N> {
 impl<F, C, N> Committer<F, C, N>
 where
     F: Format,
-    C: FnMut(CommittedGroup<F::Entry>),
+    C: FnMut(CommittedGroup<'_, F::Entry>),
     N: FnMut(Event<'_>),
 {
     /// A committer that writes what `journal` has with `writer`, whose end must be that of `journal`, on
@@ -80,20 +84,23 @@ where
     /// [`CommitError`]. Those who wait for a record are told nothing then.
     pub fn run(mut self) -> Result<Position, CommitError> {
         self.writer.open_ahead();
+        let mut group = Vec::new();
         loop {
             let is_full = self.space.check(&mut self.on_event);
             self.journal.set_disk_full(is_full);
             let idle = if is_full { space::CHECK_INTERVAL } else { IDLE_INTERVAL };
-            match self.journal.next_group(idle) {
-                CommitterWork::Group(entries) => {
+            match self.journal.next_group(idle, &mut group) {
+                CommitterWork::Group => {
                     let began = Instant::now();
                     let before = self.writer.position();
-                    let Some(end) = self.commit(&entries)? else { break };
+                    let Some(end) = self.commit(&group)? else { break };
                     let took = began.elapsed();
                     let bytes = end.offset.checked_sub(before.offset).unwrap_or(end.offset);
                     self.journal.committed(end.seq);
                     self.writer.open_ahead();
+                    let entries = group.drain(..);
                     (self.on_group)(CommittedGroup { entries, end, bytes, took });
+                    group.shrink_to(RECORDS_KEPT);
                 }
                 CommitterWork::Idle => {}
                 CommitterWork::Stop => break,

@@ -192,13 +192,13 @@ impl<E> Journal<E> {
     }
 
     /// Waits for records that are to be written, or for as long as `idle` when none come.
-    pub(crate) fn next_group(&self, idle: Duration) -> CommitterWork<E> {
+    pub(crate) fn next_group(&self, idle: Duration, group: &mut Vec<E>) -> CommitterWork {
         let mut queue = self.queue.lock();
         loop {
             match queue.schedule.next(Instant::now()) {
                 NextStep::Write => {
-                    let next = Vec::with_capacity(queue.entries.len());
-                    return CommitterWork::Group(std::mem::replace(&mut queue.entries, next));
+                    std::mem::swap(&mut queue.entries, group);
+                    return CommitterWork::Group;
                 }
                 NextStep::RestUntil(date) => {
                     self.work.wait_until(&mut queue, date);
@@ -231,9 +231,9 @@ impl<E> Journal<E> {
 }
 
 /// What the committer does next.
-pub(crate) enum CommitterWork<E> {
-    /// Write these entries as one group.
-    Group(Vec<E>),
+pub(crate) enum CommitterWork {
+    /// Write the entries that it was given as one group.
+    Group,
     /// Nothing came for a while.
     Idle,
     /// Nothing will come any more.

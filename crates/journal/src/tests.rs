@@ -191,7 +191,7 @@ fn start(dir: &Path) -> (Arc<Journal<String>>, std::thread::JoinHandle<(Position
         let mut groups = 0;
         let writer = Writer::<TextLines>::open(&dir, Position::default()).expect("a writer");
         let writer = writer.with_segments(4096);
-        let count = |_: CommittedGroup<String>| groups += 1;
+        let count = |_: CommittedGroup<'_, String>| groups += 1;
         let committer = Committer::new(of_thread, writer, Space::new(dir, 0), count, |_| {});
         let end = committer.run().expect("the disk takes it");
         (end, groups)

@@ -133,7 +133,7 @@ pub(crate) struct Committer<C> {
     pub on_group: C,
 }
 
-impl<C: FnMut(CommittedGroup<Journaled>)> Committer<C> {
+impl<C: FnMut(CommittedGroup<'_, Journaled>)> Committer<C> {
     /// Runs until the journal stops, and gives where it ends on disk. An error that does not pass by
     /// itself ends the process.
     pub(crate) fn run(self) -> Position {

@@ -199,7 +199,7 @@ impl Writing {
     /// Writes the journal until it stops, and notes where it ended. What is on disk goes to `backlog`.
     fn run(self, backlog: &Backlog, head: &HeadFile) {
         let Self { journal, writer, space, on_commit } = self;
-        let on_group = |group: CommittedGroup<Journaled>| {
+        let on_group = |group: CommittedGroup<'_, Journaled>| {
             if let Some(on_commit) = &on_commit {
                 let CommittedGroup { ref entries, bytes, took, .. } = group;
                 on_commit(Commit { records: entries.len(), bytes, took });

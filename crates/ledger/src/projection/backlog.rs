@@ -45,11 +45,11 @@ pub(crate) struct BacklogPart {
 }
 
 impl BacklogPart {
-    fn add(&mut self, group: CommittedGroup<Journaled>) -> Result<(), Violation> {
+    fn add(&mut self, group: CommittedGroup<'_, Journaled>) -> Result<(), Violation> {
         self.records = self.records.saturating_add(group.entries.len());
         self.journal_bytes = self.journal_bytes.saturating_add(group.bytes);
         self.end = group.end;
-        group.entries.into_iter().try_for_each(|journaled| self.window.add(journaled))
+        { group.entries }.try_for_each(|journaled| self.window.add(journaled))
     }
 
     /// About how much memory it takes, in bytes. What it keeps of records as they were is written twice
@@ -130,7 +130,7 @@ impl Backlog {
     }
 
     /// Adds a group; waits while there is no room.
-    pub(crate) fn push(&self, group: CommittedGroup<Journaled>) {
+    pub(crate) fn push(&self, group: CommittedGroup<'_, Journaled>) {
         let mut state = self.state.lock();
         while state.bytes() >= BACKLOG_BYTES_MAX && state.away.is_none() {
             self.room.wait(&mut state);
@@ -309,7 +309,7 @@ impl Backlog {
 impl State {
     /// Adds a group to the open part. True if there is something to do: the part is full, or the group
     /// cannot be summed up.
-    fn add(&mut self, group: CommittedGroup<Journaled>) -> bool {
+    fn add(&mut self, group: CommittedGroup<'_, Journaled>) -> bool {
         if self.failed.is_some() {
             return true;
         }
@@ -392,10 +392,11 @@ mod tests {
         Journaled { seq, record, hold: Some(hold) }
     }
 
-    fn group(entries: Vec<Journaled>, bytes: u64) -> CommittedGroup<Journaled> {
+    fn push(backlog: &Backlog, mut entries: Vec<Journaled>, bytes: u64) {
         let seq = entries.last().expect("a record").seq;
         let end = Position { seq, ..Position::default() };
-        CommittedGroup { entries, end, bytes, took: Duration::ZERO }
+        let entries = entries.drain(..);
+        backlog.push(CommittedGroup { entries, end, bytes, took: Duration::ZERO });
     }
 
     /// Makes the rest due.
@@ -408,8 +409,8 @@ mod tests {
     fn calls_that_begin_and_end_within_a_window_leave_no_hold() {
         let backlog = Backlog::new(0);
         for seq in (1..=20_000).step_by(2) {
-            backlog.push(group(vec![reserved(seq)], 60));
-            backlog.push(group(vec![posted(seq + 1, seq)], 50));
+            push(&backlog, vec![reserved(seq)], 60);
+            push(&backlog, vec![posted(seq + 1, seq)], 50);
         }
         let bytes = backlog.state.lock().bytes();
         assert!(bytes < 10_000 * 250, "{bytes} bytes for 10,000 calls");
@@ -423,10 +424,10 @@ mod tests {
     #[test]
     fn a_part_is_full_at_the_end_of_a_group_and_the_next_one_goes_on_behind_it() {
         let backlog = Backlog::new(0);
-        backlog.push(group((1..=1000).map(reserved).collect(), 1));
+        push(&backlog, (1..=1000).map(reserved).collect(), 1);
         assert!(backlog.state.lock().full.is_empty());
-        backlog.push(group((1001..=1100).map(reserved).collect(), 1));
-        backlog.push(group(vec![posted(1101, 7)], 1));
+        push(&backlog, (1001..=1100).map(reserved).collect(), 1);
+        push(&backlog, vec![posted(1101, 7)], 1);
         let (parts, due) = backlog.next(None, None).expect("sound");
         assert!(matches!(due, Due::Full));
         let ends: Vec<_> = parts.iter().map(|part| (part.end.seq, part.window.rows())).collect();
@@ -445,7 +446,7 @@ mod tests {
             scope.spawn(|| {
                 // Results of tasks have as much in one record.
                 for seq in 1..=40 {
-                    backlog.push(group(vec![reserved(seq)], 4 << 20));
+                    push(&backlog, vec![reserved(seq)], 4 << 20);
                 }
                 backlog.stop();
             });
@@ -464,18 +465,18 @@ mod tests {
     #[test]
     fn what_cannot_be_summed_up_is_an_error_of_sled_and_nothing_behind_it_is_kept() {
         let backlog = Backlog::new(0);
-        backlog.push(group(vec![reserved(1)], 1));
+        push(&backlog, vec![reserved(1)], 1);
         let unknown = Journaled { hold: None, ..posted(2, 9) };
-        backlog.push(group(vec![unknown], 1));
-        backlog.push(group(vec![reserved(3)], 1));
+        push(&backlog, vec![unknown], 1);
+        push(&backlog, vec![reserved(3)], 1);
         assert!(backlog.state.lock().is_empty());
         let error = backlog.next(None, None).err().expect("it breaks a rule");
         backlog.leave(&error.to_string());
         // Away, it is read of the journal; from where it is kept on it is summed up again.
-        backlog.push(group(vec![reserved(4)], 1));
+        push(&backlog, vec![reserved(4)], 1);
         assert!(backlog.state.lock().is_empty());
         assert_eq!(backlog.keep(), 4);
-        backlog.push(group(vec![reserved(5)], 1));
+        push(&backlog, vec![reserved(5)], 1);
         assert!(backlog.resume(4));
         let parts = rest(&backlog);
         let [part] = parts.as_slice() else { panic!("{} parts", parts.len()) };
