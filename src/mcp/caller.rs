@@ -18,6 +18,7 @@ use crate::config::snapshot::Snapshot;
 use crate::finished::Settled;
 use crate::gateway::{Downstream, Inner, Inward, Memory, MemoryPart};
 use crate::ledger::Key;
+use crate::money::Nanousd;
 use crate::protocols::Operation;
 use crate::protocols::json::values_within;
 
@@ -54,11 +55,20 @@ pub(super) struct ToolCaller {
     context: Option<RequestContext<RoleServer>>,
 }
 
+/// What a call came to, beside its answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outcome<'a> {
+    pub(super) request_id: &'a str,
+    /// The id of the fallback that has served it; empty where the model that was asked for has.
+    pub(super) served_by: &'a str,
+    /// What was charged for it, if something was held.
+    pub(super) cost: Option<Nanousd>,
+}
+
 /// A good answer of the gateway.
 #[derive(Debug)]
 pub(super) struct GatewayAnswer {
-    pub(super) request_id: String,
-    /// The id of the fallback that has served it; empty where the model that was asked for has.
+    request_id: String,
     served_by: String,
     pub(super) content_type: String,
     pub(super) body: Bytes,
@@ -73,31 +83,58 @@ impl GatewayAnswer {
     /// # Errors
     /// When it is none, or too large to be made a tree of.
     pub(super) fn json(&mut self) -> Result<Value, ToolError> {
+        self.make_room()?;
+        self.parse(serde_json::from_slice)
+    }
+
+    /// Takes room in memory for what is made of the body, and the text that is made of that again.
+    ///
+    /// # Errors
+    /// When there is none, or it is too large to be made a tree of.
+    pub(super) fn make_room(&mut self) -> Result<(), ToolError> {
         let Some(values) = values_within(&self.body, ANSWER_VALUES_MAX) else {
             let message = format!(
                 "The answer has more than {ANSWER_VALUES_MAX} values. Ask for less, or over HTTP."
             );
             return Err(ToolError::failed("answer_too_large", message));
         };
-        // The tree, and the text that is made of it again.
         let tree = values.saturating_mul(TREE_BYTES_PER_VALUE);
-        if !self.memory.grow(tree.saturating_add(self.body.len().saturating_mul(2))) {
-            return Err(no_room());
+        match self.memory.grow(tree.saturating_add(self.body.len().saturating_mul(2))) {
+            true => Ok(()),
+            false => Err(no_room()),
         }
-        let parse = || serde_json::from_slice(&self.body);
+    }
+
+    /// What `read` finds in the body, for which there must be room; a large one is read where that holds
+    /// up nobody.
+    ///
+    /// # Errors
+    /// When it is no JSON.
+    pub(super) fn parse<'a, T>(
+        &'a self,
+        read: impl FnOnce(&'a [u8]) -> serde_json::Result<T>,
+    ) -> Result<T, ToolError> {
+        let parse = || read(&self.body);
         let parsed = if self.body.len() < LARGE_BYTES { parse() } else { block_in_place(parse) };
         parsed.map_err(|_| ToolError::failed("BadGateway", "The upstream's answer is no JSON."))
+    }
+
+    /// What the call came to.
+    pub(super) fn outcome(&self) -> Outcome<'_> {
+        let Self { request_id, served_by, settled, .. } = self;
+        Outcome { request_id, served_by, cost: settled.map(|settled| settled.cost) }
     }
 
     /// What the call came to, as members of the structured content: always the request's id, its cost
     /// where something was held for it, and the model where another one has served it.
     pub(super) fn with_cost(&self, mut structured: Value) -> Value {
-        structured["request_id"] = json!(self.request_id);
-        if !self.served_by.is_empty() {
-            structured["served_by"] = json!(self.served_by);
+        let Outcome { request_id, served_by, cost } = self.outcome();
+        structured["request_id"] = json!(request_id);
+        if !served_by.is_empty() {
+            structured["served_by"] = json!(served_by);
         }
-        if let Some(settled) = self.settled {
-            structured["cost_usd"] = json!(settled.cost);
+        if let Some(cost) = cost {
+            structured["cost_usd"] = json!(cost);
         }
         structured
     }
@@ -153,7 +190,18 @@ impl ToolCaller {
         let written = serde_json::to_vec(body);
         let body =
             written.map_err(|_| ToolError::failed("internal_error", "It cannot be written."))?;
-        let body = Bytes::from(body);
+        self.post_written(operation, body.into()).await
+    }
+
+    /// Sends JSON that is written already to an operation.
+    ///
+    /// # Errors
+    /// What the gateway refuses, in its words.
+    pub(super) async fn post_written(
+        &self,
+        operation: Operation,
+        body: Bytes,
+    ) -> Result<GatewayAnswer, ToolError> {
         self.post_as(operation, HeaderValue::from_static("application/json"), body, &[]).await
     }
 

@@ -1,31 +1,77 @@
 //! `chat`: a whole answer of a language model, whichever of the two protocols it is asked in.
 
+use bytes::Bytes;
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-use super::caller::ToolCaller;
+use super::caller::{GatewayAnswer, ToolCaller};
 use super::conversation::{self, ChatMessage, Role};
 use super::refused::ToolError;
+use super::reply::ChatReply;
+use super::text::{ObjectTree, Text};
 use super::usable::Usable;
 use super::{schema, tools};
 use crate::protocols::Operation;
 
+/// The name of the tool.
+pub(super) const NAME: &str = "chat";
 /// What a model of Anthropic's may put out where the caller does not say: its API wants a number.
 const MAX_TOKENS_DEFAULT: u64 = 4096;
 
+/// The arguments of a call.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ChatArguments {
-    model: String,
-    prompt: Option<String>,
-    messages: Option<Vec<ChatMessage>>,
-    system: Option<String>,
+pub(super) struct ChatArguments<'a> {
+    #[serde(borrow)]
+    model: Text<'a>,
+    #[serde(borrow)]
+    prompt: Option<Text<'a>>,
+    #[serde(borrow)]
+    messages: Option<Vec<ChatMessage<'a>>>,
+    #[serde(borrow)]
+    system: Option<Text<'a>>,
     max_tokens: Option<u64>,
     temperature: Option<f64>,
     top_p: Option<f64>,
-    stop: Option<Vec<String>>,
-    extra: Option<Map<String, Value>>,
+    #[serde(borrow)]
+    stop: Option<Vec<Text<'a>>>,
+    extra: Option<ObjectTree>,
+}
+
+/// The body of the model's request but for `extra`, its members in the order of their names.
+#[derive(Serialize)]
+struct ModelRequest<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u64>,
+    messages: Conversation<'a>,
+    model: Text<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop: Option<Vec<Text<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop_sequences: Option<Vec<Text<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f64>,
+}
+
+/// The messages in the words of the model's protocol.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Conversation<'a> {
+    /// Of chat completions.
+    Chat(Vec<ChatMessage<'a>>),
+    /// Of Anthropic's API.
+    Messages(Vec<Value>),
+}
+
+/// What a model is asked, in the words of its protocol.
+pub(super) struct Question {
+    by_messages: bool,
+    body: Bytes,
 }
 
 /// The arguments, and those that are needed.
@@ -63,108 +109,135 @@ pub(super) async fn call(
     caller: &ToolCaller,
     arguments: JsonObject,
 ) -> Result<CallToolResult, ToolError> {
-    let arguments: ChatArguments = tools::read(arguments)?;
-    let model = caller.snapshot.model(&arguments.model);
-    let speaks = |operation| model.is_some_and(|model| model.operations.contains(&operation));
-    // Whom nobody knows is refused as such, in one protocol as in the other.
-    let by_messages = speaks(Operation::Messages) && !speaks(Operation::Chat);
-    let operation = if by_messages { Operation::Messages } else { Operation::Chat };
-    let most = model.map_or(0, |model| model.limits.output_tokens_max);
-    let mut answer = caller.post(operation, &arguments.body(by_messages, most)?).await?;
-    let document = answer.json()?;
-    let told = if by_messages { of_messages(&document) } else { of_chat(&document) };
-    // What is called is the answer, where nothing is said beside it.
-    let is_silent = told.text.is_empty() && !told.tool_calls.is_null();
-    let shown = if is_silent { told.tool_calls.to_string() } else { told.text.clone() };
-    let mut result = CallToolResult::success(vec![ContentBlock::text(shown)]);
-    let mut content = json!({
-        "model": document["model"],
-        "text": told.text,
-        "finish_reason": told.finish_reason,
-        "usage": document["usage"],
-    });
-    if !told.tool_calls.is_null() {
-        content["tool_calls"] = told.tool_calls;
-    }
-    result.structured_content = Some(answer.with_cost(content));
+    let question = Question::new(caller, tools::read(arguments)?)?;
+    let answer = question.ask(caller).await?;
+    let reply = question.reply(&answer)?;
+    let shown = ContentBlock::text(reply.shown());
+    let mut result = CallToolResult::success(vec![shown]);
+    // It is made of texts and trees, which always can be one.
+    let content = serde_json::to_value(reply.content(answer.outcome())).unwrap_or_default();
+    result.structured_content = Some(content);
     Ok(result)
 }
 
-impl ChatArguments {
+impl Question {
+    /// What these arguments ask the model that they name.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub(super) fn new(
+        caller: &ToolCaller,
+        arguments: ChatArguments<'_>,
+    ) -> Result<Self, ToolError> {
+        let model = caller.snapshot.model(&arguments.model);
+        let speaks = |operation| model.is_some_and(|model| model.operations.contains(&operation));
+        // Whom nobody knows is refused as such, in one protocol as in the other.
+        let by_messages = speaks(Operation::Messages) && !speaks(Operation::Chat);
+        let most = model.map_or(0, |model| model.limits.output_tokens_max);
+        let body = arguments.body(by_messages, most)?.into();
+        Ok(Self { by_messages, body })
+    }
+
+    /// Asks it, and makes room in memory for what the answer says.
+    ///
+    /// # Errors
+    /// What the gateway refuses, and an answer that is too large.
+    pub(super) async fn ask(&self, caller: &ToolCaller) -> Result<GatewayAnswer, ToolError> {
+        let operation = if self.by_messages { Operation::Messages } else { Operation::Chat };
+        let mut answer = caller.post_written(operation, self.body.clone()).await?;
+        answer.make_room()?;
+        Ok(answer)
+    }
+
+    /// What its answer says.
+    ///
+    /// # Errors
+    /// When it is no JSON.
+    pub(super) fn reply<'a>(&self, answer: &'a GatewayAnswer) -> Result<ChatReply<'a>, ToolError> {
+        answer.parse(|body| ChatReply::read(body, self.by_messages))
+    }
+}
+
+impl<'a> ChatArguments<'a> {
     /// The body of the request, in the words of the model's protocol.
-    fn body(self, by_messages: bool, output_tokens_max: u64) -> Result<Value, ToolError> {
-        let mut messages = match (self.prompt, self.messages) {
-            (Some(prompt), None) => vec![ChatMessage::new(Role::User, json!(prompt))],
+    pub(super) fn body(
+        mut self,
+        by_messages: bool,
+        output_tokens_max: u64,
+    ) -> Result<Vec<u8>, ToolError> {
+        let extra = self.extra.take();
+        let request = match by_messages {
+            true => self.in_messages(output_tokens_max)?,
+            false => self.in_chat()?,
+        };
+        let written = match extra {
+            None => serde_json::to_vec(&request),
+            Some(ObjectTree(mut extra)) => serde_json::to_value(&request).and_then(|mut body| {
+                // An answer in pieces has no reader here.
+                extra.remove("stream");
+                tools::add(&mut body, Some(extra));
+                serde_json::to_vec(&body)
+            }),
+        };
+        written.map_err(|_| ToolError::failed("internal_error", "It cannot be written."))
+    }
+
+    /// The messages, which can be written as a single prompt.
+    fn conversation(&mut self) -> Result<Vec<ChatMessage<'a>>, ToolError> {
+        let messages = match (self.prompt.take(), self.messages.take()) {
+            (Some(prompt), None) => vec![ChatMessage::new(Role::User, prompt)],
             (None, Some(messages)) => messages,
             _ => return Err(ToolError::arguments("Give either `prompt` or `messages`.")),
         };
         messages.iter().try_for_each(ChatMessage::check)?;
-        let mut body = Map::new();
-        let mut say = |name: &str, value: Value| {
-            if !value.is_null() {
-                body.insert(name.to_owned(), value);
-            }
-        };
-        say("model", json!(self.model));
-        say("temperature", json!(self.temperature));
-        say("top_p", json!(self.top_p));
-        if by_messages {
-            let mut system: Vec<Value> = self.system.map(|text| json!(text)).into_iter().collect();
-            messages.retain(|message| {
-                let is_system = message.role == Role::System;
-                system.extend(is_system.then(|| message.content.clone()));
-                !is_system
-            });
-            let texts: Option<Vec<&str>> = system.iter().map(Value::as_str).collect();
-            let texts = texts.ok_or_else(|| {
-                ToolError::arguments("The content of a system message must be a text.")
-            })?;
-            say("system", if texts.is_empty() { Value::Null } else { json!(texts.join("\n\n")) });
-            let default = MAX_TOKENS_DEFAULT.min(output_tokens_max.max(1));
-            say("max_tokens", json!(self.max_tokens.unwrap_or(default)));
-            say("stop_sequences", json!(self.stop));
-            let said: Result<Vec<Value>, ToolError> =
-                messages.iter().map(ChatMessage::in_messages).collect();
-            say("messages", json!(said?));
-        } else {
-            if let Some(system) = self.system {
-                messages.insert(0, ChatMessage::new(Role::System, json!(system)));
-            }
-            say("max_tokens", json!(self.max_tokens));
-            say("stop", json!(self.stop));
-            say("messages", json!(messages));
-        }
-        let mut body = Value::Object(body);
-        let extra = self.extra.map(|mut extra| {
-            // An answer in pieces has no reader here.
-            extra.remove("stream");
-            extra
-        });
-        tools::add(&mut body, extra);
-        Ok(body)
+        Ok(messages)
     }
-}
 
-/// What an answer says.
-struct ChatReply {
-    text: String,
-    finish_reason: Value,
-    /// The functions that it wants called, as chat completions has them; null for none.
-    tool_calls: Value,
-}
+    fn in_chat(mut self) -> Result<ModelRequest<'a>, ToolError> {
+        let mut messages = self.conversation()?;
+        if let Some(system) = self.system.take() {
+            messages.insert(0, ChatMessage::new(Role::System, system));
+        }
+        let stop = self.stop.take();
+        let request = self.request(Conversation::Chat(messages));
+        Ok(ModelRequest { stop, ..request })
+    }
 
-fn of_chat(document: &Value) -> ChatReply {
-    let choice = &document["choices"][0];
-    let text = choice["message"]["content"].as_str().unwrap_or_default().to_owned();
-    let tool_calls = choice["message"]["tool_calls"].clone();
-    ChatReply { text, finish_reason: choice["finish_reason"].clone(), tool_calls }
-}
+    fn in_messages(mut self, output_tokens_max: u64) -> Result<ModelRequest<'a>, ToolError> {
+        let messages = self.conversation()?;
+        let is_system = |message: &&ChatMessage<'_>| message.role == Role::System;
+        let own = self.system.as_deref().map(Some);
+        let others = messages.iter().filter(is_system).map(|message| message.content.as_str());
+        let texts: Option<Vec<&str>> = own.into_iter().chain(others).collect();
+        let texts = texts.ok_or_else(|| {
+            ToolError::arguments("The content of a system message must be a text.")
+        })?;
+        let system = (!texts.is_empty()).then(|| texts.join("\n\n"));
+        let said = messages.iter().filter(|message| !is_system(message));
+        let said: Result<_, _> = said.map(ChatMessage::in_messages).collect();
+        let said = Conversation::Messages(said?);
+        let default = MAX_TOKENS_DEFAULT.min(output_tokens_max.max(1));
+        let max_tokens = Some(self.max_tokens.unwrap_or(default));
+        let stop_sequences = self.stop.take();
+        let request = self.request(said);
+        Ok(ModelRequest { max_tokens, stop_sequences, system, ..request })
+    }
 
-fn of_messages(document: &Value) -> ChatReply {
-    let blocks = document["content"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let text = blocks.iter().filter_map(|block| block["text"].as_str()).collect();
-    let tool_calls = conversation::calls_in(blocks);
-    ChatReply { text, finish_reason: document["stop_reason"].clone(), tool_calls }
+    /// What is the same in both protocols.
+    fn request(self, messages: Conversation<'a>) -> ModelRequest<'a> {
+        let Self { model, max_tokens, temperature, top_p, .. } = self;
+        let (stop, stop_sequences, system) = (None, None, None);
+        ModelRequest {
+            max_tokens,
+            messages,
+            model,
+            stop,
+            stop_sequences,
+            system,
+            temperature,
+            top_p,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -173,7 +246,8 @@ mod tests {
 
     fn body(arguments: Value, by_messages: bool) -> Result<Value, ToolError> {
         let Value::Object(arguments) = arguments else { panic!("an object") };
-        tools::read::<ChatArguments>(arguments)?.body(by_messages, 1000)
+        let body = tools::read::<ChatArguments<'_>>(arguments)?.body(by_messages, 1000)?;
+        Ok(serde_json::from_slice(&body).expect("JSON"))
     }
 
     #[test]

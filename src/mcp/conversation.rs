@@ -1,24 +1,25 @@
 //! The messages of a conversation, as callers write them and as each of the two protocols has them:
 //! calls of functions and their answers too.
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde::ser::SerializeStruct as _;
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::{Value, json};
 
 use super::refused::ToolError;
+use super::text::{ObjectTree, Text, TextOrTree};
 
 /// A message, in the words of chat completions.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ChatMessage {
+pub(super) struct ChatMessage<'a> {
     pub(super) role: Role,
-    #[serde(default)]
-    pub(super) content: Value,
+    #[serde(borrow, default)]
+    pub(super) content: TextOrTree<'a>,
     /// What the assistant called: as an earlier answer's `tool_calls` has it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_calls: Option<Vec<Map<String, Value>>>,
+    tool_calls: Option<Vec<ObjectTree>>,
     /// Which of these calls a message of the role `tool` answers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_call_id: Option<String>,
+    #[serde(borrow)]
+    tool_call_id: Option<Text<'a>>,
 }
 
 /// The role of whoever says it.
@@ -64,10 +65,28 @@ pub(super) fn schema() -> Value {
     })
 }
 
-impl ChatMessage {
+/// In the order of their names, as a tree would have the members.
+impl Serialize for ChatMessage<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { role, content, tool_calls, tool_call_id } = self;
+        let members = 2 + usize::from(tool_calls.is_some()) + usize::from(tool_call_id.is_some());
+        let mut message = serializer.serialize_struct("ChatMessage", members)?;
+        message.serialize_field("content", content)?;
+        message.serialize_field("role", role)?;
+        if let Some(id) = tool_call_id {
+            message.serialize_field("tool_call_id", id)?;
+        }
+        if let Some(calls) = tool_calls {
+            message.serialize_field("tool_calls", calls)?;
+        }
+        message.end()
+    }
+}
+
+impl<'a> ChatMessage<'a> {
     /// A message with nothing but a content.
-    pub(super) fn new(role: Role, content: Value) -> Self {
-        Self { role, content, tool_calls: None, tool_call_id: None }
+    pub(super) fn new(role: Role, content: Text<'a>) -> Self {
+        Self { role, content: content.into(), tool_calls: None, tool_call_id: None }
     }
 
     /// What a message of its role must have.
@@ -106,11 +125,13 @@ impl ChatMessage {
             return Ok(json!({"role": self.role, "content": self.content}));
         };
         let mut blocks = match &self.content {
-            Value::String(text) if !text.is_empty() => vec![json!({"type": "text", "text": text})],
-            Value::Array(blocks) => blocks.clone(),
+            TextOrTree::Text(text) if !text.is_empty() => {
+                vec![json!({"type": "text", "text": text})]
+            }
+            TextOrTree::Tree(Value::Array(blocks)) => blocks.clone(),
             _ => Vec::new(),
         };
-        for call in calls {
+        for ObjectTree(call) in calls {
             let function = call.get("function").unwrap_or(&Value::Null);
             let input: Option<Value> =
                 function["arguments"].as_str().and_then(|text| serde_json::from_str(text).ok());
@@ -147,9 +168,8 @@ pub(super) fn calls_in(blocks: &[Value]) -> Value {
 mod tests {
     use super::*;
 
-    fn read(message: Value) -> Result<ChatMessage, String> {
-        let message: ChatMessage =
-            serde_json::from_value(message).map_err(|error| error.to_string())?;
+    fn read(message: Value) -> Result<ChatMessage<'static>, String> {
+        let message = ChatMessage::deserialize(message).map_err(|error| error.to_string())?;
         message.check().map_err(|_| "refused".to_owned())?;
         Ok(message)
     }

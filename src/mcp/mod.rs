@@ -14,14 +14,19 @@ mod tools;
 mod usable;
 mod schema;
 mod media;
+mod text;
+mod members;
 mod chat;
 mod conversation;
+mod reply;
 mod embed;
 mod images;
 mod edit;
 mod speak;
 mod video;
 mod account;
+#[cfg(test)]
+mod by_trees;
 
 use std::sync::Arc;
 
