@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
 
 use super::caller::{GatewayAnswer, ToolCaller};
 use super::conversation::{self, ChatMessage, Role};
@@ -11,6 +11,7 @@ use super::refused::ToolError;
 use super::reply::ChatReply;
 use super::text::{ObjectTree, Text};
 use super::usable::Usable;
+use super::writer::ObjectWriter;
 use super::{schema, tools};
 use crate::protocols::Operation;
 
@@ -18,6 +19,8 @@ use crate::protocols::Operation;
 pub(super) const NAME: &str = "chat";
 /// What a model of Anthropic's may put out where the caller does not say: its API wants a number.
 const MAX_TOKENS_DEFAULT: u64 = 4096;
+/// Room for the body of the model's request: most fit.
+const BODY_BYTES: usize = 1024;
 
 /// The arguments of a call.
 #[derive(Debug, Deserialize)]
@@ -39,33 +42,33 @@ pub(super) struct ChatArguments<'a> {
     extra: Option<ObjectTree>,
 }
 
-/// The body of the model's request but for `extra`, its members in the order of their names.
-#[derive(Serialize)]
+/// The body of the model's request but for `extra`. Its members are in the order of their names.
 struct ModelRequest<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u64>,
     messages: Conversation<'a>,
     model: Text<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     stop: Option<Vec<Text<'a>>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     stop_sequences: Option<Vec<Text<'a>>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     system: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     top_p: Option<f64>,
 }
 
 /// The messages in the words of the model's protocol.
-#[derive(Serialize)]
-#[serde(untagged)]
 enum Conversation<'a> {
     /// Of chat completions.
     Chat(Vec<ChatMessage<'a>>),
     /// Of Anthropic's API.
     Messages(Vec<Value>),
+}
+
+/// The value of a member.
+enum Member<'r, 'a> {
+    Count(u64),
+    Number(f64),
+    Text(&'r str),
+    Texts(&'r [Text<'a>]),
+    Messages(&'r Conversation<'a>),
 }
 
 /// What a model is asked, in the words of its protocol.
@@ -114,9 +117,7 @@ pub(super) async fn call(
     let reply = question.reply(&answer)?;
     let shown = ContentBlock::text(reply.shown());
     let mut result = CallToolResult::success(vec![shown]);
-    // It is made of texts and trees, which always can be one.
-    let content = serde_json::to_value(reply.content(answer.outcome())).unwrap_or_default();
-    result.structured_content = Some(content);
+    result.structured_content = Some(answer.with_cost(reply.into_tree()));
     Ok(result)
 }
 
@@ -160,26 +161,22 @@ impl Question {
 
 impl<'a> ChatArguments<'a> {
     /// The body of the request, in the words of the model's protocol.
+    ///
+    /// # Errors
+    /// What is wrong with the arguments.
     pub(super) fn body(
         mut self,
         by_messages: bool,
         output_tokens_max: u64,
     ) -> Result<Vec<u8>, ToolError> {
-        let extra = self.extra.take();
+        let mut extra = self.extra.take().map(|ObjectTree(extra)| extra).unwrap_or_default();
+        // An answer in pieces has no reader here.
+        extra.remove("stream");
         let request = match by_messages {
             true => self.in_messages(output_tokens_max)?,
             false => self.in_chat()?,
         };
-        let written = match extra {
-            None => serde_json::to_vec(&request),
-            Some(ObjectTree(mut extra)) => serde_json::to_value(&request).and_then(|mut body| {
-                // An answer in pieces has no reader here.
-                extra.remove("stream");
-                tools::add(&mut body, Some(extra));
-                serde_json::to_vec(&body)
-            }),
-        };
-        written.map_err(|_| ToolError::failed("internal_error", "It cannot be written."))
+        Ok(request.write(extra))
     }
 
     /// The messages, which can be written as a single prompt.
@@ -236,6 +233,54 @@ impl<'a> ChatArguments<'a> {
             system,
             temperature,
             top_p,
+        }
+    }
+}
+
+impl<'a> ModelRequest<'a> {
+    fn members(&self) -> [(&'static str, Option<Member<'_, 'a>>); 8] {
+        [
+            ("max_tokens", self.max_tokens.map(Member::Count)),
+            ("messages", Some(Member::Messages(&self.messages))),
+            ("model", Some(Member::Text(&self.model))),
+            ("stop", self.stop.as_deref().map(Member::Texts)),
+            ("stop_sequences", self.stop_sequences.as_deref().map(Member::Texts)),
+            ("system", self.system.as_deref().map(Member::Text)),
+            ("temperature", self.temperature.map(Member::Number)),
+            ("top_p", self.top_p.map(Member::Number)),
+        ]
+    }
+
+    /// Writes it with the fields that the tool has no argument for. What it has one for is not theirs to
+    /// say.
+    fn write(&self, extra: Map<String, Value>) -> Vec<u8> {
+        let mut object = ObjectWriter::new(Vec::with_capacity(BODY_BYTES));
+        // They are in the order of their names as well.
+        let mut extra = extra.into_iter().peekable();
+        for (name, member) in self.members() {
+            let Some(member) = member else { continue };
+            while let Some((other, value)) = extra.next_if(|(other, _)| other.as_str() < name) {
+                object.value(&other, &value);
+            }
+            let _not_theirs = extra.next_if(|(other, _)| other == name);
+            member.write(&mut object, name);
+        }
+        extra.for_each(|(name, value)| object.value(&name, &value));
+        object.end()
+    }
+}
+
+impl Member<'_, '_> {
+    fn write(&self, object: &mut ObjectWriter, name: &str) {
+        match self {
+            Self::Count(count) => object.value(name, count),
+            Self::Number(number) => object.value(name, number),
+            Self::Text(text) => object.text(name, text),
+            Self::Texts(texts) => object.value(name, texts),
+            Self::Messages(Conversation::Messages(messages)) => object.value(name, messages),
+            Self::Messages(Conversation::Chat(messages)) => {
+                object.array(name, messages, ChatMessage::write);
+            }
         }
     }
 }

@@ -1,12 +1,12 @@
 //! The messages of a conversation, as callers write them and as each of the two protocols has them:
 //! calls of functions and their answers too.
 
-use serde::ser::SerializeStruct as _;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::refused::ToolError;
 use super::text::{ObjectTree, Text, TextOrTree};
+use super::writer::ObjectWriter;
 
 /// A message, in the words of chat completions.
 #[derive(Clone, Debug, Deserialize)]
@@ -34,6 +34,17 @@ pub(super) enum Role {
     Assistant,
     /// A function that the model called.
     Tool,
+}
+
+impl Role {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::Tool => "tool",
+        }
+    }
 }
 
 /// The schema of one message.
@@ -65,28 +76,27 @@ pub(super) fn schema() -> Value {
     })
 }
 
-/// In the order of their names, as a tree would have the members.
-impl Serialize for ChatMessage<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { role, content, tool_calls, tool_call_id } = self;
-        let members = 2 + usize::from(tool_calls.is_some()) + usize::from(tool_call_id.is_some());
-        let mut message = serializer.serialize_struct("ChatMessage", members)?;
-        message.serialize_field("content", content)?;
-        message.serialize_field("role", role)?;
-        if let Some(id) = tool_call_id {
-            message.serialize_field("tool_call_id", id)?;
-        }
-        if let Some(calls) = tool_calls {
-            message.serialize_field("tool_calls", calls)?;
-        }
-        message.end()
-    }
-}
-
 impl<'a> ChatMessage<'a> {
     /// A message with nothing but a content.
     pub(super) fn new(role: Role, content: Text<'a>) -> Self {
         Self { role, content: content.into(), tool_calls: None, tool_call_id: None }
+    }
+
+    /// Appends it, its members in the order of their names.
+    pub(super) fn write(&self, json: Vec<u8>) -> Vec<u8> {
+        let mut message = ObjectWriter::new(json);
+        match &self.content {
+            TextOrTree::Text(text) => message.text("content", text),
+            TextOrTree::Tree(tree) => message.value("content", tree),
+        }
+        message.text("role", self.role.as_str());
+        if let Some(id) = &self.tool_call_id {
+            message.text("tool_call_id", id);
+        }
+        if let Some(calls) = &self.tool_calls {
+            message.value("tool_calls", calls);
+        }
+        message.end()
     }
 
     /// What a message of its role must have.
@@ -182,7 +192,7 @@ mod tests {
         let answer = json!({"role": "tool", "tool_call_id": "call_1", "content": "rain"});
         for message in [&asked, &answer] {
             let read = read(message.clone()).expect("a message");
-            assert_eq!(&serde_json::to_value(&read).expect("JSON"), message);
+            assert_eq!(read.write(Vec::new()), message.to_string().into_bytes());
         }
         let asked = read(asked).expect("a message").in_messages().expect("translated");
         let used = json!({"type": "tool_use", "id": "call_1", "name": "weather",

@@ -17,21 +17,24 @@ use rmcp::model::{
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::caller::ToolCaller;
+use super::caller::{Outcome, ToolCaller};
 use super::chat::{self, ChatArguments, Question};
 use super::door::HttpAnswer;
 use super::members::Object;
 use super::refused::ToolError;
-use super::reply::ChatContent;
+use super::reply::ChatReply;
 use super::server::Server;
 use super::text::Text;
 use super::tools::{ROWS, ToolEntry};
+use super::writer::ObjectWriter;
 
 const JSON: &str = "application/json";
 const EVENT_STREAM: &str = "text/event-stream";
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
+/// Room for the message with a short answer, beside what is shown of it, which it has twice.
+const MESSAGE_BYTES: usize = 768;
 /// The method of a call.
 const TOOLS_CALL: &str = "tools/call";
 
@@ -109,23 +112,6 @@ struct ResultMessage<'a, R> {
     result: R,
 }
 
-/// The result of a chat, as the library writes one.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ChatResult<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    result_type: Option<ResultType>,
-    content: [TextBlock<'a>; 1],
-    structured_content: ChatContent<'a>,
-    is_error: bool,
-}
-
-#[derive(Serialize)]
-#[serde(tag = "type", rename = "text")]
-struct TextBlock<'a> {
-    text: &'a str,
-}
-
 /// Answers the call of a tool; gives back any other request.
 pub(super) async fn answer(
     server: &Server,
@@ -168,13 +154,38 @@ async fn chat(
     let question = question?;
     let answer = question.ask(caller).await?;
     let reply = question.reply(&answer)?;
-    let result = ChatResult {
-        result_type: stands_by_itself.then_some(ResultType::COMPLETE),
-        content: [TextBlock { text: &reply.shown() }],
-        structured_content: reply.content(answer.outcome()),
-        is_error: false,
+    Ok(respond(chat_message(id, stands_by_itself, &reply, answer.outcome())))
+}
+
+/// The message with the result of a chat, as the library writes one.
+fn chat_message(
+    id: &RequestId,
+    stands_by_itself: bool,
+    reply: &ChatReply<'_>,
+    outcome: Outcome<'_>,
+) -> Vec<u8> {
+    let shown = reply.shown();
+    let text = |json, text: &str| {
+        let mut block = ObjectWriter::new(json);
+        block.text("type", "text");
+        block.text("text", text);
+        block.end()
     };
-    Ok(answered(id, result))
+    let bytes = shown.len().saturating_mul(2).saturating_add(MESSAGE_BYTES);
+    let mut message = ObjectWriter::new(Vec::with_capacity(bytes));
+    message.text("jsonrpc", "2.0");
+    message.value("id", id);
+    message.nested("result", |json| {
+        let mut result = ObjectWriter::new(json);
+        if stands_by_itself {
+            result.text("resultType", ResultType::COMPLETE.as_str());
+        }
+        result.array("content", &[&*shown], |shown, json| text(json, shown));
+        result.nested("structuredContent", |json| reply.write(outcome, json));
+        result.json("isError", "false");
+        result.end()
+    });
+    message.end()
 }
 
 /// The call that is to be made, and who makes it, if the request is one.
@@ -243,7 +254,12 @@ fn read<'a, A: Deserialize<'a>>(
     headers: &HeaderMap,
     body: &'a [u8],
 ) -> Option<DirectCall<Option<A>>> {
-    let message: CallMessage<'a, A> = serde_json::from_slice(body).ok()?;
+    // Looked at as a whole, a text is known to be one in less time than in parts. What is none can be one
+    // where nobody looks.
+    let message: CallMessage<'a, A> = match std::str::from_utf8(body) {
+        Ok(text) => serde_json::from_str(text).ok()?,
+        Err(_) => serde_json::from_slice(body).ok()?,
+    };
     let CallMessage { id, method, params: CallParams { name, arguments, meta }, .. } = message;
     let tool = ROWS.iter().find(|row| *row.name == *name)?;
     let latest = ProtocolVersion::V_2026_07_28;
@@ -275,7 +291,10 @@ fn read<'a, A: Deserialize<'a>>(
 fn answered(id: &RequestId, result: impl Serialize) -> HttpAnswer {
     let response = ResultMessage { jsonrpc: JsonRpcVersion2_0, id, result };
     // A result is made of texts and trees, which always can be written.
-    let body = serde_json::to_vec(&response).unwrap_or_default();
+    respond(serde_json::to_vec(&response).unwrap_or_default())
+}
+
+fn respond(body: Vec<u8>) -> HttpAnswer {
     let mut answer = Response::new(Full::from(body).boxed());
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
     answer

@@ -16,6 +16,7 @@ mod schema;
 mod media;
 mod text;
 mod members;
+mod writer;
 mod chat;
 mod conversation;
 mod reply;

@@ -1,17 +1,17 @@
 //! What a language model's answer says, in whichever of the two protocols it was given, and the tool's
 //! result that says it again.
 
-use serde::Serialize;
 use std::borrow::Cow;
 
 use serde::de::MapAccess;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::caller::Outcome;
 use super::conversation;
 use super::members::{First, Members, Read};
 use super::text::TextOrTree;
-use crate::money::Nanousd;
+use super::writer::ObjectWriter;
+use crate::protocols::json::{self, Object};
 
 /// What an answer says.
 #[derive(Default)]
@@ -19,7 +19,7 @@ pub(super) struct ChatReply<'a> {
     model: TextOrTree<'a>,
     text: ReplyText<'a>,
     finish_reason: TextOrTree<'a>,
-    usage: Value,
+    usage: Usage<'a>,
     /// The functions that it wants called, as chat completions has them; null for none.
     tool_calls: Value,
 }
@@ -32,20 +32,11 @@ enum ReplyText<'a> {
     Joined(String),
 }
 
-/// The structured content of a result, its members in the order of their names.
-#[derive(Serialize)]
-pub(super) struct ChatContent<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cost_usd: Option<Nanousd>,
-    finish_reason: &'a TextOrTree<'a>,
-    model: &'a TextOrTree<'a>,
-    request_id: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    served_by: &'a str,
-    text: &'a str,
-    #[serde(skip_serializing_if = "Value::is_null")]
-    tool_calls: &'a Value,
-    usage: &'a Value,
+/// What an answer has used, as it says itself.
+enum Usage<'a> {
+    /// JSON in which there is nothing that two readers could take for two things.
+    Written(&'a str),
+    Tree(Value),
 }
 
 impl<'a> ChatReply<'a> {
@@ -58,8 +49,34 @@ impl<'a> ChatReply<'a> {
             let Read(message) = serde_json::from_slice::<Read<MessagesReply<'a>>>(answer)?;
             return Ok(message.into());
         }
+        // Nearly all answers are what the strict reader takes, which is the faster one.
+        if let Some(reply) = Object::parse(answer).ok().and_then(|answer| Self::plain(&answer)) {
+            return Ok(reply);
+        }
         let Read(completion) = serde_json::from_slice::<Read<Completion<'a>>>(answer)?;
         Ok(completion.into())
+    }
+
+    /// The reply of an answer of chat completions that has its members where they belong.
+    fn plain(answer: &Object<'a>) -> Option<Self> {
+        let any = |value: Option<json::Value<'a>>| match value {
+            None => Some(TextOrTree::default()),
+            Some(value) => TextOrTree::of(value.as_str(), value.text()),
+        };
+        let choice = answer.get("choices")?.elements()?.next()?.as_object().ok()?;
+        let message = choice.get("message")?.as_object().ok()?;
+        let tool_calls = match message.get_non_null("tool_calls") {
+            None => Value::Null,
+            Some(calls) => serde_json::from_slice(calls.text()).ok()?,
+        };
+        let usage = answer.get("usage").map_or("null", |usage| usage.as_text());
+        Some(Self {
+            model: any(answer.get("model"))?,
+            text: ReplyText::Whole(any(message.get("content"))?),
+            finish_reason: any(choice.get("finish_reason"))?,
+            usage: Usage::Written(usage),
+            tool_calls,
+        })
     }
 
     /// What is shown of it: what is called is the answer, where nothing is said beside it.
@@ -71,19 +88,50 @@ impl<'a> ChatReply<'a> {
         }
     }
 
-    /// All of it, and what the call came to.
-    pub(super) fn content(&'a self, outcome: Outcome<'a>) -> ChatContent<'a> {
-        let Outcome { request_id, served_by, cost } = outcome;
-        ChatContent {
-            cost_usd: cost,
-            finish_reason: &self.finish_reason,
-            model: &self.model,
-            request_id,
-            served_by,
-            text: self.text.as_str(),
-            tool_calls: &self.tool_calls,
-            usage: &self.usage,
+    /// Appends all of it and what the call came to, the members in the order of their names: the
+    /// structured content of a result.
+    pub(super) fn write(&self, outcome: Outcome<'_>, json: Vec<u8>) -> Vec<u8> {
+        let mut content = ObjectWriter::new(json);
+        if let Some(cost) = outcome.cost {
+            content.value("cost_usd", &cost);
         }
+        for (name, value) in [("finish_reason", &self.finish_reason), ("model", &self.model)] {
+            match value {
+                TextOrTree::Text(text) => content.text(name, text),
+                TextOrTree::Tree(tree) => content.value(name, tree),
+            }
+        }
+        content.text("request_id", outcome.request_id);
+        if !outcome.served_by.is_empty() {
+            content.text("served_by", outcome.served_by);
+        }
+        content.text("text", self.text.as_str());
+        if !self.tool_calls.is_null() {
+            content.value("tool_calls", &self.tool_calls);
+        }
+        match &self.usage {
+            Usage::Written(usage) => content.json("usage", usage),
+            Usage::Tree(usage) => content.value("usage", usage),
+        }
+        content.end()
+    }
+
+    /// All of it as a tree, for results that are one.
+    pub(super) fn into_tree(self) -> Value {
+        let mut content = json!({
+            "model": self.model,
+            "text": self.text.as_str(),
+            "finish_reason": self.finish_reason,
+            "usage": match self.usage {
+                // It was read before.
+                Usage::Written(usage) => serde_json::from_str(usage).unwrap_or_default(),
+                Usage::Tree(usage) => usage,
+            },
+        });
+        if !self.tool_calls.is_null() {
+            content["tool_calls"] = self.tool_calls;
+        }
+        content
     }
 }
 
@@ -99,6 +147,12 @@ impl ReplyText<'_> {
 impl Default for ReplyText<'_> {
     fn default() -> Self {
         Self::Joined(String::new())
+    }
+}
+
+impl Default for Usage<'_> {
+    fn default() -> Self {
+        Self::Tree(Value::Null)
     }
 }
 
@@ -159,7 +213,8 @@ impl<'a> From<Completion<'a>> for ChatReply<'a> {
     fn from(Completion { model, choices, usage }: Completion<'a>) -> Self {
         let Read(Choice { message, finish_reason }) = choices.0.unwrap_or_default();
         let Read(AssistantMessage { content, tool_calls }) = message;
-        Self { model, text: ReplyText::Whole(content), finish_reason, usage, tool_calls }
+        let (text, usage) = (ReplyText::Whole(content), Usage::Tree(usage));
+        Self { model, text, finish_reason, usage, tool_calls }
     }
 }
 
@@ -168,7 +223,7 @@ impl<'a> From<MessagesReply<'a>> for ChatReply<'a> {
         let blocks = content.as_array().map(Vec::as_slice).unwrap_or_default();
         let text = blocks.iter().filter_map(|block| block["text"].as_str()).collect();
         let tool_calls = conversation::calls_in(blocks);
-        let text = ReplyText::Joined(text);
+        let (text, usage) = (ReplyText::Joined(text), Usage::Tree(usage));
         Self { model, text, finish_reason: stop_reason, usage, tool_calls }
     }
 }
@@ -229,12 +284,27 @@ mod tests {
         by_trees::broken(prop_oneof![12 => document, 1 => any()])
     }
 
-    fn reply(answer: &[u8], by_messages: bool) -> Option<(String, String)> {
+    type Told = Option<(String, String)>;
+
+    /// What is shown, and the structured content but for the order and the writing of what was used.
+    fn reply(answer: &[u8], by_messages: bool) -> Told {
         let reply = ChatReply::read(answer, by_messages).ok()?;
-        let cost = "0.5".parse().ok();
-        let content = reply.content(Outcome { request_id: "req_1", served_by: "", cost });
-        let content = serde_json::to_string(&content).expect("JSON");
-        Some((reply.shown().into_owned(), content))
+        let outcome = Outcome { request_id: "req_1", served_by: "", cost: "0.5".parse().ok() };
+        let content = String::from_utf8(reply.write(outcome, Vec::new())).expect("text");
+        let shown = reply.shown().into_owned();
+        let usage = match &reply.usage {
+            Usage::Written(usage) => (*usage).to_owned(),
+            Usage::Tree(usage) => usage.to_string(),
+        };
+        let mut tree = reply.into_tree();
+        let read: Value = serde_json::from_str(&usage).expect("JSON");
+        assert_eq!(tree["usage"], read, "{usage}");
+        tree["request_id"] = json!("req_1");
+        tree["cost_usd"] = json!("0.50");
+        let content = content.strip_suffix(&format!("{usage}}}")).expect("at the end").to_owned();
+        let content = format!("{content}{read}}}");
+        assert_eq!(tree.to_string(), content);
+        Some((shown, content))
     }
 
     proptest! {

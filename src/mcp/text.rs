@@ -57,7 +57,15 @@ impl Default for TextOrTree<'_> {
     }
 }
 
-impl TextOrTree<'_> {
+impl<'a> TextOrTree<'a> {
+    /// A value that is read already, and whose text `json` is otherwise; `None` where that has no tree.
+    pub(super) fn of(text: Option<Cow<'a, str>>, json: &[u8]) -> Option<Self> {
+        match text {
+            Some(text) => Some(Self::Text(Text(text))),
+            None => serde_json::from_slice(json).ok().map(Self::Tree),
+        }
+    }
+
     /// The text, if it is one.
     pub(super) fn as_str(&self) -> Option<&str> {
         match self {
