@@ -30,6 +30,8 @@ const PASSED_ON: [HeaderName; 5] = [
     HeaderName::from_static("traceparent"),
     HeaderName::from_static("tracestate"),
 ];
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const SERVED_BY: HeaderName = HeaderName::from_static("x-tollgate-model");
 /// The largest answer beside the media in it: embeddings of a long list are a few MiB.
 const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
 
@@ -260,10 +262,12 @@ impl ToolCaller {
         let address = self.downstream.and_then(|downstream| downstream.address);
         let request = Inner { method, path, headers, body, address };
         let max = ANSWER_BYTES_MAX + self.snapshot.mcp.media_bytes_max / 3 * 4;
+        let answer = whole(&self.inward, request, max, self.memory.part());
+        let Some(context) = &self.context else { return answer.await };
         tokio::select! {
-            answer = whole(&self.inward, request, max, self.memory.part()) => answer,
+            answer = answer => answer,
             // Nobody waits for it any more: to the gateway, the customer has left.
-            () = self.cancelled() => {
+            () = context.ct.cancelled() => {
                 Err(ToolError::failed("cancelled", "The call was cancelled."))
             }
         }
@@ -276,10 +280,12 @@ async fn whole(
     max: usize,
     mut memory: MemoryPart,
 ) -> Result<GatewayAnswer, ToolError> {
-    let mut reply = inward.ask(request).await?;
-    let mut body = BytesMut::new();
+    let mut reply = inward.ask_in_place(request).await?;
+    // Most have a single piece, which stays where it is.
+    let (mut first, mut all) = (Bytes::new(), BytesMut::new());
     while let Some(piece) = reply.chunk().await? {
-        if body.len() + piece.len() > max {
+        let length = first.len() + all.len();
+        if length + piece.len() > max {
             let mut message = String::new();
             // Writing to a text cannot fail.
             let _written = write!(message, "The answer is larger than {max} bytes. ");
@@ -289,18 +295,23 @@ async fn whole(
         if !memory.grow(piece.len()) {
             return Err(no_room());
         }
-        body.extend_from_slice(&piece);
+        if length == 0 {
+            first = piece;
+            continue;
+        }
+        all.extend_from_slice(&std::mem::take(&mut first));
+        all.extend_from_slice(&piece);
     }
-    let text = |name: &str| {
+    let body = if all.is_empty() { first } else { all.freeze() };
+    let text = |name: HeaderName| {
         let value = reply.headers.get(name).and_then(|value| value.to_str().ok());
         value.unwrap_or_default().to_owned()
     };
-    let (request_id, content_type) = (text("x-request-id"), text("content-type"));
-    let served_by = text("x-tollgate-model");
+    let (request_id, content_type) = (text(REQUEST_ID), text(CONTENT_TYPE));
+    let served_by = text(SERVED_BY);
     if !(200..300).contains(&reply.status) {
         return Err(ToolError::by_gateway(reply.status, &reply.headers, &body));
     }
-    let body = body.freeze();
     let settled = reply.settled().await;
     Ok(GatewayAnswer { request_id, served_by, content_type, body, settled, memory })
 }

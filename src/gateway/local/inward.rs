@@ -20,8 +20,10 @@ use crate::gateway::listen::deadline::Deadline;
 use crate::gateway::listen::hooks;
 use crate::gateway::proxy::Gateway;
 
+mod serving;
 mod session;
 
+use serving::Serving;
 use session::InnerSession;
 
 /// Pieces of an answer that wait for their reader. Each is what an upstream sent at once, so this is
@@ -31,7 +33,7 @@ const PIECES_MAX: usize = 16;
 /// A way to the gateway from inside the process. It leads somewhere once the gateway is there; its
 /// clones lead to the same one.
 #[derive(Clone, Default)]
-pub struct Inward(Arc<OnceLock<Front>>);
+pub struct Inward(Arc<OnceLock<Arc<Front>>>);
 
 struct Front {
     gateway: Gateway,
@@ -58,7 +60,7 @@ impl Inward {
     /// that calls itself would never end.
     pub(crate) fn lead_to(&self, gateway: Gateway, deadline: Arc<Deadline>) {
         // One that leads somewhere already goes on leading there.
-        drop(self.0.set(Front { gateway, deadline }));
+        drop(self.0.set(Arc::new(Front { gateway, deadline })));
     }
 
     /// Makes a request, and waits for the head of its answer. Dropping this, or the reply, ends the
@@ -67,19 +69,47 @@ impl Inward {
     /// # Errors
     /// `Internal` when there is no gateway, or it ends the request without an answer.
     pub async fn ask(&self, request: Inner) -> Result<Reply, GatewayError> {
+        let Asked { serving, mut reply } = self.begin(request)?;
+        // Dropped, it goes on by itself, however seldom the reply is looked at.
+        drop(serving);
+        reply.read_head().await?;
+        Ok(reply)
+    }
+
+    /// The same for an answer that is read without a pause: the request is served by whoever waits for
+    /// it, as long as they do, which spares a task of its own.
+    ///
+    /// # Errors
+    /// As for [`Self::ask`].
+    pub async fn ask_in_place(&self, request: Inner) -> Result<Reply, GatewayError> {
+        let Asked { serving, mut reply } = self.begin(request)?;
+        reply.serving = Some(serving);
+        reply.read_head().await?;
+        Ok(reply)
+    }
+
+    fn begin(&self, request: Inner) -> Result<Asked, GatewayError> {
         let front = self.0.get().ok_or_else(unanswered)?;
-        let (pieces, reply) = mpsc::channel(PIECES_MAX);
+        let (sender, pieces) = mpsc::channel(PIECES_MAX);
         let (tell, settled) = oneshot::channel();
         let teller = Teller(Arc::new(Mutex::new(Some(tell))));
-        let session = InnerSession::new(request, pieces, teller, Arc::clone(&front.deadline))
+        let session = InnerSession::new(request, sender, teller, Arc::clone(&front.deadline))
             .map_err(|error| unanswered().cause(crate::gateway::describe_error(&error)))?;
-        let gateway = front.gateway.clone();
-        // On its own, so that it is settled whatever becomes of whoever asked.
-        tokio::spawn(async move {
-            hooks::serve(&gateway, &mut hooks::session(), Box::new(session)).await;
+        let front = Arc::clone(front);
+        let serving = Serving::new(async move {
+            hooks::serve(&front.gateway, &mut hooks::session(), Box::new(session)).await;
         });
-        Reply::begin(reply, settled).await
+        let (status, headers) = (0, HeaderMap::new());
+        let reply = Reply { status, headers, pieces, settled, serving: None, is_whole: false };
+        Ok(Asked { serving, reply })
     }
+}
+
+/// A request that was made.
+struct Asked {
+    serving: Serving,
+    /// What comes of it; its head is not there yet.
+    reply: Reply,
 }
 
 /// Tells whoever asked from inside what the request came to.
@@ -110,6 +140,8 @@ pub struct Reply {
     pub headers: HeaderMap,
     pieces: mpsc::Receiver<Piece>,
     settled: oneshot::Receiver<Settled>,
+    /// The request, where it is served by whoever reads this; behind what tells it that they have left.
+    serving: Option<Serving>,
     is_whole: bool,
 }
 
@@ -122,22 +154,25 @@ enum Piece {
 }
 
 impl Reply {
-    async fn begin(
-        mut pieces: mpsc::Receiver<Piece>,
-        settled: oneshot::Receiver<Settled>,
-    ) -> Result<Self, GatewayError> {
-        match pieces.recv().await {
-            Some(Piece::Head(head)) => {
-                let (status, headers) = (head.status.as_u16(), head.headers.clone());
-                Ok(Self { status, headers, pieces, settled, is_whole: false })
-            }
-            _ => Err(unanswered()),
-        }
+    async fn read_head(&mut self) -> Result<(), GatewayError> {
+        let Some(Piece::Head(head)) = self.next().await else { return Err(unanswered()) };
+        let head = http::response::Parts::from(*head);
+        (self.status, self.headers) = (head.status.as_u16(), head.headers);
+        Ok(())
+    }
+
+    /// What comes next; `None` behind the last.
+    async fn next(&mut self) -> Option<Piece> {
+        let Self { pieces, serving, .. } = self;
+        let Some(serving) = serving else { return pieces.recv().await };
+        serving.until(|| pieces.try_recv().ok()).await
     }
 
     /// What it came to, for one that has been read to its end; `None` when nothing was held for it.
-    pub async fn settled(self) -> Option<Settled> {
-        self.settled.await.ok()
+    pub async fn settled(mut self) -> Option<Settled> {
+        let Self { settled, serving, .. } = &mut self;
+        let Some(serving) = serving else { return settled.await.ok() };
+        serving.until(|| settled.try_recv().ok()).await
     }
 
     /// The next piece of its body; `None` at its end.
@@ -148,7 +183,7 @@ impl Reply {
         if self.is_whole {
             return Ok(None);
         }
-        match self.pieces.recv().await {
+        match self.next().await {
             Some(Piece::Data(piece)) => Ok(Some(piece)),
             Some(Piece::End | Piece::Head(_)) => {
                 self.is_whole = true;

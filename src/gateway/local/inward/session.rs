@@ -31,7 +31,8 @@ pub(super) struct InnerSession {
     client: Option<PeerAddr>,
     digest: Digest,
     pieces: mpsc::Sender<Piece>,
-    written: Option<Box<ResponseHeader>>,
+    /// The status of the answer, once its head was sent.
+    written: Option<ResponseHeader>,
     bytes_sent: usize,
     has_ended: bool,
     deadline: Arc<Deadline>,
@@ -76,7 +77,9 @@ impl InnerSession {
         if header.status.is_informational() {
             return Ok(());
         }
-        self.written = Some(header.clone());
+        // What is asked of it later is its status.
+        let status = ResponseHeader::build_no_case(header.status, Some(0))?;
+        self.written = Some(status);
         self.send(Piece::Head(header)).await
     }
 
@@ -187,7 +190,7 @@ impl CustomSession for InnerSession {
     async fn shutdown(&mut self, _code: u32, _context: &str) {}
 
     fn response_written(&self) -> Option<&ResponseHeader> {
-        self.written.as_deref()
+        self.written.as_ref()
     }
 
     fn body_bytes_sent(&self) -> usize {
