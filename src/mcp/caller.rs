@@ -14,13 +14,14 @@ use serde_json::{Value, json};
 use tokio::task::block_in_place;
 
 use super::refused::ToolError;
+use super::reply::ChatReply;
 use crate::config::snapshot::Snapshot;
 use crate::finished::Settled;
 use crate::gateway::{Downstream, Inner, Inward, Memory, MemoryPart};
 use crate::ledger::Key;
 use crate::money::Nanousd;
 use crate::protocols::Operation;
-use crate::protocols::json::values_within;
+use crate::protocols::json::{Object, values_within};
 
 /// What goes on to the gateway of the caller's headers: who it is, and whose trace it belongs to.
 const PASSED_ON: [HeaderName; 5] = [
@@ -85,16 +86,41 @@ impl GatewayAnswer {
     /// # Errors
     /// When it is none, or too large to be made a tree of.
     pub(super) fn json(&mut self) -> Result<Value, ToolError> {
-        self.make_room()?;
-        self.parse(serde_json::from_slice)
+        let body = self.body.clone();
+        self.make_room(values_within(&body, ANSWER_VALUES_MAX))?;
+        read_aside(&body, serde_json::from_slice)
     }
 
-    /// Takes room in memory for what is made of the body, and the text that is made of that again.
+    /// What a language model says in the body, `by_messages` or in a chat completion.
     ///
     /// # Errors
-    /// When there is none, or it is too large to be made a tree of.
-    pub(super) fn make_room(&mut self) -> Result<(), ToolError> {
-        let Some(values) = values_within(&self.body, ANSWER_VALUES_MAX) else {
+    /// As for [`Self::json`].
+    pub(super) fn reply<'a>(
+        &mut self,
+        body: &'a Bytes,
+        by_messages: bool,
+    ) -> Result<ChatReply<'a>, ToolError> {
+        // Nearly all answers are what the strict reader takes, which counts on its way.
+        if !by_messages
+            && body.len() < LARGE_BYTES
+            && let Ok(document) = Object::parse(body)
+        {
+            self.make_room(Some(document.values()))?;
+            if let Some(reply) = ChatReply::plain(&document) {
+                return Ok(reply);
+            }
+        }
+        self.make_room(values_within(body, ANSWER_VALUES_MAX))?;
+        read_aside(body, |body| ChatReply::read(body, by_messages))
+    }
+
+    /// Takes room in memory for what is made of a body with so many values, `None` for too many, and the
+    /// text that is made of that again.
+    ///
+    /// # Errors
+    /// When there is none, or they are too many to be made a tree of.
+    fn make_room(&mut self, values: Option<usize>) -> Result<(), ToolError> {
+        let Some(values) = values.filter(|values| *values <= ANSWER_VALUES_MAX) else {
             let message = format!(
                 "The answer has more than {ANSWER_VALUES_MAX} values. Ask for less, or over HTTP."
             );
@@ -105,20 +131,6 @@ impl GatewayAnswer {
             true => Ok(()),
             false => Err(no_room()),
         }
-    }
-
-    /// What `read` finds in the body, for which there must be room; a large one is read where that holds
-    /// up nobody.
-    ///
-    /// # Errors
-    /// When it is no JSON.
-    pub(super) fn parse<'a, T>(
-        &'a self,
-        read: impl FnOnce(&'a [u8]) -> serde_json::Result<T>,
-    ) -> Result<T, ToolError> {
-        let parse = || read(&self.body);
-        let parsed = if self.body.len() < LARGE_BYTES { parse() } else { block_in_place(parse) };
-        parsed.map_err(|_| ToolError::failed("BadGateway", "The upstream's answer is no JSON."))
     }
 
     /// What the call came to.
@@ -272,6 +284,16 @@ impl ToolCaller {
             }
         }
     }
+}
+
+/// What `read` finds in a body; a large one is read where that holds up nobody.
+fn read_aside<'a, T>(
+    body: &'a Bytes,
+    read: impl FnOnce(&'a [u8]) -> serde_json::Result<T>,
+) -> Result<T, ToolError> {
+    let read = || read(body);
+    let read = if body.len() < LARGE_BYTES { read() } else { block_in_place(read) };
+    read.map_err(|_| ToolError::failed("BadGateway", "The upstream's answer is no JSON."))
 }
 
 async fn whole(

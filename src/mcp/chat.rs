@@ -8,7 +8,6 @@ use serde_json::{Map, Value, json};
 use super::caller::{GatewayAnswer, ToolCaller};
 use super::conversation::{self, ChatMessage, Role};
 use super::refused::ToolError;
-use super::reply::ChatReply;
 use super::text::{ObjectTree, Text};
 use super::usable::Usable;
 use super::writer::ObjectWriter;
@@ -73,7 +72,8 @@ enum Member<'r, 'a> {
 
 /// What a model is asked, in the words of its protocol.
 pub(super) struct Question {
-    by_messages: bool,
+    /// Whether it is Anthropic's.
+    pub(super) by_messages: bool,
     body: Bytes,
 }
 
@@ -113,8 +113,9 @@ pub(super) async fn call(
     arguments: JsonObject,
 ) -> Result<CallToolResult, ToolError> {
     let question = Question::new(caller, tools::read(arguments)?)?;
-    let answer = question.ask(caller).await?;
-    let reply = question.reply(&answer)?;
+    let mut answer = question.ask(caller).await?;
+    let body = answer.body.clone();
+    let reply = answer.reply(&body, question.by_messages)?;
     let shown = ContentBlock::text(reply.shown());
     let mut result = CallToolResult::success(vec![shown]);
     result.structured_content = Some(answer.with_cost(reply.into_tree()));
@@ -139,23 +140,13 @@ impl Question {
         Ok(Self { by_messages, body })
     }
 
-    /// Asks it, and makes room in memory for what the answer says.
+    /// Asks it.
     ///
     /// # Errors
-    /// What the gateway refuses, and an answer that is too large.
+    /// What the gateway refuses.
     pub(super) async fn ask(&self, caller: &ToolCaller) -> Result<GatewayAnswer, ToolError> {
         let operation = if self.by_messages { Operation::Messages } else { Operation::Chat };
-        let mut answer = caller.post_written(operation, self.body.clone()).await?;
-        answer.make_room()?;
-        Ok(answer)
-    }
-
-    /// What its answer says.
-    ///
-    /// # Errors
-    /// When it is no JSON.
-    pub(super) fn reply<'a>(&self, answer: &'a GatewayAnswer) -> Result<ChatReply<'a>, ToolError> {
-        answer.parse(|body| ChatReply::read(body, self.by_messages))
+        caller.post_written(operation, self.body.clone()).await
     }
 }
 

@@ -30,6 +30,7 @@ use super::writer::ObjectWriter;
 
 const JSON: &str = "application/json";
 const EVENT_STREAM: &str = "text/event-stream";
+const BOTH: &str = "application/json, text/event-stream";
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
@@ -152,8 +153,9 @@ async fn chat(
     question: Result<Question, ToolError>,
 ) -> Result<HttpAnswer, ToolError> {
     let question = question?;
-    let answer = question.ask(caller).await?;
-    let reply = question.reply(&answer)?;
+    let mut answer = question.ask(caller).await?;
+    let body = answer.body.clone();
+    let reply = answer.reply(&body, question.by_messages)?;
     Ok(respond(chat_message(id, stands_by_itself, &reply, answer.outcome())))
 }
 
@@ -239,7 +241,10 @@ fn is_json_for_json(headers: &HeaderMap) -> bool {
         let mut lists = lists.filter(|list| !list.contains('"'));
         lists.any(|list| list.split(',').any(|one| one.trim() == media_type))
     };
-    only(headers, &CONTENT_TYPE) == Some(JSON) && accepts(JSON) && accepts(EVENT_STREAM)
+    // As nearly all clients write it.
+    let accepts_both = || headers.get_all(ACCEPT).iter().any(|list| list == BOTH);
+    only(headers, &CONTENT_TYPE) == Some(JSON)
+        && (accepts_both() || accepts(JSON) && accepts(EVENT_STREAM))
 }
 
 /// The value of a header that is there once and is text.

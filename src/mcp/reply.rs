@@ -49,31 +49,34 @@ impl<'a> ChatReply<'a> {
             let Read(message) = serde_json::from_slice::<Read<MessagesReply<'a>>>(answer)?;
             return Ok(message.into());
         }
-        // Nearly all answers are what the strict reader takes, which is the faster one.
-        if let Some(reply) = Object::parse(answer).ok().and_then(|answer| Self::plain(&answer)) {
-            return Ok(reply);
-        }
         let Read(completion) = serde_json::from_slice::<Read<Completion<'a>>>(answer)?;
         Ok(completion.into())
     }
 
-    /// The reply of an answer of chat completions that has its members where they belong.
-    fn plain(answer: &Object<'a>) -> Option<Self> {
+    /// The reply of a chat completion that was read strictly, as [`Self::read`] would find it; `None` for
+    /// one that only that can read.
+    pub(super) fn plain(answer: &Object<'a>) -> Option<Self> {
+        if answer.has_escaped_keys() {
+            return None;
+        }
         let any = |value: Option<json::Value<'a>>| match value {
             None => Some(TextOrTree::default()),
             Some(value) => TextOrTree::of(value.as_str(), value.text()),
         };
-        let choice = answer.get("choices")?.elements()?.next()?.as_object().ok()?;
-        let message = choice.get("message")?.as_object().ok()?;
-        let tool_calls = match message.get_non_null("tool_calls") {
+        let choice = answer.get("choices").and_then(|choices| choices.first_element());
+        let [message, finish_reason] =
+            choice.map(|choice| choice.members(["message", "finish_reason"])).unwrap_or_default();
+        let [content, tool_calls] =
+            message.map(|message| message.members(["content", "tool_calls"])).unwrap_or_default();
+        let tool_calls = match tool_calls {
             None => Value::Null,
             Some(calls) => serde_json::from_slice(calls.text()).ok()?,
         };
         let usage = answer.get("usage").map_or("null", |usage| usage.as_text());
         Some(Self {
             model: any(answer.get("model"))?,
-            text: ReplyText::Whole(any(message.get("content"))?),
-            finish_reason: any(choice.get("finish_reason"))?,
+            text: ReplyText::Whole(any(content)?),
+            finish_reason: any(finish_reason)?,
             usage: Usage::Written(usage),
             tool_calls,
         })
@@ -288,7 +291,9 @@ mod tests {
 
     /// What is shown, and the structured content but for the order and the writing of what was used.
     fn reply(answer: &[u8], by_messages: bool) -> Told {
-        let reply = ChatReply::read(answer, by_messages).ok()?;
+        let plain = Object::parse(answer).ok().filter(|_| !by_messages);
+        let plain = plain.and_then(|answer| ChatReply::plain(&answer));
+        let reply = plain.or_else(|| ChatReply::read(answer, by_messages).ok())?;
         let outcome = Outcome { request_id: "req_1", served_by: "", cost: "0.5".parse().ok() };
         let content = String::from_utf8(reply.write(outcome, Vec::new())).expect("text");
         let shown = reply.shown().into_owned();

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method};
 use parking_lot::Mutex;
 use pingora::http::{RequestHeader, ResponseHeader};
+use pingora_proxy::Session;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::error::{ErrorKind, GatewayError};
@@ -30,6 +31,9 @@ use session::InnerSession;
 /// about as much as a socket holds.
 const PIECES_MAX: usize = 16;
 
+/// Sessions that are kept for requests to come: about as many as there are at one time in an ordinary load.
+const SESSIONS_MAX: usize = 64;
+
 /// A way to the gateway from inside the process. It leads somewhere once the gateway is there; its
 /// clones lead to the same one.
 #[derive(Clone, Default)]
@@ -38,6 +42,20 @@ pub struct Inward(Arc<OnceLock<Arc<Front>>>);
 struct Front {
     gateway: Gateway,
     deadline: Arc<Deadline>,
+    /// Pingora's sessions that no request is in, for those to come.
+    sessions: Mutex<Vec<Session>>,
+}
+
+impl Front {
+    async fn serve(&self, own: InnerSession) {
+        let free = self.sessions.lock().pop();
+        let mut session = free.unwrap_or_else(hooks::session);
+        hooks::serve(&self.gateway, &mut session, Box::new(own)).await;
+        let mut free = self.sessions.lock();
+        if free.len() < SESSIONS_MAX {
+            free.push(session);
+        }
+    }
 }
 
 /// A request from inside.
@@ -60,7 +78,7 @@ impl Inward {
     /// that calls itself would never end.
     pub(crate) fn lead_to(&self, gateway: Gateway, deadline: Arc<Deadline>) {
         // One that leads somewhere already goes on leading there.
-        drop(self.0.set(Arc::new(Front { gateway, deadline })));
+        drop(self.0.set(Arc::new(Front { gateway, deadline, sessions: Mutex::default() })));
     }
 
     /// Makes a request, and waits for the head of its answer. Dropping this, or the reply, ends the
@@ -96,9 +114,7 @@ impl Inward {
         let session = InnerSession::new(request, sender, teller, Arc::clone(&front.deadline))
             .map_err(|error| unanswered().cause(crate::gateway::describe_error(&error)))?;
         let front = Arc::clone(front);
-        let serving = Serving::new(async move {
-            hooks::serve(&front.gateway, &mut hooks::session(), Box::new(session)).await;
-        });
+        let serving = Serving::new(async move { front.serve(session).await });
         let (status, headers) = (0, HeaderMap::new());
         let reply = Reply { status, headers, pieces, settled, serving: None, is_whole: false };
         Ok(Asked { serving, reply })
