@@ -61,11 +61,6 @@ pub(crate) fn marks(text: &[u8], at: usize) -> Positions<'_, impl Fn(u8x16) -> u
     Positions::new(text, at, mark)
 }
 
-/// The positions of what [`marks`] finds and of commas, in their order.
-pub(super) fn value_marks(text: &[u8]) -> Positions<'_, impl Fn(u8x16) -> u8x16> {
-    Positions::new(text, 0, |block| mark(block) | equal(block, b','))
-}
-
 /// The positions from `at` on of quotes and backslashes, in their order.
 pub(crate) fn string_marks(text: &[u8], at: usize) -> Positions<'_, impl Fn(u8x16) -> u8x16> {
     Positions::new(text, at, either)
