@@ -251,18 +251,18 @@ impl<'a> ModelRequest<'a> {
         for (name, member) in self.members() {
             let Some(member) = member else { continue };
             while let Some((other, value)) = extra.next_if(|(other, _)| other.as_str() < name) {
-                object.value(&other, &value);
+                object.member(&other, &value);
             }
             let _not_theirs = extra.next_if(|(other, _)| other == name);
             member.write(&mut object, name);
         }
-        extra.for_each(|(name, value)| object.value(&name, &value));
+        extra.for_each(|(name, value)| object.member(&name, &value));
         object.end()
     }
 }
 
 impl Member<'_, '_> {
-    fn write(&self, object: &mut ObjectWriter, name: &str) {
+    fn write(&self, object: &mut ObjectWriter, name: &'static str) {
         match self {
             Self::Count(count) => object.value(name, count),
             Self::Number(number) => object.value(name, number),

@@ -1,6 +1,7 @@
 //! Writes objects of JSON member by member.
 
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::protocols::splice::push_json_string;
 
@@ -26,27 +27,35 @@ impl ObjectWriter {
         self.json
     }
 
-    /// A member that is a text.
-    pub(super) fn text(&mut self, name: &str, text: &str) {
+    /// A member that is a text. A name that is said here is one without escapes.
+    pub(super) fn text(&mut self, name: &'static str, text: &str) {
         self.name(name);
         push_json_string(&mut self.json, text);
     }
 
     /// A member that is JSON already.
-    pub(super) fn json(&mut self, name: &str, json: &str) {
+    pub(super) fn json(&mut self, name: &'static str, json: &str) {
         self.name(name);
         self.json.extend_from_slice(json.as_bytes());
     }
 
     /// A member of any type that can always be written.
-    pub(super) fn value(&mut self, name: &str, value: &impl Serialize) {
+    pub(super) fn value(&mut self, name: &'static str, value: &impl Serialize) {
         self.name(name);
         // A vector takes all.
         let _is_written = serde_json::to_writer(&mut self.json, value);
     }
 
+    /// A member of any name.
+    pub(super) fn member(&mut self, name: &str, value: &Value) {
+        self.json.push(std::mem::replace(&mut self.before, b','));
+        push_json_string(&mut self.json, name);
+        self.json.push(b':');
+        let _is_written = serde_json::to_writer(&mut self.json, value);
+    }
+
     /// A member that `write` appends.
-    pub(super) fn nested(&mut self, name: &str, write: impl FnOnce(Vec<u8>) -> Vec<u8>) {
+    pub(super) fn nested(&mut self, name: &'static str, write: impl FnOnce(Vec<u8>) -> Vec<u8>) {
         self.name(name);
         self.json = write(std::mem::take(&mut self.json));
     }
@@ -54,7 +63,7 @@ impl ObjectWriter {
     /// A member that is an array, whose elements `write` appends.
     pub(super) fn array<T>(
         &mut self,
-        name: &str,
+        name: &'static str,
         elements: &[T],
         write: impl Fn(&T, Vec<u8>) -> Vec<u8>,
     ) {
@@ -71,10 +80,12 @@ impl ObjectWriter {
         });
     }
 
-    fn name(&mut self, name: &str) {
+    fn name(&mut self, name: &'static str) {
+        self.json.reserve(name.len() + 4);
         self.json.push(std::mem::replace(&mut self.before, b','));
-        push_json_string(&mut self.json, name);
-        self.json.push(b':');
+        self.json.push(b'"');
+        self.json.extend_from_slice(name.as_bytes());
+        self.json.extend_from_slice(b"\":");
     }
 }
 
@@ -90,12 +101,13 @@ mod tests {
         object.text("a", "b\"");
         object.json("c", "[1]");
         object.value("d", &json!({"e": null}));
+        object.member("\"", &json!(1));
         object.array("f", &[1, 2], |number, mut json| {
             json.extend_from_slice(number.to_string().as_bytes());
             json
         });
         object.nested("g", |json| ObjectWriter::new(json).end());
-        let expected = br#"x{"a":"b\"","c":[1],"d":{"e":null},"f":[1,2],"g":{}}"#;
+        let expected = br#"x{"a":"b\"","c":[1],"d":{"e":null},"\"":1,"f":[1,2],"g":{}}"#;
         assert_eq!(object.end(), expected);
     }
 }
