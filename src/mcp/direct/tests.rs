@@ -165,15 +165,17 @@ struct TreeParams<'a> {
     #[serde(default)]
     arguments: JsonObject,
     #[serde(borrow, rename = "_meta", default)]
-    _meta: ClientMeta<'a>,
+    meta: ClientMeta<'a>,
 }
 
 type Read = Option<(NumberOrString, String, Option<Result<String, String>>)>;
 
 fn by_tree(body: &[u8], by_messages: bool) -> Read {
     let TreeMessage { id, method, params, .. } = serde_json::from_slice(body).ok()?;
-    let TreeParams { name, arguments, .. } = params;
-    let is_call = method == TOOLS_CALL && ROWS.iter().any(|row| row.name == name);
+    let TreeParams { name, arguments, meta } = params;
+    // Of what a client says of itself, all is said in headers as well, and there are none.
+    let says_nothing = meta.version.is_none() && meta.capabilities.is_none();
+    let is_call = method == TOOLS_CALL && ROWS.iter().any(|row| row.name == name) && says_nothing;
     let asked = (name == chat::NAME).then(|| by_trees::body(arguments, by_messages));
     is_call.then_some((id, name, asked))
 }
