@@ -36,6 +36,31 @@ fn the_usual_call_is_answered_without_the_library() {
 }
 
 #[test]
+fn what_a_client_reads_may_be_said_in_one_header_or_in_several() {
+    let accepts = |lists: &[&'static str]| {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+        for list in lists {
+            headers.append(ACCEPT, HeaderValue::from_static(list));
+        }
+        is_json_for_json(&headers)
+    };
+    assert!(accepts(&["application/json, text/event-stream"]));
+    assert!(accepts(&["text/event-stream,application/json"]));
+    assert!(accepts(&["application/json, text/event-stream", "application/json"]));
+    assert!(accepts(&["application/json", "text/event-stream"]));
+    for others in [
+        &["application/json"][..],
+        &["*/*"],
+        &["application/json;q=0, text/event-stream"],
+        &[r#"a="b, application/json, c", text/event-stream"#],
+        &[],
+    ] {
+        assert!(!accepts(others), "{others:?}");
+    }
+}
+
+#[test]
 fn what_is_not_exactly_a_call_is_left_to_the_library() {
     let (headers, message) = call_of("2026-07-28");
     for (path, value) in [
