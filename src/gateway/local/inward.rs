@@ -13,7 +13,6 @@ use http::{HeaderMap, Method};
 use parking_lot::Mutex;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora_proxy::Session;
-use tokio::sync::{mpsc, oneshot};
 
 use crate::error::{ErrorKind, GatewayError};
 use crate::finished::Settled;
@@ -21,15 +20,13 @@ use crate::gateway::listen::deadline::Deadline;
 use crate::gateway::listen::hooks;
 use crate::gateway::proxy::Gateway;
 
+mod queue;
 mod serving;
 mod session;
 
+use queue::{QueueReader, Teller, queue};
 use serving::Serving;
 use session::InnerSession;
-
-/// Pieces of an answer that wait for their reader. Each is what an upstream sent at once, so this is
-/// about as much as a socket holds.
-const PIECES_MAX: usize = 16;
 
 /// Sessions that are kept for requests to come: about as many as there are at one time in an ordinary load.
 const SESSIONS_MAX: usize = 64;
@@ -108,15 +105,13 @@ impl Inward {
 
     fn begin(&self, request: Inner) -> Result<Asked, GatewayError> {
         let front = self.0.get().ok_or_else(unanswered)?;
-        let (sender, pieces) = mpsc::channel(PIECES_MAX);
-        let (tell, settled) = oneshot::channel();
-        let teller = Teller(Arc::new(Mutex::new(Some(tell))));
-        let session = InnerSession::new(request, sender, teller, Arc::clone(&front.deadline))
+        let (writer, teller, queue) = queue();
+        let session = InnerSession::new(request, writer, teller, Arc::clone(&front.deadline))
             .map_err(|error| unanswered().cause(crate::gateway::describe_error(&error)))?;
         let front = Arc::clone(front);
         let serving = Serving::new(async move { front.serve(session).await });
         let (status, headers) = (0, HeaderMap::new());
-        let reply = Reply { status, headers, pieces, settled, serving: None, is_whole: false };
+        let reply = Reply { status, headers, queue, serving: None, is_whole: false };
         Ok(Asked { serving, reply })
     }
 }
@@ -128,16 +123,10 @@ struct Asked {
     reply: Reply,
 }
 
-/// Tells whoever asked from inside what the request came to.
-#[derive(Clone)]
-struct Teller(Arc<Mutex<Option<oneshot::Sender<Settled>>>>);
-
 /// The request whose head this is was settled.
 pub(crate) fn tell(head: &RequestHeader, settled: Settled) {
-    let Some(Teller(teller)) = head.extensions.get() else { return };
-    if let Some(teller) = teller.lock().take() {
-        // Who has left does not want to know.
-        let _is_heard = teller.send(settled);
+    if let Some(teller) = head.extensions.get::<Teller>() {
+        teller.tell(settled);
     }
 }
 
@@ -148,17 +137,27 @@ impl fmt::Debug for Inward {
 }
 
 /// An answer of the gateway, as far as it has come.
-#[derive(Debug)]
 pub struct Reply {
     /// The HTTP status of the answer.
     pub status: u16,
     /// The headers of the answer.
     pub headers: HeaderMap,
-    pieces: mpsc::Receiver<Piece>,
-    settled: oneshot::Receiver<Settled>,
+    queue: QueueReader,
     /// The request, where it is served by whoever reads this; behind what tells it that they have left.
     serving: Option<Serving>,
     is_whole: bool,
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { status, headers, serving, is_whole, .. } = self;
+        f.debug_struct("Reply")
+            .field("status", status)
+            .field("headers", headers)
+            .field("serving", serving)
+            .field("is_whole", is_whole)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A part of an answer.
@@ -179,16 +178,16 @@ impl Reply {
 
     /// What comes next; `None` behind the last.
     async fn next(&mut self) -> Option<Piece> {
-        let Self { pieces, serving, .. } = self;
-        let Some(serving) = serving else { return pieces.recv().await };
-        serving.until(|| pieces.try_recv().ok()).await
+        let Self { queue, serving, .. } = self;
+        let Some(serving) = serving else { return queue.next().await };
+        serving.until(|| queue.try_next()).await
     }
 
     /// What it came to, for one that has been read to its end; `None` when nothing was held for it.
     pub async fn settled(mut self) -> Option<Settled> {
-        let Self { settled, serving, .. } = &mut self;
-        let Some(serving) = serving else { return settled.await.ok() };
-        serving.until(|| settled.try_recv().ok()).await
+        let Self { queue, serving, .. } = &mut self;
+        let Some(serving) = serving else { return queue.settled().await };
+        serving.until(|| queue.try_settled()).await
     }
 
     /// The next piece of its body; `None` at its end.

@@ -14,9 +14,9 @@ use pingora::protocols::http::HttpTask;
 use pingora::protocols::http::custom::server::Session as CustomSession;
 use pingora::protocols::l4::socket::SocketAddr as PeerAddr;
 use pingora::{Error, ErrorType, Result};
-use tokio::sync::mpsc;
 
-use super::{Inner, Piece, Teller};
+use super::queue::{HasLeft, QueueWriter, Teller};
+use super::{Inner, Piece};
 use crate::gateway::listen::custom::{Timeouts, plain_session, write_tasks};
 use crate::gateway::listen::deadline::Deadline;
 
@@ -30,7 +30,7 @@ pub(super) struct InnerSession {
     body_is_read: bool,
     client: Option<PeerAddr>,
     digest: Digest,
-    pieces: mpsc::Sender<Piece>,
+    queue: QueueWriter,
     /// The status of the answer, once its head was sent.
     written: Option<ResponseHeader>,
     bytes_sent: usize,
@@ -42,7 +42,7 @@ pub(super) struct InnerSession {
 impl InnerSession {
     pub(super) fn new(
         request: Inner,
-        pieces: mpsc::Sender<Piece>,
+        queue: QueueWriter,
         teller: Teller,
         deadline: Arc<Deadline>,
     ) -> Result<Self> {
@@ -64,7 +64,7 @@ impl InnerSession {
             body_is_read: false,
             client,
             digest: Digest::default(),
-            pieces,
+            queue,
             written: None,
             bytes_sent: 0,
             has_ended: false,
@@ -98,7 +98,9 @@ impl InnerSession {
     }
 
     async fn send(&self, piece: Piece) -> Result<()> {
-        let sending = self.pieces.send(piece);
+        let gone = |_: HasLeft| Error::new_down(ErrorType::ConnectionClosed);
+        let Some(waiting) = self.queue.try_send(piece).map_err(gone)? else { return Ok(()) };
+        let sending = self.queue.send(waiting);
         let sent = match self.timeouts.write {
             Some(time) => match tokio::time::timeout(time, sending).await {
                 Ok(sent) => sent,
@@ -106,7 +108,7 @@ impl InnerSession {
             },
             None => sending.await,
         };
-        sent.map_err(|_| Error::new_down(ErrorType::ConnectionClosed))
+        sent.map_err(gone)
     }
 }
 
@@ -137,7 +139,7 @@ impl CustomSession for InnerSession {
         if !no_body_expected && !self.body_is_read {
             return self.read_body_bytes().await;
         }
-        let closed = self.deadline.or_done(self.pieces.closed()).await;
+        let closed = self.deadline.or_done(self.queue.left()).await;
         Err(Error::new_down(match closed {
             Some(()) => ErrorType::ConnectionClosed,
             None => ErrorType::ReadTimedout,
