@@ -60,7 +60,7 @@ pub(super) struct ToolCaller {
 
 /// What a call came to, beside its answer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Outcome<'a> {
+pub(super) struct CallOutcome<'a> {
     pub(super) request_id: &'a str,
     /// The id of the fallback that has served it; empty where the model that was asked for has.
     pub(super) served_by: &'a str,
@@ -134,15 +134,15 @@ impl GatewayAnswer {
     }
 
     /// What the call came to.
-    pub(super) fn outcome(&self) -> Outcome<'_> {
+    pub(super) fn outcome(&self) -> CallOutcome<'_> {
         let Self { request_id, served_by, settled, .. } = self;
-        Outcome { request_id, served_by, cost: settled.map(|settled| settled.cost) }
+        CallOutcome { request_id, served_by, cost: settled.map(|settled| settled.cost) }
     }
 
     /// What the call came to, as members of the structured content: always the request's id, its cost
     /// where something was held for it, and the model where another one has served it.
     pub(super) fn with_cost(&self, mut structured: Value) -> Value {
-        let Outcome { request_id, served_by, cost } = self.outcome();
+        let CallOutcome { request_id, served_by, cost } = self.outcome();
         structured["request_id"] = json!(request_id);
         if !served_by.is_empty() {
             structured["served_by"] = json!(served_by);

@@ -55,14 +55,14 @@ struct ModelRequest<'a> {
 
 /// The messages in the words of the model's protocol.
 enum Conversation<'a> {
-    /// Of chat completions.
+    /// In the words of chat completions.
     Chat(Vec<ChatMessage<'a>>),
-    /// Of Anthropic's API.
+    /// In the words of Anthropic's API.
     Messages(Vec<Value>),
 }
 
 /// The value of a member.
-enum Member<'r, 'a> {
+enum RequestMember<'r, 'a> {
     Count(u64),
     Number(f64),
     Text(&'r str),
@@ -229,16 +229,16 @@ impl<'a> ChatArguments<'a> {
 }
 
 impl<'a> ModelRequest<'a> {
-    fn members(&self) -> [(&'static str, Option<Member<'_, 'a>>); 8] {
+    fn members(&self) -> [(&'static str, Option<RequestMember<'_, 'a>>); 8] {
         [
-            ("max_tokens", self.max_tokens.map(Member::Count)),
-            ("messages", Some(Member::Messages(&self.messages))),
-            ("model", Some(Member::Text(&self.model))),
-            ("stop", self.stop.as_deref().map(Member::Texts)),
-            ("stop_sequences", self.stop_sequences.as_deref().map(Member::Texts)),
-            ("system", self.system.as_deref().map(Member::Text)),
-            ("temperature", self.temperature.map(Member::Number)),
-            ("top_p", self.top_p.map(Member::Number)),
+            ("max_tokens", self.max_tokens.map(RequestMember::Count)),
+            ("messages", Some(RequestMember::Messages(&self.messages))),
+            ("model", Some(RequestMember::Text(&self.model))),
+            ("stop", self.stop.as_deref().map(RequestMember::Texts)),
+            ("stop_sequences", self.stop_sequences.as_deref().map(RequestMember::Texts)),
+            ("system", self.system.as_deref().map(RequestMember::Text)),
+            ("temperature", self.temperature.map(RequestMember::Number)),
+            ("top_p", self.top_p.map(RequestMember::Number)),
         ]
     }
 
@@ -261,7 +261,7 @@ impl<'a> ModelRequest<'a> {
     }
 }
 
-impl Member<'_, '_> {
+impl RequestMember<'_, '_> {
     fn write(&self, object: &mut ObjectWriter, name: &'static str) {
         match self {
             Self::Count(count) => object.value(name, count),

@@ -17,10 +17,10 @@ use rmcp::model::{
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::caller::{Outcome, ToolCaller};
+use super::caller::{CallOutcome, ToolCaller};
 use super::chat::{self, ChatArguments, Question};
 use super::door::HttpAnswer;
-use super::members::Object;
+use super::members::AsObject;
 use super::refused::ToolError;
 use super::reply::ChatReply;
 use super::server::Server;
@@ -100,7 +100,7 @@ enum Arguments<'a> {
 }
 
 /// What a call needs that is about to be made.
-enum Work {
+enum CallWork {
     Chat(Result<Question, ToolError>),
     Tool(JsonObject),
 }
@@ -131,8 +131,8 @@ pub(super) async fn answer(
     drop((body, bytes, head));
     let DirectCall { id, tool, work, stands_by_itself } = call;
     let called = match work {
-        Work::Tool(arguments) => (tool.call)(&caller, arguments).await,
-        Work::Chat(question) => match chat(&caller, &id, stands_by_itself, question).await {
+        CallWork::Tool(arguments) => (tool.call)(&caller, arguments).await,
+        CallWork::Chat(question) => match chat(&caller, &id, stands_by_itself, question).await {
             Ok(answer) => return Ok(answer),
             Err(error) => Err(error),
         },
@@ -164,7 +164,7 @@ fn chat_message(
     id: &RequestId,
     stands_by_itself: bool,
     reply: &ChatReply<'_>,
-    outcome: Outcome<'_>,
+    outcome: CallOutcome<'_>,
 ) -> Vec<u8> {
     let shown = reply.shown();
     let text = |json, text: &str| {
@@ -195,12 +195,12 @@ fn make_ready(
     server: &Server,
     head: &Parts,
     body: &[u8],
-) -> Option<(DirectCall<Work>, ToolCaller)> {
+) -> Option<(DirectCall<CallWork>, ToolCaller)> {
     let call = read_call(&head.headers, body)?;
     let caller = server.direct_caller(&head.headers, &head.extensions)?;
     let call = call.with(|arguments| match arguments {
-        Arguments::Chat(arguments) => Work::Chat(Question::new(&caller, arguments)),
-        Arguments::Tree(arguments) => Work::Tool(arguments),
+        Arguments::Chat(arguments) => CallWork::Chat(Question::new(&caller, arguments)),
+        Arguments::Tree(arguments) => CallWork::Tool(arguments),
     });
     Some((call, caller))
 }
@@ -209,9 +209,9 @@ fn make_ready(
 /// something is wrong with them: the tool says what.
 fn read_call<'a>(headers: &HeaderMap, body: &'a [u8]) -> Option<DirectCall<Arguments<'a>>> {
     if may_be_chat(headers)
-        && let Some(mut call) = read::<Object<ChatArguments<'_>>>(headers, body)
+        && let Some(mut call) = read::<AsObject<ChatArguments<'_>>>(headers, body)
         && call.tool.name == chat::NAME
-        && let Some(Object(arguments)) = call.work.take()
+        && let Some(AsObject(arguments)) = call.work.take()
     {
         return Some(call.with(|_| Arguments::Chat(arguments)));
     }
@@ -220,7 +220,7 @@ fn read_call<'a>(headers: &HeaderMap, body: &'a [u8]) -> Option<DirectCall<Argum
 }
 
 impl<A> DirectCall<A> {
-    /// The same call with what `work` makes of its arguments.
+    /// This call with what `work` makes of its arguments.
     fn with<W>(self, work: impl FnOnce(A) -> W) -> DirectCall<W> {
         let Self { id, tool, work: arguments, stands_by_itself } = self;
         DirectCall { id, tool, work: work(arguments), stands_by_itself }

@@ -10,11 +10,11 @@ use serde::{Deserialize, Deserializer};
 use super::text::Text;
 
 /// An object, and never an array of its members' values.
-pub(super) struct Object<T>(pub(super) T);
+pub(super) struct AsObject<T>(pub(super) T);
 
 /// What is read of an object that somebody else has written: of members that are not looked for, and of
 /// values of other types, nothing but whether they are JSON.
-pub(super) trait Members<'de>: Default {
+pub(super) trait ReadMembers<'de>: Default {
     /// Reads the value of the member `name`, or leaves it; true when it was read.
     ///
     /// # Errors
@@ -22,9 +22,9 @@ pub(super) trait Members<'de>: Default {
     fn read<A: MapAccess<'de>>(&mut self, name: &str, members: &mut A) -> Result<bool, A::Error>;
 }
 
-/// The [`Members`] of an object; of any other value, what an empty one has.
+/// The [`ReadMembers`] of an object; of any other value, what an empty one has.
 #[derive(Default)]
-pub(super) struct Read<T>(pub(super) T);
+pub(super) struct ByMembers<T>(pub(super) T);
 
 /// The first element of an array; of any other value, and of an empty array, nothing.
 pub(super) struct First<T>(pub(super) Option<T>);
@@ -39,22 +39,22 @@ impl<T> Default for First<T> {
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for AsObject<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct ObjectVisitor<T>(PhantomData<T>);
+        struct AsObjectVisitor<T>(PhantomData<T>);
 
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
-            type Value = Object<T>;
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for AsObjectVisitor<T> {
+            type Value = AsObject<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a map")
             }
 
             fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Self::Value, A::Error> {
-                T::deserialize(MapAccessDeserializer::new(members)).map(Object)
+                T::deserialize(MapAccessDeserializer::new(members)).map(AsObject)
             }
         }
-        deserializer.deserialize_map(ObjectVisitor(PhantomData))
+        deserializer.deserialize_map(AsObjectVisitor(PhantomData))
     }
 }
 
@@ -101,18 +101,18 @@ fn skip_members<'de, A: MapAccess<'de>>(members: &mut A) -> Result<(), A::Error>
     Ok(())
 }
 
-impl<'de, T: Members<'de>> Deserialize<'de> for Read<T> {
+impl<'de, T: ReadMembers<'de>> Deserialize<'de> for ByMembers<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct ReadVisitor<T>(PhantomData<T>);
+        struct ByMembersVisitor<T>(PhantomData<T>);
 
-        impl<'de, T: Members<'de>> Visitor<'de> for ReadVisitor<T> {
-            type Value = Read<T>;
+        impl<'de, T: ReadMembers<'de>> Visitor<'de> for ByMembersVisitor<T> {
+            type Value = ByMembers<T>;
 
             skips_plain_values!();
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Self::Value, A::Error> {
                 skip_elements(&mut all)?;
-                Ok(Read(T::default()))
+                Ok(ByMembers(T::default()))
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
@@ -122,10 +122,10 @@ impl<'de, T: Members<'de>> Deserialize<'de> for Read<T> {
                         members.next_value::<Skipped>()?;
                     }
                 }
-                Ok(Read(read))
+                Ok(ByMembers(read))
             }
         }
-        deserializer.deserialize_any(ReadVisitor(PhantomData))
+        deserializer.deserialize_any(ByMembersVisitor(PhantomData))
     }
 }
 

@@ -6,9 +6,9 @@ use std::borrow::Cow;
 use serde::de::MapAccess;
 use serde_json::{Value, json};
 
-use super::caller::Outcome;
+use super::caller::CallOutcome;
 use super::conversation;
-use super::members::{First, Members, Read};
+use super::members::{ByMembers, First, ReadMembers};
 use super::text::TextOrTree;
 use super::writer::ObjectWriter;
 use crate::protocols::json::{self, Object};
@@ -19,21 +19,21 @@ pub(super) struct ChatReply<'a> {
     model: TextOrTree<'a>,
     text: ReplyText<'a>,
     finish_reason: TextOrTree<'a>,
-    usage: Usage<'a>,
+    usage: ReplyUsage<'a>,
     /// The functions that it wants called, as chat completions has them; null for none.
     tool_calls: Value,
 }
 
 /// The text of an answer.
 enum ReplyText<'a> {
-    /// The only one.
+    /// The only text in it.
     Whole(TextOrTree<'a>),
     /// What was put together of several.
     Joined(String),
 }
 
 /// What an answer has used, as it says itself.
-enum Usage<'a> {
+enum ReplyUsage<'a> {
     /// JSON in which there is nothing that two readers could take for two things.
     Written(&'a str),
     Tree(Value),
@@ -46,10 +46,11 @@ impl<'a> ChatReply<'a> {
     /// When it is no JSON.
     pub(super) fn read(answer: &'a [u8], by_messages: bool) -> serde_json::Result<Self> {
         if by_messages {
-            let Read(message) = serde_json::from_slice::<Read<MessagesReply<'a>>>(answer)?;
+            let ByMembers(message) =
+                serde_json::from_slice::<ByMembers<MessagesReply<'a>>>(answer)?;
             return Ok(message.into());
         }
-        let Read(completion) = serde_json::from_slice::<Read<Completion<'a>>>(answer)?;
+        let ByMembers(completion) = serde_json::from_slice::<ByMembers<Completion<'a>>>(answer)?;
         Ok(completion.into())
     }
 
@@ -61,7 +62,7 @@ impl<'a> ChatReply<'a> {
         }
         let any = |value: Option<json::Value<'a>>| match value {
             None => Some(TextOrTree::default()),
-            Some(value) => TextOrTree::of(value.as_str(), value.text()),
+            Some(value) => TextOrTree::from_read(value.as_str(), value.text()),
         };
         let choice = answer.get("choices").and_then(|choices| choices.first_element());
         let [message, finish_reason] =
@@ -77,7 +78,7 @@ impl<'a> ChatReply<'a> {
             model: any(answer.get("model"))?,
             text: ReplyText::Whole(any(content)?),
             finish_reason: any(finish_reason)?,
-            usage: Usage::Written(usage),
+            usage: ReplyUsage::Written(usage),
             tool_calls,
         })
     }
@@ -93,7 +94,7 @@ impl<'a> ChatReply<'a> {
 
     /// Appends all of it and what the call came to, the members in the order of their names: the
     /// structured content of a result.
-    pub(super) fn write(&self, outcome: Outcome<'_>, json: Vec<u8>) -> Vec<u8> {
+    pub(super) fn write(&self, outcome: CallOutcome<'_>, json: Vec<u8>) -> Vec<u8> {
         let mut content = ObjectWriter::new(json);
         if let Some(cost) = outcome.cost {
             content.value("cost_usd", &cost);
@@ -113,8 +114,8 @@ impl<'a> ChatReply<'a> {
             content.value("tool_calls", &self.tool_calls);
         }
         match &self.usage {
-            Usage::Written(usage) => content.json("usage", usage),
-            Usage::Tree(usage) => content.value("usage", usage),
+            ReplyUsage::Written(usage) => content.json("usage", usage),
+            ReplyUsage::Tree(usage) => content.value("usage", usage),
         }
         content.end()
     }
@@ -127,8 +128,8 @@ impl<'a> ChatReply<'a> {
             "finish_reason": self.finish_reason,
             "usage": match self.usage {
                 // It was read before.
-                Usage::Written(usage) => serde_json::from_str(usage).unwrap_or_default(),
-                Usage::Tree(usage) => usage,
+                ReplyUsage::Written(usage) => serde_json::from_str(usage).unwrap_or_default(),
+                ReplyUsage::Tree(usage) => usage,
             },
         });
         if !self.tool_calls.is_null() {
@@ -153,7 +154,7 @@ impl Default for ReplyText<'_> {
     }
 }
 
-impl Default for Usage<'_> {
+impl Default for ReplyUsage<'_> {
     fn default() -> Self {
         Self::Tree(Value::Null)
     }
@@ -163,13 +164,13 @@ impl Default for Usage<'_> {
 #[derive(Default)]
 struct Completion<'a> {
     model: TextOrTree<'a>,
-    choices: First<Read<Choice<'a>>>,
+    choices: First<ByMembers<Choice<'a>>>,
     usage: Value,
 }
 
 #[derive(Default)]
 struct Choice<'a> {
-    message: Read<AssistantMessage<'a>>,
+    message: ByMembers<AssistantMessage<'a>>,
     finish_reason: TextOrTree<'a>,
 }
 
@@ -191,7 +192,7 @@ struct MessagesReply<'a> {
 /// Reads those members of an object that have a field of the same name; of two of one name, the last.
 macro_rules! reads_members {
     ($type:ident: $($field:ident),+) => {
-        impl<'de> Members<'de> for $type<'de> {
+        impl<'de> ReadMembers<'de> for $type<'de> {
             fn read<A: MapAccess<'de>>(
                 &mut self,
                 name: &str,
@@ -214,9 +215,9 @@ reads_members!(MessagesReply: model, content, stop_reason, usage);
 
 impl<'a> From<Completion<'a>> for ChatReply<'a> {
     fn from(Completion { model, choices, usage }: Completion<'a>) -> Self {
-        let Read(Choice { message, finish_reason }) = choices.0.unwrap_or_default();
-        let Read(AssistantMessage { content, tool_calls }) = message;
-        let (text, usage) = (ReplyText::Whole(content), Usage::Tree(usage));
+        let ByMembers(Choice { message, finish_reason }) = choices.0.unwrap_or_default();
+        let ByMembers(AssistantMessage { content, tool_calls }) = message;
+        let (text, usage) = (ReplyText::Whole(content), ReplyUsage::Tree(usage));
         Self { model, text, finish_reason, usage, tool_calls }
     }
 }
@@ -226,7 +227,7 @@ impl<'a> From<MessagesReply<'a>> for ChatReply<'a> {
         let blocks = content.as_array().map(Vec::as_slice).unwrap_or_default();
         let text = blocks.iter().filter_map(|block| block["text"].as_str()).collect();
         let tool_calls = conversation::calls_in(blocks);
-        let (text, usage) = (ReplyText::Joined(text), Usage::Tree(usage));
+        let (text, usage) = (ReplyText::Joined(text), ReplyUsage::Tree(usage));
         Self { model, text, finish_reason: stop_reason, usage, tool_calls }
     }
 }
@@ -294,12 +295,12 @@ mod tests {
         let plain = Object::parse(answer).ok().filter(|_| !by_messages);
         let plain = plain.and_then(|answer| ChatReply::plain(&answer));
         let reply = plain.or_else(|| ChatReply::read(answer, by_messages).ok())?;
-        let outcome = Outcome { request_id: "req_1", served_by: "", cost: "0.5".parse().ok() };
+        let outcome = CallOutcome { request_id: "req_1", served_by: "", cost: "0.5".parse().ok() };
         let content = String::from_utf8(reply.write(outcome, Vec::new())).expect("text");
         let shown = reply.shown().into_owned();
         let usage = match &reply.usage {
-            Usage::Written(usage) => (*usage).to_owned(),
-            Usage::Tree(usage) => usage.to_string(),
+            ReplyUsage::Written(usage) => (*usage).to_owned(),
+            ReplyUsage::Tree(usage) => usage.to_string(),
         };
         let mut tree = reply.into_tree();
         let read: Value = serde_json::from_str(&usage).expect("JSON");

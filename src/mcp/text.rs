@@ -9,7 +9,7 @@ use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// A text.
+/// A text of a document, borrowed where it has no escapes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub(super) struct Text<'a>(Cow<'a, str>);
@@ -17,7 +17,7 @@ pub(super) struct Text<'a>(Cow<'a, str>);
 /// A text, or a tree of whatever else stands in its place.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum TextOrTree<'a> {
-    /// Any text.
+    /// A text, which is most often there.
     Text(Text<'a>),
     /// Any value that is no text.
     Tree(Value),
@@ -59,7 +59,7 @@ impl Default for TextOrTree<'_> {
 
 impl<'a> TextOrTree<'a> {
     /// A value that is read already, and whose text `json` is otherwise; `None` where that has no tree.
-    pub(super) fn of(text: Option<Cow<'a, str>>, json: &[u8]) -> Option<Self> {
+    pub(super) fn from_read(text: Option<Cow<'a, str>>, json: &[u8]) -> Option<Self> {
         match text {
             Some(text) => Some(Self::Text(Text(text))),
             None => serde_json::from_slice(json).ok().map(Self::Tree),

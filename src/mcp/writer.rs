@@ -18,7 +18,7 @@ impl ObjectWriter {
         Self { json, before: b'{' }
     }
 
-    /// Ends it.
+    /// Ends the object, and gives all that was written.
     pub(super) fn end(mut self) -> Vec<u8> {
         if self.before == b'{' {
             self.json.push(b'{');

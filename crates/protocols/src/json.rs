@@ -21,8 +21,6 @@ pub(super) use find::{
 pub use grammar::DEPTH_MAX;
 use grammar::{Scanner, unquote};
 
-use super::json_cursor::Cursor;
-
 /// Why a body is not acceptable JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonError {
@@ -268,34 +266,6 @@ impl<'a> Value<'a> {
     /// When it is not an object, or has a duplicate key.
     pub fn as_object(&self) -> Result<Object<'a>, JsonError> {
         Scanner::new(self.text).document().map_err(|refusal| *refusal)
-    }
-
-    /// The values of the last members with these keys; `None` for those that are not there, and for all of
-    /// a value that is no object. It was checked as a part of a document and is not checked again: no key
-    /// of that has an escape, as [`Object::has_escaped_keys`] tells.
-    #[must_use]
-    pub fn members<const N: usize>(&self, keys: [&str; N]) -> [Option<Value<'a>>; N] {
-        let mut found = [None; N];
-        let _is_whole = Cursor::new(self.text.as_bytes()).object(|name, cursor| {
-            let value = cursor.raw()?;
-            if let Some(index) = keys.iter().position(|key| key.as_bytes() == name) {
-                found.get_mut(index)?.replace(value);
-            }
-            Some(())
-        });
-        found.map(|value| value.map(Self::new))
-    }
-
-    /// The first element; `None` for a value that has none. It was checked as a part of a document and is
-    /// not checked again.
-    #[must_use]
-    pub fn first_element(&self) -> Option<Value<'a>> {
-        let mut first = None;
-        let _is_whole = Cursor::new(self.text.as_bytes()).array(|cursor| {
-            first = Some(cursor.raw()?);
-            None
-        });
-        first.map(Self::new)
     }
 
     /// The elements, if it is an array, each read when it is asked for. Their ranges count from the

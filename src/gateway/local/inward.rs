@@ -84,26 +84,26 @@ impl Inward {
     /// # Errors
     /// `Internal` when there is no gateway, or it ends the request without an answer.
     pub async fn ask(&self, request: Inner) -> Result<Reply, GatewayError> {
-        let Asked { serving, mut reply } = self.begin(request)?;
+        let BegunRequest { serving, mut reply } = self.begin(request)?;
         // Dropped, it goes on by itself, however seldom the reply is looked at.
         drop(serving);
         reply.read_head().await?;
         Ok(reply)
     }
 
-    /// The same for an answer that is read without a pause: the request is served by whoever waits for
-    /// it, as long as they do, which spares a task of its own.
+    /// Makes a request whose answer is read without a pause. It is served by whoever waits for it, as long
+    /// as they do, which spares a task of its own.
     ///
     /// # Errors
     /// As for [`Self::ask`].
     pub async fn ask_in_place(&self, request: Inner) -> Result<Reply, GatewayError> {
-        let Asked { serving, mut reply } = self.begin(request)?;
+        let BegunRequest { serving, mut reply } = self.begin(request)?;
         reply.serving = Some(serving);
         reply.read_head().await?;
         Ok(reply)
     }
 
-    fn begin(&self, request: Inner) -> Result<Asked, GatewayError> {
+    fn begin(&self, request: Inner) -> Result<BegunRequest, GatewayError> {
         let front = self.0.get().ok_or_else(unanswered)?;
         let (writer, teller, queue) = queue();
         let session = InnerSession::new(request, writer, teller, Arc::clone(&front.deadline))
@@ -112,12 +112,12 @@ impl Inward {
         let serving = Serving::new(async move { front.serve(session).await });
         let (status, headers) = (0, HeaderMap::new());
         let reply = Reply { status, headers, queue, serving: None, is_whole: false };
-        Ok(Asked { serving, reply })
+        Ok(BegunRequest { serving, reply })
     }
 }
 
 /// A request that was made.
-struct Asked {
+struct BegunRequest {
     serving: Serving,
     /// What comes of it; its head is not there yet.
     reply: Reply,

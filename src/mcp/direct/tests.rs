@@ -193,9 +193,9 @@ struct TreeParams<'a> {
     meta: ClientMeta<'a>,
 }
 
-type Read = Option<(NumberOrString, String, Option<Result<String, String>>)>;
+type Compared = Option<(NumberOrString, String, Option<Result<String, String>>)>;
 
-fn by_tree(body: &[u8], by_messages: bool) -> Read {
+fn by_tree(body: &[u8], by_messages: bool) -> Compared {
     let TreeMessage { id, method, params, .. } = serde_json::from_slice(body).ok()?;
     let TreeParams { name, arguments, meta } = params;
     // Of what a client says of itself, all is said in headers as well, and there are none.
@@ -205,7 +205,7 @@ fn by_tree(body: &[u8], by_messages: bool) -> Read {
     is_call.then_some((id, name, asked))
 }
 
-fn by_reader(body: &[u8], by_messages: bool) -> Read {
+fn by_reader(body: &[u8], by_messages: bool) -> Compared {
     let DirectCall { id, tool, work, .. } = read_call(&HeaderMap::new(), body)?;
     let asked = (tool.name == chat::NAME).then(|| {
         let arguments = match work {

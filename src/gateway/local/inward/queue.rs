@@ -16,34 +16,34 @@ use crate::finished::Settled;
 const PIECES_MAX: usize = 16;
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     pieces: VecDeque<Piece>,
     settled: Option<Settled>,
     /// Nothing more is written.
     is_over: bool,
-    /// Nobody reads.
+    /// Nobody reads any more.
     has_left: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
 }
 
 /// Where a session writes.
-pub(super) struct QueueWriter(Arc<Mutex<State>>);
+pub(super) struct QueueWriter(Arc<Mutex<QueueState>>);
 
 /// Where whoever asked reads.
-pub(super) struct QueueReader(Arc<Mutex<State>>);
+pub(super) struct QueueReader(Arc<Mutex<QueueState>>);
 
 /// Tells whoever asked from inside what the request came to.
 #[derive(Clone)]
-pub(super) struct Teller(Arc<Mutex<State>>);
+pub(super) struct Teller(Arc<Mutex<QueueState>>);
 
-/// Nobody reads any more.
+/// The error that nobody reads any more.
 #[derive(Debug)]
 pub(super) struct HasLeft;
 
 /// A queue that is empty.
 pub(super) fn queue() -> (QueueWriter, Teller, QueueReader) {
-    let state = Arc::<Mutex<State>>::default();
+    let state = Arc::<Mutex<QueueState>>::default();
     (QueueWriter(Arc::clone(&state)), Teller(Arc::clone(&state)), QueueReader(state))
 }
 
