@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
+use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 
 use super::*;
@@ -79,6 +80,28 @@ fn what_is_not_exactly_a_call_is_left_to_the_library() {
         let mut headers = headers.clone();
         headers.remove(&name);
         assert!(!is_direct(&headers, &message), "{name}");
+    }
+}
+
+#[test]
+fn a_chat_is_answered_as_the_library_writes_it() {
+    let answer = br#"{"id": "x", "model": "m", "choices": [{"finish_reason": "stop", "message":
+        {"content": "a \"b\"", "tool_calls": [{"id": "1"}]}}], "usage": {"total_tokens":7}}"#;
+    let outcome = CallOutcome { request_id: "req_1", served_by: "n", cost: "0.5".parse().ok() };
+    for (id, stands_by_itself) in [(json!(7), true), (json!("a\n"), false)] {
+        let id: RequestId = serde_json::from_value(id).expect("an id");
+        let reply = || ChatReply::read(answer, false).expect("an answer");
+        let message = chat_message(&id, stands_by_itself, &reply(), outcome);
+        let mut content = reply().into_tree();
+        content["request_id"] = json!("req_1");
+        content["served_by"] = json!("n");
+        content["cost_usd"] = json!("0.50");
+        let mut result = CallToolResult::success(vec![ContentBlock::text("a \"b\"")]);
+        result.structured_content = Some(content);
+        result.result_type = result.result_type.filter(|_| stands_by_itself);
+        let expected = ResultMessage { jsonrpc: JsonRpcVersion2_0, id: &id, result };
+        let expected = serde_json::to_string(&expected).expect("JSON");
+        assert_eq!(String::from_utf8(message).expect("text"), expected);
     }
 }
 
