@@ -14,12 +14,14 @@ use serde_json::{Value, json};
 use tokio::task::block_in_place;
 
 use super::refused::ToolError;
+use super::reply::ChatReply;
 use crate::config::snapshot::Snapshot;
 use crate::finished::Settled;
 use crate::gateway::{Downstream, Inner, Inward, Memory, MemoryPart};
 use crate::ledger::Key;
+use crate::money::Nanousd;
 use crate::protocols::Operation;
-use crate::protocols::json::values_within;
+use crate::protocols::json::{Object, values_within};
 
 /// What goes on to the gateway of the caller's headers: who it is, and whose trace it belongs to.
 const PASSED_ON: [HeaderName; 5] = [
@@ -29,6 +31,8 @@ const PASSED_ON: [HeaderName; 5] = [
     HeaderName::from_static("traceparent"),
     HeaderName::from_static("tracestate"),
 ];
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const SERVED_BY: HeaderName = HeaderName::from_static("x-tollgate-model");
 /// The largest answer beside the media in it: embeddings of a long list are a few MiB.
 const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
 
@@ -54,11 +58,20 @@ pub(super) struct ToolCaller {
     context: Option<RequestContext<RoleServer>>,
 }
 
+/// What a call came to, beside its answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallOutcome<'a> {
+    pub(super) request_id: &'a str,
+    /// The id of the fallback that has served it; empty where the model that was asked for has.
+    pub(super) served_by: &'a str,
+    /// What was charged for it, if something was held.
+    pub(super) cost: Option<Nanousd>,
+}
+
 /// A good answer of the gateway.
 #[derive(Debug)]
 pub(super) struct GatewayAnswer {
-    pub(super) request_id: String,
-    /// The id of the fallback that has served it; empty where the model that was asked for has.
+    request_id: String,
     served_by: String,
     pub(super) content_type: String,
     pub(super) body: Bytes,
@@ -73,31 +86,69 @@ impl GatewayAnswer {
     /// # Errors
     /// When it is none, or too large to be made a tree of.
     pub(super) fn json(&mut self) -> Result<Value, ToolError> {
-        let Some(values) = values_within(&self.body, ANSWER_VALUES_MAX) else {
+        let body = self.body.clone();
+        self.make_room(values_within(&body, ANSWER_VALUES_MAX))?;
+        read_aside(&body, serde_json::from_slice)
+    }
+
+    /// What a language model says in the body, `by_messages` or in a chat completion.
+    ///
+    /// # Errors
+    /// As for [`Self::json`].
+    pub(super) fn reply<'a>(
+        &mut self,
+        body: &'a Bytes,
+        by_messages: bool,
+    ) -> Result<ChatReply<'a>, ToolError> {
+        // Nearly all answers are what the strict reader takes, which counts on its way.
+        if !by_messages
+            && body.len() < LARGE_BYTES
+            && let Ok(document) = Object::parse(body)
+        {
+            self.make_room(Some(document.values()))?;
+            if let Some(reply) = ChatReply::plain(&document) {
+                return Ok(reply);
+            }
+        }
+        self.make_room(values_within(body, ANSWER_VALUES_MAX))?;
+        read_aside(body, |body| ChatReply::read(body, by_messages))
+    }
+
+    /// Takes room in memory for what is made of a body with so many values, `None` for too many, and the
+    /// text that is made of that again.
+    ///
+    /// # Errors
+    /// When there is none, or they are too many to be made a tree of.
+    fn make_room(&mut self, values: Option<usize>) -> Result<(), ToolError> {
+        let Some(values) = values.filter(|values| *values <= ANSWER_VALUES_MAX) else {
             let message = format!(
                 "The answer has more than {ANSWER_VALUES_MAX} values. Ask for less, or over HTTP."
             );
             return Err(ToolError::failed("answer_too_large", message));
         };
-        // The tree, and the text that is made of it again.
         let tree = values.saturating_mul(TREE_BYTES_PER_VALUE);
-        if !self.memory.grow(tree.saturating_add(self.body.len().saturating_mul(2))) {
-            return Err(no_room());
+        match self.memory.grow(tree.saturating_add(self.body.len().saturating_mul(2))) {
+            true => Ok(()),
+            false => Err(no_room()),
         }
-        let parse = || serde_json::from_slice(&self.body);
-        let parsed = if self.body.len() < LARGE_BYTES { parse() } else { block_in_place(parse) };
-        parsed.map_err(|_| ToolError::failed("BadGateway", "The upstream's answer is no JSON."))
+    }
+
+    /// What the call came to.
+    pub(super) fn outcome(&self) -> CallOutcome<'_> {
+        let Self { request_id, served_by, settled, .. } = self;
+        CallOutcome { request_id, served_by, cost: settled.map(|settled| settled.cost) }
     }
 
     /// What the call came to, as members of the structured content: always the request's id, its cost
     /// where something was held for it, and the model where another one has served it.
     pub(super) fn with_cost(&self, mut structured: Value) -> Value {
-        structured["request_id"] = json!(self.request_id);
-        if !self.served_by.is_empty() {
-            structured["served_by"] = json!(self.served_by);
+        let CallOutcome { request_id, served_by, cost } = self.outcome();
+        structured["request_id"] = json!(request_id);
+        if !served_by.is_empty() {
+            structured["served_by"] = json!(served_by);
         }
-        if let Some(settled) = self.settled {
-            structured["cost_usd"] = json!(settled.cost);
+        if let Some(cost) = cost {
+            structured["cost_usd"] = json!(cost);
         }
         structured
     }
@@ -153,7 +204,18 @@ impl ToolCaller {
         let written = serde_json::to_vec(body);
         let body =
             written.map_err(|_| ToolError::failed("internal_error", "It cannot be written."))?;
-        let body = Bytes::from(body);
+        self.post_written(operation, body.into()).await
+    }
+
+    /// Sends JSON that is written already to an operation.
+    ///
+    /// # Errors
+    /// What the gateway refuses, in its words.
+    pub(super) async fn post_written(
+        &self,
+        operation: Operation,
+        body: Bytes,
+    ) -> Result<GatewayAnswer, ToolError> {
         self.post_as(operation, HeaderValue::from_static("application/json"), body, &[]).await
     }
 
@@ -212,14 +274,26 @@ impl ToolCaller {
         let address = self.downstream.and_then(|downstream| downstream.address);
         let request = Inner { method, path, headers, body, address };
         let max = ANSWER_BYTES_MAX + self.snapshot.mcp.media_bytes_max / 3 * 4;
+        let answer = whole(&self.inward, request, max, self.memory.part());
+        let Some(context) = &self.context else { return answer.await };
         tokio::select! {
-            answer = whole(&self.inward, request, max, self.memory.part()) => answer,
+            answer = answer => answer,
             // Nobody waits for it any more: to the gateway, the customer has left.
-            () = self.cancelled() => {
+            () = context.ct.cancelled() => {
                 Err(ToolError::failed("cancelled", "The call was cancelled."))
             }
         }
     }
+}
+
+/// What `read` finds in a body; a large one is read where that holds up nobody.
+fn read_aside<'a, T>(
+    body: &'a Bytes,
+    read: impl FnOnce(&'a [u8]) -> serde_json::Result<T>,
+) -> Result<T, ToolError> {
+    let read = || read(body);
+    let read = if body.len() < LARGE_BYTES { read() } else { block_in_place(read) };
+    read.map_err(|_| ToolError::failed("BadGateway", "The upstream's answer is no JSON."))
 }
 
 async fn whole(
@@ -228,10 +302,12 @@ async fn whole(
     max: usize,
     mut memory: MemoryPart,
 ) -> Result<GatewayAnswer, ToolError> {
-    let mut reply = inward.ask(request).await?;
-    let mut body = BytesMut::new();
+    let mut reply = inward.ask_in_place(request).await?;
+    // Most have a single piece, which stays where it is.
+    let (mut first, mut all) = (Bytes::new(), BytesMut::new());
     while let Some(piece) = reply.chunk().await? {
-        if body.len() + piece.len() > max {
+        let length = first.len() + all.len();
+        if length + piece.len() > max {
             let mut message = String::new();
             // Writing to a text cannot fail.
             let _written = write!(message, "The answer is larger than {max} bytes. ");
@@ -241,18 +317,23 @@ async fn whole(
         if !memory.grow(piece.len()) {
             return Err(no_room());
         }
-        body.extend_from_slice(&piece);
+        if length == 0 {
+            first = piece;
+            continue;
+        }
+        all.extend_from_slice(&std::mem::take(&mut first));
+        all.extend_from_slice(&piece);
     }
-    let text = |name: &str| {
+    let body = if all.is_empty() { first } else { all.freeze() };
+    let text = |name: HeaderName| {
         let value = reply.headers.get(name).and_then(|value| value.to_str().ok());
         value.unwrap_or_default().to_owned()
     };
-    let (request_id, content_type) = (text("x-request-id"), text("content-type"));
-    let served_by = text("x-tollgate-model");
+    let (request_id, content_type) = (text(REQUEST_ID), text(CONTENT_TYPE));
+    let served_by = text(SERVED_BY);
     if !(200..300).contains(&reply.status) {
         return Err(ToolError::by_gateway(reply.status, &reply.headers, &body));
     }
-    let body = body.freeze();
     let settled = reply.settled().await;
     Ok(GatewayAnswer { request_id, served_by, content_type, body, settled, memory })
 }

@@ -1,31 +1,80 @@
 //! `chat`: a whole answer of a language model, whichever of the two protocols it is asked in.
 
+use bytes::Bytes;
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::caller::ToolCaller;
+use super::caller::{GatewayAnswer, ToolCaller};
 use super::conversation::{self, ChatMessage, Role};
 use super::refused::ToolError;
+use super::text::{ObjectTree, Text};
 use super::usable::Usable;
+use super::writer::ObjectWriter;
 use super::{schema, tools};
 use crate::protocols::Operation;
 
+/// The name of the tool.
+pub(super) const NAME: &str = "chat";
 /// What a model of Anthropic's may put out where the caller does not say: its API wants a number.
 const MAX_TOKENS_DEFAULT: u64 = 4096;
+/// Room for the body of the model's request: most fit.
+const BODY_BYTES: usize = 1024;
 
+/// The arguments of a call.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ChatArguments {
-    model: String,
-    prompt: Option<String>,
-    messages: Option<Vec<ChatMessage>>,
-    system: Option<String>,
+pub(super) struct ChatArguments<'a> {
+    #[serde(borrow)]
+    model: Text<'a>,
+    #[serde(borrow)]
+    prompt: Option<Text<'a>>,
+    #[serde(borrow)]
+    messages: Option<Vec<ChatMessage<'a>>>,
+    #[serde(borrow)]
+    system: Option<Text<'a>>,
     max_tokens: Option<u64>,
     temperature: Option<f64>,
     top_p: Option<f64>,
-    stop: Option<Vec<String>>,
-    extra: Option<Map<String, Value>>,
+    #[serde(borrow)]
+    stop: Option<Vec<Text<'a>>>,
+    extra: Option<ObjectTree>,
+}
+
+/// The body of the model's request but for `extra`. Its members are in the order of their names.
+struct ModelRequest<'a> {
+    max_tokens: Option<u64>,
+    messages: Conversation<'a>,
+    model: Text<'a>,
+    stop: Option<Vec<Text<'a>>>,
+    stop_sequences: Option<Vec<Text<'a>>>,
+    system: Option<String>,
+    temperature: Option<f64>,
+    top_p: Option<f64>,
+}
+
+/// The messages in the words of the model's protocol.
+enum Conversation<'a> {
+    /// In the words of chat completions.
+    Chat(Vec<ChatMessage<'a>>),
+    /// In the words of Anthropic's API.
+    Messages(Vec<Value>),
+}
+
+/// The value of a member.
+enum RequestMember<'r, 'a> {
+    Count(u64),
+    Number(f64),
+    Text(&'r str),
+    Texts(&'r [Text<'a>]),
+    Messages(&'r Conversation<'a>),
+}
+
+/// What a model is asked, in the words of its protocol.
+pub(super) struct Question {
+    /// Whether it is Anthropic's.
+    pub(super) by_messages: bool,
+    body: Bytes,
 }
 
 /// The arguments, and those that are needed.
@@ -63,108 +112,168 @@ pub(super) async fn call(
     caller: &ToolCaller,
     arguments: JsonObject,
 ) -> Result<CallToolResult, ToolError> {
-    let arguments: ChatArguments = tools::read(arguments)?;
-    let model = caller.snapshot.model(&arguments.model);
-    let speaks = |operation| model.is_some_and(|model| model.operations.contains(&operation));
-    // Whom nobody knows is refused as such, in one protocol as in the other.
-    let by_messages = speaks(Operation::Messages) && !speaks(Operation::Chat);
-    let operation = if by_messages { Operation::Messages } else { Operation::Chat };
-    let most = model.map_or(0, |model| model.limits.output_tokens_max);
-    let mut answer = caller.post(operation, &arguments.body(by_messages, most)?).await?;
-    let document = answer.json()?;
-    let told = if by_messages { of_messages(&document) } else { of_chat(&document) };
-    // What is called is the answer, where nothing is said beside it.
-    let is_silent = told.text.is_empty() && !told.tool_calls.is_null();
-    let shown = if is_silent { told.tool_calls.to_string() } else { told.text.clone() };
-    let mut result = CallToolResult::success(vec![ContentBlock::text(shown)]);
-    let mut content = json!({
-        "model": document["model"],
-        "text": told.text,
-        "finish_reason": told.finish_reason,
-        "usage": document["usage"],
-    });
-    if !told.tool_calls.is_null() {
-        content["tool_calls"] = told.tool_calls;
-    }
-    result.structured_content = Some(answer.with_cost(content));
+    let question = Question::new(caller, tools::read(arguments)?)?;
+    let mut answer = question.ask(caller).await?;
+    let body = answer.body.clone();
+    let reply = answer.reply(&body, question.by_messages)?;
+    let shown = ContentBlock::text(reply.shown());
+    let mut result = CallToolResult::success(vec![shown]);
+    result.structured_content = Some(answer.with_cost(reply.into_tree()));
     Ok(result)
 }
 
-impl ChatArguments {
+impl Question {
+    /// What these arguments ask the model that they name.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub(super) fn new(
+        caller: &ToolCaller,
+        arguments: ChatArguments<'_>,
+    ) -> Result<Self, ToolError> {
+        let model = caller.snapshot.model(&arguments.model);
+        let speaks = |operation| model.is_some_and(|model| model.operations.contains(&operation));
+        // Whom nobody knows is refused as such, in one protocol as in the other.
+        let by_messages = speaks(Operation::Messages) && !speaks(Operation::Chat);
+        let most = model.map_or(0, |model| model.limits.output_tokens_max);
+        let body = arguments.body(by_messages, most)?.into();
+        Ok(Self { by_messages, body })
+    }
+
+    /// Asks it.
+    ///
+    /// # Errors
+    /// What the gateway refuses.
+    pub(super) async fn ask(&self, caller: &ToolCaller) -> Result<GatewayAnswer, ToolError> {
+        let operation = if self.by_messages { Operation::Messages } else { Operation::Chat };
+        caller.post_written(operation, self.body.clone()).await
+    }
+}
+
+impl<'a> ChatArguments<'a> {
     /// The body of the request, in the words of the model's protocol.
-    fn body(self, by_messages: bool, output_tokens_max: u64) -> Result<Value, ToolError> {
-        let mut messages = match (self.prompt, self.messages) {
-            (Some(prompt), None) => vec![ChatMessage::new(Role::User, json!(prompt))],
+    ///
+    /// # Errors
+    /// What is wrong with the arguments.
+    pub(super) fn body(
+        mut self,
+        by_messages: bool,
+        output_tokens_max: u64,
+    ) -> Result<Vec<u8>, ToolError> {
+        let mut extra = self.extra.take().map(|ObjectTree(extra)| extra).unwrap_or_default();
+        // An answer in pieces has no reader here.
+        extra.remove("stream");
+        let request = match by_messages {
+            true => self.in_messages(output_tokens_max)?,
+            false => self.in_chat()?,
+        };
+        Ok(request.write(extra))
+    }
+
+    /// The messages, which can be written as a single prompt.
+    fn conversation(&mut self) -> Result<Vec<ChatMessage<'a>>, ToolError> {
+        let messages = match (self.prompt.take(), self.messages.take()) {
+            (Some(prompt), None) => vec![ChatMessage::new(Role::User, prompt)],
             (None, Some(messages)) => messages,
             _ => return Err(ToolError::arguments("Give either `prompt` or `messages`.")),
         };
         messages.iter().try_for_each(ChatMessage::check)?;
-        let mut body = Map::new();
-        let mut say = |name: &str, value: Value| {
-            if !value.is_null() {
-                body.insert(name.to_owned(), value);
-            }
-        };
-        say("model", json!(self.model));
-        say("temperature", json!(self.temperature));
-        say("top_p", json!(self.top_p));
-        if by_messages {
-            let mut system: Vec<Value> = self.system.map(|text| json!(text)).into_iter().collect();
-            messages.retain(|message| {
-                let is_system = message.role == Role::System;
-                system.extend(is_system.then(|| message.content.clone()));
-                !is_system
-            });
-            let texts: Option<Vec<&str>> = system.iter().map(Value::as_str).collect();
-            let texts = texts.ok_or_else(|| {
-                ToolError::arguments("The content of a system message must be a text.")
-            })?;
-            say("system", if texts.is_empty() { Value::Null } else { json!(texts.join("\n\n")) });
-            let default = MAX_TOKENS_DEFAULT.min(output_tokens_max.max(1));
-            say("max_tokens", json!(self.max_tokens.unwrap_or(default)));
-            say("stop_sequences", json!(self.stop));
-            let said: Result<Vec<Value>, ToolError> =
-                messages.iter().map(ChatMessage::in_messages).collect();
-            say("messages", json!(said?));
-        } else {
-            if let Some(system) = self.system {
-                messages.insert(0, ChatMessage::new(Role::System, json!(system)));
-            }
-            say("max_tokens", json!(self.max_tokens));
-            say("stop", json!(self.stop));
-            say("messages", json!(messages));
+        Ok(messages)
+    }
+
+    fn in_chat(mut self) -> Result<ModelRequest<'a>, ToolError> {
+        let mut messages = self.conversation()?;
+        if let Some(system) = self.system.take() {
+            messages.insert(0, ChatMessage::new(Role::System, system));
         }
-        let mut body = Value::Object(body);
-        let extra = self.extra.map(|mut extra| {
-            // An answer in pieces has no reader here.
-            extra.remove("stream");
-            extra
-        });
-        tools::add(&mut body, extra);
-        Ok(body)
+        let stop = self.stop.take();
+        let request = self.request(Conversation::Chat(messages));
+        Ok(ModelRequest { stop, ..request })
+    }
+
+    fn in_messages(mut self, output_tokens_max: u64) -> Result<ModelRequest<'a>, ToolError> {
+        let messages = self.conversation()?;
+        let is_system = |message: &&ChatMessage<'_>| message.role == Role::System;
+        let own = self.system.as_deref().map(Some);
+        let others = messages.iter().filter(is_system).map(|message| message.content.as_str());
+        let texts: Option<Vec<&str>> = own.into_iter().chain(others).collect();
+        let texts = texts.ok_or_else(|| {
+            ToolError::arguments("The content of a system message must be a text.")
+        })?;
+        let system = (!texts.is_empty()).then(|| texts.join("\n\n"));
+        let said = messages.iter().filter(|message| !is_system(message));
+        let said: Result<_, _> = said.map(ChatMessage::in_messages).collect();
+        let said = Conversation::Messages(said?);
+        let default = MAX_TOKENS_DEFAULT.min(output_tokens_max.max(1));
+        let max_tokens = Some(self.max_tokens.unwrap_or(default));
+        let stop_sequences = self.stop.take();
+        let request = self.request(said);
+        Ok(ModelRequest { max_tokens, stop_sequences, system, ..request })
+    }
+
+    /// What is the same in both protocols.
+    fn request(self, messages: Conversation<'a>) -> ModelRequest<'a> {
+        let Self { model, max_tokens, temperature, top_p, .. } = self;
+        let (stop, stop_sequences, system) = (None, None, None);
+        ModelRequest {
+            max_tokens,
+            messages,
+            model,
+            stop,
+            stop_sequences,
+            system,
+            temperature,
+            top_p,
+        }
     }
 }
 
-/// What an answer says.
-struct ChatReply {
-    text: String,
-    finish_reason: Value,
-    /// The functions that it wants called, as chat completions has them; null for none.
-    tool_calls: Value,
+impl<'a> ModelRequest<'a> {
+    fn members(&self) -> [(&'static str, Option<RequestMember<'_, 'a>>); 8] {
+        [
+            ("max_tokens", self.max_tokens.map(RequestMember::Count)),
+            ("messages", Some(RequestMember::Messages(&self.messages))),
+            ("model", Some(RequestMember::Text(&self.model))),
+            ("stop", self.stop.as_deref().map(RequestMember::Texts)),
+            ("stop_sequences", self.stop_sequences.as_deref().map(RequestMember::Texts)),
+            ("system", self.system.as_deref().map(RequestMember::Text)),
+            ("temperature", self.temperature.map(RequestMember::Number)),
+            ("top_p", self.top_p.map(RequestMember::Number)),
+        ]
+    }
+
+    /// Writes it with the fields that the tool has no argument for. What it has one for is not theirs to
+    /// say.
+    fn write(&self, extra: Map<String, Value>) -> Vec<u8> {
+        let mut object = ObjectWriter::new(Vec::with_capacity(BODY_BYTES));
+        // They are in the order of their names as well.
+        let mut extra = extra.into_iter().peekable();
+        for (name, member) in self.members() {
+            let Some(member) = member else { continue };
+            while let Some((other, value)) = extra.next_if(|(other, _)| other.as_str() < name) {
+                object.member(&other, &value);
+            }
+            let _not_theirs = extra.next_if(|(other, _)| other == name);
+            member.write(&mut object, name);
+        }
+        extra.for_each(|(name, value)| object.member(&name, &value));
+        object.end()
+    }
 }
 
-fn of_chat(document: &Value) -> ChatReply {
-    let choice = &document["choices"][0];
-    let text = choice["message"]["content"].as_str().unwrap_or_default().to_owned();
-    let tool_calls = choice["message"]["tool_calls"].clone();
-    ChatReply { text, finish_reason: choice["finish_reason"].clone(), tool_calls }
-}
-
-fn of_messages(document: &Value) -> ChatReply {
-    let blocks = document["content"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let text = blocks.iter().filter_map(|block| block["text"].as_str()).collect();
-    let tool_calls = conversation::calls_in(blocks);
-    ChatReply { text, finish_reason: document["stop_reason"].clone(), tool_calls }
+impl RequestMember<'_, '_> {
+    fn write(&self, object: &mut ObjectWriter, name: &'static str) {
+        match self {
+            Self::Count(count) => object.value(name, count),
+            Self::Number(number) => object.value(name, number),
+            Self::Text(text) => object.text(name, text),
+            Self::Texts(texts) => object.value(name, texts),
+            Self::Messages(Conversation::Messages(messages)) => object.value(name, messages),
+            Self::Messages(Conversation::Chat(messages)) => {
+                object.array(name, messages, ChatMessage::write);
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -173,7 +282,8 @@ mod tests {
 
     fn body(arguments: Value, by_messages: bool) -> Result<Value, ToolError> {
         let Value::Object(arguments) = arguments else { panic!("an object") };
-        tools::read::<ChatArguments>(arguments)?.body(by_messages, 1000)
+        let body = tools::read::<ChatArguments<'_>>(arguments)?.body(by_messages, 1000)?;
+        Ok(serde_json::from_slice(&body).expect("JSON"))
     }
 
     #[test]

@@ -2,23 +2,24 @@
 //! calls of functions and their answers too.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::refused::ToolError;
+use super::text::{ObjectTree, Text, TextOrTree};
+use super::writer::ObjectWriter;
 
 /// A message, in the words of chat completions.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ChatMessage {
+pub(super) struct ChatMessage<'a> {
     pub(super) role: Role,
-    #[serde(default)]
-    pub(super) content: Value,
+    #[serde(borrow, default)]
+    pub(super) content: TextOrTree<'a>,
     /// What the assistant called: as an earlier answer's `tool_calls` has it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_calls: Option<Vec<Map<String, Value>>>,
+    tool_calls: Option<Vec<ObjectTree>>,
     /// Which of these calls a message of the role `tool` answers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_call_id: Option<String>,
+    #[serde(borrow)]
+    tool_call_id: Option<Text<'a>>,
 }
 
 /// The role of whoever says it.
@@ -33,6 +34,17 @@ pub(super) enum Role {
     Assistant,
     /// A function that the model called.
     Tool,
+}
+
+impl Role {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::Tool => "tool",
+        }
+    }
 }
 
 /// The schema of one message.
@@ -64,10 +76,27 @@ pub(super) fn schema() -> Value {
     })
 }
 
-impl ChatMessage {
+impl<'a> ChatMessage<'a> {
     /// A message with nothing but a content.
-    pub(super) fn new(role: Role, content: Value) -> Self {
-        Self { role, content, tool_calls: None, tool_call_id: None }
+    pub(super) fn new(role: Role, content: Text<'a>) -> Self {
+        Self { role, content: content.into(), tool_calls: None, tool_call_id: None }
+    }
+
+    /// Appends it, its members in the order of their names.
+    pub(super) fn write(&self, json: Vec<u8>) -> Vec<u8> {
+        let mut message = ObjectWriter::new(json);
+        match &self.content {
+            TextOrTree::Text(text) => message.text("content", text),
+            TextOrTree::Tree(tree) => message.value("content", tree),
+        }
+        message.text("role", self.role.as_str());
+        if let Some(id) = &self.tool_call_id {
+            message.text("tool_call_id", id);
+        }
+        if let Some(calls) = &self.tool_calls {
+            message.value("tool_calls", calls);
+        }
+        message.end()
     }
 
     /// What a message of its role must have.
@@ -106,11 +135,13 @@ impl ChatMessage {
             return Ok(json!({"role": self.role, "content": self.content}));
         };
         let mut blocks = match &self.content {
-            Value::String(text) if !text.is_empty() => vec![json!({"type": "text", "text": text})],
-            Value::Array(blocks) => blocks.clone(),
+            TextOrTree::Text(text) if !text.is_empty() => {
+                vec![json!({"type": "text", "text": text})]
+            }
+            TextOrTree::Tree(Value::Array(blocks)) => blocks.clone(),
             _ => Vec::new(),
         };
-        for call in calls {
+        for ObjectTree(call) in calls {
             let function = call.get("function").unwrap_or(&Value::Null);
             let input: Option<Value> =
                 function["arguments"].as_str().and_then(|text| serde_json::from_str(text).ok());
@@ -147,9 +178,8 @@ pub(super) fn calls_in(blocks: &[Value]) -> Value {
 mod tests {
     use super::*;
 
-    fn read(message: Value) -> Result<ChatMessage, String> {
-        let message: ChatMessage =
-            serde_json::from_value(message).map_err(|error| error.to_string())?;
+    fn read(message: Value) -> Result<ChatMessage<'static>, String> {
+        let message = ChatMessage::deserialize(message).map_err(|error| error.to_string())?;
         message.check().map_err(|_| "refused".to_owned())?;
         Ok(message)
     }
@@ -162,7 +192,7 @@ mod tests {
         let answer = json!({"role": "tool", "tool_call_id": "call_1", "content": "rain"});
         for message in [&asked, &answer] {
             let read = read(message.clone()).expect("a message");
-            assert_eq!(&serde_json::to_value(&read).expect("JSON"), message);
+            assert_eq!(read.write(Vec::new()), message.to_string().into_bytes());
         }
         let asked = read(asked).expect("a message").in_messages().expect("translated");
         let used = json!({"type": "tool_use", "id": "call_1", "name": "weather",

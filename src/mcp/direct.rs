@@ -7,67 +7,110 @@
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
+use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use rmcp::model::{
-    CallToolResult, ClientCapabilities, JsonObject, JsonRpcResponse, JsonRpcVersion2_0,
-    NumberOrString, ProtocolVersion, RequestId,
+    ClientCapabilities, JsonObject, JsonRpcVersion2_0, NumberOrString, ProtocolVersion, RequestId,
+    ResultType,
 };
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer, Serialize};
 
+use super::caller::{CallOutcome, ToolCaller};
+use super::chat::{self, ChatArguments, Question};
 use super::door::HttpAnswer;
+use super::members::AsObject;
+use super::refused::ToolError;
+use super::reply::ChatReply;
 use super::server::Server;
+use super::text::Text;
 use super::tools::{ROWS, ToolEntry};
+use super::writer::ObjectWriter;
 
 const JSON: &str = "application/json";
 const EVENT_STREAM: &str = "text/event-stream";
+const BOTH: &str = "application/json, text/event-stream";
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
+/// Room for the message with a short answer, beside what is shown of it, which it has twice.
+const MESSAGE_BYTES: usize = 768;
 /// The method of a call.
 const TOOLS_CALL: &str = "tools/call";
 
-/// A message that calls a tool and has nothing else in it.
+/// A message that calls a tool with arguments of the type `A`, and has nothing else in it.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CallMessage {
+#[serde(deny_unknown_fields, bound(deserialize = "A: Deserialize<'de>"))]
+struct CallMessage<'a, A> {
     #[serde(rename = "jsonrpc")]
     _jsonrpc: JsonRpcVersion2_0,
     id: NumberOrString,
-    method: String,
-    params: CallParams,
+    #[serde(borrow)]
+    method: Text<'a>,
+    #[serde(borrow)]
+    params: CallParams<'a, A>,
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CallParams {
-    name: String,
-    #[serde(default)]
-    arguments: JsonObject,
-    #[serde(rename = "_meta", default)]
-    meta: ClientMeta,
+#[serde(deny_unknown_fields, bound(deserialize = "A: Deserialize<'de>"))]
+struct CallParams<'a, A> {
+    #[serde(borrow)]
+    name: Text<'a>,
+    #[serde(default, deserialize_with = "present")]
+    arguments: Option<A>,
+    #[serde(borrow, rename = "_meta", default)]
+    meta: ClientMeta<'a>,
+}
+
+/// Arguments that are there; unlike with `Option`, `null` is none of them.
+fn present<'de, D: Deserializer<'de>, A: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<A>, D::Error> {
+    A::deserialize(deserializer).map(Some)
 }
 
 /// What a message says of the client. A client that wants to be told of progress says so here as well,
 /// and is none of these.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ClientMeta {
-    #[serde(rename = "io.modelcontextprotocol/protocolVersion")]
-    version: Option<String>,
+struct ClientMeta<'a> {
+    #[serde(borrow, rename = "io.modelcontextprotocol/protocolVersion")]
+    version: Option<Text<'a>>,
     #[serde(rename = "io.modelcontextprotocol/clientCapabilities")]
     capabilities: Option<ClientCapabilities>,
     #[serde(rename = "io.modelcontextprotocol/clientInfo")]
     _info: Option<IgnoredAny>,
 }
 
-/// The call of a tool, and which version of the protocol it was made in.
-struct DirectCall {
+/// The call of a tool with what it needs, and which version of the protocol it was made in.
+struct DirectCall<W> {
     id: RequestId,
     tool: &'static ToolEntry,
-    arguments: JsonObject,
+    work: W,
     stands_by_itself: bool,
+}
+
+/// The arguments of a call.
+enum Arguments<'a> {
+    /// Those of a chat, which are no tree.
+    Chat(ChatArguments<'a>),
+    /// Those of any tool.
+    Tree(JsonObject),
+}
+
+/// What a call needs that is about to be made.
+enum CallWork {
+    Chat(Result<Question, ToolError>),
+    Tool(JsonObject),
+}
+
+/// A message that answers a call.
+#[derive(Serialize)]
+struct ResultMessage<'a, R> {
+    jsonrpc: JsonRpcVersion2_0,
+    id: &'a RequestId,
+    result: R,
 }
 
 /// Answers the call of a tool; gives back any other request.
@@ -81,29 +124,127 @@ pub(super) async fn answer(
     let (head, body) = request.into_parts();
     // The body is whole and in memory: this gives it at once, and a copy costs nothing.
     let Ok(bytes) = body.clone().collect().await.map(http_body_util::Collected::to_bytes);
-    let Some(call) = read(&head.headers, &bytes) else {
+    let Some((call, caller)) = make_ready(server, &head, &bytes) else {
         return Err(Request::from_parts(head, body));
     };
-    let Some(caller) = server.direct_caller(&head.headers, &head.extensions) else {
-        return Err(Request::from_parts(head, body));
-    };
-    // What is kept of the request while the tool works are its arguments.
+    // What is kept of the request while the tool works is what the tool needs.
     drop((body, bytes, head));
-    let called = (call.tool.call)(&caller, call.arguments).await;
-    let mut result = called.unwrap_or_else(super::refused::ToolError::into_result);
-    if !call.stands_by_itself {
+    let DirectCall { id, tool, work, stands_by_itself } = call;
+    let called = match work {
+        CallWork::Tool(arguments) => (tool.call)(&caller, arguments).await,
+        CallWork::Chat(question) => match chat(&caller, &id, stands_by_itself, question).await {
+            Ok(answer) => return Ok(answer),
+            Err(error) => Err(error),
+        },
+    };
+    let mut result = called.unwrap_or_else(ToolError::into_result);
+    if !stands_by_itself {
         // Of the versions that begin with `initialize`, none knows it.
         result.result_type = None;
     }
-    Ok(answered(call.id, result))
+    Ok(answered(&id, result))
+}
+
+/// Asks a model, and answers with what it says.
+async fn chat(
+    caller: &ToolCaller,
+    id: &RequestId,
+    stands_by_itself: bool,
+    question: Result<Question, ToolError>,
+) -> Result<HttpAnswer, ToolError> {
+    let question = question?;
+    let mut answer = question.ask(caller).await?;
+    let body = answer.body.clone();
+    let reply = answer.reply(&body, question.by_messages)?;
+    Ok(respond(chat_message(id, stands_by_itself, &reply, answer.outcome())))
+}
+
+/// The message with the result of a chat, as the library writes one.
+fn chat_message(
+    id: &RequestId,
+    stands_by_itself: bool,
+    reply: &ChatReply<'_>,
+    outcome: CallOutcome<'_>,
+) -> Vec<u8> {
+    let shown = reply.shown();
+    let text = |json, text: &str| {
+        let mut block = ObjectWriter::new(json);
+        block.text("type", "text");
+        block.text("text", text);
+        block.end()
+    };
+    let bytes = shown.len().saturating_mul(2).saturating_add(MESSAGE_BYTES);
+    let mut message = ObjectWriter::new(Vec::with_capacity(bytes));
+    message.text("jsonrpc", "2.0");
+    message.value("id", id);
+    message.nested("result", |json| {
+        let mut result = ObjectWriter::new(json);
+        if stands_by_itself {
+            result.text("resultType", ResultType::COMPLETE.as_str());
+        }
+        result.array("content", &[&*shown], |shown, json| text(json, shown));
+        result.nested("structuredContent", |json| reply.write(outcome, json));
+        result.json("isError", "false");
+        result.end()
+    });
+    message.end()
+}
+
+/// The call that is to be made, and who makes it, if the request is one.
+fn make_ready(
+    server: &Server,
+    head: &Parts,
+    body: &[u8],
+) -> Option<(DirectCall<CallWork>, ToolCaller)> {
+    let call = read_call(&head.headers, body)?;
+    let caller = server.direct_caller(&head.headers, &head.extensions)?;
+    let call = call.with(|arguments| match arguments {
+        Arguments::Chat(arguments) => CallWork::Chat(Question::new(&caller, arguments)),
+        Arguments::Tree(arguments) => CallWork::Tool(arguments),
+    });
+    Some((call, caller))
+}
+
+/// The call, if the message is one and the headers say the same. Arguments of a chat are a tree only where
+/// something is wrong with them: the tool says what.
+fn read_call<'a>(headers: &HeaderMap, body: &'a [u8]) -> Option<DirectCall<Arguments<'a>>> {
+    if may_be_chat(headers)
+        && let Some(mut call) = read::<AsObject<ChatArguments<'_>>>(headers, body)
+        && call.tool.name == chat::NAME
+        && let Some(AsObject(arguments)) = call.work.take()
+    {
+        return Some(call.with(|_| Arguments::Chat(arguments)));
+    }
+    let call = read::<JsonObject>(headers, body)?;
+    Some(call.with(|arguments| Arguments::Tree(arguments.unwrap_or_default())))
+}
+
+impl<A> DirectCall<A> {
+    /// This call with what `work` makes of its arguments.
+    fn with<W>(self, work: impl FnOnce(A) -> W) -> DirectCall<W> {
+        let Self { id, tool, work: arguments, stands_by_itself } = self;
+        DirectCall { id, tool, work: work(arguments), stands_by_itself }
+    }
+}
+
+/// Whether the headers leave it open, or say, that `chat` is called.
+fn may_be_chat(headers: &HeaderMap) -> bool {
+    headers.get(NAME).is_none_or(|name| name == chat::NAME)
 }
 
 /// Whether the request brings JSON, and its client reads both forms of an answer.
 fn is_json_for_json(headers: &HeaderMap) -> bool {
-    let content_type = only(headers, &CONTENT_TYPE);
-    let accepted = only(headers, &ACCEPT).unwrap_or_default();
-    let accepts = |media_type| accepted.split(',').any(|one| one.trim() == media_type);
-    content_type == Some(JSON) && accepts(JSON) && accepts(EVENT_STREAM)
+    // The header may be there several times, for one list (RFC 9110, section 5.3). A comma between quotes
+    // divides nothing: such a list is the library's to read.
+    let accepts = |media_type| {
+        let lists = headers.get_all(ACCEPT).iter().filter_map(|list| list.to_str().ok());
+        let mut lists = lists.filter(|list| !list.contains('"'));
+        lists.any(|list| list.split(',').any(|one| one.trim() == media_type))
+    };
+    // As nearly all clients write it.
+    let accepts_both = || headers.get_all(ACCEPT).iter().any(|list| list == BOTH);
+    only(headers, &CONTENT_TYPE) == Some(JSON)
+        && (accepts_both() || accepts(JSON) && accepts(EVENT_STREAM))
 }
 
 /// The value of a header that is there once and is text.
@@ -113,15 +254,23 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     if values.next().is_some() { None } else { value.to_str().ok() }
 }
 
-/// The call, if the message is one and the headers say the same.
-fn read(headers: &HeaderMap, body: &[u8]) -> Option<DirectCall> {
-    let message: CallMessage = serde_json::from_slice(body).ok()?;
+/// The call with its arguments, if the message is one and the headers say the same.
+fn read<'a, A: Deserialize<'a>>(
+    headers: &HeaderMap,
+    body: &'a [u8],
+) -> Option<DirectCall<Option<A>>> {
+    // Looked at as a whole, a text is known to be one in less time than in parts. What is none can be one
+    // where nobody looks.
+    let message: CallMessage<'a, A> = match std::str::from_utf8(body) {
+        Ok(text) => serde_json::from_str(text).ok()?,
+        Err(_) => serde_json::from_slice(body).ok()?,
+    };
     let CallMessage { id, method, params: CallParams { name, arguments, meta }, .. } = message;
-    let tool = ROWS.iter().find(|row| row.name == name)?;
+    let tool = ROWS.iter().find(|row| *row.name == *name)?;
     let latest = ProtocolVersion::V_2026_07_28;
     let stands_by_itself = match &meta.version {
         Some(version) => {
-            let is_told = version == latest.as_str()
+            let is_told = **version == *latest.as_str()
                 && only(headers, &VERSION) == Some(latest.as_str())
                 && only(headers, &METHOD) == Some(TOOLS_CALL)
                 && only(headers, &NAME) == Some(tool.name)
@@ -141,72 +290,20 @@ fn read(headers: &HeaderMap, body: &[u8]) -> Option<DirectCall> {
             (is_told && meta.capabilities.is_none()).then_some(false)?
         }
     };
-    (method == TOOLS_CALL).then_some(DirectCall { id, tool, arguments, stands_by_itself })
+    (*method == *TOOLS_CALL).then_some(DirectCall { id, tool, work: arguments, stands_by_itself })
 }
 
-fn answered(id: RequestId, result: CallToolResult) -> HttpAnswer {
-    let response = JsonRpcResponse { jsonrpc: JsonRpcVersion2_0, id, result };
+fn answered(id: &RequestId, result: impl Serialize) -> HttpAnswer {
+    let response = ResultMessage { jsonrpc: JsonRpcVersion2_0, id, result };
     // A result is made of texts and trees, which always can be written.
-    let body = serde_json::to_vec(&response).unwrap_or_default();
+    respond(serde_json::to_vec(&response).unwrap_or_default())
+}
+
+fn respond(body: Vec<u8>) -> HttpAnswer {
     let mut answer = Response::new(Full::from(body).boxed());
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
     answer
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    /// The call of a tool with what a client says of itself, and the headers that say the same.
-    fn call_of(version: &'static str) -> (HeaderMap, Value) {
-        let headers = [(VERSION, version), (METHOD, TOOLS_CALL), (NAME, "chat")];
-        let headers = headers.map(|(name, value)| (name, HeaderValue::from_static(value)));
-        let message = json!({"jsonrpc": "2.0", "id": 1, "method": TOOLS_CALL, "params": {
-            "name": "chat",
-            "arguments": {"model": "m", "prompt": "Hi"},
-            "_meta": {
-                "io.modelcontextprotocol/protocolVersion": version,
-                "io.modelcontextprotocol/clientInfo": {"name": "client", "version": "1"},
-                "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
-            },
-        }});
-        (HeaderMap::from_iter(headers), message)
-    }
-
-    fn is_direct(headers: &HeaderMap, message: &Value) -> bool {
-        read(headers, message.to_string().as_bytes()).is_some()
-    }
-
-    #[test]
-    fn the_usual_call_is_answered_without_the_library() {
-        let (headers, message) = call_of("2026-07-28");
-        assert!(is_direct(&headers, &message));
-        let earlier = json!({"jsonrpc": "2.0", "id": "a", "method": TOOLS_CALL,
-            "params": {"name": "get_balance"}});
-        assert!(is_direct(&HeaderMap::new(), &earlier));
-    }
-
-    #[test]
-    fn what_is_not_exactly_a_call_is_left_to_the_library() {
-        let (headers, message) = call_of("2026-07-28");
-        for (path, value) in [
-            ("/method", json!("tools/list")),
-            ("/params/name", json!("nothing")),
-            ("/params/_meta/progressToken", json!(1)),
-            ("/params/task", json!({})),
-            ("/jsonrpc", json!("1.0")),
-        ] {
-            let mut message = message.clone();
-            let (parent, name) = path.rsplit_once('/').expect("a member");
-            message.pointer_mut(parent).expect("an object")[name] = value;
-            assert!(!is_direct(&headers, &message), "{path}");
-        }
-        for name in [VERSION, METHOD, NAME] {
-            let mut headers = headers.clone();
-            headers.remove(&name);
-            assert!(!is_direct(&headers, &message), "{name}");
-        }
-    }
-}
+mod tests;

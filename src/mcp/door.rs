@@ -35,7 +35,6 @@ const METHODS: HeaderValue = HeaderValue::from_static("POST, OPTIONS");
 const MAX_AGE: HeaderValue = HeaderValue::from_static("7200");
 
 /// The server behind its checks.
-#[derive(Clone)]
 pub(super) struct Door {
     config: Arc<ConfigHandle>,
     server: Server,

@@ -14,14 +14,20 @@ mod tools;
 mod usable;
 mod schema;
 mod media;
+mod text;
+mod members;
+mod writer;
 mod chat;
 mod conversation;
+mod reply;
 mod embed;
 mod images;
 mod edit;
 mod speak;
 mod video;
 mod account;
+#[cfg(test)]
+mod by_trees;
 
 use std::sync::Arc;
 
@@ -59,9 +65,9 @@ pub fn hosted(config: &Arc<ConfigHandle>, inward: &Inward) -> Option<Hosted> {
         Arc::new(NeverSessionManager::default()),
         settings,
     );
-    let door = Door::new(Arc::clone(config), server, service);
+    let door = Arc::new(Door::new(Arc::clone(config), server, service));
     let service = tower::service_fn(move |request| {
-        let door = door.clone();
+        let door = Arc::clone(&door);
         async move { Ok(door.answer(request).await) }
     });
     let hosted = Hosted::new(snapshot.mcp.path.clone(), ROUTE, body_bytes_max, service);

@@ -2,7 +2,7 @@
 
 use futures_util::future::BoxFuture;
 use rmcp::model::{CallToolResult, JsonObject, Tool, ToolAnnotations};
-use serde::de::DeserializeOwned;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::caller::ToolCaller;
@@ -32,7 +32,7 @@ pub(super) struct ToolEntry {
 /// Every tool, in the order in which they are listed.
 pub(super) static ROWS: [ToolEntry; 9] = [
     ToolEntry {
-        name: "chat",
+        name: chat::NAME,
         title: "Ask a model",
         description: "Sends messages to a language model and returns its answer.",
         operations: &[Operation::Chat, Operation::Messages],
@@ -141,7 +141,7 @@ impl ToolEntry {
 ///
 /// # Errors
 /// What they lack, or have too much.
-pub(super) fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, ToolError> {
+pub(super) fn read<'de, T: Deserialize<'de>>(arguments: JsonObject) -> Result<T, ToolError> {
     serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
         let path = error.path().to_string();
         let at = if path == "." { String::new() } else { format!("`{path}`: ") };

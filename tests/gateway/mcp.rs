@@ -278,6 +278,45 @@ fn messages() -> Vec<Value> {
     messages
 }
 
+/// Texts that are no message as a tree has one: what parsers disagree on, and what is too much.
+fn odd_texts() -> Vec<Vec<u8>> {
+    let message = |id: &str, arguments: &str| {
+        let params = format!(r#"{{"name":"chat","arguments":{arguments}}}"#);
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#)
+    };
+    let deep = format!("{}{}", "[".repeat(130), "]".repeat(130));
+    let arguments = [
+        r#"{"model":"none","prompt":"Hi","model":"gpt-4o-mini"}"#.to_owned(),
+        r#"{"mod\u0065l":"gpt-4o-mini","prompt":"\ud83d\ude00 \"Hi\"\n"}"#.to_owned(),
+        r#"{"model":"gpt-4o-mini","prompt":"\ud800"}"#.to_owned(),
+        r#"{"model":"gpt-4o-mini","prompt":"Hi","temperature":1e400}"#.to_owned(),
+        r#"{"model":"gpt-4o-mini","prompt":"Hi","temperature":1,"top_p":1e-1}"#.to_owned(),
+        r#"{"model":"gpt-4o-mini","prompt":"Hi","max_tokens":9007199254740993}"#.to_owned(),
+        r#"{"model":"gpt-4o-mini","prompt":"Hi","max_tokens":18446744073709551616}"#.to_owned(),
+        r#"{"model":"gpt-4o-mini","messages":[["user","Hi",null,null]]}"#.to_owned(),
+        r#"{"model":"gpt-4o-mini","messages":[{"role":"user","content":[{"text":"a","text":"b","type":"text"}]}]}"#
+            .to_owned(),
+        r#"{"model":"gpt-4o-mini","prompt":"Hi","extra":{"stream":true,"model":"none","n":2}}"#.to_owned(),
+        r#"{"model":"gpt-4o-mini","prompt":"Hi","extra":{"max_completion_tokens":7,"user":"a"}}"#.to_owned(),
+        format!(r#"{{"model":"gpt-4o-mini","prompt":"Hi","extra":{{"a":{deep}}}}}"#),
+        r#"["gpt-4o-mini","Hi"]"#.to_owned(),
+    ];
+    let usual = r#"{"model":"gpt-4o-mini","prompt":"Hi"}"#;
+    let ids = ["1e2", "-0", "12345678901234567890123", r#""\u0000""#, r#""\ud800""#];
+    let long = format!("\"{}\"", "i".repeat(10_000));
+    let mut texts: Vec<String> = arguments.iter().map(|one| message("1", one)).collect();
+    texts.extend(ids.iter().map(|id| message(id, usual)));
+    texts.push(message(&long, usual));
+    texts.push(message("1", usual).replacen("\"id\":1", "\"id\":1,\"id\":2", 1));
+    texts.push(format!("{} x", message("1", usual)));
+    let mut texts: Vec<Vec<u8>> = texts.into_iter().map(String::into_bytes).collect();
+    let mut broken = message("1", usual).into_bytes();
+    let at = broken.iter().position(|byte| *byte == b'H').expect("the prompt");
+    broken[at] = 0xff;
+    texts.push(broken);
+    texts
+}
+
 /// What headers may say of a message.
 fn headers() -> Vec<Vec<(&'static str, &'static str)>> {
     let version = |version| ("mcp-protocol-version", version);
@@ -308,18 +347,20 @@ fn headers() -> Vec<Vec<(&'static str, &'static str)>> {
 async fn the_answer_to_a_usual_call_is_that_of_the_protocols_library() {
     let (_demo, _, _, client) = demo().await;
     let mut calls = 0;
-    for message in messages() {
+    let texts = messages().into_iter().map(|message| message.to_string().into_bytes());
+    for message in texts.chain(odd_texts()) {
+        let shown = String::from_utf8_lossy(&message);
         for headers in headers() {
             let mut answers = Vec::new();
             for accept in [
                 "application/json, text/event-stream",
                 "application/json;q=0.9, text/event-stream;q=0.9",
             ] {
-                let reply = client.send_accepting(accept, &headers, message.to_string()).await;
+                let reply = client.send_accepting(accept, &headers, message.clone()).await;
                 let content_type = reply.headers.get("content-type").cloned();
                 answers.push((reply.status, content_type, masked(&reply.text)));
             }
-            assert_eq!(answers[0], answers[1], "{headers:?} {message}");
+            assert_eq!(answers[0], answers[1], "{headers:?} {shown}");
             calls += u32::from(answers[0].2.contains("\"isError\":false"));
         }
     }

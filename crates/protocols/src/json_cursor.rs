@@ -4,7 +4,7 @@
 //! not checked; text that makes no sense where it is looked at ends the reading with `None`.
 
 use super::estimate::TextSize;
-use super::json::{quote_or_backslash, short_string_end, structure};
+use super::json::{Value, quote_or_backslash, short_string_end, structure};
 
 /// The bytes that stand behind a number, a boolean or a `null`.
 static ENDS_SCALAR: [bool; 256] = {
@@ -16,6 +16,36 @@ static ENDS_SCALAR: [bool; 256] = {
     }
     ends
 };
+
+impl<'a> Value<'a> {
+    /// The values of the last members with these keys; `None` for those that are not there, and for all of
+    /// a value that is no object. It was checked as a part of a document and is not checked again: no key
+    /// of that has an escape, as [`super::json::Object::has_escaped_keys`] tells.
+    #[must_use]
+    pub fn members<const N: usize>(&self, keys: [&str; N]) -> [Option<Value<'a>>; N] {
+        let mut found = [None; N];
+        let _is_whole = Cursor::new(self.text()).object(|name, cursor| {
+            let value = cursor.raw()?;
+            if let Some(index) = keys.iter().position(|key| key.as_bytes() == name) {
+                found.get_mut(index)?.replace(value);
+            }
+            Some(())
+        });
+        found.map(|value| value.map(Self::new))
+    }
+
+    /// The first element; `None` for a value that has none. It was checked as a part of a document and is
+    /// not checked again.
+    #[must_use]
+    pub fn first_element(&self) -> Option<Value<'a>> {
+        let mut first = None;
+        let _is_whole = Cursor::new(self.text()).array(|cursor| {
+            first = Some(cursor.raw()?);
+            None
+        });
+        first.map(Self::new)
+    }
+}
 
 /// A position in JSON text, before a value.
 pub(super) struct Cursor<'a> {

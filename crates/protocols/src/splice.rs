@@ -168,11 +168,35 @@ pub fn json_string(text: &str) -> String {
     serde_json::Value::String(text.to_owned()).to_string()
 }
 
+/// Appends `text` to `json` as a string with its quotes.
+pub fn push_json_string(json: &mut Vec<u8>, text: &str) {
+    if plain_text_end(text.as_bytes(), 0) < text.len() {
+        // A text can always be written, and a vector takes all.
+        let _is_written = serde_json::to_writer(json, text);
+        return;
+    }
+    json.reserve(text.len() + 2);
+    json.push(b'"');
+    json.extend_from_slice(text.as_bytes());
+    json.push(b'"');
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    proptest! {
+        #[test]
+        fn a_text_is_written_as_by_serde_json(text in "[\\PC\\x00-\\x1f\"\\\\]{0,40}") {
+            let mut json = b"[".to_vec();
+            push_json_string(&mut json, &text);
+            let expected = serde_json::to_string(&text).expect("JSON");
+            prop_assert_eq!(&json[1..], expected.as_bytes());
+            prop_assert_eq!(json_string(&text), expected);
+        }
+    }
 
     #[test]
     fn only_the_edited_bytes_change() {

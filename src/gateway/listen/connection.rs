@@ -187,7 +187,7 @@ where
         let begin = |session, busy| {
             let (proxy, shutdown) = (Arc::clone(&self.driven), shutdown.clone());
             let member = Arc::clone(member);
-            tokio::spawn(CONNECTION.scope(member, async move {
+            tokio::spawn(CONNECTION.scope(Some(member), async move {
                 let _busy: http2::Busy = busy;
                 proxy.process_new_http(ServerSession::new_http2(session), &shutdown).await;
             }));
@@ -337,10 +337,11 @@ where
         let mut shutdown = shutdown.clone();
         let stream = self.open(stream, &mut ticket, &mut shutdown).await?;
         let member = Arc::clone(ticket.member());
+        let own = Some(Arc::clone(&member));
         // What gives way is dropped where it stands; requests are settled as they are dropped.
         tokio::select! {
             biased;
-            () = CONNECTION.scope(Arc::clone(&member), self.serve(stream, &member, shutdown)) => {}
+            () = CONNECTION.scope(own, self.serve(stream, &member, shutdown)) => {}
             () = ticket.told_to_leave() => {}
         }
         None

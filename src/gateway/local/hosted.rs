@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::future::poll_fn;
 use std::net::IpAddr;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -19,7 +19,6 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Body;
 use pingora::http::RequestHeader;
 use pingora_proxy::Session;
-use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service, ServiceExt as _};
 
 use crate::config::snapshot::Snapshot;
@@ -37,6 +36,8 @@ use crate::protocols::json::values_within;
 
 /// What a service answers with.
 type HostedResponse = Response<UnsyncBoxBody<Bytes, BoxError>>;
+/// A service at work on a request.
+type Answering = Pin<Box<dyn Future<Output = Result<HostedResponse, Infallible>> + Send>>;
 
 /// So much of an answer is sent at once: each part must be taken in time, however long the whole is.
 const PART_BYTES_MAX: usize = 64 * 1024;
@@ -66,7 +67,7 @@ pub struct Hosted {
     body_bytes_max: usize,
     for_keys: bool,
     json_values_max: Option<usize>,
-    service: BoxCloneSyncService<Request<Full<Bytes>>, HostedResponse, Infallible>,
+    service: Arc<dyn Fn(Request<Full<Bytes>>) -> Answering + Send + Sync>,
 }
 
 impl Hosted {
@@ -95,7 +96,11 @@ impl Hosted {
     {
         let boxed =
             |answer: Response<B>| answer.map(|body| body.map_err(Into::into).boxed_unsync());
-        let service = BoxCloneSyncService::new(service.map_response(boxed));
+        // Each request is a clone's own: a service is asked by one at a time.
+        let service = Arc::new(move |request| {
+            let service = service.clone();
+            Box::pin(async move { service.oneshot(request).await.map(boxed) }) as Answering
+        });
         let (prefix, for_keys, json_values_max) = (prefix.into(), false, None);
         Self { prefix, route, body_bytes_max, for_keys, json_values_max, service }
     }
@@ -252,7 +257,7 @@ async fn relay(
 ) -> Result<(), GatewayError> {
     let length = request.body().size_hint().lower();
     let length = usize::try_from(length).unwrap_or(usize::MAX);
-    let mut answered = pin!(hosted.service.clone().oneshot(request));
+    let mut answered = (hosted.service)(request);
     let answered = poll_fn(|context| {
         // What it does in one go with a large body, such as parsing it, holds up nobody.
         offload::run_now(length, || answered.as_mut().poll(context))
@@ -275,8 +280,12 @@ async fn relay(
         let Ok(mut piece) = frame.into_data() else { continue };
         while !piece.is_empty() {
             let part = piece.split_to(piece.len().min(PART_BYTES_MAX));
-            let sent = session.write_response_body(Some(part), false).await;
+            let is_last = piece.is_empty() && body.is_end_stream();
+            let sent = session.write_response_body(Some(part), is_last).await;
             sent.map_err(|error| gone(&error))?;
+            if is_last {
+                return Ok(());
+            }
         }
     }
     session.write_response_body(None, true).await.map_err(|error| gone(&error))

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method};
 use parking_lot::Mutex;
 use pingora::http::{RequestHeader, ResponseHeader};
-use tokio::sync::{mpsc, oneshot};
+use pingora_proxy::Session;
 
 use crate::error::{ErrorKind, GatewayError};
 use crate::finished::Settled;
@@ -20,22 +20,39 @@ use crate::gateway::listen::deadline::Deadline;
 use crate::gateway::listen::hooks;
 use crate::gateway::proxy::Gateway;
 
+mod queue;
+mod serving;
 mod session;
 
+use queue::{QueueReader, Teller, queue};
+use serving::Serving;
 use session::InnerSession;
 
-/// Pieces of an answer that wait for their reader. Each is what an upstream sent at once, so this is
-/// about as much as a socket holds.
-const PIECES_MAX: usize = 16;
+/// Sessions that are kept for requests to come: about as many as there are at one time in an ordinary load.
+const SESSIONS_MAX: usize = 64;
 
 /// A way to the gateway from inside the process. It leads somewhere once the gateway is there; its
 /// clones lead to the same one.
 #[derive(Clone, Default)]
-pub struct Inward(Arc<OnceLock<Front>>);
+pub struct Inward(Arc<OnceLock<Arc<Front>>>);
 
 struct Front {
     gateway: Gateway,
     deadline: Arc<Deadline>,
+    /// Pingora's sessions that no request is in, for those to come.
+    sessions: Mutex<Vec<Session>>,
+}
+
+impl Front {
+    async fn serve(&self, own: InnerSession) {
+        let free = self.sessions.lock().pop();
+        let mut session = free.unwrap_or_else(hooks::session);
+        hooks::serve(&self.gateway, &mut session, Box::new(own)).await;
+        let mut free = self.sessions.lock();
+        if free.len() < SESSIONS_MAX {
+            free.push(session);
+        }
+    }
 }
 
 /// A request from inside.
@@ -58,7 +75,7 @@ impl Inward {
     /// that calls itself would never end.
     pub(crate) fn lead_to(&self, gateway: Gateway, deadline: Arc<Deadline>) {
         // One that leads somewhere already goes on leading there.
-        drop(self.0.set(Front { gateway, deadline }));
+        drop(self.0.set(Arc::new(Front { gateway, deadline, sessions: Mutex::default() })));
     }
 
     /// Makes a request, and waits for the head of its answer. Dropping this, or the reply, ends the
@@ -67,31 +84,49 @@ impl Inward {
     /// # Errors
     /// `Internal` when there is no gateway, or it ends the request without an answer.
     pub async fn ask(&self, request: Inner) -> Result<Reply, GatewayError> {
+        let BegunRequest { serving, mut reply } = self.begin(request)?;
+        // Dropped, it goes on by itself, however seldom the reply is looked at.
+        drop(serving);
+        reply.read_head().await?;
+        Ok(reply)
+    }
+
+    /// Makes a request whose answer is read without a pause. It is served by whoever waits for it, as long
+    /// as they do, which spares a task of its own.
+    ///
+    /// # Errors
+    /// As for [`Self::ask`].
+    pub async fn ask_in_place(&self, request: Inner) -> Result<Reply, GatewayError> {
+        let BegunRequest { serving, mut reply } = self.begin(request)?;
+        reply.serving = Some(serving);
+        reply.read_head().await?;
+        Ok(reply)
+    }
+
+    fn begin(&self, request: Inner) -> Result<BegunRequest, GatewayError> {
         let front = self.0.get().ok_or_else(unanswered)?;
-        let (pieces, reply) = mpsc::channel(PIECES_MAX);
-        let (tell, settled) = oneshot::channel();
-        let teller = Teller(Arc::new(Mutex::new(Some(tell))));
-        let session = InnerSession::new(request, pieces, teller, Arc::clone(&front.deadline))
+        let (writer, teller, queue) = queue();
+        let session = InnerSession::new(request, writer, teller, Arc::clone(&front.deadline))
             .map_err(|error| unanswered().cause(crate::gateway::describe_error(&error)))?;
-        let gateway = front.gateway.clone();
-        // On its own, so that it is settled whatever becomes of whoever asked.
-        tokio::spawn(async move {
-            hooks::serve(&gateway, &mut hooks::session(), Box::new(session)).await;
-        });
-        Reply::begin(reply, settled).await
+        let front = Arc::clone(front);
+        let serving = Serving::new(async move { front.serve(session).await });
+        let (status, headers) = (0, HeaderMap::new());
+        let reply = Reply { status, headers, queue, serving: None, is_whole: false };
+        Ok(BegunRequest { serving, reply })
     }
 }
 
-/// Tells whoever asked from inside what the request came to.
-#[derive(Clone)]
-struct Teller(Arc<Mutex<Option<oneshot::Sender<Settled>>>>);
+/// A request that was made.
+struct BegunRequest {
+    serving: Serving,
+    /// What comes of it; its head is not there yet.
+    reply: Reply,
+}
 
 /// The request whose head this is was settled.
 pub(crate) fn tell(head: &RequestHeader, settled: Settled) {
-    let Some(Teller(teller)) = head.extensions.get() else { return };
-    if let Some(teller) = teller.lock().take() {
-        // Who has left does not want to know.
-        let _is_heard = teller.send(settled);
+    if let Some(teller) = head.extensions.get::<Teller>() {
+        teller.tell(settled);
     }
 }
 
@@ -102,15 +137,27 @@ impl fmt::Debug for Inward {
 }
 
 /// An answer of the gateway, as far as it has come.
-#[derive(Debug)]
 pub struct Reply {
     /// The HTTP status of the answer.
     pub status: u16,
     /// The headers of the answer.
     pub headers: HeaderMap,
-    pieces: mpsc::Receiver<Piece>,
-    settled: oneshot::Receiver<Settled>,
+    queue: QueueReader,
+    /// The request, where it is served by whoever reads this; behind what tells it that they have left.
+    serving: Option<Serving>,
     is_whole: bool,
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { status, headers, serving, is_whole, .. } = self;
+        f.debug_struct("Reply")
+            .field("status", status)
+            .field("headers", headers)
+            .field("serving", serving)
+            .field("is_whole", is_whole)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A part of an answer.
@@ -122,22 +169,25 @@ enum Piece {
 }
 
 impl Reply {
-    async fn begin(
-        mut pieces: mpsc::Receiver<Piece>,
-        settled: oneshot::Receiver<Settled>,
-    ) -> Result<Self, GatewayError> {
-        match pieces.recv().await {
-            Some(Piece::Head(head)) => {
-                let (status, headers) = (head.status.as_u16(), head.headers.clone());
-                Ok(Self { status, headers, pieces, settled, is_whole: false })
-            }
-            _ => Err(unanswered()),
-        }
+    async fn read_head(&mut self) -> Result<(), GatewayError> {
+        let Some(Piece::Head(head)) = self.next().await else { return Err(unanswered()) };
+        let head = http::response::Parts::from(*head);
+        (self.status, self.headers) = (head.status.as_u16(), head.headers);
+        Ok(())
+    }
+
+    /// What comes next; `None` behind the last.
+    async fn next(&mut self) -> Option<Piece> {
+        let Self { queue, serving, .. } = self;
+        let Some(serving) = serving else { return queue.next().await };
+        serving.until(|| queue.try_next()).await
     }
 
     /// What it came to, for one that has been read to its end; `None` when nothing was held for it.
-    pub async fn settled(self) -> Option<Settled> {
-        self.settled.await.ok()
+    pub async fn settled(mut self) -> Option<Settled> {
+        let Self { queue, serving, .. } = &mut self;
+        let Some(serving) = serving else { return queue.settled().await };
+        serving.until(|| queue.try_settled()).await
     }
 
     /// The next piece of its body; `None` at its end.
@@ -148,7 +198,7 @@ impl Reply {
         if self.is_whole {
             return Ok(None);
         }
-        match self.pieces.recv().await {
+        match self.next().await {
             Some(Piece::Data(piece)) => Ok(Some(piece)),
             Some(Piece::End | Piece::Head(_)) => {
                 self.is_whole = true;

@@ -14,9 +14,9 @@ use pingora::protocols::http::HttpTask;
 use pingora::protocols::http::custom::server::Session as CustomSession;
 use pingora::protocols::l4::socket::SocketAddr as PeerAddr;
 use pingora::{Error, ErrorType, Result};
-use tokio::sync::mpsc;
 
-use super::{Inner, Piece, Teller};
+use super::queue::{HasLeft, QueueWriter, Teller};
+use super::{Inner, Piece};
 use crate::gateway::listen::custom::{Timeouts, plain_session, write_tasks};
 use crate::gateway::listen::deadline::Deadline;
 
@@ -30,8 +30,9 @@ pub(super) struct InnerSession {
     body_is_read: bool,
     client: Option<PeerAddr>,
     digest: Digest,
-    pieces: mpsc::Sender<Piece>,
-    written: Option<Box<ResponseHeader>>,
+    queue: QueueWriter,
+    /// The status of the answer, once its head was sent.
+    written: Option<ResponseHeader>,
     bytes_sent: usize,
     has_ended: bool,
     deadline: Arc<Deadline>,
@@ -41,7 +42,7 @@ pub(super) struct InnerSession {
 impl InnerSession {
     pub(super) fn new(
         request: Inner,
-        pieces: mpsc::Sender<Piece>,
+        queue: QueueWriter,
         teller: Teller,
         deadline: Arc<Deadline>,
     ) -> Result<Self> {
@@ -63,7 +64,7 @@ impl InnerSession {
             body_is_read: false,
             client,
             digest: Digest::default(),
-            pieces,
+            queue,
             written: None,
             bytes_sent: 0,
             has_ended: false,
@@ -76,7 +77,9 @@ impl InnerSession {
         if header.status.is_informational() {
             return Ok(());
         }
-        self.written = Some(header.clone());
+        // What is asked of it later is its status.
+        let status = ResponseHeader::build_no_case(header.status, Some(0))?;
+        self.written = Some(status);
         self.send(Piece::Head(header)).await
     }
 
@@ -95,7 +98,9 @@ impl InnerSession {
     }
 
     async fn send(&self, piece: Piece) -> Result<()> {
-        let sending = self.pieces.send(piece);
+        let gone = |_: HasLeft| Error::new_down(ErrorType::ConnectionClosed);
+        let Some(waiting) = self.queue.try_send(piece).map_err(gone)? else { return Ok(()) };
+        let sending = self.queue.send(waiting);
         let sent = match self.timeouts.write {
             Some(time) => match tokio::time::timeout(time, sending).await {
                 Ok(sent) => sent,
@@ -103,7 +108,7 @@ impl InnerSession {
             },
             None => sending.await,
         };
-        sent.map_err(|_| Error::new_down(ErrorType::ConnectionClosed))
+        sent.map_err(gone)
     }
 }
 
@@ -134,7 +139,7 @@ impl CustomSession for InnerSession {
         if !no_body_expected && !self.body_is_read {
             return self.read_body_bytes().await;
         }
-        let closed = self.deadline.or_done(self.pieces.closed()).await;
+        let closed = self.deadline.or_done(self.queue.left()).await;
         Err(Error::new_down(match closed {
             Some(()) => ErrorType::ConnectionClosed,
             None => ErrorType::ReadTimedout,
@@ -187,7 +192,7 @@ impl CustomSession for InnerSession {
     async fn shutdown(&mut self, _code: u32, _context: &str) {}
 
     fn response_written(&self) -> Option<&ResponseHeader> {
-        self.written.as_deref()
+        self.written.as_ref()
     }
 
     fn body_bytes_sent(&self) -> usize {

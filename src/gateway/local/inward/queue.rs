@@ -1,0 +1,259 @@
+//! The answer to a request from inside, on its way from the session that it is written to, to whoever
+//! asked: pieces, of which so many wait at most, and what the request was settled for.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
+
+use super::Piece;
+use crate::finished::Settled;
+
+/// Pieces of an answer that wait for their reader. Each is what an upstream sent at once, so this is
+/// about as much as a socket holds.
+const PIECES_MAX: usize = 16;
+
+#[derive(Default)]
+struct QueueState {
+    pieces: VecDeque<Piece>,
+    settled: Option<Settled>,
+    /// Nothing more is written.
+    is_over: bool,
+    /// Nobody reads any more.
+    has_left: bool,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+/// Where a session writes.
+pub(super) struct QueueWriter(Arc<Mutex<QueueState>>);
+
+/// Where whoever asked reads.
+pub(super) struct QueueReader(Arc<Mutex<QueueState>>);
+
+/// Tells whoever asked from inside what the request came to.
+#[derive(Clone)]
+pub(super) struct Teller(Arc<Mutex<QueueState>>);
+
+/// The error that nobody reads any more.
+#[derive(Debug)]
+pub(super) struct HasLeft;
+
+/// A queue that is empty.
+pub(super) fn queue() -> (QueueWriter, Teller, QueueReader) {
+    let state = Arc::<Mutex<QueueState>>::default();
+    (QueueWriter(Arc::clone(&state)), Teller(Arc::clone(&state)), QueueReader(state))
+}
+
+/// Has `waker` woken, and no other.
+fn note(waker: &mut Option<Waker>, context: &Context<'_>) {
+    if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+        *waker = Some(context.waker().clone());
+    }
+}
+
+/// Wakes whoever waits, if somebody does.
+fn wake(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+impl QueueWriter {
+    /// Adds a piece, or gives it back where there is no room for it.
+    ///
+    /// # Errors
+    /// When nobody reads.
+    pub(super) fn try_send(&self, piece: Piece) -> Result<Option<Piece>, HasLeft> {
+        let mut state = self.0.lock();
+        if state.has_left {
+            return Err(HasLeft);
+        }
+        if state.pieces.len() >= PIECES_MAX {
+            return Ok(Some(piece));
+        }
+        state.pieces.push_back(piece);
+        let reader = state.reader.take();
+        drop(state);
+        wake(reader);
+        Ok(None)
+    }
+
+    /// Adds a piece as soon as there is room for it.
+    ///
+    /// # Errors
+    /// When nobody reads.
+    pub(super) async fn send(&self, piece: Piece) -> Result<(), HasLeft> {
+        let mut waiting = Some(piece);
+        poll_fn(|context| {
+            note(&mut self.0.lock().writer, context);
+            let Some(piece) = waiting.take() else { return Poll::Ready(Ok(())) };
+            match self.try_send(piece) {
+                Ok(None) => Poll::Ready(Ok(())),
+                Ok(back) => {
+                    waiting = back;
+                    Poll::Pending
+                }
+                Err(left) => Poll::Ready(Err(left)),
+            }
+        })
+        .await
+    }
+
+    /// Waits until nobody reads.
+    pub(super) async fn left(&self) {
+        poll_fn(|context| {
+            let mut state = self.0.lock();
+            if state.has_left {
+                return Poll::Ready(());
+            }
+            note(&mut state.writer, context);
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl Drop for QueueWriter {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.is_over = true;
+        let reader = state.reader.take();
+        drop(state);
+        wake(reader);
+    }
+}
+
+impl Teller {
+    pub(super) fn tell(&self, settled: Settled) {
+        let mut state = self.0.lock();
+        state.settled = Some(settled);
+        let reader = state.reader.take();
+        drop(state);
+        wake(reader);
+    }
+}
+
+impl QueueReader {
+    /// The next piece, if it is there.
+    pub(super) fn try_next(&self) -> Option<Piece> {
+        let mut state = self.0.lock();
+        let next = state.pieces.pop_front()?;
+        let writer = state.writer.take();
+        drop(state);
+        wake(writer);
+        Some(next)
+    }
+
+    /// The next piece; `None` behind the last.
+    pub(super) async fn next(&self) -> Option<Piece> {
+        self.wait(Self::try_next).await
+    }
+
+    /// What the request was settled for, if that is known.
+    pub(super) fn try_settled(&self) -> Option<Settled> {
+        self.0.lock().settled
+    }
+
+    /// What the request was settled for; `None` for one that was not.
+    pub(super) async fn settled(&self) -> Option<Settled> {
+        self.wait(Self::try_settled).await
+    }
+
+    async fn wait<T>(&self, come: impl Fn(&Self) -> Option<T>) -> Option<T> {
+        poll_fn(|context| {
+            if let Some(it) = come(self) {
+                return Poll::Ready(Some(it));
+            }
+            let mut state = self.0.lock();
+            note(&mut state.reader, context);
+            let is_over = state.is_over;
+            drop(state);
+            // It may have come in between.
+            match come(self) {
+                None if !is_over => Poll::Pending,
+                come => Poll::Ready(come),
+            }
+        })
+        .await
+    }
+}
+
+impl Drop for QueueReader {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.has_left = true;
+        let pieces = std::mem::take(&mut state.pieces);
+        let writer = state.writer.take();
+        drop(state);
+        wake(writer);
+        drop(pieces);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    fn piece(number: u8) -> Piece {
+        Piece::Data(Bytes::copy_from_slice(&[number]))
+    }
+
+    fn number(piece: Option<Piece>) -> Option<u8> {
+        match piece? {
+            Piece::Data(data) => data.first().copied(),
+            Piece::Head(_) | Piece::End => None,
+        }
+    }
+
+    #[tokio::test]
+    async fn pieces_come_in_order_and_wait_for_their_reader() {
+        let (writer, _, reader) = queue();
+        let writing = tokio::spawn(async move {
+            for number in 0..100 {
+                writer.send(piece(number)).await.expect("somebody reads");
+            }
+        });
+        tokio::task::yield_now().await;
+        assert!(!writing.is_finished(), "there is room for a few");
+        for expected in 0..100 {
+            assert_eq!(number(reader.next().await), Some(expected));
+        }
+        writing.await.expect("all are written");
+        assert_eq!(number(reader.next().await), None, "it is over");
+    }
+
+    #[tokio::test]
+    async fn a_writer_is_told_when_nobody_reads() {
+        let (writer, _, reader) = queue();
+        let left = timeout(Duration::from_millis(10), writer.left()).await;
+        assert!(left.is_err(), "somebody does");
+        for number in 0..16 {
+            writer.send(piece(number)).await.expect("room");
+        }
+        let waiting = tokio::spawn(async move {
+            assert!(writer.send(piece(16)).await.is_err());
+            writer.left().await;
+        });
+        tokio::task::yield_now().await;
+        drop(reader);
+        timeout(Duration::from_secs(5), waiting).await.expect("woken").expect("told");
+    }
+
+    #[tokio::test]
+    async fn what_was_never_settled_is_known_at_the_end() {
+        let (writer, teller, reader) = queue();
+        let waiting = tokio::spawn(async move { reader.settled().await });
+        tokio::task::yield_now().await;
+        drop((writer, teller));
+        let settled = timeout(Duration::from_secs(5), waiting).await.expect("woken");
+        assert!(settled.expect("told").is_none());
+    }
+}

@@ -1,0 +1,101 @@
+//! A request from inside while it is served.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+
+use tokio::runtime::Handle;
+
+use crate::gateway::listen::open;
+
+/// A request that is being served. When this is dropped before its end it goes on as a task of its own, so
+/// that it is settled whatever becomes of whoever has asked.
+pub(super) struct Serving(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
+
+impl Serving {
+    /// `work` serves a request that comes over no connection.
+    pub(super) fn new(work: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(Some(Box::pin(open::CONNECTION.scope(None, work))))
+    }
+
+    /// Serves it until something has `come`, which is asked for before and behind each step; `None` when
+    /// it has ended without.
+    pub(super) async fn until<T>(&mut self, mut come: impl FnMut() -> Option<T>) -> Option<T> {
+        poll_fn(|context| {
+            if let Some(it) = come() {
+                return Poll::Ready(Some(it));
+            }
+            let is_over = match &mut self.0 {
+                Some(work) => work.as_mut().poll(context).is_ready(),
+                None => true,
+            };
+            if is_over {
+                self.0 = None;
+            }
+            match come() {
+                None if !is_over => Poll::Pending,
+                come => Poll::Ready(come),
+            }
+        })
+        .await
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // What has panicked cannot go on, and settles what it holds as it is dropped.
+        if let Some(work) = self.0.take().filter(|_| !std::thread::panicking())
+            && let Ok(runtime) = Handle::try_current()
+        {
+            drop(runtime.spawn(work));
+        }
+    }
+}
+
+impl fmt::Debug for Serving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Serving").field("is_over", &self.0.is_none()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Work in three steps, and the number of those that were done.
+    fn steps() -> (Serving, Arc<AtomicUsize>) {
+        let done = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&done);
+        let work = async move {
+            for _ in 0..3 {
+                counted.fetch_add(1, Ordering::SeqCst);
+                tokio::task::yield_now().await;
+            }
+        };
+        (Serving::new(work), done)
+    }
+
+    #[tokio::test]
+    async fn it_is_served_as_far_as_somebody_waits_and_by_itself_from_there_on() {
+        let (mut serving, done) = steps();
+        let count = Arc::clone(&done);
+        let come = serving.until(|| (count.load(Ordering::SeqCst) == 2).then_some(2)).await;
+        assert_eq!((come, done.load(Ordering::SeqCst)), (Some(2), 2));
+        drop(serving);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        assert_eq!(done.load(Ordering::SeqCst), 3, "nobody waits any more");
+    }
+
+    #[tokio::test]
+    async fn what_ends_without_is_told() {
+        let (mut serving, done) = steps();
+        assert_eq!(serving.until(|| None::<()>).await, None);
+        assert_eq!(serving.until(|| None::<()>).await, None, "it is over");
+        assert_eq!(done.load(Ordering::SeqCst), 3);
+    }
+}
