@@ -190,6 +190,11 @@ impl BatchQueue {
         {
         }
         state.urgent = false;
+        if batch.capacity() == 0 {
+            // By the thread that gives it back: only memory that comes back to the thread that took it has
+            // mimalloc look for what the kernel could have.
+            batch.reserve_exact(self.limits.bytes_max + self.limits.reserved_bytes);
+        }
         mem::swap(&mut state.buffer, batch);
         let dropped = mem::take(&mut state.dropped_unreported);
         Some(Gathered { bytes_in: state.bytes_in, dropped })
