@@ -256,10 +256,12 @@ async fn relay(
     request: Request<Full<Bytes>>,
 ) -> Result<(), GatewayError> {
     let length = request.body().size_hint().lower();
-    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    let mut length = usize::try_from(length).unwrap_or(usize::MAX);
     let mut answered = (hosted.service)(request);
     let answered = poll_fn(|context| {
-        // What it does in one go with a large body, such as parsing it, holds up nobody.
+        // What it does in one go with a large body, such as parsing it, holds up nobody. The body is there
+        // at once, so that it does so when it is first looked at.
+        let length = std::mem::take(&mut length);
         offload::run_now(length, || answered.as_mut().poll(context))
     });
     let (answered, mut body) = match while_here(session, answered).await? {
