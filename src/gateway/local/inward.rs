@@ -84,43 +84,37 @@ impl Inward {
     /// # Errors
     /// `Internal` when there is no gateway, or it ends the request without an answer.
     pub async fn ask(&self, request: Inner) -> Result<Reply, GatewayError> {
-        let BegunRequest { serving, mut reply } = self.begin(request)?;
-        // Dropped, it goes on by itself, however seldom the reply is looked at.
-        drop(serving);
+        let mut reply = self.begin(request)?;
+        if let Some(serving) = reply.serving.take() {
+            // However seldom the reply is looked at.
+            serving.go_on();
+        }
         reply.read_head().await?;
         Ok(reply)
     }
 
     /// Makes a request whose answer is read without a pause. It is served by whoever waits for it, as long
-    /// as they do, which spares a task of its own.
+    /// as they do, which spares a task of its own. A panic in it is theirs: it unwinds them too.
     ///
     /// # Errors
     /// As for [`Self::ask`].
     pub async fn ask_in_place(&self, request: Inner) -> Result<Reply, GatewayError> {
-        let BegunRequest { serving, mut reply } = self.begin(request)?;
-        reply.serving = Some(serving);
+        let mut reply = self.begin(request)?;
         reply.read_head().await?;
         Ok(reply)
     }
 
-    fn begin(&self, request: Inner) -> Result<BegunRequest, GatewayError> {
+    /// A reply whose head is not there yet.
+    fn begin(&self, request: Inner) -> Result<Reply, GatewayError> {
         let front = self.0.get().ok_or_else(unanswered)?;
         let (writer, teller, queue) = queue();
         let session = InnerSession::new(request, writer, teller, Arc::clone(&front.deadline))
             .map_err(|error| unanswered().cause(crate::gateway::describe_error(&error)))?;
         let front = Arc::clone(front);
-        let serving = Serving::new(async move { front.serve(session).await });
+        let serving = Some(Serving::new(async move { front.serve(session).await }));
         let (status, headers) = (0, HeaderMap::new());
-        let reply = Reply { status, headers, queue, serving: None, is_whole: false };
-        Ok(BegunRequest { serving, reply })
+        Ok(Reply { status, headers, queue, serving, is_whole: false })
     }
-}
-
-/// A request that was made.
-struct BegunRequest {
-    serving: Serving,
-    /// What comes of it; its head is not there yet.
-    reply: Reply,
 }
 
 /// The request whose head this is was settled.

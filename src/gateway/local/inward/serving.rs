@@ -9,14 +9,19 @@ use tokio::runtime::Handle;
 
 use crate::gateway::listen::open;
 
-/// A request that is being served. When this is dropped before its end it goes on as a task of its own, so
-/// that it is settled whatever becomes of whoever has asked.
+/// A request that is being served. When this is dropped before its end it goes on all the same, so that it
+/// is settled whatever becomes of whoever has asked.
 pub(super) struct Serving(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
 
 impl Serving {
     /// `work` serves a request that comes over no connection.
     pub(super) fn new(work: impl Future<Output = ()> + Send + 'static) -> Self {
         Self(Some(Box::pin(open::CONNECTION.scope(None, work))))
+    }
+
+    /// Lets it go on as a task of its own.
+    pub(super) fn go_on(mut self) {
+        self.spawn();
     }
 
     /// Serves it until something has `come`, which is asked for before and behind each step; `None` when
@@ -26,13 +31,16 @@ impl Serving {
             if let Some(it) = come() {
                 return Poll::Ready(Some(it));
             }
-            let is_over = match &mut self.0 {
-                Some(work) => work.as_mut().poll(context).is_ready(),
+            let is_over = match self.0.take() {
+                Some(mut work) => {
+                    // What panics here is not put back: it cannot go on, and settles what it holds as it
+                    // is dropped.
+                    let is_over = work.as_mut().poll(context).is_ready();
+                    self.0 = Some(work).filter(|_| !is_over);
+                    is_over
+                }
                 None => true,
             };
-            if is_over {
-                self.0 = None;
-            }
             match come() {
                 None if !is_over => Poll::Pending,
                 come => Poll::Ready(come),
@@ -40,16 +48,19 @@ impl Serving {
         })
         .await
     }
-}
 
-impl Drop for Serving {
-    fn drop(&mut self) {
-        // What has panicked cannot go on, and settles what it holds as it is dropped.
-        if let Some(work) = self.0.take().filter(|_| !std::thread::panicking())
+    fn spawn(&mut self) {
+        if let Some(work) = self.0.take()
             && let Ok(runtime) = Handle::try_current()
         {
             drop(runtime.spawn(work));
         }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.spawn();
     }
 }
 
@@ -89,6 +100,34 @@ mod tests {
         drop(serving);
         tokio::time::sleep(Duration::from_millis(10)).await;
         assert_eq!(done.load(Ordering::SeqCst), 3, "nobody waits any more");
+    }
+
+    #[tokio::test]
+    async fn it_goes_on_where_whoever_waits_for_it_panics() {
+        let (mut serving, done) = steps();
+        let count = Arc::clone(&done);
+        let waiting = tokio::spawn(async move {
+            let come = || (count.load(Ordering::SeqCst) == 1).then_some(());
+            serving.until(come).await.expect("a step");
+            panic!("something else");
+        });
+        assert!(waiting.await.expect_err("ended").is_panic());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        assert_eq!(done.load(Ordering::SeqCst), 3);
+    }
+
+    #[tokio::test]
+    async fn what_panics_is_dropped_and_never_polled_again() {
+        let polled = Arc::new(AtomicUsize::new(0));
+        let held = Arc::clone(&polled);
+        let mut serving = Serving::new(std::future::poll_fn(move |_| {
+            held.fetch_add(1, Ordering::SeqCst);
+            panic!("at work")
+        }));
+        let waiting = tokio::spawn(async move { serving.until(|| None::<()>).await });
+        assert!(waiting.await.expect_err("ended").is_panic());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        assert_eq!((polled.load(Ordering::SeqCst), Arc::strong_count(&polled)), (1, 1));
     }
 
     #[tokio::test]
