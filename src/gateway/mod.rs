@@ -32,6 +32,7 @@ pub use local::hosted::{Downstream, Hosted};
 pub use local::inward::{Inner, Inward, Reply};
 pub use proxy::{Gateway, GatewayParts};
 pub use receive::body::{Memory, MemoryPart};
+pub(crate) use receive::offload;
 
 use crate::forwarded as client;
 

@@ -1,5 +1,6 @@
-//! The rules by which arguments and answers of a chat were read when both were trees: what the readers
-//! without trees are held against, and texts to hold against each other.
+//! The rules by which the arguments of a chat were read when they were a tree: what the reader without one
+//! is held against, and texts to hold against each other. What a single message must have, and how Anthropic's
+//! API says it, is `conversation`'s on both sides, which has tests of its own.
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -114,39 +115,6 @@ impl ChatArguments {
         tools::add(&mut body, extra);
         Ok(body)
     }
-}
-
-/// What is shown of an answer, and its structured content, as texts.
-pub(super) fn reply(answer: &[u8], by_messages: bool) -> Option<(String, String)> {
-    let document: Value = serde_json::from_slice(answer).ok()?;
-    let choice = &document["choices"][0];
-    let blocks = document["content"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let (text, finish_reason, tool_calls): (String, _, _) = match by_messages {
-        true => (
-            blocks.iter().filter_map(|block| block["text"].as_str()).collect(),
-            document["stop_reason"].clone(),
-            conversation::calls_in(blocks),
-        ),
-        false => (
-            choice["message"]["content"].as_str().unwrap_or_default().to_owned(),
-            choice["finish_reason"].clone(),
-            choice["message"]["tool_calls"].clone(),
-        ),
-    };
-    let is_silent = text.is_empty() && !tool_calls.is_null();
-    let shown = if is_silent { tool_calls.to_string() } else { text.clone() };
-    let mut content = json!({
-        "model": document["model"],
-        "text": text,
-        "finish_reason": finish_reason,
-        "usage": document["usage"],
-        "request_id": "req_1",
-        "cost_usd": "0.50",
-    });
-    if !tool_calls.is_null() {
-        content["tool_calls"] = tool_calls;
-    }
-    Some((shown, content.to_string()))
 }
 
 /// Any value as JSON has it, or nearly: what parsers disagree on is among it.

@@ -11,13 +11,12 @@ use rmcp::RoleServer;
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::RequestContext;
 use serde_json::{Value, json};
-use tokio::task::block_in_place;
 
 use super::refused::ToolError;
 use super::reply::ChatReply;
 use crate::config::snapshot::Snapshot;
 use crate::finished::Settled;
-use crate::gateway::{Downstream, Inner, Inward, Memory, MemoryPart};
+use crate::gateway::{Downstream, Inner, Inward, Memory, MemoryPart, offload};
 use crate::ledger::Key;
 use crate::money::Nanousd;
 use crate::protocols::Operation;
@@ -40,8 +39,6 @@ const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
 const ANSWER_VALUES_MAX: usize = 500_000;
 /// What a tree of numbers takes for each: it grows by doubling.
 const TREE_BYTES_PER_VALUE: usize = 64;
-/// From this length on an answer is parsed where that holds up nobody.
-const LARGE_BYTES: usize = 256 * 1024;
 
 /// Who calls a tool.
 pub(super) struct ToolCaller {
@@ -88,7 +85,8 @@ impl GatewayAnswer {
     pub(super) fn json(&mut self) -> Result<Value, ToolError> {
         let body = self.body.clone();
         self.make_room(values_within(&body, ANSWER_VALUES_MAX))?;
-        read_aside(&body, serde_json::from_slice)
+        let read = offload::run_now(body.len(), || serde_json::from_slice(&body));
+        read.map_err(|_| no_json())
     }
 
     /// What a language model says in the body, `by_messages` or in a chat completion.
@@ -100,18 +98,20 @@ impl GatewayAnswer {
         body: &'a Bytes,
         by_messages: bool,
     ) -> Result<ChatReply<'a>, ToolError> {
-        // Nearly all answers are what the strict reader takes, which counts on its way.
-        if !by_messages
-            && body.len() < LARGE_BYTES
-            && let Ok(document) = Object::parse(body)
-        {
-            self.make_room(Some(document.values()))?;
-            if let Some(reply) = ChatReply::plain(&document) {
-                return Ok(reply);
+        offload::run_now(body.len(), || {
+            // Nearly all answers are what the strict reader takes, which counts on its way.
+            let document = Object::parse(body).ok();
+            let values = match &document {
+                Some(document) => Some(document.values()),
+                None => values_within(body, ANSWER_VALUES_MAX),
+            };
+            self.make_room(values)?;
+            let strict = document.and_then(|answer| ChatReply::read_strict(&answer, by_messages));
+            match strict {
+                Some(reply) => Ok(reply),
+                None => ChatReply::read(body, by_messages).map_err(|_| no_json()),
             }
-        }
-        self.make_room(values_within(body, ANSWER_VALUES_MAX))?;
-        read_aside(body, |body| ChatReply::read(body, by_messages))
+        })
     }
 
     /// Takes room in memory for what is made of a body with so many values, `None` for too many, and the
@@ -286,16 +286,6 @@ impl ToolCaller {
     }
 }
 
-/// What `read` finds in a body; a large one is read where that holds up nobody.
-fn read_aside<'a, T>(
-    body: &'a Bytes,
-    read: impl FnOnce(&'a [u8]) -> serde_json::Result<T>,
-) -> Result<T, ToolError> {
-    let read = || read(body);
-    let read = if body.len() < LARGE_BYTES { read() } else { block_in_place(read) };
-    read.map_err(|_| ToolError::failed("BadGateway", "The upstream's answer is no JSON."))
-}
-
 async fn whole(
     inward: &Inward,
     request: Inner,
@@ -336,6 +326,10 @@ async fn whole(
     }
     let settled = reply.settled().await;
     Ok(GatewayAnswer { request_id, served_by, content_type, body, settled, memory })
+}
+
+fn no_json() -> ToolError {
+    ToolError::failed("BadGateway", "The upstream's answer is no JSON.")
 }
 
 fn no_room() -> ToolError {

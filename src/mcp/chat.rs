@@ -41,7 +41,7 @@ pub(super) struct ChatArguments<'a> {
     extra: Option<ObjectTree>,
 }
 
-/// The body of the model's request but for `extra`. Its members are in the order of their names.
+/// The body of the model's request but for `extra`, before it is written. Its members are in the order of their names.
 struct ModelRequest<'a> {
     max_tokens: Option<u64>,
     messages: Conversation<'a>,
@@ -70,9 +70,9 @@ enum RequestMember<'r, 'a> {
     Messages(&'r Conversation<'a>),
 }
 
-/// What a model is asked, in the words of its protocol.
-pub(super) struct Question {
-    /// Whether it is Anthropic's.
+/// A [`ModelRequest`] with `extra`, as JSON.
+pub(super) struct WrittenRequest {
+    /// Whether it is in the words of Anthropic's API.
     pub(super) by_messages: bool,
     body: Bytes,
 }
@@ -112,18 +112,18 @@ pub(super) async fn call(
     caller: &ToolCaller,
     arguments: JsonObject,
 ) -> Result<CallToolResult, ToolError> {
-    let question = Question::new(caller, tools::read(arguments)?)?;
-    let mut answer = question.ask(caller).await?;
+    let request = WrittenRequest::new(caller, tools::read(arguments)?)?;
+    let mut answer = request.send(caller).await?;
     let body = answer.body.clone();
-    let reply = answer.reply(&body, question.by_messages)?;
+    let reply = answer.reply(&body, request.by_messages)?;
     let shown = ContentBlock::text(reply.shown());
     let mut result = CallToolResult::success(vec![shown]);
     result.structured_content = Some(answer.with_cost(reply.into_tree()));
     Ok(result)
 }
 
-impl Question {
-    /// What these arguments ask the model that they name.
+impl WrittenRequest {
+    /// The request that these arguments make to the model that they name.
     ///
     /// # Errors
     /// What is wrong with them.
@@ -140,11 +140,11 @@ impl Question {
         Ok(Self { by_messages, body })
     }
 
-    /// Asks it.
+    /// Sends it to the gateway.
     ///
     /// # Errors
-    /// What the gateway refuses.
-    pub(super) async fn ask(&self, caller: &ToolCaller) -> Result<GatewayAnswer, ToolError> {
+    /// What the gateway refuses, in its words.
+    pub(super) async fn send(&self, caller: &ToolCaller) -> Result<GatewayAnswer, ToolError> {
         let operation = if self.by_messages { Operation::Messages } else { Operation::Chat };
         caller.post_written(operation, self.body.clone()).await
     }

@@ -5,6 +5,9 @@
 //! Nothing is refused here. A request that is not exactly as it has to be, or that asks for more than an
 //! answer, goes to the library, whose words are the same for one that is fine.
 
+use std::fmt;
+use std::marker::PhantomData;
+
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::request::Parts;
@@ -14,13 +17,13 @@ use rmcp::model::{
     ClientCapabilities, JsonObject, JsonRpcVersion2_0, NumberOrString, ProtocolVersion, RequestId,
     ResultType,
 };
-use serde::de::IgnoredAny;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::caller::{CallOutcome, ToolCaller};
-use super::chat::{self, ChatArguments, Question};
+use super::chat::{self, ChatArguments, WrittenRequest};
 use super::door::HttpAnswer;
-use super::members::AsObject;
 use super::refused::ToolError;
 use super::reply::ChatReply;
 use super::server::Server;
@@ -99,9 +102,32 @@ enum Arguments<'a> {
     Tree(JsonObject),
 }
 
+/// An object, and never an array of its members' values.
+struct AsObject<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for AsObject<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(AsObjectVisitor(PhantomData))
+    }
+}
+
+struct AsObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for AsObjectVisitor<T> {
+    type Value = AsObject<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Self::Value, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(members)).map(AsObject)
+    }
+}
+
 /// What a call needs that is about to be made.
 enum CallWork {
-    Chat(Result<Question, ToolError>),
+    Chat(Result<WrittenRequest, ToolError>),
     Tool(JsonObject),
 }
 
@@ -132,7 +158,7 @@ pub(super) async fn answer(
     let DirectCall { id, tool, work, stands_by_itself } = call;
     let called = match work {
         CallWork::Tool(arguments) => (tool.call)(&caller, arguments).await,
-        CallWork::Chat(question) => match chat(&caller, &id, stands_by_itself, question).await {
+        CallWork::Chat(request) => match chat(&caller, &id, stands_by_itself, request).await {
             Ok(answer) => return Ok(answer),
             Err(error) => Err(error),
         },
@@ -150,12 +176,12 @@ async fn chat(
     caller: &ToolCaller,
     id: &RequestId,
     stands_by_itself: bool,
-    question: Result<Question, ToolError>,
+    request: Result<WrittenRequest, ToolError>,
 ) -> Result<HttpAnswer, ToolError> {
-    let question = question?;
-    let mut answer = question.ask(caller).await?;
+    let request = request?;
+    let mut answer = request.send(caller).await?;
     let body = answer.body.clone();
-    let reply = answer.reply(&body, question.by_messages)?;
+    let reply = answer.reply(&body, request.by_messages)?;
     Ok(respond(chat_message(id, stands_by_itself, &reply, answer.outcome())))
 }
 
@@ -199,7 +225,7 @@ fn make_ready(
     let call = read_call(&head.headers, body)?;
     let caller = server.direct_caller(&head.headers, &head.extensions)?;
     let call = call.with(|arguments| match arguments {
-        Arguments::Chat(arguments) => CallWork::Chat(Question::new(&caller, arguments)),
+        Arguments::Chat(arguments) => CallWork::Chat(WrittenRequest::new(&caller, arguments)),
         Arguments::Tree(arguments) => CallWork::Tool(arguments),
     });
     Some((call, caller))

@@ -15,7 +15,6 @@ mod usable;
 mod schema;
 mod media;
 mod text;
-mod members;
 mod writer;
 mod chat;
 mod conversation;

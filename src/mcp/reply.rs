@@ -3,40 +3,31 @@
 
 use std::borrow::Cow;
 
-use serde::de::MapAccess;
 use serde_json::{Value, json};
 
 use super::caller::CallOutcome;
 use super::conversation;
-use super::members::{ByMembers, First, ReadMembers};
 use super::text::TextOrTree;
 use super::writer::ObjectWriter;
 use crate::protocols::json::{self, Object};
 
 /// What an answer says.
-#[derive(Default)]
 pub(super) struct ChatReply<'a> {
     model: TextOrTree<'a>,
-    text: ReplyText<'a>,
+    /// The text of it; what is none counts as an empty one.
+    text: TextOrTree<'a>,
     finish_reason: TextOrTree<'a>,
-    usage: ReplyUsage<'a>,
+    /// What it has used, as it says itself.
+    usage: Value,
     /// The functions that it wants called, as chat completions has them; null for none.
     tool_calls: Value,
 }
 
-/// The text of an answer.
-enum ReplyText<'a> {
-    /// The only text in it.
-    Whole(TextOrTree<'a>),
-    /// What was put together of several.
-    Joined(String),
-}
-
-/// What an answer has used, as it says itself.
-enum ReplyUsage<'a> {
-    /// JSON in which there is nothing that two readers could take for two things.
-    Written(&'a str),
-    Tree(Value),
+/// What the two protocols say in ways of their own.
+struct Said<'a> {
+    text: TextOrTree<'a>,
+    finish_reason: TextOrTree<'a>,
+    tool_calls: Value,
 }
 
 impl<'a> ChatReply<'a> {
@@ -44,48 +35,30 @@ impl<'a> ChatReply<'a> {
     ///
     /// # Errors
     /// When it is no JSON.
-    pub(super) fn read(answer: &'a [u8], by_messages: bool) -> serde_json::Result<Self> {
-        if by_messages {
-            let ByMembers(message) =
-                serde_json::from_slice::<ByMembers<MessagesReply<'a>>>(answer)?;
-            return Ok(message.into());
-        }
-        let ByMembers(completion) = serde_json::from_slice::<ByMembers<Completion<'a>>>(answer)?;
-        Ok(completion.into())
+    pub(super) fn read(answer: &[u8], by_messages: bool) -> serde_json::Result<Self> {
+        let document: Value = serde_json::from_slice(answer)?;
+        let said = if by_messages { of_messages(&document) } else { of_chat(&document) };
+        let Said { text, finish_reason, tool_calls } = said;
+        let (model, usage) = (document["model"].clone().into(), document["usage"].clone());
+        Ok(Self { model, text, finish_reason, usage, tool_calls })
     }
 
-    /// The reply of a chat completion that was read strictly, as [`Self::read`] would find it; `None` for
-    /// one that only that can read.
-    pub(super) fn plain(answer: &Object<'a>) -> Option<Self> {
+    /// The reply of an answer that was read strictly, as [`Self::read`] would find it, for a fraction of
+    /// what a tree takes; `None` for one that only that can read.
+    pub(super) fn read_strict(answer: &Object<'a>, by_messages: bool) -> Option<Self> {
         if answer.has_escaped_keys() {
             return None;
         }
-        let any = |value: Option<json::Value<'a>>| match value {
-            None => Some(TextOrTree::default()),
-            Some(value) => TextOrTree::from_read(value.as_str(), value.text()),
-        };
-        let choice = answer.get("choices").and_then(|choices| choices.first_element());
-        let [message, finish_reason] =
-            choice.map(|choice| choice.members(["message", "finish_reason"])).unwrap_or_default();
-        let [content, tool_calls] =
-            message.map(|message| message.members(["content", "tool_calls"])).unwrap_or_default();
-        let tool_calls = match tool_calls {
-            None => Value::Null,
-            Some(calls) => serde_json::from_slice(calls.text()).ok()?,
-        };
-        let usage = answer.get("usage").map_or("null", |usage| usage.as_text());
-        Some(Self {
-            model: any(answer.get("model"))?,
-            text: ReplyText::Whole(any(content)?),
-            finish_reason: any(finish_reason)?,
-            usage: ReplyUsage::Written(usage),
-            tool_calls,
-        })
+        let said = if by_messages { of_messages_strict(answer) } else { of_chat_strict(answer) };
+        let Said { text, finish_reason, tool_calls } = said?;
+        let model = text_or_tree(answer.get("model"))?;
+        let usage = tree(answer.get("usage"))?;
+        Some(Self { model, text, finish_reason, usage, tool_calls })
     }
 
     /// What is shown of it: what is called is the answer, where nothing is said beside it.
     pub(super) fn shown(&self) -> Cow<'_, str> {
-        let text = self.text.as_str();
+        let text = self.text();
         match text.is_empty() && !self.tool_calls.is_null() {
             true => self.tool_calls.to_string().into(),
             false => text.into(),
@@ -109,14 +82,11 @@ impl<'a> ChatReply<'a> {
         if !outcome.served_by.is_empty() {
             content.text("served_by", outcome.served_by);
         }
-        content.text("text", self.text.as_str());
+        content.text("text", self.text());
         if !self.tool_calls.is_null() {
             content.value("tool_calls", &self.tool_calls);
         }
-        match &self.usage {
-            ReplyUsage::Written(usage) => content.json("usage", usage),
-            ReplyUsage::Tree(usage) => content.value("usage", usage),
-        }
+        content.value("usage", &self.usage);
         content.end()
     }
 
@@ -124,112 +94,72 @@ impl<'a> ChatReply<'a> {
     pub(super) fn into_tree(self) -> Value {
         let mut content = json!({
             "model": self.model,
-            "text": self.text.as_str(),
+            "text": self.text(),
             "finish_reason": self.finish_reason,
-            "usage": match self.usage {
-                // It was read before.
-                ReplyUsage::Written(usage) => serde_json::from_str(usage).unwrap_or_default(),
-                ReplyUsage::Tree(usage) => usage,
-            },
+            "usage": self.usage,
         });
         if !self.tool_calls.is_null() {
             content["tool_calls"] = self.tool_calls;
         }
         content
     }
+
+    fn text(&self) -> &str {
+        self.text.as_str().unwrap_or_default()
+    }
 }
 
-impl ReplyText<'_> {
-    fn as_str(&self) -> &str {
-        match self {
-            Self::Whole(text) => text.as_str().unwrap_or_default(),
-            Self::Joined(text) => text,
+fn of_chat(document: &Value) -> Said<'static> {
+    let choice = &document["choices"][0];
+    let text = choice["message"]["content"].clone().into();
+    let finish_reason = choice["finish_reason"].clone().into();
+    Said { text, finish_reason, tool_calls: choice["message"]["tool_calls"].clone() }
+}
+
+fn of_messages(document: &Value) -> Said<'static> {
+    let blocks = document["content"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let text: String = blocks.iter().filter_map(|block| block["text"].as_str()).collect();
+    let text = Value::from(text).into();
+    let finish_reason = document["stop_reason"].clone().into();
+    Said { text, finish_reason, tool_calls: conversation::calls_in(blocks) }
+}
+
+fn of_chat_strict<'a>(answer: &Object<'a>) -> Option<Said<'a>> {
+    let choice = answer.get("choices").and_then(|choices| choices.first_element());
+    let [message, finish_reason] =
+        choice.map(|choice| choice.members(["message", "finish_reason"])).unwrap_or_default();
+    let [content, tool_calls] =
+        message.map(|message| message.members(["content", "tool_calls"])).unwrap_or_default();
+    let (text, finish_reason) = (text_or_tree(content)?, text_or_tree(finish_reason)?);
+    Some(Said { text, finish_reason, tool_calls: tree(tool_calls)? })
+}
+
+fn of_messages_strict<'a>(answer: &Object<'a>) -> Option<Said<'a>> {
+    let blocks = answer.get("content").and_then(|content| content.elements());
+    let (mut text, mut calls) = (String::new(), Vec::new());
+    for block in blocks.into_iter().flatten() {
+        let [kind, said] = block.members(["type", "text"]).map(text_or_tree);
+        text.push_str(said?.as_str().unwrap_or_default());
+        if kind?.as_str() == Some("tool_use") {
+            calls.push(tree(Some(block))?);
         }
     }
+    let finish_reason = text_or_tree(answer.get("stop_reason"))?;
+    let (text, tool_calls) = (Value::from(text).into(), conversation::calls_in(&calls));
+    Some(Said { text, finish_reason, tool_calls })
 }
 
-impl Default for ReplyText<'_> {
-    fn default() -> Self {
-        Self::Joined(String::new())
+/// A value that was read strictly; `null` where there is none, and `None` for one that has no tree.
+fn text_or_tree(value: Option<json::Value<'_>>) -> Option<TextOrTree<'_>> {
+    match value {
+        None => Some(TextOrTree::default()),
+        Some(value) => TextOrTree::from_read(value.as_str(), value.text()),
     }
 }
 
-impl Default for ReplyUsage<'_> {
-    fn default() -> Self {
-        Self::Tree(Value::Null)
-    }
-}
-
-/// An answer of chat completions.
-#[derive(Default)]
-struct Completion<'a> {
-    model: TextOrTree<'a>,
-    choices: First<ByMembers<Choice<'a>>>,
-    usage: Value,
-}
-
-#[derive(Default)]
-struct Choice<'a> {
-    message: ByMembers<AssistantMessage<'a>>,
-    finish_reason: TextOrTree<'a>,
-}
-
-#[derive(Default)]
-struct AssistantMessage<'a> {
-    content: TextOrTree<'a>,
-    tool_calls: Value,
-}
-
-/// An answer of Anthropic's API.
-#[derive(Default)]
-struct MessagesReply<'a> {
-    model: TextOrTree<'a>,
-    content: Value,
-    stop_reason: TextOrTree<'a>,
-    usage: Value,
-}
-
-/// Reads those members of an object that have a field of the same name; of two of one name, the last.
-macro_rules! reads_members {
-    ($type:ident: $($field:ident),+) => {
-        impl<'de> ReadMembers<'de> for $type<'de> {
-            fn read<A: MapAccess<'de>>(
-                &mut self,
-                name: &str,
-                members: &mut A,
-            ) -> Result<bool, A::Error> {
-                match name {
-                    $(stringify!($field) => self.$field = members.next_value()?,)+
-                    _ => return Ok(false),
-                }
-                Ok(true)
-            }
-        }
-    };
-}
-
-reads_members!(Completion: model, choices, usage);
-reads_members!(Choice: message, finish_reason);
-reads_members!(AssistantMessage: content, tool_calls);
-reads_members!(MessagesReply: model, content, stop_reason, usage);
-
-impl<'a> From<Completion<'a>> for ChatReply<'a> {
-    fn from(Completion { model, choices, usage }: Completion<'a>) -> Self {
-        let ByMembers(Choice { message, finish_reason }) = choices.0.unwrap_or_default();
-        let ByMembers(AssistantMessage { content, tool_calls }) = message;
-        let (text, usage) = (ReplyText::Whole(content), ReplyUsage::Tree(usage));
-        Self { model, text, finish_reason, usage, tool_calls }
-    }
-}
-
-impl<'a> From<MessagesReply<'a>> for ChatReply<'a> {
-    fn from(MessagesReply { model, content, stop_reason, usage }: MessagesReply<'a>) -> Self {
-        let blocks = content.as_array().map(Vec::as_slice).unwrap_or_default();
-        let text = blocks.iter().filter_map(|block| block["text"].as_str()).collect();
-        let tool_calls = conversation::calls_in(blocks);
-        let (text, usage) = (ReplyText::Joined(text), ReplyUsage::Tree(usage));
-        Self { model, text, finish_reason: stop_reason, usage, tool_calls }
-    }
+/// The same as a tree always. Of two members of one name in it there is the last.
+fn tree(value: Option<json::Value<'_>>) -> Option<Value> {
+    value.map_or(Some(Value::Null), |value| serde_json::from_slice(value.text()).ok())
 }
 
 #[cfg(test)]
@@ -273,7 +203,9 @@ mod tests {
             6,
         );
         let content = proptest::collection::vec(block, 0..3).prop_map(|all| by_trees::array(&all));
-        let usage = mostly(&[r#"{"total_tokens": 1, "b": {"a": 1.5}, "a": 2}"#, "null"]).boxed();
+        let used = r#"{"total_tokens": 1, "b": {"a": 1.5}, "a": 2}"#;
+        let twice = r#"{"total_tokens": 1, "total_tokens": 999, "b": {"a": 1, "a": 1e0}}"#;
+        let usage = mostly(&[used, twice, "null"]).boxed();
         let document = object(
             vec![
                 ("model", text()),
@@ -288,40 +220,64 @@ mod tests {
         by_trees::broken(prop_oneof![12 => document, 1 => any()])
     }
 
-    type Told = Option<(String, String)>;
-
-    /// What is shown, and the structured content but for the order and the writing of what was used.
-    fn reply(answer: &[u8], by_messages: bool) -> Told {
-        let plain = Object::parse(answer).ok().filter(|_| !by_messages);
-        let plain = plain.and_then(|answer| ChatReply::plain(&answer));
-        let reply = plain.or_else(|| ChatReply::read(answer, by_messages).ok())?;
+    /// What is shown of an answer, and its structured content, which is the same as a tree.
+    fn told(reply: ChatReply<'_>) -> (String, String) {
         let outcome = CallOutcome { request_id: "req_1", served_by: "", cost: "0.5".parse().ok() };
         let content = String::from_utf8(reply.write(outcome, Vec::new())).expect("text");
         let shown = reply.shown().into_owned();
-        let usage = match &reply.usage {
-            ReplyUsage::Written(usage) => (*usage).to_owned(),
-            ReplyUsage::Tree(usage) => usage.to_string(),
-        };
         let mut tree = reply.into_tree();
-        let read: Value = serde_json::from_str(&usage).expect("JSON");
-        assert_eq!(tree["usage"], read, "{usage}");
         tree["request_id"] = json!("req_1");
         tree["cost_usd"] = json!("0.50");
-        let content = content.strip_suffix(&format!("{usage}}}")).expect("at the end").to_owned();
-        let content = format!("{content}{read}}}");
         assert_eq!(tree.to_string(), content);
-        Some((shown, content))
+        (shown, content)
+    }
+
+    fn read(answer: &[u8], by_messages: bool) -> Option<(String, String)> {
+        ChatReply::read(answer, by_messages).ok().map(told)
+    }
+
+    fn read_strict(answer: &[u8], by_messages: bool) -> Option<(String, String)> {
+        ChatReply::read_strict(&Object::parse(answer).ok()?, by_messages).map(told)
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(3_000))]
 
-        /// An answer says what its tree says, in the same order, and is none where there is no tree.
+        /// What is read strictly is what a tree of it says, in the same words.
         #[test]
-        fn answers_are_read_as_trees_were(answer in documents(), by_messages in any::<bool>()) {
-            let text = String::from_utf8_lossy(&answer);
-            let expected = by_trees::reply(&answer, by_messages);
-            prop_assert_eq!(reply(&answer, by_messages), expected, "{}", text);
+        fn strictly_read_answers_are_those_of_their_trees(
+            answer in documents(),
+            by_messages in any::<bool>(),
+        ) {
+            if let Some(strict) = read_strict(&answer, by_messages) {
+                let text = String::from_utf8_lossy(&answer);
+                prop_assert_eq!(Some(strict), read(&answer, by_messages), "{}", text);
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_used_is_said_once() {
+        for (answer, by_messages) in [
+            (&br#"{"model":"m","usage":{"total_tokens":1,"total_tokens":999}}"#[..], false),
+            (br#"{"content":[],"usage":{"total_tokens":1,"total_tokens":999}}"#, true),
+        ] {
+            let (_, content) = read_strict(answer, by_messages).expect("an answer");
+            assert!(content.ends_with(r#""usage":{"total_tokens":999}}"#), "{content}");
+        }
+    }
+
+    #[test]
+    fn usual_answers_of_both_protocols_are_read_strictly() {
+        let chat = br#"{"model": "m", "choices": [{"finish_reason": "stop", "message":
+            {"role": "assistant", "content": "a\nb"}}], "usage": {"total_tokens": 7}}"#;
+        let messages = br#"{"model": "m", "content": [{"type": "text", "text": "a\n"},
+            {"type": "tool_use", "id": "1", "name": "f", "input": {"a": 1}},
+            {"type": "text", "text": "b"}], "stop_reason": "tool_use", "usage": {"input_tokens": 7}}"#;
+        for (answer, by_messages) in [(&chat[..], false), (messages, true)] {
+            let (shown, content) = read_strict(answer, by_messages).expect("read strictly");
+            assert_eq!(shown, "a\nb");
+            assert_eq!(Some((shown, content)), read(answer, by_messages));
         }
     }
 
@@ -329,7 +285,7 @@ mod tests {
     fn what_is_called_is_shown_where_nothing_is_said() {
         let answer =
             br#"{"choices": [{"message": {"content": null, "tool_calls": [{"id": "1"}]}}]}"#;
-        let (shown, content) = reply(answer, false).expect("an answer");
+        let (shown, content) = read(answer, false).expect("an answer");
         assert_eq!(shown, r#"[{"id":"1"}]"#);
         assert!(content.contains(r#""text":"","tool_calls":[{"id":"1"}]"#), "{content}");
     }

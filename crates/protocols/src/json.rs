@@ -224,12 +224,6 @@ impl<'a> Value<'a> {
         self.text.as_bytes()
     }
 
-    /// The text of the value, as text.
-    #[must_use]
-    pub fn as_text(&self) -> &'a str {
-        self.text
-    }
-
     /// The boolean, if it is one.
     #[must_use]
     pub fn as_bool(&self) -> Option<bool> {

@@ -222,6 +222,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::Value;
 
+    use super::super::json::{self, Object};
     use super::*;
 
     fn json() -> impl Strategy<Value = Value> {
@@ -281,6 +282,21 @@ mod tests {
             rebuilt(&mut cursor);
             Cursor::new(text.as_bytes()).skip();
         }
+    }
+
+    #[test]
+    fn parts_of_a_document_are_found_without_checking_them_again() {
+        let text = br#"{"a": [ {"b" : 1,"c":"]}","b":{"d":[2]}} , 3],"e":[],"f":4}"#;
+        let object = Object::parse(text).expect("valid");
+        let text_of = |value: Option<json::Value<'static>>| value.map(|value| value.text());
+        let get = |key| object.get(key).expect(key);
+        let first = get("a").first_element().expect("an element");
+        let [c, b, none] = first.members(["c", "b", "x"]).map(text_of);
+        assert_eq!((c, b), (Some(&br#""]}""#[..]), Some(&br#"{"d":[2]}"#[..])));
+        assert_eq!(none, None);
+        assert_eq!(text_of(get("e").first_element()), None);
+        assert_eq!(text_of(get("f").first_element()), None, "no array");
+        assert_eq!(get("f").members(["b"]).map(text_of), [None], "no object");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::mcp::by_trees::{self, mostly};
 use crate::mcp::tools;
+use crate::protocols::json::Object;
 
 /// The call of a tool with what a client says of itself, and the headers that say the same.
 fn call_of(version: &'static str) -> (HeaderMap, Value) {
@@ -34,6 +35,21 @@ fn the_usual_call_is_answered_without_the_library() {
     let earlier = json!({"jsonrpc": "2.0", "id": "a", "method": TOOLS_CALL,
         "params": {"name": "get_balance"}});
     assert!(is_direct(&HeaderMap::new(), &earlier));
+}
+
+#[test]
+fn the_arguments_of_a_chat_are_no_tree() {
+    let (headers, message) = call_of("2026-07-28");
+    let earlier = json!({"jsonrpc": "2.0", "id": "a", "method": TOOLS_CALL, "params": {
+        "name": "chat", "arguments": {"model": "m", "messages": [{"role": "user", "content": "a"}]},
+    }});
+    let named = HeaderMap::from_iter([(NAME, HeaderValue::from_static("chat"))]);
+    for (headers, message) in [(headers, &message), (HeaderMap::new(), &earlier), (named, &earlier)]
+    {
+        let body = message.to_string();
+        let call = read_call(&headers, body.as_bytes()).expect("a call");
+        assert!(matches!(call.work, Arguments::Chat(_)), "{headers:?} {body}");
+    }
 }
 
 #[test]
@@ -90,9 +106,10 @@ fn a_chat_is_answered_as_the_library_writes_it() {
     let outcome = CallOutcome { request_id: "req_1", served_by: "n", cost: "0.5".parse().ok() };
     for (id, stands_by_itself) in [(json!(7), true), (json!("a\n"), false)] {
         let id: RequestId = serde_json::from_value(id).expect("an id");
-        let reply = || ChatReply::read(answer, false).expect("an answer");
-        let message = chat_message(&id, stands_by_itself, &reply(), outcome);
-        let mut content = reply().into_tree();
+        let document = Object::parse(answer).expect("an object");
+        let strict = ChatReply::read_strict(&document, false).expect("read without a tree");
+        let message = chat_message(&id, stands_by_itself, &strict, outcome);
+        let mut content = ChatReply::read(answer, false).expect("an answer").into_tree();
         content["request_id"] = json!("req_1");
         content["served_by"] = json!("n");
         content["cost_usd"] = json!("0.50");

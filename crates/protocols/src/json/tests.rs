@@ -130,21 +130,6 @@ fn elements_are_those_of_the_array_alone() {
 }
 
 #[test]
-fn parts_of_a_document_are_found_without_checking_them_again() {
-    let text = br#"{"a": [ {"b" : 1,"c":"]}","b":{"d":[2]}} , 3],"e":[],"f":4}"#;
-    let object = Object::parse(text).expect("valid");
-    let text_of = |value: Option<Value<'_>>| value.map(|value| value.as_text().to_owned());
-    let get = |key| object.get(key).expect(key);
-    let first = get("a").first_element().expect("an element");
-    let [c, b, none] = first.members(["c", "b", "x"]).map(text_of);
-    assert_eq!((c.as_deref(), b.as_deref()), (Some(r#""]}""#), Some(r#"{"d":[2]}"#)));
-    assert_eq!(none, None);
-    assert_eq!(text_of(get("e").first_element()), None);
-    assert_eq!(text_of(get("f").first_element()), None, "no array");
-    assert_eq!(get("f").members(["b"]).map(text_of), [None], "no object");
-}
-
-#[test]
 fn case_variants_are_found() {
     let object = Object::parse(br#"{"Model":"a","N":1}"#).expect("valid");
     assert_eq!(object.case_variant_of(&["model", "stream"]), Some("Model"));
