@@ -244,16 +244,19 @@ impl<'a> ModelRequest<'a> {
 
     /// Writes it with the fields that the tool has no argument for. What it has one for is not theirs to
     /// say.
-    fn write(&self, extra: Map<String, Value>) -> Vec<u8> {
+    fn write(&self, mut extra: Map<String, Value>) -> Vec<u8> {
         let mut object = ObjectWriter::new(Vec::with_capacity(BODY_BYTES));
-        // They are in the order of their names as well.
+        let members = self.members();
+        let members = members.iter().filter_map(|(name, member)| Some((*name, member.as_ref()?)));
+        for (name, _) in members.clone() {
+            extra.remove(name);
+        }
+        // As in a tree, all are in the order of their names.
         let mut extra = extra.into_iter().peekable();
-        for (name, member) in self.members() {
-            let Some(member) = member else { continue };
+        for (name, member) in members {
             while let Some((other, value)) = extra.next_if(|(other, _)| other.as_str() < name) {
                 object.member(&other, &value);
             }
-            let _not_theirs = extra.next_if(|(other, _)| other == name);
             member.write(&mut object, name);
         }
         extra.for_each(|(name, value)| object.member(&name, &value));
@@ -279,10 +282,15 @@ impl RequestMember<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocols::json::Object;
+
+    fn written(arguments: Value, by_messages: bool) -> Result<Vec<u8>, ToolError> {
+        let Value::Object(arguments) = arguments else { panic!("an object") };
+        tools::read::<ChatArguments<'_>>(arguments)?.body(by_messages, 1000)
+    }
 
     fn body(arguments: Value, by_messages: bool) -> Result<Value, ToolError> {
-        let Value::Object(arguments) = arguments else { panic!("an object") };
-        let body = tools::read::<ChatArguments<'_>>(arguments)?.body(by_messages, 1000)?;
+        let body = written(arguments, by_messages)?;
         Ok(serde_json::from_slice(&body).expect("JSON"))
     }
 
@@ -320,8 +328,40 @@ mod tests {
         ] {
             assert!(body(arguments.clone(), false).is_err(), "{arguments}");
         }
-        let extra = json!({"model": "m", "prompt": "a", "extra": {"stream": true, "model": "n"}});
-        let body = body(extra, false).expect("a body");
-        assert_eq!((&body["stream"], &body["model"]), (&Value::Null, &json!("m")));
+    }
+
+    #[test]
+    fn further_fields_do_not_say_again_what_the_arguments_say() {
+        let extra = json!({
+            "a": 1,
+            "max_tokens": 9,
+            "messages": [],
+            "model": "n",
+            "modela": 2,
+            "n": 3,
+            "stream": true,
+            "temperature": 2,
+            "zz": 4,
+        });
+        let asked = json!({
+            "model": "m", "prompt": "Hi", "max_tokens": 5, "temperature": 0, "extra": extra,
+        });
+        for by_messages in [false, true] {
+            let written = written(asked.clone(), by_messages).expect("a body");
+            // The strict reader takes no name twice.
+            let body = Object::parse(&written).expect("an object");
+            let text = |name| body.get(name).map(|value| value.text());
+            for (name, value) in
+                [("model", &br#""m""#[..]), ("max_tokens", b"5"), ("temperature", b"0.0")]
+            {
+                assert_eq!(text(name), Some(value), "{name}");
+            }
+            assert_ne!(text("messages"), Some(&b"[]"[..]));
+            assert_eq!(text("stream"), None);
+            let others = ["a", "modela", "n", "zz"].map(text);
+            assert_eq!(others, [b"1", b"2", b"3", b"4"].map(|value| Some(&value[..])));
+        }
+        let body = body(json!({"model": "m", "prompt": "a", "extra": {"max_tokens": 9}}), false);
+        assert_eq!(body.expect("a body")["max_tokens"], 9, "no argument says it");
     }
 }
