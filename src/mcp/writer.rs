@@ -39,11 +39,12 @@ impl ObjectWriter {
         self.json.extend_from_slice(json.as_bytes());
     }
 
-    /// A member of any type that can always be written.
+    /// A member of any type. All that is written here can be, being texts, numbers and trees; were one
+    /// value not, `null` would stand in its place and no half of it, so that the rest is still read as it
+    /// was meant.
     pub(super) fn value(&mut self, name: &'static str, value: &impl Serialize) {
         self.name(name);
-        // A vector takes all.
-        let _is_written = serde_json::to_writer(&mut self.json, value);
+        self.push(value);
     }
 
     /// A member of any name.
@@ -51,7 +52,7 @@ impl ObjectWriter {
         self.json.push(std::mem::replace(&mut self.before, b','));
         push_json_string(&mut self.json, name);
         self.json.push(b':');
-        let _is_written = serde_json::to_writer(&mut self.json, value);
+        self.push(value);
     }
 
     /// A member that `write` appends.
@@ -80,6 +81,14 @@ impl ObjectWriter {
         });
     }
 
+    fn push(&mut self, value: &impl Serialize) {
+        let start = self.json.len();
+        if serde_json::to_writer(&mut self.json, value).is_err() {
+            self.json.truncate(start);
+            self.json.extend_from_slice(b"null");
+        }
+    }
+
     fn name(&mut self, name: &'static str) {
         self.json.reserve(name.len() + 4);
         self.json.push(std::mem::replace(&mut self.before, b','));
@@ -91,6 +100,8 @@ impl ObjectWriter {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use serde_json::json;
 
     use super::*;
@@ -109,5 +120,13 @@ mod tests {
         object.nested("g", |json| ObjectWriter::new(json).end());
         let expected = br#"x{"a":"b\"","c":[1],"d":{"e":null},"\"":1,"f":[1,2],"g":{}}"#;
         assert_eq!(object.end(), expected);
+    }
+
+    #[test]
+    fn of_what_cannot_be_written_no_half_is() {
+        let mut object = ObjectWriter::new(Vec::new());
+        object.value("a", &[vec![], vec![((), 1)]].map(BTreeMap::from_iter));
+        object.text("b", "c");
+        assert_eq!(object.end(), br#"{"a":null,"b":"c"}"#);
     }
 }
