@@ -365,6 +365,19 @@ async fn the_answer_to_a_usual_call_is_that_of_the_protocols_library() {
         }
     }
     assert!(calls > 100, "{calls} calls of tools");
+    // Two headers are one list, for one as for the other.
+    let usual = messages().swap_remove(0).to_string();
+    let mut answers = Vec::new();
+    for (first, second) in [
+        ("application/json", "text/event-stream"),
+        ("application/json;q=0.9", "text/event-stream;q=0.9"),
+    ] {
+        let more = [("accept", second)];
+        let reply = client.send_accepting(first, &more, usual.clone()).await;
+        answers.push((reply.status, masked(&reply.text)));
+    }
+    assert_eq!(answers[0], answers[1]);
+    assert!(answers[0].1.contains("\"isError\":false"), "{answers:?}");
 }
 
 /// A text without what differs from request to request: ids, and what was spent so far.

@@ -189,7 +189,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_text_is_written_as_by_serde_json(text in "[\\PC\\x00-\\x1f\"\\\\]{0,40}") {
+        fn a_text_is_written_as_by_serde_json(text in "[\\PC\\x00-\\x1f\\x7f\"\\\\]{0,40}") {
             let mut json = b"[".to_vec();
             push_json_string(&mut json, &text);
             let expected = serde_json::to_string(&text).expect("JSON");
