@@ -927,20 +927,34 @@ async fn media_beyond_the_limit_are_told_of_and_left_out() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_leaves_frees_its_hold() {
-    let sim = crate::harness::simulator(&["delay-ms=5000"]);
+    let sim = crate::harness::simulator(&["delay-ms=2000"]);
     let upstreams =
         format!("  openai: {{ protocol: openai, base_url: 'http://{}/v1' }}\n", sim.addr());
     let models = format!("models:\n{}", crate::harness::chat_model("m", "openai"));
-    let gateway = Gateway::serving(&upstreams, &models);
-    let client = Client::new(&format!("http://{}", gateway.address), &gateway.key);
-    let call =
-        tokio::spawn(
-            async move { client.call("chat", json!({"model": "m", "prompt": "a"})).await },
-        );
-    eventually("the money is held", || gateway.balance()["held"] != "0.00");
-    call.abort();
-    eventually("nothing is held any more", || gateway.balance()["held"] == "0.00");
-    eventually("nothing is under way", || gateway.metric("tollgate_requests_in_flight") == 0.0);
+    let mut spent = Vec::new();
+    for over_http in [false, true] {
+        let gateway = Gateway::serving(&upstreams, &models);
+        let url = format!("http://{}", gateway.address);
+        let client = Client::new(&url, &gateway.key);
+        let call = tokio::spawn(async move {
+            if over_http {
+                let body = json!({"model": "m", "messages": [{"role": "user", "content": "a"}]});
+                let request = client.http.post(format!("{url}/v1/chat/completions"));
+                drop(request.bearer_auth(&client.key).json(&body).send().await);
+            } else {
+                client.call("chat", json!({"model": "m", "prompt": "a"})).await;
+            }
+        });
+        eventually("the upstream is at work", || sim.requests_in_flight() > 0);
+        assert_ne!(gateway.balance()["held"], "0.00", "the money is held");
+        call.abort();
+        eventually("nothing is held any more", || gateway.balance()["held"] == "0.00");
+        eventually("nothing is under way", || gateway.metric("tollgate_requests_in_flight") == 0.0);
+        eventually("nor at the upstream", || sim.requests_in_flight() == 0);
+        spent.push(gateway.balance()["spent"].clone());
+    }
+    assert_eq!(spent[0], spent[1], "an agent pays as every customer who leaves");
+    assert_ne!(spent[0], "0.00");
 }
 
 #[tokio::test(flavor = "multi_thread")]
