@@ -24,7 +24,7 @@ pub(super) struct ChatReply<'a> {
 }
 
 /// What the two protocols say in ways of their own.
-struct Said<'a> {
+struct ReplyMessage<'a> {
     text: TextOrTree<'a>,
     finish_reason: TextOrTree<'a>,
     tool_calls: Value,
@@ -38,7 +38,7 @@ impl<'a> ChatReply<'a> {
     pub(super) fn read(answer: &[u8], by_messages: bool) -> serde_json::Result<Self> {
         let document: Value = serde_json::from_slice(answer)?;
         let said = if by_messages { of_messages(&document) } else { of_chat(&document) };
-        let Said { text, finish_reason, tool_calls } = said;
+        let ReplyMessage { text, finish_reason, tool_calls } = said;
         let (model, usage) = (document["model"].clone().into(), document["usage"].clone());
         Ok(Self { model, text, finish_reason, usage, tool_calls })
     }
@@ -50,7 +50,7 @@ impl<'a> ChatReply<'a> {
             return None;
         }
         let said = if by_messages { of_messages_strict(answer) } else { of_chat_strict(answer) };
-        let Said { text, finish_reason, tool_calls } = said?;
+        let ReplyMessage { text, finish_reason, tool_calls } = said?;
         let model = text_or_tree(answer.get("model"))?;
         let usage = tree(answer.get("usage"))?;
         Some(Self { model, text, finish_reason, usage, tool_calls })
@@ -109,32 +109,32 @@ impl<'a> ChatReply<'a> {
     }
 }
 
-fn of_chat(document: &Value) -> Said<'static> {
+fn of_chat(document: &Value) -> ReplyMessage<'static> {
     let choice = &document["choices"][0];
     let text = choice["message"]["content"].clone().into();
     let finish_reason = choice["finish_reason"].clone().into();
-    Said { text, finish_reason, tool_calls: choice["message"]["tool_calls"].clone() }
+    ReplyMessage { text, finish_reason, tool_calls: choice["message"]["tool_calls"].clone() }
 }
 
-fn of_messages(document: &Value) -> Said<'static> {
+fn of_messages(document: &Value) -> ReplyMessage<'static> {
     let blocks = document["content"].as_array().map(Vec::as_slice).unwrap_or_default();
     let text: String = blocks.iter().filter_map(|block| block["text"].as_str()).collect();
     let text = Value::from(text).into();
     let finish_reason = document["stop_reason"].clone().into();
-    Said { text, finish_reason, tool_calls: conversation::calls_in(blocks) }
+    ReplyMessage { text, finish_reason, tool_calls: conversation::calls_in(blocks) }
 }
 
-fn of_chat_strict<'a>(answer: &Object<'a>) -> Option<Said<'a>> {
+fn of_chat_strict<'a>(answer: &Object<'a>) -> Option<ReplyMessage<'a>> {
     let choice = answer.get("choices").and_then(|choices| choices.first_element());
     let [message, finish_reason] =
         choice.map(|choice| choice.members(["message", "finish_reason"])).unwrap_or_default();
     let [content, tool_calls] =
         message.map(|message| message.members(["content", "tool_calls"])).unwrap_or_default();
     let (text, finish_reason) = (text_or_tree(content)?, text_or_tree(finish_reason)?);
-    Some(Said { text, finish_reason, tool_calls: tree(tool_calls)? })
+    Some(ReplyMessage { text, finish_reason, tool_calls: tree(tool_calls)? })
 }
 
-fn of_messages_strict<'a>(answer: &Object<'a>) -> Option<Said<'a>> {
+fn of_messages_strict<'a>(answer: &Object<'a>) -> Option<ReplyMessage<'a>> {
     let blocks = answer.get("content").and_then(|content| content.elements());
     let (mut text, mut calls) = (String::new(), Vec::new());
     for block in blocks.into_iter().flatten() {
@@ -146,7 +146,7 @@ fn of_messages_strict<'a>(answer: &Object<'a>) -> Option<Said<'a>> {
     }
     let finish_reason = text_or_tree(answer.get("stop_reason"))?;
     let (text, tool_calls) = (Value::from(text).into(), conversation::calls_in(&calls));
-    Some(Said { text, finish_reason, tool_calls })
+    Some(ReplyMessage { text, finish_reason, tool_calls })
 }
 
 /// A value that was read strictly; `null` where there is none, and `None` for one that has no tree.
@@ -157,7 +157,8 @@ fn text_or_tree(value: Option<json::Value<'_>>) -> Option<TextOrTree<'_>> {
     }
 }
 
-/// The same as a tree always. Of two members of one name in it there is the last.
+/// A value that was read strictly as a tree, in which of two members of one name there is the last; `null`
+/// where there is no value, and `None` for one that has no tree.
 fn tree(value: Option<json::Value<'_>>) -> Option<Value> {
     value.map_or(Some(Value::Null), |value| serde_json::from_slice(value.text()).ok())
 }
@@ -221,7 +222,7 @@ mod tests {
     }
 
     /// What is shown of an answer, and its structured content, which is the same as a tree.
-    fn told(reply: ChatReply<'_>) -> (String, String) {
+    fn write_reply(reply: ChatReply<'_>) -> (String, String) {
         let outcome = CallOutcome { request_id: "req_1", served_by: "", cost: "0.5".parse().ok() };
         let content = String::from_utf8(reply.write(outcome, Vec::new())).expect("text");
         let shown = reply.shown().into_owned();
@@ -233,11 +234,11 @@ mod tests {
     }
 
     fn read(answer: &[u8], by_messages: bool) -> Option<(String, String)> {
-        ChatReply::read(answer, by_messages).ok().map(told)
+        ChatReply::read(answer, by_messages).ok().map(write_reply)
     }
 
     fn read_strict(answer: &[u8], by_messages: bool) -> Option<(String, String)> {
-        ChatReply::read_strict(&Object::parse(answer).ok()?, by_messages).map(told)
+        ChatReply::read_strict(&Object::parse(answer).ok()?, by_messages).map(write_reply)
     }
 
     proptest! {
