@@ -85,10 +85,7 @@ impl<'a> ChatMessage<'a> {
     /// Appends it, its members in the order of their names.
     pub(super) fn write(&self, json: Vec<u8>) -> Vec<u8> {
         let mut message = ObjectWriter::new(json);
-        match &self.content {
-            TextOrTree::Text(text) => message.text("content", text),
-            TextOrTree::Tree(tree) => message.value("content", tree),
-        }
+        message.text_or_tree("content", &self.content);
         message.text("role", self.role.as_str());
         if let Some(id) = &self.tool_call_id {
             message.text("tool_call_id", id);

@@ -72,12 +72,8 @@ impl<'a> ChatReply<'a> {
         if let Some(cost) = outcome.cost {
             content.value("cost_usd", &cost);
         }
-        for (name, value) in [("finish_reason", &self.finish_reason), ("model", &self.model)] {
-            match value {
-                TextOrTree::Text(text) => content.text(name, text),
-                TextOrTree::Tree(tree) => content.value(name, tree),
-            }
-        }
+        content.text_or_tree("finish_reason", &self.finish_reason);
+        content.text_or_tree("model", &self.model);
         content.text("request_id", outcome.request_id);
         if !outcome.served_by.is_empty() {
             content.text("served_by", outcome.served_by);

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use super::text::TextOrTree;
 use crate::protocols::splice::push_json_string;
 
 /// An object that is being written, behind whatever stands before it.
@@ -31,6 +32,14 @@ impl ObjectWriter {
     pub(super) fn text(&mut self, name: &'static str, text: &str) {
         self.name(name);
         push_json_string(&mut self.json, text);
+    }
+
+    /// A member that is a text most often.
+    pub(super) fn text_or_tree(&mut self, name: &'static str, value: &TextOrTree<'_>) {
+        match value {
+            TextOrTree::Text(text) => self.text(name, text),
+            TextOrTree::Tree(tree) => self.value(name, tree),
+        }
     }
 
     /// A member that is JSON already.
