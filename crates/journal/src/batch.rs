@@ -8,7 +8,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::urgency::Urgency;
 
 /// With nothing to write for so long, both buffers are given back. It is more than the second that
-/// mimalloc keeps what was freed: giving back so much has the kernel take all that a load has left.
+/// mimalloc keeps what was freed: giving back so much has it look for what else the kernel can have.
 const IDLE_AFTER: Duration = Duration::from_millis(1200);
 
 /// How much a [`BatchQueue`] takes, and how long its writer waits for more.
@@ -22,6 +22,15 @@ pub struct BatchLimits {
     pub gathered_bytes_max: usize,
     /// How long the writer lets more come after the first.
     pub gather_for: Duration,
+}
+
+impl BatchLimits {
+    /// Gives a buffer that has no memory room for all that may wait.
+    fn make_room(&self, buffer: &mut Vec<u8>) {
+        if buffer.capacity() == 0 {
+            buffer.reserve_exact(self.bytes_max + self.reserved_bytes);
+        }
+    }
 }
 
 /// A bounded buffer of bytes in front of one thread that writes them.
@@ -114,9 +123,7 @@ impl BatchQueue {
             state.dropped_unreported += 1;
             return false;
         }
-        if state.buffer.capacity() == 0 {
-            state.buffer.reserve_exact(self.limits.bytes_max + self.limits.reserved_bytes);
-        }
+        self.limits.make_room(&mut state.buffer);
         state.buffer.extend_from_slice(item);
         state.bytes_in += item.len() as u64;
         state.taken += 1;
@@ -190,11 +197,9 @@ impl BatchQueue {
         {
         }
         state.urgent = false;
-        if batch.capacity() == 0 {
-            // By the thread that gives it back: only memory that comes back to the thread that took it has
-            // mimalloc look for what the kernel could have.
-            batch.reserve_exact(self.limits.bytes_max + self.limits.reserved_bytes);
-        }
+        // By the thread that gives it back: only memory that comes back to the thread that took it has
+        // mimalloc look for what the kernel could have.
+        self.limits.make_room(batch);
         mem::swap(&mut state.buffer, batch);
         let dropped = mem::take(&mut state.dropped_unreported);
         Some(Gathered { bytes_in: state.bytes_in, dropped })
