@@ -31,6 +31,7 @@ pub use listen::transport::Transport;
 pub use local::hosted::{Downstream, Hosted};
 pub use local::inward::{Inner, Inward, Reply};
 pub use proxy::{Gateway, GatewayParts};
+pub(crate) use receive::body::{GatheredBody, declared_length};
 pub use receive::body::{Memory, MemoryPart};
 pub(crate) use receive::offload;
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::future::pending;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method};
 use rmcp::RoleServer;
@@ -16,7 +16,9 @@ use super::refused::ToolError;
 use super::reply::ChatReply;
 use crate::config::snapshot::Snapshot;
 use crate::finished::Settled;
-use crate::gateway::{Downstream, Inner, Inward, Memory, MemoryPart, offload};
+use crate::gateway::{
+    Downstream, GatheredBody, Inner, Inward, Memory, MemoryPart, declared_length, offload,
+};
 use crate::ledger::Key;
 use crate::money::Nanousd;
 use crate::protocols::Operation;
@@ -293,11 +295,10 @@ async fn whole(
     mut memory: MemoryPart,
 ) -> Result<GatewayAnswer, ToolError> {
     let mut reply = inward.ask_in_place(request).await?;
-    // Most have a single piece, which stays where it is.
-    let (mut first, mut all) = (Bytes::new(), BytesMut::new());
+    let length = declared_length(&reply.headers);
+    let mut body = GatheredBody::default();
     while let Some(piece) = reply.chunk().await? {
-        let length = first.len() + all.len();
-        if length + piece.len() > max {
+        if body.len() + piece.len() > max {
             let mut message = String::new();
             // Writing to a text cannot fail.
             let _written = write!(message, "The answer is larger than {max} bytes. ");
@@ -307,14 +308,9 @@ async fn whole(
         if !memory.grow(piece.len()) {
             return Err(no_room());
         }
-        if length == 0 {
-            first = piece;
-            continue;
-        }
-        all.extend_from_slice(&std::mem::take(&mut first));
-        all.extend_from_slice(&piece);
+        body.push(piece, length);
     }
-    let body = if all.is_empty() { first } else { all.freeze() };
+    let body = body.into_whole();
     let text = |name: HeaderName| {
         let value = reply.headers.get(name).and_then(|value| value.to_str().ok());
         value.unwrap_or_default().to_owned()

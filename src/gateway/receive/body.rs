@@ -1,12 +1,13 @@
 //! Reading a whole request body, under a cap and a budget for all bodies together.
 
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::Version;
 use http::header::{CONTENT_LENGTH, EXPECT};
+use http::{HeaderMap, Version};
 use pingora_proxy::Session;
 
 use crate::error::{ErrorKind, GatewayError};
@@ -345,7 +346,7 @@ pub(crate) async fn read(
 
 /// What has come of a body.
 #[derive(Default)]
-struct GatheredBody {
+pub(crate) struct GatheredBody {
     /// The first piece, while it is the only one.
     first: Bytes,
     /// All pieces, once there are several.
@@ -353,12 +354,13 @@ struct GatheredBody {
 }
 
 impl GatheredBody {
-    fn len(&self) -> usize {
+    /// How many bytes have come.
+    pub(crate) fn len(&self) -> usize {
         self.first.len() + self.all.len()
     }
 
     /// Takes a piece of a body of this length, if it is known; gives all that has come.
-    fn push(&mut self, piece: Bytes, length: Option<usize>) -> &[u8] {
+    pub(crate) fn push(&mut self, piece: Bytes, length: Option<usize>) -> &[u8] {
         if self.len() == 0 && length.is_some_and(|length| length <= piece.len()) {
             // It came as a whole, as most do, and stays where it is.
             self.first = piece;
@@ -374,7 +376,8 @@ impl GatheredBody {
         &self.all
     }
 
-    fn into_whole(self) -> Bytes {
+    /// All of it in one piece.
+    pub(crate) fn into_whole(self) -> Bytes {
         if self.all.is_empty() { self.first } else { self.all.freeze() }
     }
 }
@@ -393,8 +396,12 @@ fn expects_continue(session: &Session) -> bool {
 }
 
 fn content_length(session: &Session) -> Option<usize> {
-    let value = session.req_header().headers.get(CONTENT_LENGTH)?;
-    value.to_str().ok()?.parse().ok()
+    declared_length(&session.req_header().headers)
+}
+
+/// The length of a body that its head tells, in bytes; `None` where it tells none.
+pub(crate) fn declared_length<N: FromStr>(headers: &HeaderMap) -> Option<N> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 fn unreadable(error: &pingora::Error) -> GatewayError {

@@ -3,11 +3,13 @@
 use std::io::Write as _;
 
 use bytes::{Buf, BufMut as _, Bytes, BytesMut};
-use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING};
+use http::header::{CONNECTION, DATE, TRANSFER_ENCODING};
 use http::{Method, Version};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::http::date;
 use pingora::{Error, ErrorType, Result};
+
+use crate::gateway::declared_length;
 
 /// Room for a head, in bytes: those of most answers fit, with a short body.
 const HEAD_BYTES: usize = 2 * 1024;
@@ -53,8 +55,7 @@ impl AnswerBody {
             header.remove_header(&TRANSFER_ENCODING);
             return Self::ToTheEnd;
         }
-        let length = || header.headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
-        length().map_or(Self::ToTheEnd, Self::Length)
+        declared_length(&header.headers).map_or(Self::ToTheEnd, Self::Length)
     }
 
     /// Whether its end is that of the connection.
