@@ -7,8 +7,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::urgency::Urgency;
 
-/// With nothing to write for so long, both buffers are given back. It is more than the second that
-/// mimalloc keeps what was freed: giving back so much has it look for what else the kernel can have.
+/// With nothing to write for so long, both buffers are given back.
 const IDLE_AFTER: Duration = Duration::from_millis(1200);
 
 /// How much a [`BatchQueue`] takes, and how long its writer waits for more.
