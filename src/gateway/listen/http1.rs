@@ -88,6 +88,7 @@ pub(crate) struct Http1Session {
     head: Box<SoundHead>,
     /// The customer has closed their half of the connection.
     has_left: bool,
+    /// The head that was written, without its fields.
     written: Option<Box<ResponseHeader>>,
     answer: AnswerBody,
     /// The head of the answer, as long as it waits for the first of the body.
@@ -153,6 +154,8 @@ impl Http1Session {
             }
         }
         answer::write_head(&mut self.unsent, &mut header, self.head.keeps);
+        // Whoever asks for it wants to know the status, and the body behind it may take hours.
+        *header = ResponseHeader::build_no_case(header.status, Some(0))?;
         self.written = Some(header);
         if self.answer.is_waited_for() { Ok(()) } else { self.send(Bytes::new()).await }
     }
