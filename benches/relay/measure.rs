@@ -50,6 +50,8 @@ const WARM_UP: Duration = Duration::from_millis(300);
 /// How long after a load its accounting may go on before the CPU time is read: settlements that
 /// are written later are part of a request's cost.
 const AFTERMATH: Duration = Duration::from_millis(250);
+/// How long a proxy that was started is left alone: mimalloc keeps for a second what was freed.
+const REST: Duration = Duration::from_millis(2500);
 /// Closed loops come in this many slices, the subjects in turns: the clock of a machine that is
 /// shared changes from second to second, and both must meet the same one.
 const SLICES: u32 = 6;
@@ -159,12 +161,13 @@ pub(crate) async fn round(
     stop(proxies)
 }
 
-/// Starts the proxies that are not left out, and lets each come to rest.
+/// Starts the proxies that are not left out, and lets each come to rest: what a start needed in memory is
+/// given back.
 async fn start(bench: &Bench, order: [Subject; 2]) -> anyhow::Result<Vec<Running>> {
     let mut proxies = Vec::new();
     for subject in order {
         let Some(running) = bench.start(subject).await? else { continue };
-        tokio::time::sleep(AFTERMATH).await;
+        tokio::time::sleep(REST).await;
         proxies.push(running);
     }
     Ok(proxies)
