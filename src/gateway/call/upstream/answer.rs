@@ -123,10 +123,7 @@ pub(super) fn take_head(read: &mut BytesMut, scanned: &mut usize) -> Result<Opti
         };
     };
     *scanned = 0;
-    // The head is kept until the answer is over. Within `read` it would keep all of that memory.
-    let head = Bytes::copy_from_slice(read.get(..end).unwrap_or_default());
-    read.advance(end);
-    parse(&head).map(Some)
+    parse(&read.split_to(end).freeze()).map(Some)
 }
 
 /// Where the head ends: behind the first empty line. What comes before `scanned` has none but for its

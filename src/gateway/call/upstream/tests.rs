@@ -252,22 +252,6 @@ fn what_can_be_read_in_two_ways_or_breaks_off_is_no_answer() {
 }
 
 /// Takes `taken` bytes of a request, says `said`, and takes no more of it.
-/// A stream may take hours, and its head is kept for as long.
-#[test]
-fn what_an_answer_was_read_into_is_used_again_while_its_head_is_kept() {
-    run(async {
-        let (own, mut upstream) = tokio::io::duplex(1 << 20);
-        let mut call = call(own);
-        call.send(REQUEST.into(), &Bytes::new().into()).await.expect("sent");
-        let begun = b"HTTP/1.1 200 OK\r\nx-a: b\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n";
-        upstream.write_all(begun).await.expect("written");
-        let head = call.head().await.expect("a head");
-        assert_eq!(call.chunk().await.expect("read"), Some(Bytes::from_static(b"a")));
-        assert!(call.read.try_reclaim(READ_BYTES), "{} bytes are left", call.read.capacity());
-        assert_eq!(head.headers["x-a"], "b");
-    });
-}
-
 async fn say_early(upstream: &mut DuplexStream, taken: usize, said: &str) {
     let mut begun = vec![0; taken];
     upstream.read_exact(&mut begun).await.expect("the beginning");
