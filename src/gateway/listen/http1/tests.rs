@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::BytesMut;
+use http::HeaderValue;
 use pingora::apps::HttpServerApp as _;
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
@@ -300,4 +301,21 @@ async fn the_head_of_an_answer_that_breaks_off_is_sent() {
     let (answer, kept) = over_ours(request_for("broken").as_bytes(), 1_000).await;
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\n"), "{answer}");
     assert!(!kept);
+}
+
+/// A stream may take hours. The values of its head are slices of what its upstream's was read into.
+#[tokio::test]
+async fn a_head_that_was_written_keeps_nothing_but_its_status() {
+    let request = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+    let head = SoundHead::read(request.as_slice().into(), request.len()).expect("sound");
+    let wire = CustomerWire::new(Box::new(std::io::Cursor::new(Vec::new())));
+    let mut session = Http1Session::new(head, wire, Returned::default());
+    let read = Bytes::from(vec![b'a'; 8192]);
+    let value = HeaderValue::from_maybe_shared(read.slice(..8)).expect("a value");
+    let mut header = ResponseHeader::build(200, None).expect("a head");
+    header.insert_header("x-a", value).expect("a field");
+    header.insert_header("transfer-encoding", "chunked").expect("a field");
+    session.write_response_header(Box::new(header), false).await.expect("written");
+    assert!(read.is_unique(), "what was read is kept for as long as the answer");
+    assert_eq!(session.response_written().map(|header| header.status.as_u16()), Some(200));
 }
