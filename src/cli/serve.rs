@@ -22,6 +22,7 @@ use super::signals::Signals;
 use super::stores::{self, Stores};
 use super::supervisor;
 use crate::admin::{self, AdminState, Readiness};
+use crate::allocator;
 use crate::balance::Balancer;
 use crate::config::snapshot::Snapshot;
 use crate::config::{ConfigHandle, Diagnostic, Overrides, Sources};
@@ -59,10 +60,6 @@ pub(super) struct Serve {
 
 /// How long the end may take of what the drain's deadline has cut.
 const CUT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often memory is given back: it is as long as mimalloc keeps what was freed.
-const GIVE_BACK_INTERVAL: Duration = Duration::from_secs(1);
-/// What mimalloc has no place for in its threads, in bytes: freeing it has all that was freed looked at.
-const LARGE_BYTES: usize = 1 << 20;
 
 /// Where a gateway listens and keeps its data, when not as `routes.yaml` says.
 #[derive(Clone, Debug, Args)]
@@ -297,24 +294,11 @@ fn watch(
     balancer: &Arc<Balancer>,
 ) -> [tokio::task::JoinHandle<()>; 4] {
     [
-        tokio::spawn(give_back_memory()),
+        tokio::spawn(allocator::give_back()),
         tokio::spawn(check_upstreams(Arc::clone(config), Arc::clone(balancer))),
         tokio::spawn(reload::watch(Arc::clone(config), Arc::clone(metrics))),
         tokio::spawn(Arc::clone(metrics).watch_recent()),
     ]
-}
-
-/// Has the kernel get back what was freed. mimalloc looks for it only when something large is freed,
-/// which a gateway that has nothing to do never does.
-async fn give_back_memory() {
-    loop {
-        tokio::time::sleep(GIVE_BACK_INTERVAL).await;
-        let look = || drop(std::hint::black_box(Vec::<u8>::with_capacity(LARGE_BYTES)));
-        // It is no work for a thread that serves requests.
-        if tokio::task::spawn_blocking(look).await.is_err() {
-            return;
-        }
-    }
 }
 
 /// What the next process will need.

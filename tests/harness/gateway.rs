@@ -236,18 +236,9 @@ impl Gateway {
 
     /// The most memory that the process has had resident, in bytes.
     pub(crate) fn rss_bytes_max(&self) -> u64 {
-        self.status_bytes("VmHWM:")
-    }
-
-    /// The memory that the process has resident beside what it maps of files, in bytes.
-    pub(crate) fn anonymous_bytes(&self) -> u64 {
-        self.status_bytes("RssAnon:")
-    }
-
-    fn status_bytes(&self, field: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.0.id()));
         let status = status.expect("the process lives");
-        let line = status.lines().find(|line| line.starts_with(field)).expect("the field");
+        let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("VmHWM");
         let kib: u64 = line.split_whitespace().nth(1).expect("a number").parse().expect("KiB");
         kib * 1024
     }

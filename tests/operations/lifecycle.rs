@@ -37,21 +37,6 @@ fn sigterm_lets_a_stream_finish_and_exits() {
     assert!(verified.status.success() && report.contains("open holds 0"), "{report}");
 }
 
-/// Sled reads through buffers of 2 MiB when it is opened.
-#[test]
-fn what_a_start_needed_in_memory_is_given_back() {
-    let sim = simulator(&[]);
-    let mut gateway = Gateway::start(sim.addr());
-    for _ in 0..2 {
-        gateway.signal("TERM");
-        assert!(gateway.wait().success(), "exit 0");
-        gateway.kill_and_restart();
-    }
-    let began_with = gateway.anonymous_bytes();
-    let given_back = || began_with.saturating_sub(gateway.anonymous_bytes());
-    eventually("a MiB of it is given back", || given_back() >= 1 << 20);
-}
-
 #[test]
 fn a_stream_that_the_end_cuts_is_paid_for() {
     let sim = simulator(&["chunks=1000", "words=1", "interval-ms=20"]);
