@@ -24,7 +24,6 @@ use pingora_proxy::{HttpProxy, ProxyHttp, http_proxy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::error::{ErrorKind, GatewayError};
-use crate::gateway::listen::custom::done_within;
 use crate::gateway::listen::deadline::{Cuttable, Deadline};
 use crate::gateway::listen::http1::{CustomerWire, Http1Session, Returned, SoundHead};
 use crate::gateway::listen::open::{CONNECTION, Member, Open, Ticket};
@@ -216,9 +215,9 @@ where
             () = closing(shutdown, is_first) => return ReceivedHead::None,
         }
         let may_be_http2 = is_first && self.h2c;
-        match done_within(HEAD_TIMEOUT, complete(stream, head, may_be_http2)).await {
-            Some(head) => head,
-            None => ReceivedHead::Refused(GatewayError::new(
+        match timeout(HEAD_TIMEOUT, complete(stream, head, may_be_http2)).await {
+            Ok(head) => head,
+            Err(_) => ReceivedHead::Refused(GatewayError::new(
                 ErrorKind::RequestTimeout,
                 "The request head did not arrive in time.",
             )),

@@ -1,8 +1,5 @@
 //! What all sessions that Pingora did not make have in common.
 
-use std::future::poll_fn;
-use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,16 +20,6 @@ pub(crate) struct Timeouts {
     pub(crate) drain: Option<Duration>,
 }
 
-/// What `work` comes to, or `None` if it takes longer than `limit`. Most work is done at once, and has no
-/// timer.
-pub(crate) async fn done_within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
-    let mut work = pin!(work);
-    match poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await {
-        Poll::Ready(done) => Some(done),
-        Poll::Pending => timeout(limit, work).await.ok(),
-    }
-}
-
 /// What `work` comes to, or an error of this kind if it takes longer than `limit`.
 ///
 /// # Errors
@@ -44,9 +31,9 @@ pub(crate) async fn within<T>(
     work: impl Future<Output = Result<T>>,
 ) -> Result<T> {
     match limit {
-        Some(limit) => match done_within(limit, work).await {
-            Some(done) => done,
-            None => Error::e_explain(late, doing),
+        Some(limit) => match timeout(limit, work).await {
+            Ok(done) => done,
+            Err(_) => Error::e_explain(late, doing),
         },
         None => work.await,
     }
