@@ -44,7 +44,7 @@ pub use tollgate_money::{clock, error, ids, money, price};
 use tollgate_money::{closest, words};
 pub use tollgate_protocols::public_url;
 mod forwarded;
-pub mod allocator;
+pub mod resident;
 pub mod secret;
 pub mod password;
 #[cfg(test)]

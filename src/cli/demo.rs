@@ -37,6 +37,7 @@ pub(super) struct Demo {
 
 impl Demo {
     pub(super) fn run(mut self) -> anyhow::Result<ExitCode> {
+        tollgate_resident::map_large_blocks();
         let sim =
             Sim::start(SimOptions::default()).context("cannot start the simulated upstreams")?;
         let places = &mut self.places;

@@ -22,7 +22,6 @@ use super::signals::Signals;
 use super::stores::{self, Stores};
 use super::supervisor;
 use crate::admin::{self, AdminState, Readiness};
-use crate::allocator;
 use crate::balance::Balancer;
 use crate::config::snapshot::Snapshot;
 use crate::config::{ConfigHandle, Diagnostic, Overrides, Sources};
@@ -36,6 +35,7 @@ use crate::outbound::Outbound;
 use crate::password::Passwords;
 use crate::reload;
 use crate::request_log::RequestLog;
+use crate::resident;
 use crate::secret::Secret;
 use crate::tasks::Tasks;
 
@@ -80,6 +80,7 @@ pub(super) struct ServeOverrides {
 
 impl Serve {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        tollgate_resident::map_large_blocks();
         let sources = self.files.sources();
         let overrides = self.places.overrides();
         let Some(config) = load(&sources, &overrides) else { return Ok(ExitCode::FAILURE) };
@@ -294,7 +295,7 @@ fn watch(
     balancer: &Arc<Balancer>,
 ) -> [tokio::task::JoinHandle<()>; 4] {
     [
-        tokio::spawn(allocator::give_back()),
+        tokio::spawn(resident::give_back()),
         tokio::spawn(check_upstreams(Arc::clone(config), Arc::clone(balancer))),
         tokio::spawn(reload::watch(Arc::clone(config), Arc::clone(metrics))),
         tokio::spawn(Arc::clone(metrics).watch_recent()),

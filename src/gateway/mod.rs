@@ -31,8 +31,9 @@ pub use listen::transport::Transport;
 pub use local::hosted::{Downstream, Hosted};
 pub use local::inward::{Inner, Inward, Reply};
 pub use proxy::{Gateway, GatewayParts};
-pub(crate) use receive::body::{GatheredBody, declared_length};
+pub(crate) use receive::body::declared_length;
 pub use receive::body::{Memory, MemoryPart};
+pub(crate) use receive::gathered::GatheredBody;
 pub(crate) use receive::offload;
 
 use crate::forwarded as client;

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, EXPECT};
 use http::{HeaderMap, Version};
 use pingora_proxy::Session;
@@ -15,6 +15,7 @@ use crate::gateway::describe_error;
 use crate::gateway::exchange::Exchange;
 use crate::gateway::listen::framing;
 use crate::gateway::listen::places::Place;
+use crate::gateway::receive::gathered::GatheredBody;
 use crate::gateway::receive::reading::BodyReading;
 use crate::limits::{Count, InUse};
 use crate::metrics::{Metrics, Shed};
@@ -22,8 +23,6 @@ use crate::protocols::splice::EditedBody;
 
 /// A body of at most this size is sooner read than a connection made anew.
 const SHORT_BYTES_MAX: usize = 64 * 1024;
-/// What is allocated at once for a declared length; pages that are never written take no memory.
-const RESERVED_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// What reading a JSON body makes of it while it is read: a copy of its texts without their escapes, and
 /// for each value at most a reference to what an upstream keeps, with its id's place.
 const READ_BYTES_PER_VALUE: usize = 64;
@@ -342,44 +341,6 @@ pub(crate) async fn read(
         }
     }
     Ok(HeldBody { bytes: gathered.into_whole(), share })
-}
-
-/// What has come of a body.
-#[derive(Default)]
-pub(crate) struct GatheredBody {
-    /// The first piece, while it is the only one.
-    first: Bytes,
-    /// All pieces, once there are several.
-    all: BytesMut,
-}
-
-impl GatheredBody {
-    /// How many bytes have come.
-    pub(crate) fn len(&self) -> usize {
-        self.first.len() + self.all.len()
-    }
-
-    /// Takes a piece of a body of this length, if it is known; gives all that has come.
-    pub(crate) fn push(&mut self, piece: Bytes, length: Option<usize>) -> &[u8] {
-        if self.len() == 0 && length.is_some_and(|length| length <= piece.len()) {
-            // It came as a whole, as most do, and stays where it is.
-            self.first = piece;
-            return &self.first;
-        }
-        if self.all.is_empty() {
-            // What grows is copied, and takes up to three times its size meanwhile.
-            let bytes = length.unwrap_or(0).min(RESERVED_BYTES_MAX);
-            self.all.reserve(bytes.max(self.first.len() + piece.len()));
-            self.all.extend_from_slice(&std::mem::take(&mut self.first));
-        }
-        self.all.extend_from_slice(&piece);
-        &self.all
-    }
-
-    /// All of it in one piece.
-    pub(crate) fn into_whole(self) -> Bytes {
-        if self.all.is_empty() { self.first } else { self.all.freeze() }
-    }
 }
 
 /// Whether the rest of the body is so short that it is sooner read than a connection made anew.

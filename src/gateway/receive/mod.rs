@@ -5,6 +5,7 @@ pub(super) mod cors;
 pub(super) mod content_path;
 pub(super) mod reading;
 pub(super) mod body;
+pub(super) mod gathered;
 pub(crate) mod offload;
 
 use std::sync::Arc;

@@ -1,0 +1,24 @@
+//! What of the process's memory is resident: what its allocator keeps, buffers of bodies that are used
+//! again, and what only a start needed of the program.
+//!
+//! No other crate of the workspace has unsafe code. Here it is the declaration of a function of the
+//! allocator's, and a call that has the kernel unmap what it can read again.
+
+mod allocator;
+mod buffer;
+#[cfg(target_os = "linux")]
+mod program;
+
+pub use allocator::map_large_blocks;
+pub use buffer::{Buffer, free_unused};
+#[cfg(target_os = "linux")]
+pub use program::unmap_program;
+
+/// Unmaps what is resident of the program's file, where that is known how.
+///
+/// # Errors
+/// Always: it is known on Linux only.
+#[cfg(not(target_os = "linux"))]
+pub fn unmap_program() -> std::io::Result<usize> {
+    Err(std::io::ErrorKind::Unsupported.into())
+}
