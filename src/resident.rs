@@ -3,13 +3,13 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-/// How often memory is given back: it is as long as mimalloc keeps what was freed.
-const INTERVAL: Duration = Duration::from_secs(1);
+/// How often memory is given back.
+const INTERVAL: Duration = Duration::from_millis(500);
 /// What mimalloc has no place for in its threads, and does not map by itself, in bytes.
 const LARGE_BYTES: usize = 768 * 1024;
 
 /// Has the kernel get back what is no longer needed, for as long as it is polled: at first what only the
-/// start has used of the program, then, each second, memory that was freed.
+/// start has used of the program, then, twice a second, memory that was freed.
 pub async fn give_back() {
     let mut work: fn() = leave_the_start;
     loop {

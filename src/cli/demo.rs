@@ -37,7 +37,7 @@ pub(super) struct Demo {
 
 impl Demo {
     pub(super) fn run(mut self) -> anyhow::Result<ExitCode> {
-        tollgate_resident::map_large_blocks();
+        tollgate_resident::keep_little();
         let sim =
             Sim::start(SimOptions::default()).context("cannot start the simulated upstreams")?;
         let places = &mut self.places;

@@ -9,8 +9,7 @@ use sha2::{Digest, Sha256};
 
 const CHAT: &str = "/v1/chat/completions";
 
-/// A chat request of exactly `bytes` bytes.
-/// A body with a picture, which may be of any size: so much text would fit into no context.
+/// A chat request of exactly `bytes` bytes, with a picture: so much text would fit into no context.
 fn body_of(bytes: usize) -> Vec<u8> {
     let frame = r#"{"model":"gpt-4o-mini","max_tokens":8,"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,"}}]}]}"#;
     let padding = bytes.checked_sub(frame.len()).expect("room for the frame");
@@ -238,4 +237,40 @@ async fn pages_of_other_origins_may_call() {
     }
     let options = client.request(reqwest::Method::OPTIONS, &url).send().await.expect("an answer");
     assert_eq!(options.status(), 405, "without an origin it is a request like others");
+}
+
+/// Buffers of large bodies are used again, by whoever comes next: nobody gets anything of another's.
+#[test]
+fn large_bodies_that_come_together_reach_the_upstream_apart() {
+    const CUSTOMERS: u8 = 6;
+    const TURNS: usize = 8;
+    let upstream = Recorder::start();
+    let gateway = Gateway::start(upstream.address);
+    let body = |customer: u8, turn: usize| {
+        // Short ones follow long ones into the same buffer, and the other way round.
+        let length = 100_000 + 97_001 * ((usize::from(customer) * 5 + turn * 7) % 16);
+        let letter = char::from(b'A' + customer).to_string();
+        let url = format!("data:image/png;base64,{turn}{}", letter.repeat(length));
+        let picture = format!(r#"[{{"type":"image_url","image_url":{{"url":"{url}"}}}}]"#);
+        format!(r#"{{"model":"m","messages":[{{"role":"user","content":{picture}}}]}}"#)
+    };
+    std::thread::scope(|scope| {
+        for customer in 0..CUSTOMERS {
+            let (gateway, body) = (&gateway, &body);
+            scope.spawn(move || {
+                for turn in 0..TURNS {
+                    let request = gateway.chat_json(body(customer, turn));
+                    assert_eq!(ask(gateway.address, &request).status(), 200);
+                }
+            });
+        }
+    });
+    let mut arrived: Vec<_> =
+        upstream.requests().into_iter().map(|request| hex(&request.body)).collect();
+    let turns = (0..CUSTOMERS).flat_map(|customer| (0..TURNS).map(move |turn| (customer, turn)));
+    let mut sent: Vec<_> =
+        turns.map(|(customer, turn)| hex(body(customer, turn).as_bytes())).collect();
+    arrived.sort_unstable();
+    sent.sort_unstable();
+    assert_eq!(arrived, sent);
 }

@@ -236,9 +236,19 @@ impl Gateway {
 
     /// The most memory that the process has had resident, in bytes.
     pub(crate) fn rss_bytes_max(&self) -> u64 {
+        self.resident("VmHWM:")
+    }
+
+    /// What is resident of the files that the process has mapped, in bytes.
+    pub(crate) fn mapped_bytes(&self) -> u64 {
+        self.resident("RssFile:")
+    }
+
+    /// What this line of the process's status says, in bytes.
+    fn resident(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.0.id()));
         let status = status.expect("the process lives");
-        let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("VmHWM");
+        let line = status.lines().find(|line| line.starts_with(name)).expect(name);
         let kib: u64 = line.split_whitespace().nth(1).expect("a number").parse().expect("KiB");
         kib * 1024
     }

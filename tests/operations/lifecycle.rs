@@ -351,3 +351,15 @@ fn nobody_but_their_owner_reads_the_files() {
     assert!(line.contains("admin_token"), "{line}");
     assert!(files > 5 && open.is_empty(), "{files} files, open to others: {open:?}");
 }
+
+/// A start executes functions all over the program, most of which are not needed again.
+#[test]
+fn what_only_the_start_used_of_the_program_is_unmapped() {
+    let sim = simulator(&[]);
+    let gateway = Gateway::start(sim.addr());
+    let started = gateway.mapped_bytes();
+    eventually("the program is unmapped", || gateway.mapped_bytes() < started / 2);
+    let answer = ask(gateway.address, &gateway.chat_json(GOOD));
+    assert_eq!(answer.status(), 200, "{answer:?}");
+    assert!(gateway.mapped_bytes() < started, "{started} bytes, and then as many");
+}

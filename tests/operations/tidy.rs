@@ -82,6 +82,19 @@ fn only_one_place_names_each_heavy_dependency() {
     }
 }
 
+/// The workspace's lints forbid unsafe code, and one crate has lints of its own.
+#[test]
+fn only_one_crate_may_have_unsafe_code() {
+    let crates = fs::read_dir(root().join("crates")).expect("the crates");
+    let crates = crates.map(|entry| entry.expect("an entry").path());
+    for directory in crates.chain([root().to_owned()]) {
+        let manifest = fs::read_to_string(directory.join("Cargo.toml")).expect("a manifest");
+        let has_those_of_all = manifest.contains("[lints]\nworkspace = true\n");
+        let may = directory.ends_with("crates/resident");
+        assert_eq!(has_those_of_all, !may, "the lints of {}", directory.display());
+    }
+}
+
 #[test]
 fn imports_point_one_way() {
     // Each module may name those behind it, and what `money` has. Between crates rustc sees to it.

@@ -9,7 +9,7 @@ mod buffer;
 #[cfg(target_os = "linux")]
 mod program;
 
-pub use allocator::map_large_blocks;
+pub use allocator::keep_little;
 pub use buffer::{Buffer, free_unused};
 #[cfg(target_os = "linux")]
 pub use program::unmap_program;

@@ -3,8 +3,9 @@
 //! front proxy, a browser or a cache do something, or says what only the operator should know.
 
 use http::HeaderMap;
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, TRANSFER_ENCODING};
+use http::header::HeaderName;
 
+use crate::config::snapshot::Upstream;
 use crate::gateway::answer::head;
 use crate::gateway::answer::respond::{NO_SNIFFING, REQUEST_ID, X_REQUEST_ID};
 use crate::gateway::answer::secrets::{Hidden, is_told};
@@ -22,8 +23,8 @@ const UPSTREAMS_IDS: [HeaderName; 4] = [
 const ID_BYTES_MAX: usize = 128;
 
 /// Whether a header says how an answer is read: it is never looked into.
-fn frames(name: &HeaderName) -> bool {
-    [CONTENT_TYPE, CONTENT_LENGTH, TRANSFER_ENCODING, CONTENT_ENCODING].contains(name)
+fn frames(name: &str) -> bool {
+    matches!(name, "content-type" | "content-length" | "transfer-encoding" | "content-encoding")
 }
 
 /// Whether a header of any upstream's is the customer's to read. Limits of the operator's account
@@ -45,14 +46,20 @@ fn goes_on(name: &str) -> bool {
     )
 }
 
+/// Whether anything is made of a header of this name, in small letters, where the upstream has done what
+/// it was asked for.
+pub(crate) fn is_of_use(name: &str, upstream: &Upstream) -> bool {
+    frames(name) || goes_on(name) || has(&upstream.pass_response_headers, name)
+}
+
 /// Turns the headers of an upstream's answer into the customer's.
 pub(crate) fn to_customer(headers: &mut HeaderMap, hidden: Option<Hidden<'_>>, id: RequestId) {
     let upstream = hidden.map(|hidden| hidden.upstream);
     let stays = |name: &HeaderName, value: &[u8]| {
-        if frames(name) {
+        let text = name.as_str();
+        if frames(text) {
             return false;
         }
-        let text = name.as_str();
         let is_passed =
             goes_on(text) || upstream.is_some_and(|one| has(&one.pass_response_headers, text));
         !is_passed || hidden.is_some_and(|hidden| is_told(value, hidden))
@@ -76,7 +83,7 @@ pub(crate) fn upstreams_id(header: &HeaderMap) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::snapshot::{Credential, Upstream};
+    use crate::config::snapshot::Credential;
     use crate::gateway::answer::secrets::tests::upstream;
     use crate::secret::Secret;
 

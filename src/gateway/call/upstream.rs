@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt;
 use http::Version;
-use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING};
 use pingora::{Error, ErrorType, OrErr, Result};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -21,6 +21,7 @@ pub(crate) use self::pool::Upstreams;
 use self::pool::{UpstreamConnection, acked};
 use crate::config::snapshot::Upstream;
 use crate::gateway::answer::head::AnswerHead;
+use crate::gateway::answer::headers;
 use crate::protocols::splice::EditedBody;
 
 mod answer;
@@ -170,7 +171,7 @@ impl UpstreamCall {
         let limit = self.upstream.timeouts.write;
         let mut is_silent = false;
         while !piece.is_empty() && self.early.is_none() {
-            let Self { connection, read, scanned, informational, early, .. } = self;
+            let Self { connection, upstream, read, scanned, informational, early, .. } = self;
             let UpstreamConnection { stream, patience, .. } = connection;
             let written = poll_fn(|context| {
                 loop {
@@ -184,7 +185,9 @@ impl UpstreamCall {
                     }
                     make_room(read, READ_BYTES);
                     match ready!(pin!(stream.read_buf(read)).poll(context)) {
-                        Ok(count) if count > 0 => *early = take_head(read, scanned, informational)?,
+                        Ok(count) if count > 0 => {
+                            *early = take_head(read, scanned, informational, upstream)?;
+                        }
                         // The next write will tell.
                         _ => is_silent = true,
                     }
@@ -214,8 +217,8 @@ impl UpstreamCall {
 
     async fn read_head(&mut self) -> Result<ReadHead> {
         loop {
-            let head = take_head(&mut self.read, &mut self.scanned, &mut self.informational)?;
-            if let Some(head) = head {
+            let Self { read, scanned, informational, upstream, .. } = self;
+            if let Some(head) = take_head(read, scanned, informational, upstream)? {
                 return Ok(head);
             }
             if self.read_more().await? == 0 {
@@ -349,9 +352,11 @@ fn take_head(
     read: &mut BytesMut,
     scanned: &mut usize,
     informational: &mut u32,
+    upstream: &Upstream,
 ) -> Result<Option<ReadHead>> {
     loop {
-        let Some(begun) = answer::take_head(read, scanned)? else { return Ok(None) };
+        let is_of_use = |name: &str| headers::is_of_use(name, upstream);
+        let Some(begun) = answer::take_head(read, scanned, is_of_use)? else { return Ok(None) };
         let status = begun.head.status;
         if !status.is_informational() || status.as_u16() == 101 {
             return Ok(Some(begun));
@@ -393,9 +398,6 @@ pub(crate) fn delimit(head: &mut AnswerHead) {
         headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }
     head.version = Version::HTTP_11;
-    // What is said between two neighbours.
-    headers.remove("keep-alive");
-    headers.remove(CONNECTION);
 }
 
 #[cfg(test)]

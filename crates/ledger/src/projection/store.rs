@@ -59,7 +59,7 @@ const SEGMENT_BYTES: usize = 2 << 20;
 /// A store through which so many bytes of rows have passed is opened again. Sled looks at what its
 /// cache holds only when a page's shard was touched 64 times, and has 256 shards: the limit above is
 /// passed by 16,384 pages, some 170 MiB.
-const WORN_BYTES: u64 = 4 << 20;
+const WORN_BYTES: u64 = 2 << 20;
 /// What a row that is written costs in memory, beside its statement's entries.
 const ROW_BYTES: u64 = 256;
 /// What a query brings into memory: a page or two.

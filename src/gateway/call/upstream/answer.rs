@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, HeaderName, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, Version};
 use pingora::{Error, ErrorType, Result};
 
@@ -15,6 +15,8 @@ use crate::gateway::chunk_scan::ChunkScan;
 pub(super) const HEAD_BYTES_MAX: usize = 128 * 1024;
 /// The most header fields of an answer. Providers send 40 or fewer.
 const FIELDS_MAX: usize = 256;
+/// The longest name of a field that is compared before it becomes one, in bytes.
+const NAME_BYTES_MAX: usize = 64;
 
 /// The head of an answer, and what it says of the body and the connection.
 #[derive(Debug)]
@@ -109,11 +111,16 @@ fn skip_framing(scan: &mut ChunkScan, read: &mut BytesMut) -> Result<()> {
 }
 
 /// Takes a head out of what was read, if it is there as a whole. `scanned` says how much of `read` was
-/// looked at before.
+/// looked at before, `is_of_use` which fields, by their names in small letters, are kept of an answer that
+/// tells of success: providers send 30, and most are nobody's here.
 ///
 /// # Errors
 /// A head that is none, or is too large.
-pub(super) fn take_head(read: &mut BytesMut, scanned: &mut usize) -> Result<Option<ReadHead>> {
+pub(super) fn take_head(
+    read: &mut BytesMut,
+    scanned: &mut usize,
+    is_of_use: impl Fn(&str) -> bool,
+) -> Result<Option<ReadHead>> {
     let Some(end) = head_end(read, *scanned) else {
         *scanned = read.len();
         return if read.len() > HEAD_BYTES_MAX {
@@ -123,7 +130,7 @@ pub(super) fn take_head(read: &mut BytesMut, scanned: &mut usize) -> Result<Opti
         };
     };
     *scanned = 0;
-    parse(&read.split_to(end).freeze()).map(Some)
+    parse(&read.split_to(end).freeze(), is_of_use).map(Some)
 }
 
 /// Where the head ends: behind the first empty line. What comes before `scanned` has none but for its
@@ -138,7 +145,7 @@ fn head_end(read: &[u8], scanned: usize) -> Option<usize> {
     })
 }
 
-fn parse(head: &Bytes) -> Result<ReadHead> {
+fn parse(head: &Bytes, is_of_use: impl Fn(&str) -> bool) -> Result<ReadHead> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
     let mut parsed = httparse::Response::new(&mut []);
     let mut config = httparse::ParserConfig::default();
@@ -149,8 +156,17 @@ fn parse(head: &Bytes) -> Result<ReadHead> {
     }
     let status = parsed.code.filter(|code| (100..1000).contains(code));
     let status = status.ok_or_else(|| malformed("its status is none"))?;
+    let is_success = (200..300).contains(&status);
     let mut answer = head::of(status);
+    let mut neighbour = Neighbour::default();
     for field in parsed.headers.iter() {
+        let mut name = [0; NAME_BYTES_MAX];
+        let is_left_out = in_small_letters(field.name, &mut name).is_some_and(|name| {
+            neighbour.says(name, field.value) || is_success && !is_of_use(name)
+        });
+        if is_left_out {
+            continue;
+        }
         let name = HeaderName::from_bytes(field.name.as_bytes());
         let value = HeaderValue::from_maybe_shared(head.slice_ref(field.value));
         let (Ok(name), Ok(value)) = (name, value) else {
@@ -164,9 +180,17 @@ fn parse(head: &Bytes) -> Result<ReadHead> {
     let keep = match body {
         AnswerBody::UntilClose => Keep::No,
         _ if !is_sound || status == 101 => Keep::No,
-        _ => keep(&answer.headers, is_old),
+        _ => neighbour.keep(is_old),
     };
     Ok(ReadHead { head: answer, body, keep })
+}
+
+/// The name of a field in small letters; `None` if it has no room.
+fn in_small_letters<'a>(name: &str, room: &'a mut [u8; NAME_BYTES_MAX]) -> Option<&'a str> {
+    let room = room.get_mut(..name.len())?;
+    room.copy_from_slice(name.as_bytes());
+    room.make_ascii_lowercase();
+    std::str::from_utf8(room).ok()
 }
 
 /// How the body is framed (RFC 9112, section 6.3), and whether two readers agree on it: a connection on
@@ -214,23 +238,41 @@ fn number(digits: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok().filter(|_| is_number)?.parse().ok()
 }
 
-/// What the head says of the connection (RFC 9112, section 9.3).
-fn keep(headers: &HeaderMap, is_old: bool) -> Keep {
-    let mut is_kept = !is_old;
-    let lines = headers.get_all(CONNECTION).iter();
-    for option in lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b',')) {
-        let option = option.trim_ascii();
-        if option.eq_ignore_ascii_case(b"close") {
-            return Keep::No;
+/// What a head says of the connection, which is between two neighbours (RFC 9112, section 9.3).
+#[derive(Default)]
+struct Neighbour {
+    closes: bool,
+    keeps: bool,
+    /// For how long, where that is said.
+    idle: Option<Duration>,
+}
+
+impl Neighbour {
+    /// Whether a field is about the connection; what it says is noted.
+    fn says(&mut self, name: &str, value: &[u8]) -> bool {
+        match name {
+            "connection" => {
+                for option in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+                    self.closes |= option.eq_ignore_ascii_case(b"close");
+                    self.keeps |= option.eq_ignore_ascii_case(b"keep-alive");
+                }
+                true
+            }
+            "keep-alive" => {
+                self.idle = self.idle.or_else(|| idle_timeout(value));
+                true
+            }
+            _ => false,
         }
-        is_kept |= option.eq_ignore_ascii_case(b"keep-alive");
     }
-    if is_kept { Keep::For(idle_timeout(headers)) } else { Keep::No }
+
+    fn keep(&self, is_old: bool) -> Keep {
+        if self.closes || is_old && !self.keeps { Keep::No } else { Keep::For(self.idle) }
+    }
 }
 
 /// `Keep-Alive: timeout=5, max=100`
-fn idle_timeout(headers: &HeaderMap) -> Option<Duration> {
-    let said = headers.get("keep-alive")?.as_bytes();
+fn idle_timeout(said: &[u8]) -> Option<Duration> {
     let mut parameters = said.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     let seconds = parameters.find_map(|one| number(one.strip_prefix(b"timeout=")?))?;
     Some(Duration::from_secs(seconds))

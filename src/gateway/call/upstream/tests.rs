@@ -12,9 +12,16 @@ use crate::sample;
 
 const REQUEST: &[u8] = b"POST / HTTP/1.1\r\nhost: u\r\ncontent-length: 0\r\n\r\n";
 
+/// A call to an upstream all of whose fields are passed on.
 fn call(stream: DuplexStream) -> Box<UpstreamCall> {
+    let mut upstream = sample::upstream();
+    upstream.pass_response_headers = vec!["*".to_owned()];
+    call_to(upstream, stream)
+}
+
+fn call_to(upstream: Upstream, stream: DuplexStream) -> Box<UpstreamCall> {
     let connection = UpstreamConnection::over(Box::new(stream), ([127, 0, 0, 1], 1).into());
-    Box::new(UpstreamCall::new(connection, Arc::new(sample::upstream())))
+    Box::new(UpstreamCall::new(connection, Arc::new(upstream)))
 }
 
 fn run<T>(work: impl Future<Output = T>) -> T {
@@ -88,7 +95,10 @@ fn read_by_pingora(pieces: Vec<Vec<u8>>) -> Result<ReadAnswer> {
         }
         answering.await.expect("answered");
         session.respect_keepalive();
-        let (status, headers) = (head.status.as_u16(), head.headers.clone());
+        let (status, mut headers) = (head.status.as_u16(), head.headers.clone());
+        // What is said between two neighbours.
+        headers.remove("connection");
+        headers.remove("keep-alive");
         Ok(ReadAnswer { status, headers, body, is_kept: session.reuse().await.is_some() })
     })
 }
@@ -221,6 +231,32 @@ fn sound_answers_are_read_however_they_are_cut() {
             let there = read_by_pingora(pieces_of(answer, length)).expect(answer);
             assert_eq!(read, ReadAnswer { is_kept, ..there }, "{answer}");
         }
+    }
+}
+
+/// Providers send 30 fields, and most are nobody's here; what is said of a failure can tell why.
+#[test]
+fn of_a_success_only_fields_that_are_of_use_are_kept() {
+    let fields = "Content-Length: 0\r\nX-One: 1\r\nSet-Cookie: a=b\r\nOpenAI-Model: m\r\n\
+                  Connection: keep-alive\r\nX-Two: 2\r\n\r\n";
+    for (status, kept) in [
+        ("200 OK", &["content-length", "openai-model", "x-one"][..]),
+        ("500 No", &["content-length", "openai-model", "set-cookie", "x-one", "x-two"]),
+    ] {
+        let mut upstream = sample::upstream();
+        upstream.pass_response_headers = vec!["x-one".to_owned()];
+        let names = run(async {
+            let (own, other) = tokio::io::duplex(1 << 20);
+            let mut call = call_to(upstream, own);
+            let said = format!("HTTP/1.1 {status}\r\n{fields}");
+            tokio::spawn(answer(other, vec![said.into_bytes()]));
+            call.send(REQUEST.into(), &Bytes::new().into()).await.expect("sent");
+            let head = call.head().await.expect("a head");
+            let mut names: Vec<_> = head.headers.keys().map(|name| name.to_string()).collect();
+            names.sort_unstable();
+            names
+        });
+        assert_eq!(names, kept, "{status}");
     }
 }
 
