@@ -43,6 +43,7 @@ const OWN_CRATES: [&str; 15] = [
     "tollgate_outbound",
     "tollgate_protocols",
     "tollgate_reconcile",
+    "tollgate_resident",
     "tollgate_simulator",
     "tollgate_translation",
 ];

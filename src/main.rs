@@ -41,7 +41,7 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(1500)).await;
         let before = anonymous_bytes();
         assert!(before > BLOCKS * BLOCK_BYTES / 2, "{before} bytes: there is nothing to give back");
-        let giving_back = tollgate::resident::give_back();
+        let giving_back = tollgate::resident::give_back(|| 0);
         assert!(tokio::time::timeout(Duration::from_secs(3), giving_back).await.is_err());
         let after = anonymous_bytes();
         assert!(before - after > BLOCKS * BLOCK_BYTES / 2, "{before} bytes, and then {after}");

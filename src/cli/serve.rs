@@ -294,8 +294,9 @@ fn watch(
     metrics: &Arc<Metrics>,
     balancer: &Arc<Balancer>,
 ) -> [tokio::task::JoinHandle<()>; 4] {
+    let limits = Arc::clone(config);
     [
-        tokio::spawn(resident::give_back()),
+        tokio::spawn(resident::give_back(move || limits.load().limits.body_memory_bytes_max)),
         tokio::spawn(check_upstreams(Arc::clone(config), Arc::clone(balancer))),
         tokio::spawn(reload::watch(Arc::clone(config), Arc::clone(metrics))),
         tokio::spawn(Arc::clone(metrics).watch_recent()),

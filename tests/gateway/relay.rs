@@ -248,7 +248,7 @@ fn large_bodies_that_come_together_reach_the_upstream_apart() {
     let gateway = Gateway::start(upstream.address);
     let body = |customer: u8, turn: usize| {
         // Short ones follow long ones into the same buffer, and the other way round.
-        let length = 100_000 + 97_001 * ((usize::from(customer) * 5 + turn * 7) % 16);
+        let length = 70_000 + 11_003 * ((usize::from(customer) * 5 + turn * 7) % 16);
         let letter = char::from(b'A' + customer).to_string();
         let url = format!("data:image/png;base64,{turn}{}", letter.repeat(length));
         let picture = format!(r#"[{{"type":"image_url","image_url":{{"url":"{url}"}}}}]"#);

@@ -10,8 +10,10 @@ use parking_lot::Mutex;
 const KEPT_BYTES_MIN: usize = 128 * 1024;
 /// Sizes of kept buffers: each is twice the one before it, up to 64 MiB.
 const SIZES: usize = 10;
-/// What buffers that nobody uses may take, in bytes.
+/// The most that buffers take that nobody uses, in bytes, however much bodies may.
 const UNUSED_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Of what bodies may take, unused buffers take one part in so many.
+const UNUSED_PART: usize = 4;
 /// How long a buffer is kept that nobody uses.
 const UNUSED_TIME: Duration = Duration::from_secs(1);
 
@@ -27,7 +29,9 @@ impl Buffer {
     /// An empty one with room for at least so many bytes.
     #[must_use]
     pub fn with_capacity(bytes: usize) -> Self {
-        let Some(size) = Size::of(bytes) else { return Self { bytes: Vec::with_capacity(bytes) } };
+        let Some(size) = BufferSize::with_room_for(bytes) else {
+            return Self { bytes: Vec::with_capacity(bytes) };
+        };
         let kept = UNUSED.lock().take(size);
         Self { bytes: kept.unwrap_or_else(|| Vec::with_capacity(size.bytes())) }
     }
@@ -58,7 +62,7 @@ impl AsRef<[u8]> for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let Some(size) = Size::exactly(self.bytes.capacity()) else { return };
+        let Some(size) = BufferSize::exactly(self.bytes.capacity()) else { return };
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.clear();
         let freed = UNUSED.lock().put(size, bytes, Instant::now());
@@ -67,19 +71,21 @@ impl Drop for Buffer {
     }
 }
 
-/// Frees the buffers that nobody has used for a second.
-pub fn free_unused() {
-    let freed = UNUSED.lock().take_older(Instant::now());
+/// Frees the buffers that nobody has used for a second, and those that take more than a quarter of what
+/// bodies may. None are kept before this was called.
+pub fn free_unused(body_bytes_max: usize) {
+    let bytes_max = (body_bytes_max / UNUSED_PART).min(UNUSED_BYTES_MAX);
+    let freed = UNUSED.lock().bound(bytes_max, Instant::now());
     drop(freed);
 }
 
 /// One of the sizes of buffers that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Size(usize);
+struct BufferSize(usize);
 
-impl Size {
+impl BufferSize {
     /// The least that has room for so many bytes; `None` if such a buffer is not kept.
-    fn of(bytes: usize) -> Option<Self> {
+    fn with_room_for(bytes: usize) -> Option<Self> {
         Self::exactly(bytes.checked_next_power_of_two()?)
     }
 
@@ -94,31 +100,33 @@ impl Size {
 }
 
 /// A buffer that nobody uses, and since when.
-type Kept = (Instant, Vec<u8>);
+type UnusedBuffer = (Instant, Vec<u8>);
 
 /// The buffers that nobody uses.
 struct Unused {
     /// Those of each size; who left last is the last.
-    sizes: [Vec<Kept>; SIZES],
+    sizes: [Vec<UnusedBuffer>; SIZES],
     /// What they take, in bytes.
     bytes: usize,
+    /// What they may take.
+    bytes_max: usize,
 }
 
 impl Unused {
     const fn new() -> Self {
-        Self { sizes: [const { Vec::new() }; SIZES], bytes: 0 }
+        Self { sizes: [const { Vec::new() }; SIZES], bytes: 0, bytes_max: 0 }
     }
 
     /// One of this size.
-    fn take(&mut self, size: Size) -> Option<Vec<u8>> {
+    fn take(&mut self, size: BufferSize) -> Option<Vec<u8>> {
         let (_, buffer) = self.sizes[size.0].pop()?;
         self.bytes -= size.bytes();
         Some(buffer)
     }
 
     /// Keeps one; gives it back if there is no room for it.
-    fn put(&mut self, size: Size, buffer: Vec<u8>, now: Instant) -> Option<Vec<u8>> {
-        if self.bytes + size.bytes() > UNUSED_BYTES_MAX {
+    fn put(&mut self, size: BufferSize, buffer: Vec<u8>, now: Instant) -> Option<Vec<u8>> {
+        if self.bytes + size.bytes() > self.bytes_max {
             return Some(buffer);
         }
         self.bytes += size.bytes();
@@ -126,13 +134,17 @@ impl Unused {
         None
     }
 
-    /// Those that nobody has used for a while.
-    fn take_older(&mut self, now: Instant) -> Vec<Kept> {
-        let is_older = |(since, _): &Kept| now.saturating_duration_since(*since) >= UNUSED_TIME;
+    /// Sets what they may take. Gives those that nobody has used for a while; all if they take more.
+    fn bound(&mut self, bytes_max: usize, now: Instant) -> Vec<UnusedBuffer> {
+        self.bytes_max = bytes_max;
+        let is_over = self.bytes > bytes_max;
+        let is_older = |(since, _): &UnusedBuffer| {
+            is_over || now.saturating_duration_since(*since) >= UNUSED_TIME
+        };
         let mut older = Vec::new();
         for (index, kept) in self.sizes.iter_mut().enumerate() {
             let count = kept.partition_point(is_older);
-            self.bytes -= count * Size(index).bytes();
+            self.bytes -= count * BufferSize(index).bytes();
             older.extend(kept.drain(..count));
         }
         older
@@ -145,7 +157,7 @@ mod tests {
 
     #[test]
     fn each_size_is_the_least_that_has_room() {
-        let bytes = |bytes| Size::of(bytes).map(Size::bytes);
+        let bytes = |bytes| BufferSize::with_room_for(bytes).map(BufferSize::bytes);
         assert_eq!(bytes(0), None);
         assert_eq!(bytes(64 * 1024), None);
         assert_eq!(bytes(64 * 1024 + 1), Some(KEPT_BYTES_MIN));
@@ -171,15 +183,15 @@ mod tests {
 
     #[test]
     fn a_buffer_that_was_left_is_used_again_and_shows_nothing_of_before() {
-        let mut unused = Unused::new();
+        let mut unused = Unused { bytes_max: 1 << 20, ..Unused::new() };
         let now = Instant::now();
-        let size = Size::of(300_000).expect("a size");
+        let size = BufferSize::with_room_for(300_000).expect("a size");
         let mut left = Vec::with_capacity(size.bytes());
         left.push(1);
         let place = left.as_ptr();
         left.clear();
         assert!(unused.put(size, left, now).is_none());
-        assert!(unused.take(Size::of(100_000).expect("a size")).is_none());
+        assert!(unused.take(BufferSize::with_room_for(100_000).expect("a size")).is_none());
         let again = unused.take(size).expect("the one that was left");
         assert_eq!((again.as_ptr(), again.len()), (place, 0));
         assert_eq!(unused.bytes, 0);
@@ -189,16 +201,19 @@ mod tests {
     fn what_nobody_uses_is_freed_and_is_never_more_than_it_may_be() {
         let mut unused = Unused::new();
         let start = Instant::now();
-        let size = Size::of(16 << 20).expect("a size");
+        let size = BufferSize::with_room_for(16 << 20).expect("a size");
+        assert!(unused.put(size, Vec::with_capacity(size.bytes()), start).is_some());
+        assert_eq!(unused.bound(4 * size.bytes(), start).len(), 0);
         for number in 0..4 {
             let at = start + number * UNUSED_TIME / 2;
             assert!(unused.put(size, Vec::with_capacity(size.bytes()), at).is_none());
         }
         let one_more = Vec::with_capacity(KEPT_BYTES_MIN);
-        assert!(unused.put(Size(0), one_more, start).is_some());
-        assert_eq!(unused.take_older(start + UNUSED_TIME).len(), 1);
+        assert!(unused.put(BufferSize(0), one_more, start).is_some());
+        assert_eq!(unused.bound(4 * size.bytes(), start + UNUSED_TIME).len(), 1);
         assert_eq!(unused.bytes, 3 * size.bytes());
-        assert_eq!(unused.take_older(start + 3 * UNUSED_TIME).len(), 3);
+        // A reload leaves less for them.
+        assert_eq!(unused.bound(size.bytes(), start + UNUSED_TIME).len(), 3);
         assert_eq!(unused.bytes, 0);
     }
 }
