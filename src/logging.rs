@@ -29,7 +29,7 @@ use queue::{LineQueue, Urgency};
 /// them print the headers that they handle, and with those, keys.
 const FOREIGN_LEVEL: LevelFilter = LevelFilter::Warn;
 /// The crates of the gateway: what they say is heard at every level that is asked for.
-const OWN_CRATES: [&str; 15] = [
+const OWN_CRATES: [&str; 16] = [
     "tollgate",
     "tollgate_catalogue",
     "tollgate_config",
