@@ -58,7 +58,7 @@ const SEGMENT_BYTES: usize = 2 << 20;
 
 /// A store through which so many bytes of rows have passed is opened again. Sled looks at what its
 /// cache holds only when a page's shard was touched 64 times, and has 256 shards: the limit above is
-/// passed by 16,384 pages, some 170 MiB.
+/// passed by 16,384 pages, some 170 MiB. While the store is made anew, this holds for each of the two.
 const WORN_BYTES: u64 = 2 << 20;
 /// What a row that is written costs in memory, beside its statement's entries.
 const ROW_BYTES: u64 = 256;
@@ -228,8 +228,7 @@ impl Store {
 
     /// Whether its cache may have grown so much that it is to be opened again.
     pub(crate) fn is_worn(&self) -> bool {
-        let bound = if self.is_packing() { pack::WORN_BYTES } else { WORN_BYTES };
-        self.cached_bytes.load(Ordering::Relaxed) >= bound
+        self.cached_bytes.load(Ordering::Relaxed) >= WORN_BYTES
     }
 
     /// Notes that a query is about to be made.

@@ -15,8 +15,8 @@ use sled::IVec;
 
 use super::usage::hour_of;
 use super::{
-    ENTRIES, ENTRIES_FROM, HOURS_FROM, PACKED, Source as _, Store, StoreError, load, open_sled,
-    people, put, read_chunk, value,
+    ENTRIES, ENTRIES_FROM, HOURS_FROM, PACKED, Source as _, Store, StoreError, WORN_BYTES, load,
+    open_sled, people, put, read_chunk, value,
 };
 use crate::files::directory::sync_directory;
 use crate::rules::audit;
@@ -32,8 +32,6 @@ const WHOLE: &str = "sled.packed";
 const OLD: &str = "sled.old";
 /// What is copied at one time: a few milliseconds, for which nothing else is written.
 const STEP_BYTES: usize = 128 << 10;
-/// Less than one alone may have in its cache: there are two.
-pub(super) const WORN_BYTES: u64 = 2 << 20;
 /// Turns of the collector behind each batch. Sled frees the pages that a batch replaces through it, and
 /// it takes no more than eight bags of 64 in a turn, of which sled itself makes one in 128 reads.
 const COLLECTIONS: usize = 64;
