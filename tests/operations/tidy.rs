@@ -82,7 +82,7 @@ fn only_one_place_names_each_heavy_dependency() {
     }
 }
 
-/// The workspace's lints forbid unsafe code, and one crate has lints of its own.
+/// The workspace's lints forbid unsafe code, and one crate has lints of its own: the same, but for that.
 #[test]
 fn only_one_crate_may_have_unsafe_code() {
     let crates = fs::read_dir(root().join("crates")).expect("the crates");
@@ -92,6 +92,19 @@ fn only_one_crate_may_have_unsafe_code() {
         let has_those_of_all = manifest.contains("[lints]\nworkspace = true\n");
         let may = directory.ends_with("crates/resident");
         assert_eq!(has_those_of_all, !may, "the lints of {}", directory.display());
+    }
+    let lints = |manifest: &str, start: &str| {
+        let text = fs::read_to_string(root().join(manifest)).expect("a manifest");
+        let rest = text.split(start).skip(1).flat_map(|rest| rest.lines().skip(1));
+        let lines =
+            rest.take_while(|line| !line.starts_with("# ")).filter(|line| line.contains(" = \""));
+        lines.filter(|line| !line.starts_with("unsafe_code")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let own = lints("crates/resident/Cargo.toml", "[lints.rust]");
+    let of_all = lints("Cargo.toml", "[workspace.lints.rust]");
+    assert!(of_all.len() > 5, "{of_all:?}");
+    for lint in of_all {
+        assert!(own.contains(&lint), "crates/resident has another lint than {lint}");
     }
 }
 

@@ -196,8 +196,7 @@ impl BatchQueue {
         {
         }
         state.urgent = false;
-        // By the thread that gives it back: only memory that comes back to the thread that took it has
-        // mimalloc look for what the kernel could have.
+        // By this thread: else one that pushes would have to take the memory.
         self.limits.make_room(batch);
         mem::swap(&mut state.buffer, batch);
         let dropped = mem::take(&mut state.dropped_unreported);

@@ -71,8 +71,8 @@ impl Drop for Buffer {
     }
 }
 
-/// Frees the buffers that nobody has used for a second, and those that take more than a quarter of what
-/// bodies may. None are kept before this was called.
+/// Frees the buffers that nobody has used for a second, and all of them where they take more than a quarter
+/// of what bodies may; later ones are kept up to that. None are kept before this was called.
 pub fn free_unused(body_bytes_max: usize) {
     let bytes_max = (body_bytes_max / UNUSED_PART).min(UNUSED_BYTES_MAX);
     let freed = UNUSED.lock().bound(bytes_max, Instant::now());

@@ -46,23 +46,28 @@ fn goes_on(name: &str) -> bool {
     )
 }
 
+/// Whether a header of this upstream's is the customer's to read.
+fn is_passed(name: &str, upstream: &Upstream) -> bool {
+    goes_on(name) || has(&upstream.pass_response_headers, name)
+}
+
 /// Whether anything is made of a header of this name, in small letters, where the upstream has done what
 /// it was asked for.
 pub(crate) fn is_of_use(name: &str, upstream: &Upstream) -> bool {
-    frames(name) || goes_on(name) || has(&upstream.pass_response_headers, name)
+    frames(name) || is_passed(name, upstream)
 }
 
 /// Turns the headers of an upstream's answer into the customer's.
 pub(crate) fn to_customer(headers: &mut HeaderMap, hidden: Option<Hidden<'_>>, id: RequestId) {
-    let upstream = hidden.map(|hidden| hidden.upstream);
     let stays = |name: &HeaderName, value: &[u8]| {
         let text = name.as_str();
         if frames(text) {
             return false;
         }
-        let is_passed =
-            goes_on(text) || upstream.is_some_and(|one| has(&one.pass_response_headers, text));
-        !is_passed || hidden.is_some_and(|hidden| is_told(value, hidden))
+        match hidden {
+            Some(hidden) => !is_passed(text, hidden.upstream) || is_told(value, hidden),
+            None => !goes_on(text),
+        }
     };
     let lines = headers.iter().filter(|(name, value)| stays(name, value.as_bytes()));
     let staying: Vec<HeaderName> = lines.map(|(name, _)| name.clone()).collect();

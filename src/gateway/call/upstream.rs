@@ -21,7 +21,6 @@ pub(crate) use self::pool::Upstreams;
 use self::pool::{UpstreamConnection, acked};
 use crate::config::snapshot::Upstream;
 use crate::gateway::answer::head::AnswerHead;
-use crate::gateway::answer::headers;
 use crate::protocols::splice::EditedBody;
 
 mod answer;
@@ -355,8 +354,7 @@ fn take_head(
     upstream: &Upstream,
 ) -> Result<Option<ReadHead>> {
     loop {
-        let is_of_use = |name: &str| headers::is_of_use(name, upstream);
-        let Some(begun) = answer::take_head(read, scanned, is_of_use)? else { return Ok(None) };
+        let Some(begun) = answer::take_head(read, scanned, upstream)? else { return Ok(None) };
         let status = begun.head.status;
         if !status.is_informational() || status.as_u16() == 101 {
             return Ok(Some(begun));

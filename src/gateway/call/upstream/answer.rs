@@ -8,7 +8,9 @@ use http::header::{CONTENT_LENGTH, HeaderName, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, Version};
 use pingora::{Error, ErrorType, Result};
 
+use crate::config::snapshot::Upstream;
 use crate::gateway::answer::head::{self, AnswerHead};
+use crate::gateway::answer::headers;
 use crate::gateway::chunk_scan::ChunkScan;
 
 /// The largest head of an answer, in bytes. Providers send 2 KiB or less.
@@ -111,15 +113,15 @@ fn skip_framing(scan: &mut ChunkScan, read: &mut BytesMut) -> Result<()> {
 }
 
 /// Takes a head out of what was read, if it is there as a whole. `scanned` says how much of `read` was
-/// looked at before, `is_of_use` which fields, by their names in small letters, are kept of an answer that
-/// tells of success: providers send 30, and most are nobody's here.
+/// looked at before. Of an answer that tells of success only the fields are kept that are of use: providers
+/// send 30, and most are nobody's here.
 ///
 /// # Errors
 /// A head that is none, or is too large.
 pub(super) fn take_head(
     read: &mut BytesMut,
     scanned: &mut usize,
-    is_of_use: impl Fn(&str) -> bool,
+    upstream: &Upstream,
 ) -> Result<Option<ReadHead>> {
     let Some(end) = head_end(read, *scanned) else {
         *scanned = read.len();
@@ -130,7 +132,7 @@ pub(super) fn take_head(
         };
     };
     *scanned = 0;
-    parse(&read.split_to(end).freeze(), is_of_use).map(Some)
+    parse(&read.split_to(end).freeze(), upstream).map(Some)
 }
 
 /// Where the head ends: behind the first empty line. What comes before `scanned` has none but for its
@@ -145,7 +147,7 @@ fn head_end(read: &[u8], scanned: usize) -> Option<usize> {
     })
 }
 
-fn parse(head: &Bytes, is_of_use: impl Fn(&str) -> bool) -> Result<ReadHead> {
+fn parse(head: &Bytes, upstream: &Upstream) -> Result<ReadHead> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
     let mut parsed = httparse::Response::new(&mut []);
     let mut config = httparse::ParserConfig::default();
@@ -162,7 +164,7 @@ fn parse(head: &Bytes, is_of_use: impl Fn(&str) -> bool) -> Result<ReadHead> {
     for field in parsed.headers.iter() {
         let mut name = [0; NAME_BYTES_MAX];
         let is_left_out = in_small_letters(field.name, &mut name).is_some_and(|name| {
-            neighbour.says(name, field.value) || is_success && !is_of_use(name)
+            neighbour.says(name, field.value) || is_success && !headers::is_of_use(name, upstream)
         });
         if is_left_out {
             continue;
@@ -221,8 +223,8 @@ fn frame(head: &mut AnswerHead, is_old: bool) -> Result<(AnswerBody, bool)> {
 fn length(headers: &HeaderMap) -> Result<Option<u64>> {
     let mut length = None;
     for value in headers.get_all(CONTENT_LENGTH) {
-        for said in value.as_bytes().split(|byte| *byte == b',') {
-            let said = number(said.trim_ascii());
+        for said in members(value.as_bytes()) {
+            let said = number(said);
             if said.is_none() || length.is_some_and(|length| Some(length) != said) {
                 return Err(malformed("its length is no number, or there are two"));
             }
@@ -230,6 +232,11 @@ fn length(headers: &HeaderMap) -> Result<Option<u64>> {
         }
     }
     Ok(length)
+}
+
+/// The members of a list in a field (RFC 9110, section 5.6.1).
+fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
 }
 
 /// A number in digits only: a sign is none.
@@ -252,7 +259,7 @@ impl Neighbour {
     fn says(&mut self, name: &str, value: &[u8]) -> bool {
         match name {
             "connection" => {
-                for option in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+                for option in members(value) {
                     self.closes |= option.eq_ignore_ascii_case(b"close");
                     self.keeps |= option.eq_ignore_ascii_case(b"keep-alive");
                 }
@@ -273,8 +280,7 @@ impl Neighbour {
 
 /// `Keep-Alive: timeout=5, max=100`
 fn idle_timeout(said: &[u8]) -> Option<Duration> {
-    let mut parameters = said.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
-    let seconds = parameters.find_map(|one| number(one.strip_prefix(b"timeout=")?))?;
+    let seconds = members(said).find_map(|one| number(one.strip_prefix(b"timeout=")?))?;
     Some(Duration::from_secs(seconds))
 }
 
