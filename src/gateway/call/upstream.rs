@@ -66,6 +66,8 @@ pub(crate) struct UpstreamCall {
     read: BytesMut,
     /// Room for what is read next.
     room: usize,
+    /// The last read has taken all that was there: another one, just behind it, would find nothing.
+    is_drained: bool,
     /// How much of `read` was searched for the end of a head.
     scanned: usize,
     /// Informational answers that have come.
@@ -95,6 +97,7 @@ impl UpstreamCall {
             read_timeout: None,
             read: BytesMut::new(),
             room: READ_BYTES,
+            is_drained: false,
             scanned: 0,
             informational: 0,
             early: None,
@@ -237,10 +240,13 @@ impl UpstreamCall {
             None => reading.await,
         };
         let count = read.or_err(ErrorType::ReadError, "while reading an answer")?;
-        if self.read.len() == self.read.capacity() {
+        let is_full = self.read.len() == self.read.capacity();
+        if is_full {
             // More is there than had room.
             self.room = READ_BYTES_MAX;
         }
+        // What is encrypted comes in records, and a read gives one of them.
+        self.is_drained = !is_full && !self.upstream.tls;
         Ok(count)
     }
 
@@ -303,6 +309,9 @@ impl UpstreamCall {
     /// What is there of the answer's body without waiting: a piece, or `Some(None)` at its end. What
     /// goes wrong is told by the next [`Self::chunk`].
     pub(crate) fn chunk_now(&mut self) -> Option<Option<Bytes>> {
+        if self.has_to_wait() {
+            return None;
+        }
         match self.chunk().now_or_never()? {
             Ok(chunk) => Some(chunk),
             Err(error) => {
@@ -310,6 +319,13 @@ impl UpstreamCall {
                 None
             }
         }
+    }
+
+    /// Whether it is certain that nothing is there of the body, nor of its end.
+    fn has_to_wait(&self) -> bool {
+        let has_nothing =
+            self.looked_at.is_empty() && self.read.is_empty() && self.failed.is_none();
+        has_nothing && self.is_drained && !self.body.is_over()
     }
 
     /// Whether nothing stands behind what [`Self::look`] has shown.

@@ -261,6 +261,40 @@ fn of_a_success_only_fields_that_are_of_use_are_kept() {
 }
 
 #[test]
+fn what_is_there_at_once_is_given_and_nothing_is_looked_for_behind_a_read_that_took_all() {
+    run(async {
+        let (own, mut other) = tokio::io::duplex(1 << 20);
+        let mut call = call(own);
+        call.send(REQUEST.into(), &Bytes::new().into()).await.expect("sent");
+        let head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n1\r\nb\r\n";
+        other.write_all(head).await.expect("it is listened to");
+        call.head().await.expect("a head");
+        assert_eq!(call.look(|_| true).await.expect("a piece"), "a");
+        assert_eq!(call.chunk_now(), Some(Some("a".into())), "what was looked at");
+        assert_eq!(call.chunk_now(), Some(Some("b".into())), "what was read with it");
+        other.write_all(b"1\r\nc\r\n0\r\n\r\n").await.expect("it is listened to");
+        assert_eq!(call.chunk_now(), None, "what came behind the read");
+        assert_eq!(call.chunk().await.expect("a piece"), Some("c".into()));
+        assert_eq!(call.chunk_now(), Some(None), "the end was read with it");
+    });
+}
+
+#[test]
+fn what_is_encrypted_is_looked_for_behind_each_record() {
+    run(async {
+        let (own, mut other) = tokio::io::duplex(1 << 20);
+        let mut call = call_to(Upstream { tls: true, ..sample::upstream() }, own);
+        call.send(REQUEST.into(), &Bytes::new().into()).await.expect("sent");
+        let head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n";
+        other.write_all(head).await.expect("it is listened to");
+        call.head().await.expect("a head");
+        assert_eq!(call.chunk().await.expect("a piece"), Some("a".into()));
+        other.write_all(b"1\r\nb\r\n").await.expect("it is listened to");
+        assert_eq!(call.chunk_now(), Some(Some("b".into())));
+    });
+}
+
+#[test]
 fn bytes_behind_an_answer_end_its_connection() {
     let answer = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello, and more";
     let read = read_here(vec![answer.into()]).expect("an answer");
