@@ -6,7 +6,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::harness::child::Running;
-use crate::harness::nodes::free_address;
+use crate::harness::free_address;
 use crate::harness::postgres::Postgres;
 use crate::harness::{Answer, ask, eventually, simulator, tool};
 use serde_json::{Value, json};

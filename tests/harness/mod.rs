@@ -37,6 +37,7 @@ pub(crate) use faketime::fake_clock;
 pub(crate) use gateway::{Gateway, UPSTREAM_KEY};
 pub(crate) use http::{http, http_builder};
 pub(crate) use pages::{Page, Pages};
+pub(crate) use postgres::free_address;
 pub(crate) use recorder::{Recorded, Recorder};
 pub(crate) use responder::{Reply, Responder};
 pub(crate) use rounds::rounds;

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::child::Running;
 use super::faketime::fake_clock;
-use super::postgres::Cut;
+use super::postgres::{Cut, free_address};
 use super::wire::{Answer, ask};
 use super::{Customer, eventually, tool};
 
@@ -58,11 +58,6 @@ pub(crate) struct Node {
     log: PathBuf,
     clock: Option<&'static str>,
     process: Option<Running>,
-}
-
-/// An address that nobody has now.
-pub(crate) fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr()).expect("a free port")
 }
 
 impl Nodes {

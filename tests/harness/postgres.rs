@@ -2,6 +2,8 @@
 //!
 //! Unit tests include this file by its path, so it needs nothing of the others here.
 
+#[path = "postgres/address.rs"]
+mod address;
 #[path = "postgres/cut.rs"]
 mod cut;
 #[path = "postgres/pair.rs"]
@@ -10,13 +12,13 @@ mod pair;
 mod programs;
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+pub(crate) use address::free_address;
 pub(crate) use cut::Cut;
 pub(crate) use pair::ReplicatedPair;
 use programs::{Keeper, own, program, program_in, signal, tree_of};
@@ -96,7 +98,7 @@ impl Postgres {
         let directory = made.expect("a directory").keep();
         own(&directory);
         let keeper = Keeper::of(&directory);
-        Self { directory, port: free_port(), server: std::sync::Mutex::new(None), keeper }
+        Self { directory, port: free_address().port(), server: std::sync::Mutex::new(None), keeper }
     }
 
     fn data(&self) -> PathBuf {
@@ -282,10 +284,4 @@ impl Drop for Postgres {
         self.stop(Stop::Kill);
         self.keeper.end();
     }
-}
-
-/// A port that nothing listens on now.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address").port()
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::child::Running;
 use crate::harness::tls::{TestCertificate, connect_tls};
-use crate::harness::{Gateway, Recorder, Visitor, ask, connect, simulator, tool};
+use crate::harness::{Gateway, Recorder, Visitor, ask, connect, free_address, simulator, tool};
 use tollgate::sim::{Sim, SimOptions};
 
 const GOOD: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
@@ -31,11 +31,6 @@ struct Front {
     address: SocketAddr,
     _process: Running,
     _directory: tempfile::TempDir,
-}
-
-fn free_port() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("an address")
 }
 
 fn shipped(file: &str) -> String {
@@ -74,7 +69,7 @@ impl Front {
         certificate: Option<&TestCertificate>,
     ) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
-        let address = free_port();
+        let address = free_address();
         let path = directory.path().join("conf");
         let process = match kind {
             Kind::Nginx => {
@@ -186,7 +181,7 @@ const CONSOLE: &str = "console: { sign_up: open }\ntrusted_proxies: [127.0.0.1/3
 /// A form is sent by a page of the same origin: host and port pass through whole.
 #[tokio::test(flavor = "multi_thread")]
 async fn forms_of_the_console_pass() {
-    let gateway = Gateway::start_with(free_port(), CONSOLE);
+    let gateway = Gateway::start_with(free_address(), CONSOLE);
     for kind in KINDS {
         let front = Front::start(kind, gateway.address, gateway.admin);
         let visitor = Visitor::new(format!("http://{}/console", front.address));
@@ -203,7 +198,7 @@ async fn forms_of_the_console_pass() {
 
 #[test]
 fn over_tls_cookies_are_secure() {
-    let gateway = Gateway::start_with(free_port(), CONSOLE);
+    let gateway = Gateway::start_with(free_address(), CONSOLE);
     let certificate = TestCertificate::new();
     for kind in KINDS {
         let before = gateway.address.to_string();
@@ -237,7 +232,7 @@ fn an_upstream_does_not_steer_the_proxy() {
             drop(stream.write_all(answer.as_bytes()));
         }
     });
-    let well = Gateway::start(free_port());
+    let well = Gateway::start(free_address());
     let front = Front::start(Kind::Nginx, address, well.admin);
     let answer = ask(front.address, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!((answer.status(), answer.body().as_slice()), (200, &b"words"[..]), "{answer:?}");
@@ -248,7 +243,7 @@ fn an_upstream_does_not_steer_the_proxy() {
 #[test]
 fn a_post_is_sent_once() {
     // Its probes say that the target is well.
-    let well = Gateway::start(free_port());
+    let well = Gateway::start(free_address());
     for kind in KINDS {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -281,8 +276,8 @@ fn a_post_is_sent_once() {
 /// With HAProxy, a gateway that is away for a moment costs customers a wait and no failure.
 #[test]
 fn requests_wait_behind_haproxy_while_the_gateway_restarts() {
-    let well = Gateway::start(free_port());
-    let gateway = free_port();
+    let well = Gateway::start(free_address());
+    let gateway = free_address();
     let front = Front::start(Kind::Haproxy, gateway, well.admin);
     let asked = Instant::now();
     let address = front.address;
