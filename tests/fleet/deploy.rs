@@ -6,9 +6,8 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::harness::child::Running;
-use crate::harness::free_address;
 use crate::harness::postgres::Postgres;
-use crate::harness::{Answer, ask, eventually, simulator, tool};
+use crate::harness::{Answer, ask, eventually, free_address, simulator, tool};
 use serde_json::{Value, json};
 
 const ADMIN_TOKEN: &str = "admin-token-of-the-example";

@@ -376,9 +376,7 @@ fn the_admin_address_speaks_tls() {
     std::fs::copy(root.join("models.yaml"), &models).expect("copied");
     let shipped = std::fs::read_to_string(root.join("routes.yaml")).expect("the shipped file");
     let rest = &shipped[shipped.find("upstreams:").expect("upstreams")..];
-    let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = port.local_addr().expect("an address");
-    drop(port);
+    let address = crate::harness::free_address();
     let text = format!(
         "listeners: [{{ address: '127.0.0.1:0' }}]\nadmin:\n  address: {address}\n  token: \
          a-token-of-this-test-1\n  tls: {}\nstore: {{ data_dir: {} }}\n{rest}",

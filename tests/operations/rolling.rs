@@ -2,7 +2,7 @@
 //! docs/load-balancers.md says, with the very files that it shows.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -10,17 +10,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::harness::child::Running;
-use crate::harness::{Gateway, Recorder, ask, eventually, tool};
+use crate::harness::{Gateway, Recorder, ask, eventually, free_address, tool};
 use tollgate::money::Nanousd;
 
 const GOOD: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
 /// 5 tokens at $1 a million, and one at $10 a million.
 const PRICE_NANOUSD: i64 = 15_000;
-
-/// An address that nobody has now.
-fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr()).expect("a free port")
-}
 
 /// One of the two gateways, at addresses that it keeps.
 struct Member {
@@ -34,7 +29,7 @@ struct Member {
 
 impl Member {
     fn start(files: &Gateway, data: PathBuf) -> Self {
-        let (listen, admin) = (free(), free());
+        let (listen, admin) = (free_address(), free_address());
         let (routes, models) = (files.path("routes.yaml"), files.path("models.yaml"));
         // Both directories are copies of a third, which nobody uses any more.
         let process = spawn(&routes, &models, &data, listen, admin, &["--accept-fork"]);
@@ -158,7 +153,7 @@ fn roll(language: &str, start: impl FnOnce(&Path, SocketAddr) -> Running) {
         copy(&files.path("data"), to);
     }
     let mut members = copies.map(|data| Member::start(&files, data));
-    let address = free();
+    let address = free_address();
     let configuration = files.path("balancer.conf");
     fs::write(&configuration, shown(language, address, &members)).expect("written");
     let balancer = start(&configuration, address);

@@ -19,7 +19,7 @@ use tollgate::secret::Secret;
 use super::store::{Fault, SECRET_KEY, Store};
 use super::{PATIENCE, copy_of, history, told};
 use crate::harness::ledger::{files, remove_sled, runtime, segments};
-use crate::harness::python;
+use crate::harness::{free_address, python};
 
 /// A name that no other test of this process uses.
 fn name(of: &str) -> String {
@@ -323,9 +323,7 @@ fn commands_read_the_bucket() {
 #[test]
 fn a_real_server_takes_it() {
     let venv = python::environment_of("s3-venv", "tests/s3/requirements.txt");
-    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = free.local_addr().expect("an address").port();
-    drop(free);
+    let port = free_address().port();
     let server = Command::new(venv.join("bin/python"))
         .args(["-m", "moto.server", "-H", "127.0.0.1", "-p", &port.to_string()])
         .stdout(Stdio::null())

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::harness::child::Running;
-use crate::harness::{http, tool};
+use crate::harness::{free_address, http, tool};
 
 /// Runs promtool in `directory` with `input`, and gives what it printed. It must find nothing wrong.
 pub(crate) fn promtool(arguments: &[&str], directory: &Path, input: &str) -> String {
@@ -59,9 +59,7 @@ impl Prometheus {
             let lines = text.lines().filter(|line| !line.trim_start().starts_with("for: "));
             lines.collect::<Vec<_>>().join("\n")
         });
-        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = free.local_addr().expect("an address");
-        drop(free);
+        let address = free_address();
         let log = fs::File::create(directory.path().join("log")).expect("a file for the log");
         let child = tool("prometheus")
             .arg("--config.file=prometheus.yml")
