@@ -2,7 +2,7 @@
 //!
 //! The demo's `gpt-4o-mini` costs 150 nano-dollars an input token and 600 an output token.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::harness::{Admin, Customer, Demo};
 use futures_util::StreamExt as _;
@@ -248,6 +248,32 @@ async fn a_stream_that_reaches_its_hold_takes_a_second_or_is_cut() {
     assert!(last.contains("insufficient_balance"), "no money for more: {last}");
     let balance = admin.settled(&poor.account).await;
     assert!(balance.available >= 0 && balance.spent > 0, "{balance:?}");
+}
+
+/// What a model that reasons costs is told at the end only, so its answer is read on for the bill. The
+/// customer, who gets no more of it, does not wait for that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_is_cut_ends_at_once_although_it_is_read_on() {
+    let demo = Demo::start();
+    let admin = Admin::of(&demo);
+    let runaway = [
+        ("x-sim-chunks", "300"),
+        ("x-sim-words", "1"),
+        ("x-sim-interval-ms", "20"),
+        ("x-sim-max-tokens", "ignore"),
+    ];
+    let customer = admin.customer("0.0005").await;
+    let body = hello(json!({"model": "gpt-5", "stream": true, "max_tokens": 10}));
+    let began = Instant::now();
+    let answer = request(&demo, &customer, &body, &runaway).send().await.expect("an answer");
+    let cut = answer.text().await.expect("a stream with an end");
+    let took = began.elapsed();
+    assert!(cut.contains("insufficient_balance"), "no money for more: {cut}");
+    let metrics = crate::harness::http().get(format!("{}/metrics", demo.admin_url)).send().await;
+    let metrics = metrics.expect("an answer").text().await.expect("text");
+    assert!(metrics.contains("tollgate_orphans 1\n"), "ended after {took:?}: {metrics}");
+    let balance = admin.settled(&customer.account).await;
+    assert!(balance.available == 0 && balance.spent > 0, "{balance:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -124,13 +124,17 @@ fn who_is_in_the_queue_when_an_idle_gateway_ends_gets_an_answer() {
     }
 }
 
-/// Streams that flow and streams whose upstream is silent, in each envelope that has one.
+/// Streams that flow, slowly and fast enough to have a piece at the very moment, and streams whose upstream
+/// is silent, in each envelope that has one.
 #[test]
 fn a_stream_that_the_deadline_cuts_ends_in_an_error_event_and_is_paid_for() {
-    let flowing = ["chunks=1000", "interval-ms=20"];
-    let silent = ["chunks=2", "interval-ms=60000"];
-    for (settings, keeps_alive) in [(flowing, false), (silent, false), (silent, true)] {
-        let sim = simulator(&settings);
+    let flowing = &["chunks=1000", "interval-ms=20"][..];
+    let fast = &["chunks=3000", "interval-ms=1", "max-tokens=ignore"];
+    let silent = &["chunks=2", "interval-ms=60000"][..];
+    for (settings, keeps_alive) in
+        [(flowing, false), (fast, false), (silent, false), (silent, true)]
+    {
+        let sim = simulator(settings);
         let mut gateway = Gateway::start_with(sim.addr(), "shutdown: { grace: 700ms }\n");
         if keeps_alive {
             let path = gateway.path("routes.yaml");

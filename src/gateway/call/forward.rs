@@ -255,7 +255,8 @@ async fn look_into(
     }
 }
 
-/// Tells the customer of a silence that took too long, and goes on reading for its bill.
+/// Ends the customer's answer, of which they get no more because of `error`, and goes on reading the
+/// upstream's for its bill.
 ///
 /// # Errors
 /// The one given, where nothing is read on.
@@ -263,12 +264,12 @@ async fn read_on(
     session: &mut Session,
     exchange: &mut Exchange,
     call: &mut UpstreamCall,
-    silence: Box<Error>,
+    error: Box<Error>,
 ) -> Result<()> {
     if !exchange.read_on() {
-        return Err(silence);
+        return Err(error);
     }
-    let _reuse = relay::fail(session, &silence, exchange).await;
+    let _reuse = relay::fail(session, &error, exchange).await;
     call.wait_without_limit();
     Ok(())
 }
@@ -342,10 +343,11 @@ async fn pass_on(
         };
         customer.send(session, exchange, piece, is_end).await?;
         if exchange.is_cut() && exchange.orphan.is_none() {
-            if is_end || !exchange.read_on() {
-                return Err(Error::new(ErrorType::Custom("the answer was cut")));
+            let cut = Error::new(ErrorType::Custom("the answer was cut"));
+            if is_end || exchange.deadline.is_over() {
+                return Err(cut);
             }
-            call.wait_without_limit();
+            read_on(session, exchange, call, cut).await?;
         }
         if is_end {
             return Ok(());
