@@ -26,12 +26,13 @@ const COMMENT_IN_AN_EVENT: &[u8] = b": keep-alive\n";
 pub(crate) struct Customer {
     /// How often the stream is kept alive, if that is wanted.
     interval: Option<Duration>,
+    /// When a stream that is kept alive gets a comment, if nothing else is written until then.
+    comment_at: Option<Instant>,
     /// The head has been sent, or waits.
     begun: bool,
     /// The head of a document that is written anew once its upstream's is whole: until then it can turn
     /// out to be none.
     waiting: Option<AnswerHead>,
-    written: Instant,
     /// What the customer has ends with these two bytes.
     last: [u8; 2],
 }
@@ -39,7 +40,15 @@ pub(crate) struct Customer {
 impl Customer {
     pub(crate) fn new(exchange: &Exchange) -> Self {
         let interval = exchange.keepalive_interval();
-        Self { interval, begun: false, waiting: None, written: Instant::now(), last: *b"\n\n" }
+        let mut customer =
+            Self { interval, comment_at: None, begun: false, waiting: None, last: *b"\n\n" };
+        customer.put_off_comment();
+        customer
+    }
+
+    /// Something is written: a comment is needed only an interval later.
+    fn put_off_comment(&mut self) {
+        self.comment_at = self.interval.map(|interval| Instant::now() + interval);
     }
 
     /// Whether the answer's head has been sent.
@@ -67,7 +76,7 @@ impl Customer {
                     let error = left.err().unwrap_or_else(|| Error::new(ErrorType::ConnectionClosed));
                     leave(exchange, error.into_down())?;
                 }
-                () = tick(self.written, self.interval) => self.comment(session, exchange).await?,
+                () = tick(self.comment_at) => self.comment(session, exchange).await?,
             }
         }
         let Some(orphan) = &exchange.orphan else { return Err(gone()) };
@@ -96,7 +105,7 @@ impl Customer {
                 return leave(exchange, error.into_down());
             }
         }
-        self.written = Instant::now();
+        self.put_off_comment();
         let comment = match self.last {
             [b'\n', b'\n'] => COMMENT,
             [_, b'\n'] => COMMENT_IN_AN_EVENT,
@@ -134,7 +143,7 @@ impl Customer {
         exchange: &mut Exchange,
         header: AnswerHead,
     ) -> Result<()> {
-        self.written = Instant::now();
+        self.put_off_comment();
         let sent = session.write_response_header(Box::new(header.into()), false).await;
         sent.or_else(|error| leave(exchange, error.into_down()))
     }
@@ -162,7 +171,7 @@ impl Customer {
             self.write_head(session, exchange, header).await?;
         }
         if self.interval.is_some() && !piece.is_empty() {
-            self.written = Instant::now();
+            self.put_off_comment();
             for byte in piece.iter().skip(piece.len().saturating_sub(2)) {
                 self.last = [self.last[1], *byte];
             }
@@ -173,9 +182,9 @@ impl Customer {
 }
 
 /// Ends when a stream that is kept alive needs a comment.
-async fn tick(written: Instant, interval: Option<Duration>) {
-    match interval {
-        Some(interval) => tokio::time::sleep_until(written + interval).await,
+async fn tick(comment_at: Option<Instant>) {
+    match comment_at {
+        Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
     }
 }

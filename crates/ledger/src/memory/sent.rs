@@ -1,8 +1,9 @@
 //! A note of each call before its upstream is asked, for as long as its hold is not on disk.
 //!
 //! Nothing waits for a disk before an upstream is asked, so a crash can take the hold of a call that an
-//! upstream works on. The note is one write of 256 bytes to a file that is as long as it ever will be:
-//! it is in the kernel's memory then, and outlives the process, though not the machine's power. A start
+//! upstream works on. The note is 256 bytes that are stored into a file which is mapped and as long as it
+//! ever will be: they are in the kernel's memory then, and outlive the process, though not the machine's
+//! power. Where a file system may need room for them, they are written. A start
 //! takes the calls into the journal of which it has a note and no record, so that they are in doubt
 //! like others; and it tells a submit that was never sent from one that may have been.
 
@@ -23,17 +24,20 @@ use crate::rules::core::Core;
 use crate::rules::shards::shard_index;
 use tollgate_money::ids::{HoldId, Seq};
 use tollgate_money::money::Nanousd;
+use tollgate_resident::MappedFile;
 
 /// Its name in the ledger's directory.
 const FILE: &str = "sent";
 /// Raised whenever the notes change their meaning: another version's are not read.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// The last version that had another number of places, and differs in nothing else.
+const LONGER_VERSION: u32 = 1;
 /// The place of one note, and of the file's head. A note that is longer is not made, and the hold is
 /// waited for: only names of models above some 180 characters are.
 const SLOT_BYTES: usize = 256;
 /// Notes that there are places for. Each takes that of the hold before it by so many records, which is
-/// on disk by then, or the hold is waited for.
-const SLOTS: u64 = 16_384;
+/// on disk by then, or the hold is waited for. Under full load a flush covers some hundred records.
+const SLOTS: u64 = 4096;
 /// How much of a new file is written at a time. The kernel keeps what is written at once in one piece, and
 /// looks at each block of a piece when a note is put into it: 1.8 µs in a piece of 4 MiB, 0.5 in one of
 /// these.
@@ -71,9 +75,28 @@ struct Note {
 pub(crate) struct Sent {
     path: PathBuf,
     /// `None` where there can be none: then holds are waited for.
-    file: Option<File>,
+    file: Option<Notes>,
     run: u64,
     is_broken: AtomicBool,
+}
+
+/// The file of the notes.
+enum Notes {
+    /// A note is stored into memory.
+    Mapped(MappedFile),
+    /// A note is a write.
+    Written(File),
+}
+
+impl Notes {
+    fn put(&self, slot: &[u8; SLOT_BYTES], place: u64) -> io::Result<()> {
+        match self {
+            Self::Mapped(file) => {
+                file.store(usize::try_from(place).map_err(io::Error::other)?, slot)
+            }
+            Self::Written(file) => file.write_all_at(slot, place),
+        }
+    }
 }
 
 impl Sent {
@@ -109,7 +132,7 @@ impl Sent {
             return false;
         };
         let Some(slot) = encode(&Written { run: self.run, seq, reservation }) else { return false };
-        let Err(error) = file.write_all_at(&slot, place(seq)) else { return true };
+        let Err(error) = file.put(&slot, place(seq)) else { return true };
         if !self.is_broken.swap(true, Ordering::Relaxed) {
             // A file that lacks a note would say that nothing was sent.
             let removed = fs::remove_file(&self.path);
@@ -174,6 +197,8 @@ impl Iterator for Slots {
 /// What the last process has left.
 #[derive(Default)]
 pub(crate) struct Left {
+    /// The places that it had for notes.
+    slots: u64,
     /// The holds that it noted.
     noted: Vec<Seq>,
     /// Those of them without a record.
@@ -192,10 +217,11 @@ impl Left {
 
     fn read_all(dir: &Path, last: Seq) -> io::Result<Self> {
         let file = File::open(dir.join(FILE))?;
+        let places = (file.metadata()?.len() / SLOT_BYTES as u64).saturating_sub(1);
         let mut slots = Slots(BufReader::with_capacity(READ_BYTES, file));
         let head: Option<Head> = slots.next().transpose()?.as_ref().and_then(|slot| decode(slot));
         let is_own = |head: &Head| {
-            head.version == VERSION
+            (LONGER_VERSION..=VERSION).contains(&head.version)
                 && head.end.seq <= last
                 && segment::check_place(&dir.join("journal"), head.end).is_ok()
         };
@@ -210,7 +236,7 @@ impl Left {
             lost.extend(note.reservation.filter(|_| note.seq > last).map(|made| (note.seq, made)));
         }
         lost.sort_by_key(|(seq, _)| *seq);
-        Ok(Self { noted, lost, whole_behind })
+        Ok(Self { slots: places, noted, lost, whole_behind })
     }
 
     /// The calls that have no record although their upstreams may have been asked, taken into `cores`
@@ -236,12 +262,12 @@ impl Left {
     fn was_never_sent(&self, hold: HoldId) -> bool {
         let seq = hold.number();
         // A later note may have taken its place.
-        let is_noted = |noted: &Seq| *noted >= seq && noted % SLOTS == seq % SLOTS;
+        let is_noted = |noted: &Seq| *noted >= seq && (noted - seq).is_multiple_of(self.slots);
         self.whole_behind.is_some_and(|begin| seq > begin) && !self.noted.iter().any(is_noted)
     }
 }
 
-fn begin(path: &Path, run: u64, end: Position) -> std::io::Result<File> {
+fn begin(path: &Path, run: u64, end: Position) -> io::Result<Notes> {
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
     let length = (SLOTS + 1) * SLOT_BYTES as u64;
     // Written rather than reserved: then a note never makes the file system allocate anything.
@@ -251,9 +277,14 @@ fn begin(path: &Path, run: u64, end: Position) -> std::io::Result<File> {
         file.write_all_at(zeros, page)?;
     }
     let head = Head { version: VERSION, run, boot: boot_id().unwrap_or_default(), end };
-    let head = encode(&head).ok_or_else(|| std::io::Error::other("the head is too long"))?;
+    let head = encode(&head).ok_or_else(|| io::Error::other("the head is too long"))?;
     file.write_all_at(&head, 0)?;
-    Ok(file)
+    // Behind the head: without it, the notes that are cut off would be missing in what it says is whole.
+    if begin > length {
+        file.set_len(length)?;
+    }
+    let mapped = MappedFile::map(&file, usize::try_from(length).map_err(io::Error::other)?);
+    Ok(mapped.map_or_else(|_| Notes::Written(file), Notes::Mapped))
 }
 
 fn boot_id() -> Option<String> {
@@ -326,6 +357,51 @@ mod tests {
     }
 
     #[test]
+    fn notes_of_a_file_with_more_places_are_read_and_it_is_cut() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let sent = Sent::begin(dir.path(), Position::default());
+        assert!(sent.note(5, None));
+        let longer = OpenOptions::new().write(true).open(dir.path().join(FILE)).expect("a file");
+        longer.set_len(4 * SLOTS * SLOT_BYTES as u64 + SLOT_BYTES as u64).expect("longer");
+        let head = Head {
+            version: LONGER_VERSION,
+            run: sent.run,
+            boot: boot_id().unwrap_or_default(),
+            end: Position::default(),
+        };
+        longer.write_all_at(&encode(&head).expect("fits"), 0).expect("written");
+        let note = |seq| encode(&Note { run: sent.run, seq, reservation: None }).expect("fits");
+        longer
+            .write_all_at(&note(6 + SLOTS), place(6) + SLOTS * SLOT_BYTES as u64)
+            .expect("written");
+        let left = Left::read(dir.path(), 4);
+        let hold = HoldId::from_number;
+        for (seq, is_certain) in [(5, false), (6, true), (6 + SLOTS, false), (7, true)] {
+            assert_eq!(left.was_never_sent(hold(seq)), is_certain, "hold {seq}");
+        }
+        drop(Sent::begin(dir.path(), Position::default()));
+        assert_eq!(longer.metadata().expect("a length").len(), (SLOTS + 1) * SLOT_BYTES as u64);
+        assert!(Left::read(dir.path(), 4).noted.is_empty(), "another process's");
+    }
+
+    #[test]
+    fn notes_that_are_written_are_those_that_are_stored() {
+        let [mapped, written] =
+            [(); 2].map(|()| tempfile::tempdir_in("/dev/shm").expect("a directory"));
+        let mut sent = [&mapped, &written].map(|dir| Sent::begin(dir.path(), Position::default()));
+        assert!(matches!(sent[0].file, Some(Notes::Mapped(_))));
+        let file = OpenOptions::new().write(true).open(written.path().join(FILE)).expect("a file");
+        sent[1].file = Some(Notes::Written(file));
+        for (dir, sent) in [&mapped, &written].into_iter().zip(&sent) {
+            for seq in [1, 5, 5 + SLOTS] {
+                assert!(sent.note(seq, Some(&reservation("model"))));
+            }
+            let left = Left::read(dir.path(), 4);
+            assert_eq!(left.noted, [1, 5 + SLOTS]);
+        }
+    }
+
+    #[test]
     fn notes_of_another_start_of_the_machine_prove_nothing_about_what_is_missing() {
         let dir = tempfile::tempdir().expect("a directory");
         let sent = Sent::begin(dir.path(), Position::default());
@@ -337,7 +413,7 @@ mod tests {
             end: Position::default(),
         };
         let file = sent.file.as_ref().expect("a file");
-        file.write_all_at(&encode(&head).expect("fits"), 0).expect("written");
+        file.put(&encode(&head).expect("fits"), 0).expect("written");
         let left = Left::read(dir.path(), 4);
         assert_eq!(left.lost.len(), 1, "what there is counts");
         assert!(!left.was_never_sent(HoldId::from_number(3)));
