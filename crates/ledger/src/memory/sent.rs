@@ -3,8 +3,9 @@
 //! Nothing waits for a disk before an upstream is asked, so a crash can take the hold of a call that an
 //! upstream works on. The note is 256 bytes that are stored into a file which is mapped and as long as it
 //! ever will be: they are in the kernel's memory then, and outlive the process, though not the machine's
-//! power. Where a file system may need room for them, they are written. A start
-//! takes the calls into the journal of which it has a note and no record, so that they are in doubt
+//! power. Where a file system may need room for them, they are written.
+//!
+//! A start takes the calls into the journal of which it has a note and no record, so that they are in doubt
 //! like others; and it tells a submit that was never sent from one that may have been.
 
 use std::fs::{self, File, OpenOptions};
@@ -104,14 +105,14 @@ impl Sent {
     pub(crate) fn begin(dir: &Path, end: Position) -> Self {
         let (path, run) = (dir.join(FILE), fastrand::u64(..));
         let file = begin(&path, run, end);
-        if let Err(error) = &file {
-            log::warn!(
-                "{}: no notes can be made of calls before they are sent, so each waits for the disk: \
-                 {error}",
-                path.display()
-            );
+        let sent = Self { path, file: None, run, is_broken: AtomicBool::new(false) };
+        match file {
+            Ok(file) => Self { file: Some(file), ..sent },
+            Err(error) => {
+                sent.give_up(&error);
+                sent
+            }
         }
-        Self { path, file: file.ok(), run, is_broken: AtomicBool::new(false) }
     }
 
     /// Makes none.
@@ -134,17 +135,24 @@ impl Sent {
         let Some(slot) = encode(&Written { run: self.run, seq, reservation }) else { return false };
         let Err(error) = file.put(&slot, place(seq)) else { return true };
         if !self.is_broken.swap(true, Ordering::Relaxed) {
-            // A file that lacks a note would say that nothing was sent.
-            let removed = fs::remove_file(&self.path);
-            log::error!(
-                "{}: calls wait for the disk before they are sent, since no note can be made: {error}{}",
-                self.path.display(),
-                removed
-                    .err()
-                    .map_or_else(String::new, |error| format!("; nor be removed: {error}"))
-            );
+            self.give_up(&error);
         }
         false
+    }
+
+    /// Removes the file, since no more notes can be made: one that lacks a note would say that nothing was
+    /// sent.
+    fn give_up(&self, error: &io::Error) {
+        let removed = match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                format!("; nor can the file be removed: {error}")
+            }
+            _ => String::new(),
+        };
+        log::error!(
+            "{}: calls wait for the disk before they are sent, since no note can be made: {error}{removed}",
+            self.path.display()
+        );
     }
 }
 
@@ -270,19 +278,20 @@ impl Left {
 fn begin(path: &Path, run: u64, end: Position) -> io::Result<Notes> {
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
     let length = (SLOTS + 1) * SLOT_BYTES as u64;
-    // Written rather than reserved: then a note never makes the file system allocate anything.
-    let begin = file.metadata()?.len();
-    for page in (begin..length).step_by(PAGE_BYTES) {
-        let zeros = &[0; PAGE_BYTES][..PAGE_BYTES.min(usize::try_from(length - page).unwrap_or(0))];
-        file.write_all_at(zeros, page)?;
-    }
     let head = Head { version: VERSION, run, boot: boot_id().unwrap_or_default(), end };
     let head = encode(&head).ok_or_else(|| io::Error::other("the head is too long"))?;
+    // First: without it, the notes that are overwritten would be missing in what the last one says is whole.
     file.write_all_at(&head, 0)?;
-    // Behind the head: without it, the notes that are cut off would be missing in what it says is whole.
-    if begin > length {
-        file.set_len(length)?;
+    // Written rather than reserved, whatever was there: then a note never makes the file system allocate
+    // anything, though somebody has copied the file without its zeros.
+    let mut place = SLOT_BYTES as u64;
+    while place < length {
+        let end = (place + 1).next_multiple_of(PAGE_BYTES as u64).min(length);
+        let zeros = &[0; PAGE_BYTES][..usize::try_from(end - place).map_err(io::Error::other)?];
+        file.write_all_at(zeros, place)?;
+        place = end;
     }
+    file.set_len(length)?;
     let mapped = MappedFile::map(&file, usize::try_from(length).map_err(io::Error::other)?);
     Ok(mapped.map_or_else(|_| Notes::Written(file), Notes::Mapped))
 }
@@ -318,6 +327,7 @@ fn decode<T: for<'de> Deserialize<'de>>(slot: &[u8]) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::MetadataExt as _;
     use tollgate_money::clock::UnixMs;
     use tollgate_money::ids::{AccountId, KeyId, RequestId};
 
@@ -382,6 +392,38 @@ mod tests {
         drop(Sent::begin(dir.path(), Position::default()));
         assert_eq!(longer.metadata().expect("a length").len(), (SLOTS + 1) * SLOT_BYTES as u64);
         assert!(Left::read(dir.path(), 4).noted.is_empty(), "another process's");
+    }
+
+    /// As `cp --sparse=always` leaves it. On a full disk a store into what is missing would end the process.
+    #[test]
+    fn a_file_that_was_copied_without_its_zeros_gets_them_back() {
+        let dir = tempfile::tempdir().expect("a directory");
+        drop(Sent::begin(dir.path(), Position::default()));
+        let path = dir.path().join(FILE);
+        let head = fs::read(&path).expect("read")[..SLOT_BYTES].to_vec();
+        let file = File::create(&path).expect("a file");
+        file.write_all_at(&head, 0).expect("written");
+        file.set_len((SLOTS + 1) * SLOT_BYTES as u64).expect("longer");
+        let allocated = || file.metadata().expect("metadata").blocks() * 512;
+        assert!(allocated() < SLOTS * SLOT_BYTES as u64, "{} bytes", allocated());
+        drop(Sent::begin(dir.path(), Position::default()));
+        assert!(allocated() >= (SLOTS + 1) * SLOT_BYTES as u64, "{} bytes", allocated());
+    }
+
+    /// The next start would take submits of which there is no note for ones that were never sent.
+    #[test]
+    fn where_no_notes_can_be_made_those_of_the_process_before_are_removed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        drop(Sent::begin(dir.path(), Position::default()));
+        let hold = HoldId::from_number(5);
+        assert!(Left::read(dir.path(), 4).was_never_sent(hold), "a process that has sent nothing");
+        let path = dir.path().join(FILE);
+        let sent = Sent { path, file: None, run: 1, is_broken: AtomicBool::new(false) };
+        sent.give_up(&io::ErrorKind::StorageFull.into());
+        assert!(!Left::read(dir.path(), 4).was_never_sent(hold), "nothing is known");
+        // Nothing to remove: a directory is no file.
+        fs::create_dir(dir.path().join(FILE)).expect("a directory");
+        assert!(!Sent::begin(dir.path(), Position::default()).note(5, None));
     }
 
     #[test]
