@@ -2,9 +2,10 @@
 //!
 //! The demo's `gpt-4o-mini` costs 150 nano-dollars an input token and 600 an output token.
 
-use std::time::{Duration, Instant};
+use std::io::{Read as _, Write as _};
+use std::time::Duration;
 
-use crate::harness::{Admin, Customer, Demo};
+use crate::harness::{Admin, Customer, Demo, connect};
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 
@@ -251,27 +252,36 @@ async fn a_stream_that_reaches_its_hold_takes_a_second_or_is_cut() {
 }
 
 /// What a model that reasons costs is told at the end only, so its answer is read on for the bill. The
-/// customer, who gets no more of it, does not wait for that.
+/// customer, who gets no more of it, does not wait for that, nor does what a client would send next over the
+/// same connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_that_is_cut_ends_at_once_although_it_is_read_on() {
     let demo = Demo::start();
     let admin = Admin::of(&demo);
-    let runaway = [
-        ("x-sim-chunks", "300"),
-        ("x-sim-words", "1"),
-        ("x-sim-interval-ms", "20"),
-        ("x-sim-max-tokens", "ignore"),
-    ];
     let customer = admin.customer("0.0005").await;
-    let body = hello(json!({"model": "gpt-5", "stream": true, "max_tokens": 10}));
-    let began = Instant::now();
-    let answer = request(&demo, &customer, &body, &runaway).send().await.expect("an answer");
-    let cut = answer.text().await.expect("a stream with an end");
-    let took = began.elapsed();
+    let body = hello(json!({"model": "gpt-5", "stream": true, "max_tokens": 10})).to_string();
+    let host = demo.base_url.trim_start_matches("http://").to_owned();
+    let request = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\nx-sim-chunks: 300\r\n\
+         x-sim-words: 1\r\nx-sim-interval-ms: 20\r\nx-sim-max-tokens: ignore\r\n\r\n{body}",
+        customer.key,
+        body.len(),
+    );
+    let asked = tokio::task::spawn_blocking(move || {
+        let mut connection = connect(host.parse().expect("an address"));
+        connection.write_all(request.as_bytes()).expect("sent");
+        let mut cut = String::new();
+        // Within 5 s of silence.
+        connection.read_to_string(&mut cut).expect("the connection ends");
+        cut
+    });
+    let cut = asked.await.expect("no panic");
     assert!(cut.contains("insufficient_balance"), "no money for more: {cut}");
+    assert!(cut.ends_with("\n\n\r\n0\r\n\r\n"), "the body has its end: {cut}");
     let metrics = crate::harness::http().get(format!("{}/metrics", demo.admin_url)).send().await;
     let metrics = metrics.expect("an answer").text().await.expect("text");
-    assert!(metrics.contains("tollgate_orphans 1\n"), "ended after {took:?}: {metrics}");
+    assert!(metrics.contains("tollgate_orphans 1\n"), "the upstream has not ended: {metrics}");
     let balance = admin.settled(&customer.account).await;
     assert!(balance.available == 0 && balance.spent > 0, "{balance:?}");
 }

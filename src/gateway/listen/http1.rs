@@ -82,8 +82,10 @@ pub(crate) fn drain_behind(session: &mut Session) {
 
 /// One request over HTTP/1.1, and its answer.
 pub(crate) struct Http1Session {
-    /// `None` once it was left for the next request.
+    /// `None` once it was left for the next request, or closed.
     wire: Option<CustomerWire>,
+    /// What was known of the connection, once it was closed.
+    closed: Option<Digest>,
     returned: Returned,
     head: Box<SoundHead>,
     /// The customer has closed their half of the connection.
@@ -108,6 +110,7 @@ impl Http1Session {
     pub(crate) fn new(head: Box<SoundHead>, wire: CustomerWire, returned: Returned) -> Self {
         Self {
             wire: Some(wire),
+            closed: None,
             returned,
             head,
             has_left: false,
@@ -235,7 +238,7 @@ impl Http1Session {
     /// Ends the answer, and leaves the connection for the next request, or closes it. An answer that was
     /// broken off gets no end: its customer would take it for whole.
     async fn leave(&mut self) -> Result<()> {
-        if self.has_left || self.is_torn {
+        if self.has_left || self.is_torn || self.closed.is_some() {
             return Ok(());
         }
         if self.answer != AnswerBody::NotBegun {
@@ -354,7 +357,9 @@ impl CustomSession for Http1Session {
             let _is_sent = self.send(Bytes::new()).await;
         }
         self.head.keeps = false;
-        self.wire = None;
+        // They are looked up when somebody asks, which the log does later.
+        let _addresses = (self.client_addr(), self.server_addr());
+        self.closed = self.wire.take().map(|wire| wire.digest);
     }
 
     fn response_written(&self) -> Option<&ResponseHeader> {
@@ -366,11 +371,11 @@ impl CustomSession for Http1Session {
     }
 
     fn digest(&self) -> Option<&Digest> {
-        self.wire.as_ref().map(|wire| &wire.digest)
+        self.wire.as_ref().map(|wire| &wire.digest).or(self.closed.as_ref())
     }
 
     fn digest_mut(&mut self) -> Option<&mut Digest> {
-        self.wire.as_mut().map(|wire| &mut wire.digest)
+        self.wire.as_mut().map(|wire| &mut wire.digest).or(self.closed.as_mut())
     }
 
     fn client_addr(&self) -> Option<&PeerAddr> {

@@ -1,11 +1,14 @@
 //! Held against Pingora's own session: the same bytes over both, through the same hooks.
 
+use std::os::fd::AsRawFd as _;
+
 use async_trait::async_trait;
 use bytes::BytesMut;
 use http::HeaderValue;
 use pingora::apps::HttpServerApp as _;
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
+use pingora::protocols::{GetSocketDigest as _, SocketDigest};
 use pingora::server::configuration::ServerConf;
 use pingora::upstreams::peer::HttpPeer;
 use pingora_proxy::{FailToProxy, ProxyHttp, http_proxy};
@@ -318,4 +321,26 @@ async fn a_head_that_was_written_keeps_nothing_but_its_status() {
     session.write_response_header(Box::new(header), false).await.expect("written");
     assert!(read.is_unique(), "what was read is kept for as long as the answer");
     assert_eq!(session.response_written().map(|header| header.status.as_u16()), Some(200));
+}
+
+/// Whoever is sent away while a request goes on stands in its line of the log.
+#[tokio::test]
+async fn who_was_on_a_connection_that_was_closed_is_still_known() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a listener");
+    let address = listener.local_addr().expect("an address");
+    let mut theirs = tokio::net::TcpStream::connect(address).await.expect("connected");
+    let (ours, peer) = listener.accept().await.expect("accepted");
+    let digest = SocketDigest::from_raw_fd(ours.as_raw_fd());
+    let mut stream = pingora::protocols::l4::stream::Stream::from(ours);
+    stream.set_socket_digest(digest);
+    let request = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+    let head = SoundHead::read(request.as_slice().into(), request.len()).expect("sound");
+    let wire = CustomerWire::new(Box::new(stream));
+    let mut session = Http1Session::new(head, wire, Returned::default());
+    session.shutdown(0, "").await;
+    assert_eq!(theirs.read(&mut [0; 1]).await.expect("the end"), 0, "it is closed");
+    let known = |address: Option<&PeerAddr>| address.and_then(PeerAddr::as_inet).copied();
+    assert_eq!(known(session.client_addr()), Some(peer));
+    assert_eq!(known(session.server_addr()), Some(address));
+    session.finish().await.expect("nothing is left to do");
 }
