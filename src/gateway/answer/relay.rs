@@ -320,17 +320,6 @@ pub(crate) async fn fail(
     FailToProxy { error_code: status, can_reuse_downstream }
 }
 
-/// Ends what the customer of a request has left to wait for that failed and goes on without them: over
-/// HTTP/1.1 the connection, over which a client would send its next request and wait for this one's end;
-/// over HTTP/2 an answer that has no end, which is a document's.
-pub(crate) async fn hang_up(session: &mut Session, exchange: &Exchange) {
-    let has_no_end = matches!(&exchange.stage, RequestStage::Relaying(response)
-        if response.framing != Framing::Sse);
-    if session.as_http2().is_none() || has_no_end {
-        session.as_downstream_mut().shutdown().await;
-    }
-}
-
 /// Listens a little to a body that nobody wants: closing with unread bytes resets the connection,
 /// and the answer may be lost with it.
 async fn linger(session: &mut Session) {

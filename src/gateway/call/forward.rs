@@ -255,8 +255,8 @@ async fn look_into(
     }
 }
 
-/// Ends the customer's answer, of which they get no more because of `error`, and their connection, which
-/// serves nobody as long as this goes on reading the upstream's for its bill.
+/// Ends the customer's answer, of which they get no more because of `error`, and goes on reading the
+/// upstream's for its bill.
 ///
 /// # Errors
 /// The one given, where nothing is read on.
@@ -270,7 +270,9 @@ async fn read_on(
         return Err(error);
     }
     let _reuse = relay::fail(session, &error, exchange).await;
-    relay::hang_up(session, exchange).await;
+    // A client would keep a connection over HTTP/1.1, and its next request would wait there. Over HTTP/2 only
+    // an answer has its end now that has none.
+    session.as_downstream_mut().shutdown().await;
     call.wait_without_limit();
     Ok(())
 }
