@@ -1,6 +1,7 @@
 //! Streams that are kept alive while their upstream thinks: what the customer reads, and what is paid.
 
 use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use crate::harness::{Answer, Gateway, ask, connect, http_builder, simulator};
@@ -139,6 +140,51 @@ fn a_stream_that_falls_silent_ends_in_an_error_event_and_one_that_never_ends_too
         assert!(body.contains("\"content\"") && body.contains("\"error\""), "{settings}: {body}");
         assert_ne!(gateway.settled()["spent"], "0.00", "{settings}: what was delivered is paid");
     }
+}
+
+/// Nobody knows what it has cost, so the upstream is waited for; the customer is not kept.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_document_that_falls_silent_in_the_middle_is_broken_off_at_once() {
+    let upstream = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let base = upstream.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        let mut held = Vec::new();
+        for connection in upstream.incoming() {
+            let mut connection = connection.expect("a connection");
+            let _request = connection.read(&mut [0; 4096]).expect("a request");
+            let begun = format!(r#"{{"choices":[{{"message":{{"content":"{}"#, "x".repeat(20_000));
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 90000";
+            connection.write_all(format!("{head}\r\n\r\n{begun}").as_bytes()).expect("sent");
+            held.push(connection);
+        }
+    });
+    let upstreams = format!(
+        "  a: {{ protocol: openai, base_url: 'http://{base}/v1', timeouts: {{ read: 400ms }} }}\n"
+    );
+    let models = "models:
+  m:
+    operations: [chat]
+    targets: [{ upstream: a }]
+    prices: { input_per_1m_tokens: 1, output_per_1m_tokens: 1000 }
+    limits: { context_tokens_max: 10000, output_tokens_max: 100 }
+";
+    let gateway = Gateway::limited("", &upstreams, models);
+    let body = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
+    let mut connection = connect(gateway.address);
+    connection.write_all(&gateway.chat_json(body)).expect("sent");
+    let mut answer = Vec::new();
+    // Within 5 s of silence.
+    connection.read_to_end(&mut answer).expect("the connection ends");
+    let text = String::from_utf8_lossy(&answer);
+    assert!(text.starts_with("HTTP/1.1 200 ") && text.len() > 20_000, "{}", text.len());
+
+    let client = http_builder().http2_prior_knowledge().build().expect("a client");
+    let url = format!("http://{}/v1/chat/completions", gateway.address);
+    let call = client.post(url).bearer_auth(&gateway.key).body(body);
+    let answer = call.header("content-type", "application/json").send().await.expect("a head");
+    let read = tokio::time::timeout(Duration::from_secs(5), answer.bytes()).await;
+    assert!(read.expect("it ends").is_err(), "and not as if it were whole");
+    assert_ne!(gateway.balance()["held"], "0.00", "both upstreams are waited for");
 }
 
 #[test]
