@@ -184,7 +184,17 @@ async fn a_document_that_falls_silent_in_the_middle_is_broken_off_at_once() {
     let answer = call.header("content-type", "application/json").send().await.expect("a head");
     let read = tokio::time::timeout(Duration::from_secs(5), answer.bytes()).await;
     assert!(read.expect("it ends").is_err(), "and not as if it were whole");
-    assert_ne!(gateway.balance()["held"], "0.00", "both upstreams are waited for");
+
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": {"name": "chat", "arguments": {"model": "m", "prompt": "hi"}}});
+    let agent =
+        http_builder().build().expect("a client").post(format!("http://{}/mcp", gateway.address));
+    let agent = agent.bearer_auth(&gateway.key).header("mcp-protocol-version", "2025-06-18");
+    let agent = agent.header("accept", "application/json, text/event-stream").json(&call).send();
+    let told = tokio::time::timeout(Duration::from_secs(5), agent).await.expect("it ends");
+    let told = told.expect("an answer").text().await.expect("text");
+    assert!(told.contains("The answer broke off."), "{told}");
+    assert_ne!(gateway.balance()["held"], "0.00", "the upstreams are waited for");
 }
 
 #[test]

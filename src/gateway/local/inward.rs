@@ -174,14 +174,14 @@ impl Reply {
     async fn next(&mut self) -> Option<Piece> {
         let Self { queue, serving, .. } = self;
         let Some(serving) = serving else { return queue.next().await };
-        serving.until(|| queue.try_next()).await
+        serving.until(|| queue.try_next()).await.flatten()
     }
 
     /// What it came to, for one that has been read to its end; `None` when nothing was held for it.
     pub async fn settled(mut self) -> Option<Settled> {
         let Self { queue, serving, .. } = &mut self;
         let Some(serving) = serving else { return queue.settled().await };
-        serving.until(|| queue.try_settled()).await
+        serving.until(|| queue.try_settled()).await.flatten()
     }
 
     /// The next piece of its body; `None` at its end.

@@ -114,15 +114,20 @@ impl QueueWriter {
         })
         .await;
     }
-}
 
-impl Drop for QueueWriter {
-    fn drop(&mut self) {
+    /// Ends the queue where it is.
+    pub(super) fn close(&self) {
         let mut state = self.0.lock();
         state.is_over = true;
         let reader = state.reader.take();
         drop(state);
         wake(reader);
+    }
+}
+
+impl Drop for QueueWriter {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
@@ -137,14 +142,14 @@ impl Teller {
 }
 
 impl QueueReader {
-    /// The next piece, if it is there.
-    pub(super) fn try_next(&self) -> Option<Piece> {
+    /// The next piece if it is there, or that there is none behind the last.
+    pub(super) fn try_next(&self) -> Option<Option<Piece>> {
         let mut state = self.0.lock();
-        let next = state.pieces.pop_front()?;
+        let Some(next) = state.pieces.pop_front() else { return state.is_over.then_some(None) };
         let writer = state.writer.take();
         drop(state);
         wake(writer);
-        Some(next)
+        Some(Some(next))
     }
 
     /// The next piece; `None` behind the last.
@@ -152,9 +157,10 @@ impl QueueReader {
         self.wait(Self::try_next).await
     }
 
-    /// What the request was settled for, if that is known.
-    pub(super) fn try_settled(&self) -> Option<Settled> {
-        self.0.lock().settled
+    /// What the request was settled for, or that it is over and was not, as soon as one is known.
+    pub(super) fn try_settled(&self) -> Option<Option<Settled>> {
+        let state = self.0.lock();
+        state.settled.map(Some).or(state.is_over.then_some(None))
     }
 
     /// What the request was settled for; `None` for one that was not.
@@ -162,20 +168,14 @@ impl QueueReader {
         self.wait(Self::try_settled).await
     }
 
-    async fn wait<T>(&self, come: impl Fn(&Self) -> Option<T>) -> Option<T> {
+    async fn wait<T>(&self, come: impl Fn(&Self) -> Option<T>) -> T {
         poll_fn(|context| {
             if let Some(it) = come(self) {
-                return Poll::Ready(Some(it));
+                return Poll::Ready(it);
             }
-            let mut state = self.0.lock();
-            note(&mut state.reader, context);
-            let is_over = state.is_over;
-            drop(state);
+            note(&mut self.0.lock().reader, context);
             // It may have come in between.
-            match come(self) {
-                None if !is_over => Poll::Pending,
-                come => Poll::Ready(come),
-            }
+            come(self).map_or(Poll::Pending, Poll::Ready)
         })
         .await
     }
@@ -245,6 +245,16 @@ mod tests {
         tokio::task::yield_now().await;
         drop(reader);
         timeout(Duration::from_secs(5), waiting).await.expect("woken").expect("told");
+    }
+
+    #[tokio::test]
+    async fn behind_what_was_written_to_a_queue_that_was_closed_nothing_comes() {
+        let (writer, _, reader) = queue();
+        writer.send(piece(1)).await.expect("room");
+        writer.close();
+        assert_eq!(number(reader.next().await), Some(1));
+        assert_eq!(number(reader.next().await), None, "its writer is there");
+        assert!(reader.settled().await.is_none());
     }
 
     #[tokio::test]

@@ -189,7 +189,10 @@ impl CustomSession for InnerSession {
     }
 
     /// Whoever asked sees that the answer has no end.
-    async fn shutdown(&mut self, _code: u32, _context: &str) {}
+    async fn shutdown(&mut self, _code: u32, _context: &str) {
+        self.has_ended = true;
+        self.queue.close();
+    }
 
     fn response_written(&self) -> Option<&ResponseHeader> {
         self.written.as_ref()
