@@ -359,7 +359,9 @@ impl CustomSession for Http1Session {
         self.head.keeps = false;
         // They are looked up when somebody asks, which the log does later.
         let _addresses = (self.client_addr(), self.server_addr());
-        self.closed = self.wire.take().map(|wire| wire.digest);
+        if let Some(wire) = self.wire.take() {
+            self.closed = Some(wire.digest);
+        }
     }
 
     fn response_written(&self) -> Option<&ResponseHeader> {
