@@ -394,7 +394,7 @@ mod tests {
         assert!(Left::read(dir.path(), 4).noted.is_empty(), "another process's");
     }
 
-    /// As `cp --sparse=always` leaves it. On a full disk a store into what is missing would end the process.
+    /// `cp --sparse=always` leaves it without. On a full disk a store into what is missing would end the process.
     #[test]
     fn a_file_that_was_copied_without_its_zeros_gets_them_back() {
         let dir = tempfile::tempdir().expect("a directory");
