@@ -277,22 +277,20 @@ impl Left {
 
 fn begin(path: &Path, run: u64, end: Position) -> io::Result<Notes> {
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-    let length = (SLOTS + 1) * SLOT_BYTES as u64;
+    let length = usize::try_from(SLOTS + 1).map_err(io::Error::other)? * SLOT_BYTES;
     let head = Head { version: VERSION, run, boot: boot_id().unwrap_or_default(), end };
     let head = encode(&head).ok_or_else(|| io::Error::other("the head is too long"))?;
-    // First: without it, the notes that are overwritten would be missing in what the last one says is whole.
-    file.write_all_at(&head, 0)?;
-    // Written rather than reserved, whatever was there: then a note never makes the file system allocate
-    // anything, though somebody has copied the file without its zeros.
-    let mut place = SLOT_BYTES as u64;
-    while place < length {
-        let end = (place + 1).next_multiple_of(PAGE_BYTES as u64).min(length);
-        let zeros = &[0; PAGE_BYTES][..usize::try_from(end - place).map_err(io::Error::other)?];
-        file.write_all_at(zeros, place)?;
-        place = end;
+    // The head first: without it, the notes that are overwritten would be missing in what the last one says
+    // is whole. The rest is written rather than reserved, whatever was there: then a note never makes the
+    // file system allocate anything, though somebody has copied the file without its zeros.
+    let mut page = [0; PAGE_BYTES];
+    page[..SLOT_BYTES].copy_from_slice(&head);
+    for at in (0..length).step_by(PAGE_BYTES) {
+        file.write_all_at(&page[..PAGE_BYTES.min(length - at)], at as u64)?;
+        page.fill(0);
     }
-    file.set_len(length)?;
-    let mapped = MappedFile::map(&file, usize::try_from(length).map_err(io::Error::other)?);
+    file.set_len(length as u64)?;
+    let mapped = MappedFile::map(&file, length);
     Ok(mapped.map_or_else(|_| Notes::Written(file), Notes::Mapped))
 }
 
