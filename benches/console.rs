@@ -36,7 +36,7 @@ use rig::gateway;
 use rig::process::Process;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tollgate_resident::Allocator = tollgate_resident::Allocator;
 
 const EMAIL: &str = "bench@test.example";
 const PASSWORD: &str = "four unrelated words here";
