@@ -12,7 +12,7 @@ use pingora_proxy::Session;
 use tokio::time::Instant;
 
 use crate::error::{ErrorKind, GatewayError};
-use crate::gateway::answer::head::AnswerHead;
+use crate::gateway::answer::head::{self, AnswerHead};
 use crate::gateway::answer::respond::{self, Stamp};
 use crate::gateway::describe_error;
 use crate::gateway::exchange::{Exchange, RequestStage};
@@ -144,7 +144,7 @@ impl Customer {
         header: AnswerHead,
     ) -> Result<()> {
         self.put_off_comment();
-        let sent = session.write_response_header(Box::new(header.into()), false).await;
+        let sent = head::write(session, header, false).await;
         sent.or_else(|error| leave(exchange, error.into_down()))
     }
 

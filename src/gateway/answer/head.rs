@@ -1,26 +1,183 @@
-//! The head of an answer while it is being made: Pingora's own parses the name of each header that is
-//! put into it.
+//! The head of an answer while it is being made, and on its way to the customer.
+//!
+//! It has a dozen fields. So many are found sooner by looking at each than by a hash of their name, and a
+//! map of them, which Pingora's type has, would be made for it only to be written out again at once.
 
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use pingora::http::ResponseHeader;
+use pingora_proxy::Session;
 
 use crate::ids::RequestId;
 
-/// Status, version and headers of an answer, over HTTP/1.1 unless something else is said.
-pub(crate) type AnswerHead = http::response::Parts;
+/// Room for the headers of nearly all answers.
+const FIELDS: usize = 12;
 
-/// Room for the headers of an answer of the gateway's own.
-const FIELDS: usize = 16;
+/// Status and headers of an answer, over whichever version of HTTP.
+#[derive(Clone, Debug)]
+pub(crate) struct AnswerHead {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: AnswerHeaders,
+}
+
+/// The headers of an answer, in the order in which they are sent.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AnswerHeaders(Vec<(HeaderName, HeaderValue)>);
+
+impl AnswerHeaders {
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
+        self.0.iter().map(|(name, value)| (name, value))
+    }
+
+    /// The values of those with this name.
+    pub(crate) fn get_all(&self, name: &HeaderName) -> impl Iterator<Item = &HeaderValue> {
+        self.0.iter().filter_map(move |(found, value)| (found == name).then_some(value))
+    }
+
+    /// The value of the first with this name.
+    pub(crate) fn get(&self, name: &HeaderName) -> Option<&HeaderValue> {
+        self.get_all(name).next()
+    }
+
+    /// Whether there is one with this name.
+    pub(crate) fn contains(&self, name: &HeaderName) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// Adds one, beside others with its name.
+    pub(crate) fn append(&mut self, name: HeaderName, value: HeaderValue) {
+        self.0.push((name, value));
+    }
+
+    /// Adds one in the place of others with its name.
+    pub(crate) fn insert(&mut self, name: HeaderName, value: HeaderValue) {
+        self.remove(&name);
+        self.append(name, value);
+    }
+
+    /// Takes those with this name away; gives whether there were any.
+    pub(crate) fn remove(&mut self, name: &HeaderName) -> bool {
+        let is_there = self.contains(name);
+        if is_there {
+            self.0.retain(|(found, _)| found != name);
+        }
+        is_there
+    }
+
+    /// Takes away those that `keeps` does not keep.
+    pub(crate) fn retain(&mut self, mut keeps: impl FnMut(&HeaderName, &HeaderValue) -> bool) {
+        self.0.retain(|(name, value)| keeps(name, value));
+    }
+}
+
+impl From<AnswerHeaders> for HeaderMap {
+    fn from(headers: AnswerHeaders) -> Self {
+        headers.0.into_iter().fold(Self::with_capacity(FIELDS), |mut map, (name, value)| {
+            map.append(name, value);
+            map
+        })
+    }
+}
+
+impl From<HeaderMap> for AnswerHeaders {
+    fn from(map: HeaderMap) -> Self {
+        let (mut headers, mut name_of_all) = (Self::default(), None);
+        for (name, value) in map {
+            // Of several values with one name only the first has it.
+            name_of_all = name.or(name_of_all);
+            if let Some(name) = &name_of_all {
+                headers.append(name.clone(), value);
+            }
+        }
+        headers
+    }
+}
 
 /// The head of an answer with this status, from 100 to 999, without any header.
 pub(crate) fn of(status: u16) -> AnswerHead {
-    let (mut head, ()) = http::Response::new(()).into_parts();
-    head.status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    head.headers = HeaderMap::with_capacity(FIELDS);
-    head
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    AnswerHead { status, headers: AnswerHeaders(Vec::with_capacity(FIELDS)) }
 }
 
 /// A request's id as the value of a header.
 pub(crate) fn id(id: RequestId) -> HeaderValue {
     // It is made of letters and digits.
     HeaderValue::from_bytes(&id.ascii()).unwrap_or(HeaderValue::from_static(""))
+}
+
+/// Begins an answer, which has no body if `is_end`.
+///
+/// # Errors
+/// The connection's.
+pub(crate) async fn write(
+    session: &mut Session,
+    head: AnswerHead,
+    is_end: bool,
+) -> pingora::Result<()> {
+    let AnswerHead { status, headers } = head;
+    let mut parts = http::Response::new(()).into_parts().0;
+    parts.status = status;
+    match session.as_http2() {
+        Some(_) => parts.headers = headers.into(),
+        // All other sessions are the gateway's own, which take them as they are.
+        None => drop(parts.extensions.insert(headers)),
+    }
+    session.write_response_header(Box::new(parts.into()), is_end).await
+}
+
+/// The headers of an answer that a session of the gateway's own is to begin: as [`write`] left them, or as
+/// anybody else says them.
+pub(crate) fn take_headers(header: ResponseHeader) -> AnswerHeaders {
+    let mut parts = http::response::Parts::from(header);
+    parts.extensions.remove().unwrap_or_else(|| parts.headers.into())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn answer_headers(fields: &[(&'static str, &str)]) -> AnswerHeaders {
+        let mut headers = AnswerHeaders::default();
+        for (name, value) in fields {
+            let value = HeaderValue::from_str(value).expect("a value");
+            headers.append(HeaderName::from_static(name), value);
+        }
+        headers
+    }
+
+    fn written(headers: &AnswerHeaders) -> Vec<(&str, &[u8])> {
+        headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect()
+    }
+
+    #[test]
+    fn one_takes_the_place_of_all_with_its_name() {
+        let mut headers = answer_headers(&[("a", "1"), ("b", "2"), ("a", "3")]);
+        let (a, b) = (HeaderName::from_static("a"), HeaderName::from_static("b"));
+        assert_eq!(headers.get(&a).map(HeaderValue::as_bytes), Some(&b"1"[..]));
+        assert_eq!(headers.get_all(&a).count(), 2);
+        headers.insert(a.clone(), HeaderValue::from_static("4"));
+        assert_eq!(written(&headers), [("b", &b"2"[..]), ("a", b"4")]);
+        assert!(headers.remove(&b) && !headers.remove(&b) && !headers.contains(&b));
+        headers.retain(|name, _| *name != a);
+        assert_eq!(written(&headers), []);
+    }
+
+    #[test]
+    fn a_map_has_the_same_headers_and_gives_them_back() {
+        let headers =
+            answer_headers(&[("set-cookie", "1"), ("content-type", "x"), ("set-cookie", "2")]);
+        let map = HeaderMap::from(headers.clone());
+        assert_eq!(map.get_all("set-cookie").iter().collect::<Vec<_>>(), ["1", "2"]);
+        assert_eq!(map["content-type"], "x");
+        let again = AnswerHeaders::from(map);
+        let sorted = |headers: &AnswerHeaders| {
+            let mut fields: Vec<_> = written(headers)
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value.to_vec()))
+                .collect();
+            fields.sort();
+            fields
+        };
+        assert_eq!(sorted(&again), sorted(&headers));
+    }
 }

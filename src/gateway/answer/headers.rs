@@ -2,11 +2,10 @@
 //! of the providers that tell clients something about their request. What is not known could have a
 //! front proxy, a browser or a cache do something, or says what only the operator should know.
 
-use http::HeaderMap;
 use http::header::HeaderName;
 
 use crate::config::snapshot::Upstream;
-use crate::gateway::answer::head;
+use crate::gateway::answer::head::{self, AnswerHeaders};
 use crate::gateway::answer::respond::{NO_SNIFFING, REQUEST_ID, X_REQUEST_ID};
 use crate::gateway::answer::secrets::{Hidden, is_told};
 use crate::ledger::RequestId;
@@ -23,63 +22,61 @@ const UPSTREAMS_IDS: [HeaderName; 4] = [
 const ID_BYTES_MAX: usize = 128;
 
 /// Whether a header says how an answer is read: it is never looked into.
-fn frames(name: &str) -> bool {
-    matches!(name, "content-type" | "content-length" | "transfer-encoding" | "content-encoding")
+fn frames(name: &[u8]) -> bool {
+    matches!(name, b"content-type" | b"content-length" | b"transfer-encoding" | b"content-encoding")
 }
 
 /// Whether a header of any upstream's is the customer's to read. Limits of the operator's account
 /// are not, unless the operator says so: the gateway tells how those of the customer stand.
-fn goes_on(name: &str) -> bool {
+fn goes_on(name: &[u8]) -> bool {
     matches!(
         name,
-        "date"
-            | "retry-after"
-            | "retry-after-ms"
-            | "x-should-retry"
-            | "content-language"
-            | "anthropic-version"
-            | "openai-model"
-            | "openai-processing-ms"
-            | "openai-version"
+        b"date"
+            | b"retry-after"
+            | b"retry-after-ms"
+            | b"x-should-retry"
+            | b"content-language"
+            | b"anthropic-version"
+            | b"openai-model"
+            | b"openai-processing-ms"
+            | b"openai-version"
             // Codex's.
-            | "x-reasoning-included"
+            | b"x-reasoning-included"
     )
 }
 
 /// Whether a header of this upstream's is the customer's to read.
-fn is_passed(name: &str, upstream: &Upstream) -> bool {
-    goes_on(name) || has(&upstream.pass_response_headers, name)
+fn is_passed(name: &[u8], upstream: &Upstream) -> bool {
+    let passed = &upstream.pass_response_headers;
+    goes_on(name) || !passed.is_empty() && str::from_utf8(name).is_ok_and(|name| has(passed, name))
 }
 
 /// Whether anything is made of a header of this name, in small letters, where the upstream has done what
 /// it was asked for.
-pub(crate) fn is_of_use(name: &str, upstream: &Upstream) -> bool {
+pub(crate) fn is_of_use(name: &[u8], upstream: &Upstream) -> bool {
     frames(name) || is_passed(name, upstream)
 }
 
 /// Turns the headers of an upstream's answer into the customer's.
-pub(crate) fn to_customer(headers: &mut HeaderMap, hidden: Option<Hidden<'_>>, id: RequestId) {
-    let stays = |name: &HeaderName, value: &[u8]| {
-        let text = name.as_str();
-        if frames(text) {
-            return false;
-        }
-        match hidden {
-            Some(hidden) => !is_passed(text, hidden.upstream) || is_told(value, hidden),
-            None => !goes_on(text),
-        }
-    };
-    let lines = headers.iter().filter(|(name, value)| stays(name, value.as_bytes()));
-    let staying: Vec<HeaderName> = lines.map(|(name, _)| name.clone()).collect();
-    staying.iter().for_each(|name| drop(headers.remove(name)));
+pub(crate) fn to_customer(headers: &mut AnswerHeaders, hidden: Option<Hidden<'_>>, id: RequestId) {
+    headers.retain(|name, value| {
+        let name = name.as_str().as_bytes();
+        frames(name)
+            || match hidden {
+                Some(hidden) => {
+                    is_passed(name, hidden.upstream) && !is_told(value.as_bytes(), hidden)
+                }
+                None => goes_on(name),
+            }
+    });
     headers.insert(X_REQUEST_ID, head::id(id));
     headers.insert(NO_SNIFFING.0, NO_SNIFFING.1);
 }
 
 /// What the upstream calls the request, for the operator's log.
-pub(crate) fn upstreams_id(header: &HeaderMap) -> Option<String> {
-    let named = |name: HeaderName| header.get(name)?.to_str().ok();
-    let id = UPSTREAMS_IDS.into_iter().find_map(named)?;
+pub(crate) fn upstreams_id(headers: &AnswerHeaders) -> Option<String> {
+    let named = |name: &HeaderName| headers.get(name)?.to_str().ok();
+    let id = UPSTREAMS_IDS.iter().find_map(named)?;
     let is_id =
         !id.is_empty() && id.len() <= ID_BYTES_MAX && id.bytes().all(|b| b.is_ascii_graphic());
     is_id.then(|| id.to_owned())
@@ -89,17 +86,15 @@ pub(crate) fn upstreams_id(header: &HeaderMap) -> Option<String> {
 mod tests {
     use super::*;
     use crate::config::snapshot::Credential;
+    use crate::gateway::answer::head::tests::answer_headers;
     use crate::gateway::answer::secrets::tests::upstream;
     use crate::secret::Secret;
 
     fn left(upstream: &Upstream, lines: &[(&'static str, &'static str)]) -> Vec<String> {
-        let mut headers = HeaderMap::new();
-        for (name, value) in lines {
-            headers.append(*name, http::HeaderValue::from_static(value));
-        }
+        let mut headers = answer_headers(lines);
         let hidden = Hidden { upstream, token: None };
         to_customer(&mut headers, Some(hidden), RequestId::new());
-        let names = headers.keys().map(|name| name.as_str().to_owned());
+        let names = headers.iter().map(|(name, _)| name.as_str().to_owned());
         let names = names.filter(|name| lines.iter().any(|(sent, _)| sent == name));
         let mut names: Vec<String> = names.collect();
         names.sort_unstable();
@@ -142,11 +137,7 @@ mod tests {
 
     #[test]
     fn an_upstreams_id_is_kept_where_it_is_one() {
-        let id = |name: &'static str, value: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(name, http::HeaderValue::from_str(value).expect("a value"));
-            upstreams_id(&headers)
-        };
+        let id = |name, value: &str| upstreams_id(&answer_headers(&[(name, value)]));
         assert_eq!(id("request-id", "req_1").as_deref(), Some("req_1"));
         assert_eq!(id("x-request-id", "2f-1").as_deref(), Some("2f-1"));
         assert_eq!(id("x-request-id", "two words"), None);

@@ -1,9 +1,9 @@
 //! How an upstream's answer is read: as its head says, and where head and body disagree, as its body
 //! shows. What is read in the wrong way could not be metered, and would be relayed for nothing.
 
-use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 
+use crate::gateway::answer::head::AnswerHeaders;
 use crate::protocols::{Call, Framing};
 
 /// The media type of Amazon's binary event streams.
@@ -11,12 +11,12 @@ const AMAZON_EVENT_STREAM: &str = "application/vnd.amazon.eventstream";
 
 /// How a successful response is framed by what its head says, or `None` for one that no client of ours
 /// could read.
-pub(crate) fn declared_framing(headers: &HeaderMap, call: &dyn Call) -> Option<Framing> {
+pub(crate) fn declared_framing(headers: &AnswerHeaders, call: &dyn Call) -> Option<Framing> {
     // What is compressed, although it was asked for as it is, cannot be metered.
-    if headers.get(CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
+    if headers.get(&CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
         return None;
     }
-    let value = headers.get(CONTENT_TYPE)?.to_str().ok()?;
+    let value = headers.get(&CONTENT_TYPE)?.to_str().ok()?;
     let media_type = value.split(';').next().unwrap_or_default().trim();
     if media_type.eq_ignore_ascii_case("text/event-stream") {
         Some(Framing::Sse).filter(|_| !call.comes_in_frames())

@@ -43,11 +43,12 @@ pub(crate) async fn answer(
     let status = header.status.as_u16();
     let read = read(session, exchange, customer, call).await?;
     let hidden = exchange.attempt().map(|tried| Hidden::at(&tried.candidate));
-    let may_be_shown = |words: &Bytes| !secrets::hides(words, &header.headers, hidden);
+    let upstreams = HeaderMap::from(header.headers.clone());
+    let may_be_shown = |words: &Bytes| !secrets::hides(words, &upstreams, hidden);
     let Some(words) = read.filter(may_be_shown) else {
         return Err(exchange.fail(own_words(status)));
     };
-    let name = header.headers.get(AMAZON_ERROR_TYPE).and_then(|name| name.to_str().ok());
+    let name = upstreams.get(AMAZON_ERROR_TYPE).and_then(|name| name.to_str().ok());
     if let Some(error) = in_the_customers_dialect(exchange, status, name, &words) {
         return Err(exchange.fail(error));
     }
@@ -56,9 +57,9 @@ pub(crate) async fn answer(
         return Err(Error::new_up(ErrorType::HTTPStatus(status)));
     }
     let words = with_own_id(words, exchange);
-    header.headers.remove(TRANSFER_ENCODING);
+    header.headers.remove(&TRANSFER_ENCODING);
     header.headers.insert(CONTENT_LENGTH, words.len().into());
-    if !is_json(&header.headers) {
+    if !is_json(&upstreams) {
         // A page of an upstream's is no page of this origin.
         let text = HeaderValue::from_static("text/plain; charset=utf-8");
         header.headers.insert(CONTENT_TYPE, text);

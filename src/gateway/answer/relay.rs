@@ -53,7 +53,7 @@ pub(crate) fn failure_of(header: &AnswerHead, exchange: &mut Exchange) -> Option
         return Some(CallFailure::NotOffered(lack));
     }
     if !header.status.is_success() {
-        return Some(CallFailure::from_status(status, &header.headers));
+        return Some(CallFailure::from_status(status, &header.headers.clone().into()));
     }
     let framing = kind::declared_framing(&header.headers, sending.admitted.call.as_ref());
     if framing.is_none() {
@@ -105,7 +105,7 @@ pub(crate) async fn begin(header: &mut AnswerHead, exchange: &mut Exchange) -> R
         return Err(exchange.fail(unrecorded(&error)));
     }
     let Some(response) = exchange.begin_relaying(framing) else { return Ok(()) };
-    if response.relaying.changes_length() && header.headers.remove(CONTENT_LENGTH).is_some() {
+    if response.relaying.changes_length() && header.headers.remove(&CONTENT_LENGTH) {
         header.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }
     if framing == Framing::EventStream {

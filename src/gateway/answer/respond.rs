@@ -8,14 +8,14 @@ use bytes::Bytes;
 use http::header::{
     ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, TRANSFER_ENCODING, UPGRADE,
 };
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
 use pingora::{ErrorType, OrErr};
 use pingora_proxy::Session;
 
 use crate::error::{Allow, ErrorKind, GatewayError};
 use crate::gateway::answer::envelope::Envelope;
-use crate::gateway::answer::head::{self, AnswerHead};
+use crate::gateway::answer::head::{self, AnswerHead, AnswerHeaders};
 use crate::gateway::client;
 use crate::gateway::listen::http1;
 use crate::gateway::listen::open;
@@ -79,7 +79,7 @@ impl From<RequestId> for Stamp {
 
 impl Stamp {
     /// Puts into an answer of the gateway's own what every one says.
-    fn put(&self, headers: &mut HeaderMap) {
+    fn put(&self, headers: &mut AnswerHeaders) {
         headers.insert(NO_SNIFFING.0, NO_SNIFFING.1);
         headers.insert(X_REQUEST_ID, head::id(self.id));
         self.put_beside(headers);
@@ -87,7 +87,7 @@ impl Stamp {
 
     /// Says how the limits stand, and which fallback has served the request. Nothing where there are
     /// none.
-    pub(crate) fn put_beside(&self, headers: &mut HeaderMap) {
+    pub(crate) fn put_beside(&self, headers: &mut AnswerHeaders) {
         if let Some(fallback) = &self.fallback
             && let Ok(fallback) = HeaderValue::from_str(fallback)
         {
@@ -97,7 +97,7 @@ impl Stamp {
     }
 
     /// Says how the limits stand, as OpenAI's API does.
-    fn put_limits(&self, headers: &mut HeaderMap) {
+    fn put_limits(&self, headers: &mut AnswerHeaders) {
         let Standing { requests, tokens } = self.standing;
         for (gauge, [limit, remaining, reset]) in
             [(requests, LIMITS_OF_REQUESTS), (tokens, LIMITS_OF_TOKENS)]
@@ -308,7 +308,7 @@ pub(crate) async fn begin_file(
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     stamp.into().put(headers);
     cors::allow(headers, session.req_header());
-    session.write_response_header(Box::new(header.into()), false).await
+    head::write(session, header, false).await
 }
 
 /// Begins a stream of events before its upstream has.
@@ -329,13 +329,13 @@ pub(crate) async fn begin_events(
     }
     stamp.put(headers);
     cors::allow(headers, session.req_header());
-    session.write_response_header(Box::new(header.into()), false).await
+    head::write(session, header, false).await
 }
 
 /// Answers a browser that asks whether it may call.
 pub(crate) async fn preflight(session: &mut Session) -> pingora::Result<()> {
     let header = cors::preflight(session.req_header());
-    session.write_response_header(Box::new(header.into()), true).await
+    head::write(session, header, true).await
 }
 
 /// Answers 200 with nothing.
@@ -345,7 +345,7 @@ pub(crate) async fn empty(session: &mut Session, id: RequestId) -> pingora::Resu
     headers.insert(CONTENT_LENGTH, 0.into());
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(X_REQUEST_ID, head::id(id));
-    session.write_response_header(Box::new(header.into()), true).await
+    head::write(session, header, true).await
 }
 
 fn json_head(status: u16, stamp: Stamp, length: usize) -> AnswerHead {
@@ -363,7 +363,7 @@ async fn send(session: &mut Session, mut header: AnswerHead, body: Bytes) -> pin
     let head_only = session.req_header().method == http::Method::HEAD;
     let taken = session.get_write_timeout().map_or(TAKE_TIMEOUT, |set| set.min(TAKE_TIMEOUT));
     session.set_write_timeout(Some(taken));
-    session.write_response_header(Box::new(header.into()), false).await?;
+    head::write(session, header, false).await?;
     let body = Some(body).filter(|_| !head_only);
     forget_head(session);
     session.write_response_body(body, true).await

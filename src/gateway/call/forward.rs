@@ -243,7 +243,7 @@ async fn look_into(
     // Who did not ask for events cannot read them.
     if is_asked && kind::shown_framing(&begun) == ShownFraming::Only(Framing::Sse) {
         header.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-        header.headers.remove(CONTENT_LENGTH);
+        header.headers.remove(&CONTENT_LENGTH);
         if let Some(attempt) = exchange.attempt() {
             attempt.framing = Some(Framing::Sse);
         }

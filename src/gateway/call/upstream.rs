@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt;
-use http::Version;
 use http::header::{CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING};
 use pingora::{Error, ErrorType, OrErr, Result};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -401,17 +400,15 @@ fn stalled() -> Box<Error> {
     Error::explain(ErrorType::WriteTimedout, "the upstream takes no more of a request")
 }
 
-/// Makes the head of an answer one for HTTP/1.1: a body whose end only the end of the connection
-/// tells goes on in chunks.
+/// Has an answer say where its body ends: one whose end only the end of the connection tells goes on in
+/// chunks.
 pub(crate) fn delimit(head: &mut AnswerHead) {
     let has_body = !matches!(head.status.as_u16(), 204 | 304);
     let headers = &mut head.headers;
-    let is_delimited =
-        headers.contains_key(TRANSFER_ENCODING) || headers.contains_key(CONTENT_LENGTH);
+    let is_delimited = headers.contains(&TRANSFER_ENCODING) || headers.contains(&CONTENT_LENGTH);
     if has_body && !is_delimited {
         headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }
-    head.version = Version::HTTP_11;
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Buf, BufMut as _, Bytes, BytesMut};
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::http::HttpTask;
@@ -21,6 +21,7 @@ use pingora::{Error, ErrorType, OrErr as _, Result};
 use pingora_proxy::Session;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt};
 
+use crate::gateway::answer::head::take_headers;
 use crate::gateway::listen::custom::{Timeouts, plain_session, within, write_tasks};
 
 mod answer;
@@ -144,22 +145,24 @@ impl Http1Session {
 
     /// Begins the answer. Its head waits for the first of its body if the length of that is known.
     async fn begin(&mut self, mut header: Box<ResponseHeader>) -> Result<()> {
-        if self.written.as_deref().is_some_and(answer::is_final) {
+        if self.written.as_ref().is_some_and(|written| answer::is_final(written.status)) {
             log::warn!("the head of an answer was written twice");
             return Ok(());
         }
-        if answer::is_final(&header) {
+        let status = header.status;
+        // Whoever asks for it wants to know the status, and the body behind it may take hours.
+        let told = std::mem::replace(&mut *header, ResponseHeader::build_no_case(status, Some(0))?);
+        self.written = Some(header);
+        let mut headers = take_headers(told);
+        if answer::is_final(status) {
             self.head.keeps = self.will_keep();
-            self.answer = AnswerBody::behind(&self.head.request, &mut header);
+            self.answer = AnswerBody::behind(&self.head.request, status, &mut headers);
             self.head.keeps &= !self.answer.ends_with_connection();
-            if answer::switches_protocols(&header) {
+            if status == StatusCode::SWITCHING_PROTOCOLS {
                 self.head.body.switch_protocols();
             }
         }
-        answer::write_head(&mut self.unsent, &mut header, self.head.keeps);
-        // Whoever asks for it wants to know the status, and the body behind it may take hours.
-        *header = ResponseHeader::build_no_case(header.status, Some(0))?;
-        self.written = Some(header);
+        answer::write_head(&mut self.unsent, status, &headers, self.head.keeps);
         if self.answer.is_waited_for() { Ok(()) } else { self.send(Bytes::new()).await }
     }
 

@@ -272,10 +272,7 @@ async fn relay(
     exchange.first_byte = Some(exchange.started.elapsed());
     let has_body =
         session.req_header().method != Method::HEAD && !matches!(header.status.as_u16(), 204 | 304);
-    session
-        .write_response_header(Box::new(header.into()), false)
-        .await
-        .map_err(|error| gone(&error))?;
+    head::write(session, header, false).await.map_err(|error| gone(&error))?;
     while let Some(frame) = while_here(session, body.frame()).await?.filter(|_| has_body) {
         let frame = frame.map_err(|error| broken().cause(error))?;
         // Trailers have no reader.

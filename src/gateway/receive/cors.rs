@@ -6,10 +6,10 @@ use http::header::{
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
     ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
 };
-use http::{HeaderMap, HeaderValue, Method};
+use http::{HeaderValue, Method};
 use pingora::http::RequestHeader;
 
-use crate::gateway::answer::head::{self, AnswerHead};
+use crate::gateway::answer::head::{self, AnswerHead, AnswerHeaders};
 
 /// What pages may read beside the body: what SDKs act on.
 const EXPOSED: &str = "x-request-id, request-id, retry-after, retry-after-ms, x-should-retry, \
@@ -43,7 +43,7 @@ pub(crate) fn preflight(head: &RequestHeader) -> AnswerHead {
 }
 
 /// Lets the page that made the call read the answer.
-pub(crate) fn allow(answer: &mut HeaderMap, head: &RequestHeader) {
+pub(crate) fn allow(answer: &mut AnswerHeaders, head: &RequestHeader) {
     if head.headers.contains_key(ORIGIN) {
         answer.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
         answer.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));

@@ -33,8 +33,8 @@ use pingora_proxy::Session;
 use crate::config::snapshot::Route;
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::answer::envelope::Envelope;
-use crate::gateway::answer::refused;
 use crate::gateway::answer::respond::{self, X_REQUEST_ID};
+use crate::gateway::answer::{head, refused};
 use crate::gateway::call::failure::is_json;
 use crate::gateway::describe_error;
 use crate::gateway::exchange::Exchange;
@@ -85,10 +85,7 @@ pub(crate) async fn serve(
     let limits = ReadLimits::new(exchange, route.body_bytes_max);
     let _open = gateway.places.websocket(exchange.place.as_ref(), &exchange.snapshot.limits)?;
     let header = handshake::head(&accept, exchange.id);
-    session
-        .write_response_header(Box::new(header.into()), false)
-        .await
-        .map_err(|error| gone(&error))?;
+    head::write(session, header, false).await.map_err(|error| gone(&error))?;
     exchange.first_byte = Some(exchange.started.elapsed());
     // Its turns have places of their own, and in between it needs none.
     exchange.place = None;

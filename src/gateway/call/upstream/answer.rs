@@ -4,12 +4,12 @@ use std::mem::MaybeUninit;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use http::HeaderValue;
 use http::header::{CONTENT_LENGTH, HeaderName, TRANSFER_ENCODING};
-use http::{HeaderMap, HeaderValue, Version};
 use pingora::{Error, ErrorType, Result};
 
 use crate::config::snapshot::Upstream;
-use crate::gateway::answer::head::{self, AnswerHead};
+use crate::gateway::answer::head::{self, AnswerHead, AnswerHeaders};
 use crate::gateway::answer::headers;
 use crate::gateway::chunk_scan::ChunkScan;
 
@@ -162,8 +162,8 @@ fn parse(head: &Bytes, upstream: &Upstream) -> Result<ReadHead> {
     let mut answer = head::of(status);
     let mut neighbour = Neighbour::default();
     for field in parsed.headers.iter() {
-        let mut name = [0; NAME_BYTES_MAX];
-        let is_left_out = in_small_letters(field.name, &mut name).is_some_and(|name| {
+        let mut room = [0; NAME_BYTES_MAX];
+        let is_left_out = in_small_letters(field.name, &mut room).is_some_and(|name| {
             neighbour.says(name, field.value) || is_success && !headers::is_of_use(name, upstream)
         });
         if is_left_out {
@@ -177,7 +177,6 @@ fn parse(head: &Bytes, upstream: &Upstream) -> Result<ReadHead> {
         answer.headers.append(name, value);
     }
     let is_old = parsed.version == Some(0);
-    answer.version = if is_old { Version::HTTP_10 } else { Version::HTTP_11 };
     let (body, is_sound) = frame(&mut answer, is_old)?;
     let keep = match body {
         AnswerBody::UntilClose => Keep::No,
@@ -188,19 +187,22 @@ fn parse(head: &Bytes, upstream: &Upstream) -> Result<ReadHead> {
 }
 
 /// The name of a field in small letters; `None` if it has no room.
-fn in_small_letters<'a>(name: &str, room: &'a mut [u8; NAME_BYTES_MAX]) -> Option<&'a str> {
+fn in_small_letters<'a>(name: &str, room: &'a mut [u8; NAME_BYTES_MAX]) -> Option<&'a [u8]> {
     let room = room.get_mut(..name.len())?;
     room.copy_from_slice(name.as_bytes());
     room.make_ascii_lowercase();
-    std::str::from_utf8(room).ok()
+    Some(room)
 }
 
 /// How the body is framed (RFC 9112, section 6.3), and whether two readers agree on it: a connection on
 /// which they may not takes no other request.
 fn frame(head: &mut AnswerHead, is_old: bool) -> Result<(AnswerBody, bool)> {
     let has_none = head.status.is_informational() || matches!(head.status.as_u16(), 204 | 304);
-    let mut codings = head.headers.get_all(TRANSFER_ENCODING).iter();
-    let Some(coding) = codings.next() else {
+    let (coding, another) = {
+        let mut codings = head.headers.get_all(&TRANSFER_ENCODING);
+        (codings.next(), codings.next())
+    };
+    let Some(coding) = coding else {
         let length = length(&head.headers)?;
         return Ok(match length {
             _ if has_none => (AnswerBody::NONE, true),
@@ -209,10 +211,10 @@ fn frame(head: &mut AnswerHead, is_old: bool) -> Result<(AnswerBody, bool)> {
         });
     };
     // A coding beside that of chunks would hide what is to be metered.
-    if codings.next().is_some() || !coding.as_bytes().eq_ignore_ascii_case(b"chunked") {
+    if another.is_some() || !coding.as_bytes().eq_ignore_ascii_case(b"chunked") {
         return Err(malformed("its transfer coding is not chunked"));
     }
-    let has_length = head.headers.remove(CONTENT_LENGTH).is_some();
+    let has_length = head.headers.remove(&CONTENT_LENGTH);
     if has_none {
         return Ok((AnswerBody::NONE, false));
     }
@@ -220,9 +222,9 @@ fn frame(head: &mut AnswerHead, is_old: bool) -> Result<(AnswerBody, bool)> {
 }
 
 /// The length that is said, perhaps more than once.
-fn length(headers: &HeaderMap) -> Result<Option<u64>> {
+fn length(headers: &AnswerHeaders) -> Result<Option<u64>> {
     let mut length = None;
-    for value in headers.get_all(CONTENT_LENGTH) {
+    for value in headers.get_all(&CONTENT_LENGTH) {
         for said in members(value.as_bytes()) {
             let said = number(said);
             if said.is_none() || length.is_some_and(|length| Some(length) != said) {
@@ -256,16 +258,16 @@ struct Neighbour {
 
 impl Neighbour {
     /// Whether a field is about the connection; what it says is noted.
-    fn says(&mut self, name: &str, value: &[u8]) -> bool {
+    fn says(&mut self, name: &[u8], value: &[u8]) -> bool {
         match name {
-            "connection" => {
+            b"connection" => {
                 for option in members(value) {
                     self.closes |= option.eq_ignore_ascii_case(b"close");
                     self.keeps |= option.eq_ignore_ascii_case(b"keep-alive");
                 }
                 true
             }
-            "keep-alive" => {
+            b"keep-alive" => {
                 self.idle = self.idle.or_else(|| idle_timeout(value));
                 true
             }

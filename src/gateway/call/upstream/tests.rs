@@ -67,7 +67,7 @@ fn read_here(pieces: Vec<Vec<u8>>) -> Result<ReadAnswer> {
         assert!(call.is_done());
         answering.await.expect("answered");
         let status = head.status.as_u16();
-        let headers = head.headers.clone();
+        let headers = head.headers.into();
         Ok(ReadAnswer { status, headers, body, is_kept: call.into_kept().is_some() })
     })
 }
@@ -252,7 +252,7 @@ fn of_a_success_only_fields_that_are_of_use_are_kept() {
             tokio::spawn(answer(other, vec![said.into_bytes()]));
             call.send(REQUEST.into(), &Bytes::new().into()).await.expect("sent");
             let head = call.head().await.expect("a head");
-            let mut names: Vec<_> = head.headers.keys().map(|name| name.to_string()).collect();
+            let mut names: Vec<_> = head.headers.iter().map(|(name, _)| name.to_string()).collect();
             names.sort_unstable();
             names
         });

@@ -3,13 +3,13 @@
 use std::io::Write as _;
 
 use bytes::{Buf, BufMut as _, Bytes, BytesMut};
-use http::header::{CONNECTION, DATE, TRANSFER_ENCODING};
-use http::{Method, Version};
-use pingora::http::{RequestHeader, ResponseHeader};
+use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HeaderName, TRANSFER_ENCODING};
+use http::{Method, StatusCode, Version};
+use pingora::http::RequestHeader;
 use pingora::protocols::http::date;
 use pingora::{Error, ErrorType, Result};
 
-use crate::gateway::declared_length;
+use crate::gateway::answer::head::AnswerHeaders;
 
 /// Room for a head, in bytes: those of most answers fit, with a short body.
 const HEAD_BYTES: usize = 2 * 1024;
@@ -39,23 +39,29 @@ pub(super) enum AnswerBody {
 }
 
 impl AnswerBody {
-    /// The body that follows `header`, which is changed where the client of `request` cannot read it.
-    pub(super) fn behind(request: &RequestHeader, header: &mut ResponseHeader) -> Self {
-        if switches_protocols(header) {
+    /// The body that follows a head with this status and these headers, which are changed where the client
+    /// of `request` cannot read it.
+    pub(super) fn behind(
+        request: &RequestHeader,
+        status: StatusCode,
+        headers: &mut AnswerHeaders,
+    ) -> Self {
+        if status == StatusCode::SWITCHING_PROTOCOLS {
             return Self::ToTheEnd;
         }
-        let has_none = matches!(header.status.as_u16(), 204 | 304);
+        let has_none = matches!(status.as_u16(), 204 | 304);
         if has_none || request.method == Method::HEAD {
             return Self::Length(0);
         }
-        if header.headers.contains_key(TRANSFER_ENCODING) {
+        if headers.contains(&TRANSFER_ENCODING) {
             if request.version == Version::HTTP_11 {
                 return Self::Chunks;
             }
-            header.remove_header(&TRANSFER_ENCODING);
+            headers.remove(&TRANSFER_ENCODING);
             return Self::ToTheEnd;
         }
-        declared_length(&header.headers).map_or(Self::ToTheEnd, Self::Length)
+        let length = headers.get(&CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+        length.and_then(|length| length.parse().ok()).map_or(Self::ToTheEnd, Self::Length)
     }
 
     /// Whether its end is that of the connection.
@@ -115,35 +121,31 @@ impl AnswerBody {
     }
 }
 
-/// Whether another protocol follows this head.
-pub(super) fn switches_protocols(header: &ResponseHeader) -> bool {
-    header.status.as_u16() == 101
-}
-
-/// Whether no other head follows this one.
-pub(super) fn is_final(header: &ResponseHeader) -> bool {
-    !header.status.is_informational() || switches_protocols(header)
+/// Whether no other head follows one with this status.
+pub(super) fn is_final(status: StatusCode) -> bool {
+    !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS
 }
 
 /// Appends a head to `unsent`. An answer says when it was made, and whether the connection is kept for
 /// another request.
-pub(super) fn write_head(unsent: &mut BytesMut, header: &mut ResponseHeader, keeps: bool) {
+pub(super) fn write_head(
+    unsent: &mut BytesMut,
+    status: StatusCode,
+    headers: &AnswerHeaders,
+    keeps: bool,
+) {
     unsent.reserve(HEAD_BYTES);
-    let version: &[u8] = match header.version {
-        Version::HTTP_10 => b"HTTP/1.0 ",
-        _ => b"HTTP/1.1 ",
-    };
-    let reason = header.get_reason_phrase().unwrap_or_default().as_bytes();
-    for part in [version, header.status.as_str().as_bytes(), b" ", reason, b"\r\n"] {
-        unsent.extend_from_slice(part);
+    let reason = status.canonical_reason().unwrap_or_default();
+    for part in ["HTTP/1.1 ", status.as_str(), " ", reason, "\r\n"] {
+        unsent.extend_from_slice(part.as_bytes());
     }
-    let is_interim = header.status.is_informational();
-    for own in [DATE, CONNECTION] {
-        if !is_interim && header.headers.contains_key(&own) {
-            header.remove_header(&own);
+    let is_interim = status.is_informational();
+    let is_own = |name: &HeaderName| !is_interim && (*name == DATE || *name == CONNECTION);
+    for (name, value) in headers.iter().filter(|(name, _)| !is_own(name)) {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            unsent.extend_from_slice(part);
         }
     }
-    header.header_to_h1_wire(unsent);
     if !is_interim {
         let date = date::get_cached_date();
         let connection: &[u8] = if keeps { b"keep-alive" } else { b"close" };
