@@ -307,7 +307,7 @@ impl Exchange {
     fn begin(
         &mut self,
         framing: Framing,
-        relaying: impl FnOnce(Admitted) -> Relaying,
+        relaying: impl FnOnce(Box<Admitted>) -> Relaying,
     ) -> Option<&mut Response> {
         let stage = std::mem::replace(&mut self.stage, RequestStage::Unpaid);
         let RequestStage::Sending(sending) = stage else {

@@ -1,7 +1,7 @@
 //! How long something may be waited for, without a timer for each wait.
 
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -17,12 +17,11 @@ pub(crate) struct Patience(Option<Pin<Box<Sleep>>>);
 impl Patience {
     /// What `work` comes to, or `None` if it takes longer than `limit` from when it first has to wait.
     /// It may be dropped at any time.
-    pub(crate) async fn within<T>(
+    pub(crate) fn within<T>(
         &mut self,
         limit: Duration,
-        work: impl Future<Output = T>,
-    ) -> Option<T> {
-        let mut work = pin!(work);
+        mut work: Pin<&mut impl Future<Output = T>>,
+    ) -> impl Future<Output = Option<T>> {
         let mut until = None;
         poll_fn(move |context| {
             if let Poll::Ready(done) = work.as_mut().poll(context) {
@@ -42,12 +41,15 @@ impl Patience {
             }
             Poll::Pending
         })
-        .await
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+    use std::pin::pin;
+
+    use futures_util::FutureExt as _;
     use tokio::time::{advance, sleep};
 
     use super::*;
@@ -68,7 +70,7 @@ mod tests {
                 [(10, 5), (10, 9), (2, 1), (2, 3), (60, 59), (5, 6), (60, 61), (1, 0)]
             {
                 let began = Instant::now();
-                let done = patience.within(SECOND * limit, sleep(SECOND * takes)).await;
+                let done = patience.within(SECOND * limit, pin!(sleep(SECOND * takes))).await;
                 assert_eq!(done.is_some(), takes < limit, "{takes} of {limit}");
                 let took = began.elapsed().as_secs();
                 assert_eq!(took, u64::from(takes.min(limit)), "{takes} of {limit}");
@@ -80,11 +82,11 @@ mod tests {
     fn a_wait_that_was_dropped_leaves_the_next_one_its_time() {
         paused().block_on(async {
             let mut patience = Patience::default();
-            let dropped = patience.within(SECOND, std::future::pending::<()>());
-            assert!(futures_util::FutureExt::now_or_never(dropped).is_none());
+            let dropped = patience.within(SECOND, pin!(pending::<()>())).now_or_never();
+            assert!(dropped.is_none());
             advance(SECOND / 2).await;
-            assert!(patience.within(SECOND, sleep(SECOND * 3 / 4)).await.is_some());
-            assert!(patience.within(SECOND, std::future::pending::<()>()).await.is_none());
+            assert!(patience.within(SECOND, pin!(sleep(SECOND * 3 / 4))).await.is_some());
+            assert!(patience.within(SECOND, pin!(pending::<()>())).await.is_none());
         });
     }
 }

@@ -91,7 +91,7 @@ pub async fn admit(
     ledger: &Arc<Ledger>,
     request: RequestId,
     validated: Validated,
-) -> Result<Admitted, GatewayError> {
+) -> Result<Box<Admitted>, GatewayError> {
     let resolved = &validated.resolved;
     if !resolved.operation.is_billed() {
         let own = Arc::clone(&resolved.model.prices);
@@ -147,10 +147,10 @@ impl Admitted {
         quote: Quote,
         taken_in: UnixMs,
         bound: Nanousd,
-    ) -> Self {
+    ) -> Box<Self> {
         let Validated { resolved, call, codec, others } = validated;
         let held = payment.amount();
-        Self {
+        Box::new(Self {
             resolved,
             call,
             codec,
@@ -165,7 +165,7 @@ impl Admitted {
             retried: Nanousd::ZERO,
             retry_costs: Vec::new(),
             partial: None,
-        }
+        })
     }
 
     /// A target of the model of this rank that speaks `dialect` is asked next: the request is what its

@@ -14,7 +14,7 @@ use crate::protocols::{Framing, KnownMeter, Meter};
 
 /// A request whose response is on its way to the customer.
 pub struct Relaying {
-    pub(super) admitted: Admitted,
+    pub(super) admitted: Box<Admitted>,
     pub(super) meter: Box<dyn Meter>,
     /// Notes what the upstream keeps of the answer, and how many ids of it were noted.
     keeper: Option<(Keeper, usize)>,
@@ -41,14 +41,14 @@ pub enum Uncovered {
 impl Relaying {
     /// Begins to relay a successful response.
     #[must_use]
-    pub fn new(admitted: Admitted, framing: Framing) -> Self {
+    pub fn new(admitted: Box<Admitted>, framing: Framing) -> Self {
         let meter = admitted.call.meter(framing);
         Self { admitted, meter, keeper: None }
     }
 
     /// Begins to send an answer of which everything is known.
     #[must_use]
-    pub fn known(admitted: Admitted, usage: Usage, source: UsageSource) -> Self {
+    pub fn known(admitted: Box<Admitted>, usage: Usage, source: UsageSource) -> Self {
         Self { admitted, meter: Box::new(KnownMeter::of_answer(usage, source)), keeper: None }
     }
 

@@ -119,7 +119,7 @@ impl Admitted {
     }
 
     /// Ends the request, once, and says what it was charged.
-    pub fn settle(self, settlement: Option<Settlement>) -> Settled {
+    pub fn settle(self: Box<Self>, settlement: Option<Settlement>) -> Settled {
         let Some(settlement) = settlement else {
             self.payment.void(VoidReason::UpstreamError);
             return Settled::NOTHING;

@@ -4,6 +4,7 @@
 //! leaves, or has been told that it took too long, ends the answer where all that it costs has been
 //! shown; else the upstream is read on without anyone listening, for what it will have cost.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -65,9 +66,8 @@ impl Customer {
         &mut self,
         session: &mut Session,
         exchange: &mut Exchange,
-        upstream: impl Future<Output = T>,
+        mut upstream: Pin<&mut impl Future<Output = T>>,
     ) -> Result<T> {
-        tokio::pin!(upstream);
         while exchange.orphan.is_none() {
             tokio::select! {
                 biased;
@@ -76,7 +76,8 @@ impl Customer {
                     let error = left.err().unwrap_or_else(|| Error::new(ErrorType::ConnectionClosed));
                     leave(exchange, error.into_down())?;
                 }
-                () = tick(self.comment_at) => self.comment(session, exchange).await?,
+                // It is large, and most answers do without it.
+                () = tick(self.comment_at) => Box::pin(self.comment(session, exchange)).await?,
             }
         }
         let Some(orphan) = &exchange.orphan else { return Err(gone()) };

@@ -2,6 +2,7 @@
 //! passed on: what they tell of the operator's credential or account stays here.
 
 use std::borrow::Cow;
+use std::pin::pin;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
@@ -91,7 +92,7 @@ async fn read(
     let budget = exchange.snapshot.limits.body_memory_bytes_max;
     let mut words = BytesMut::new();
     loop {
-        let piece = match customer.wait(session, exchange, call.chunk()).await? {
+        let piece = match customer.wait(session, exchange, pin!(call.chunk())).await? {
             Ok(Some(piece)) => piece,
             Ok(None) => return Ok(Some(words.freeze())),
             Err(_) => return Ok(None),

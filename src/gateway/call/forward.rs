@@ -5,6 +5,7 @@
 //! what it costs is known at its end only, and work that an upstream may have begun is never sent a
 //! second time unless an operator says so.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -110,7 +111,7 @@ impl Forward<'_> {
             Err(error) => return Ok(not_connected(error.to_string())),
         };
         let connecting = gateway.upstreams.connect(&upstream, address);
-        let mut call = match self.customer.wait(session, exchange, connecting).await? {
+        let mut call = match self.customer.wait(session, exchange, pin!(connecting)).await? {
             Ok(call) => call,
             Err(error) => return Ok(not_connected(describe_error(&error))),
         };
@@ -124,7 +125,7 @@ impl Forward<'_> {
             Error::because(ErrorType::InternalError, "the call left no trace", error)
         })?;
         attempt.progress = Progress::Sent;
-        let sent = self.customer.wait(session, exchange, call.send(head, &body)).await?;
+        let sent = self.customer.wait(session, exchange, pin!(call.send(head, &body))).await?;
         drop(body);
         match sent {
             Ok(()) => self.head(exchange, call).await,
@@ -138,7 +139,8 @@ impl Forward<'_> {
         exchange: &mut Exchange,
         mut call: Box<UpstreamCall>,
     ) -> Result<TryResult<Begun>> {
-        let header = match self.customer.wait(self.session, exchange, call.head()).await? {
+        let head = self.customer.wait(self.session, exchange, pin!(call.head())).await?;
+        let header = match head {
             Ok(header) => header,
             Err(error) => return unanswered(exchange, call, error),
         };
@@ -232,7 +234,8 @@ async fn look_into(
     let is_asked = exchange.stream;
     let is_enough = |begun: &[u8]| !is_asked || kind::shown_framing(begun) != ShownFraming::Blank;
     let begun = loop {
-        match customer.wait(session, exchange, call.look(is_enough)).await? {
+        let shown = customer.wait(session, exchange, pin!(call.look(is_enough))).await?;
+        match shown {
             Ok(begun) => break begun,
             Err(error) => {
                 exchange.fail_answer(CallFailure::refine_by_body(&error));
@@ -269,7 +272,8 @@ async fn read_on(
     if !exchange.read_on() {
         return Err(error);
     }
-    let _reuse = relay::fail(session, &error, exchange).await;
+    // It is large, and most answers do without it.
+    let _reuse = Box::pin(relay::fail(session, &error, exchange)).await;
     // A client would keep a connection over HTTP/1.1, and its next request would wait there. Over HTTP/2 only
     // an answer has its end now that has none.
     session.as_downstream_mut().shutdown().await;
@@ -329,9 +333,11 @@ async fn pass_on(
     mut first: Option<AnswerPiece>,
 ) -> Result<()> {
     loop {
-        let (piece, is_end) = match first.take() {
-            Some(piece) => piece,
-            None => match customer.wait(session, exchange, call.chunk()).await? {
+        let (piece, is_end) = if let Some(piece) = first.take() {
+            piece
+        } else {
+            let chunk = customer.wait(session, exchange, pin!(call.chunk())).await?;
+            match chunk {
                 Ok(Some(chunk)) => gather(exchange, call, chunk)?,
                 Ok(None) => (metered(exchange, Bytes::new(), true)?, true),
                 // What a connection does behind a stream's last event is nobody's concern.
@@ -342,7 +348,7 @@ async fn pass_on(
                     broken_off(session, exchange, call, error).await?;
                     continue;
                 }
-            },
+            }
         };
         customer.send(session, exchange, piece, is_end).await?;
         if exchange.is_cut() && exchange.orphan.is_none() {
@@ -399,6 +405,8 @@ async fn broken_off(
     call: &mut UpstreamCall,
     error: Box<Error>,
 ) -> Result<()> {
-    let is_silent = *error.etype() == ErrorType::ReadTimedout && exchange.orphan.is_none();
-    if is_silent { read_on(session, exchange, call, error).await } else { Err(error) }
+    if *error.etype() != ErrorType::ReadTimedout || exchange.orphan.is_some() {
+        return Err(error);
+    }
+    read_on(session, exchange, call, error).await
 }

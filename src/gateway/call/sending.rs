@@ -21,7 +21,7 @@ const STALE_TRIES_MAX: u8 = 3;
 
 /// A paid request that no target has answered yet.
 pub(crate) struct Sending {
-    pub(crate) admitted: Admitted,
+    pub(crate) admitted: Box<Admitted>,
     pub(crate) body: HeldBody,
     /// What marks repetitions of it, for one that starts a task.
     pub(crate) mark: Option<Mark>,
@@ -121,7 +121,7 @@ pub(crate) fn report(
 impl Sending {
     /// A request that was just admitted.
     pub(crate) fn new(
-        admitted: Admitted,
+        admitted: Box<Admitted>,
         body: HeldBody,
         mark: Option<Mark>,
         candidates: Candidates,
@@ -139,7 +139,7 @@ impl Sending {
     }
 
     /// Ends the tries: what was admitted, the body, the try that was answered, and the other targets.
-    pub(crate) fn into_parts(self) -> (Admitted, HeldBody, Option<Attempt>, Candidates) {
+    pub(crate) fn into_parts(self) -> (Box<Admitted>, HeldBody, Option<Attempt>, Candidates) {
         (self.admitted, self.body, self.attempt, self.candidates)
     }
 

@@ -159,7 +159,7 @@ impl UpstreamCall {
             return Ok(());
         }
         let UpstreamConnection { stream, patience, written, .. } = &mut self.connection;
-        let flushed = patience.within(limit, stream.flush()).await.ok_or_else(stalled)?;
+        let flushed = patience.within(limit, pin!(stream.flush())).await.ok_or_else(stalled)?;
         flushed.or_err(ErrorType::WriteError, "while writing a request")?;
         *written = written.map(|before| before + length as u64);
         self.sent = Sent::Whole;
@@ -174,7 +174,7 @@ impl UpstreamCall {
         while !piece.is_empty() && self.early.is_none() {
             let Self { connection, upstream, read, scanned, informational, early, .. } = self;
             let UpstreamConnection { stream, patience, .. } = connection;
-            let written = poll_fn(|context| {
+            let written = pin!(poll_fn(|context| {
                 loop {
                     match Pin::new(&mut *stream).poll_write(context, piece) {
                         Poll::Ready(Ok(0)) => {
@@ -196,7 +196,7 @@ impl UpstreamCall {
                         return Poll::Ready(Ok(0));
                     }
                 }
-            });
+            }));
             let written = patience.within(limit, written).await.ok_or_else(stalled)??;
             piece = piece.get(written..).unwrap_or_default();
         }
@@ -235,7 +235,7 @@ impl UpstreamCall {
         let UpstreamConnection { stream, patience, .. } = &mut self.connection;
         let reading = stream.read_buf(&mut self.read);
         let read = match self.read_timeout {
-            Some(limit) => patience.within(limit, reading).await.ok_or_else(silent)?,
+            Some(limit) => patience.within(limit, pin!(reading)).await.ok_or_else(silent)?,
             None => reading.await,
         };
         let count = read.or_err(ErrorType::ReadError, "while reading an answer")?;

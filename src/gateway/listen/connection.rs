@@ -6,6 +6,7 @@
 //! stands in front of its hooks: they get heads that are complete and sound, and the streams of
 //! connections that speak HTTP/2.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -206,13 +207,16 @@ where
     ) -> ReceivedHead {
         let mut head = BytesMut::with_capacity(HEAD_BYTES_INITIAL);
         let is_first = wait == HEAD_TIMEOUT;
-        tokio::select! {
-            biased; // what has arrived is served, even while shutting down
-            begun = patience.within(wait, stream.read_buf(&mut head)) => match begun {
-                Some(Ok(bytes)) if bytes > 0 => {}
-                _ => return ReceivedHead::None,
-            },
-            () = closing(shutdown, is_first) => return ReceivedHead::None,
+        let begun = {
+            let reading = pin!(stream.read_buf(&mut head));
+            tokio::select! {
+                biased; // what has arrived is served, even while shutting down
+                begun = patience.within(wait, reading) => begun,
+                () = closing(shutdown, is_first) => None,
+            }
+        };
+        if !matches!(begun, Some(Ok(1..))) {
+            return ReceivedHead::None;
         }
         let may_be_http2 = is_first && self.h2c;
         match timeout(HEAD_TIMEOUT, complete(stream, head, may_be_http2)).await {

@@ -1,5 +1,6 @@
 //! What all sessions that Pingora did not make have in common.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -28,7 +29,7 @@ pub(crate) async fn within<T>(
     limit: Option<Duration>,
     late: ErrorType,
     doing: &'static str,
-    work: impl Future<Output = Result<T>>,
+    work: Pin<&mut impl Future<Output = Result<T>>>,
 ) -> Result<T> {
     match limit {
         Some(limit) => match timeout(limit, work).await {

@@ -5,6 +5,7 @@
 //! answer together with the first of its body. What a hook asks for, and what a customer sees, is as with
 //! Pingora's own session ([ADR 55](../../../docs/adr/0055-customers-over-http1.md)).
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -199,7 +200,7 @@ impl Http1Session {
             stream.flush().await
         };
         let sending = async { sending.await.or_err(ErrorType::WriteError, "writing an answer") };
-        within(limit, ErrorType::WriteTimedout, "writing an answer", sending).await?;
+        within(limit, ErrorType::WriteTimedout, "writing an answer", pin!(sending)).await?;
         // Its memory serves for what comes next.
         (self.unsent, self.is_torn) = (unsent, false);
         Ok(())
@@ -265,7 +266,8 @@ impl Http1Session {
             let closed = AsyncWriteExt::shutdown(stream).await;
             closed.or_err(ErrorType::WriteError, "closing a connection")
         };
-        let closed = within(limit, ErrorType::WriteTimedout, "closing a connection", closing).await;
+        let closed =
+            within(limit, ErrorType::WriteTimedout, "closing a connection", pin!(closing)).await;
         if self.answer == AnswerBody::Whole && self.timeouts.drain.is_some() {
             // With unread bytes it would be reset, and the answer could be lost with it.
             self.drain_request_body().await?;
@@ -307,7 +309,7 @@ impl CustomSession for Http1Session {
             while self.read().await?.is_some() {}
             Ok(())
         };
-        within(limit, ErrorType::ReadTimedout, "draining a body", draining).await
+        within(limit, ErrorType::ReadTimedout, "draining a body", pin!(draining)).await
     }
 
     fn is_body_done(&mut self) -> bool {

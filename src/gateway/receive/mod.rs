@@ -78,7 +78,8 @@ pub(crate) async fn receive(
     }
     let snapshot = Arc::clone(&exchange.snapshot);
     let Some(route) = exchange.route.clone() else {
-        return answer_here(gateway, session, exchange).await;
+        // It is large, and most requests do without it.
+        return Box::pin(answer_here(gateway, session, exchange)).await;
     };
     if head.method != Method::POST {
         return Err(local::wrong_method(Allow::Post));

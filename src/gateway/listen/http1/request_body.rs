@@ -1,5 +1,6 @@
 //! The body of a request, as it comes over a connection.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -172,7 +173,7 @@ impl RequestBody {
             let read = stream.read_buf(&mut self.come).await;
             read.or_err(ErrorType::ReadError, "reading a body")
         };
-        within(wait, ErrorType::ReadTimedout, "reading a body", reading).await
+        within(wait, ErrorType::ReadTimedout, "reading a body", pin!(reading)).await
     }
 }
 
