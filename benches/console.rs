@@ -36,7 +36,7 @@ use rig::gateway;
 use rig::process::Process;
 
 #[global_allocator]
-static ALLOCATOR: tollgate_resident::Allocator = tollgate_resident::Allocator;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const EMAIL: &str = "bench@test.example";
 const PASSWORD: &str = "four unrelated words here";

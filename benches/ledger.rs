@@ -15,7 +15,7 @@ use tollgate::money::Nanousd;
 use tollgate::price::{Usage, UsageSource};
 
 #[global_allocator]
-static ALLOCATOR: tollgate_resident::Allocator = tollgate_resident::Allocator;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// How long each line of the first table is measured.
 const ROUND: Duration = Duration::from_secs(4);

@@ -23,7 +23,7 @@ use rig::process::Process;
 
 /// The allocator of the `tollgate` binary: the floor of other benchmarks has it too.
 #[global_allocator]
-static ALLOCATOR: tollgate_resident::Allocator = tollgate_resident::Allocator;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Measures what translation costs.
 #[derive(Debug, Parser)]

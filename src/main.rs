@@ -10,7 +10,7 @@ use tollgate::cli::{Cli, report};
 /// A third of the CPU that a proxied request costs goes to the system's allocator; see
 /// `docs/adr/0004-allocator-and-runtime.md` for the figures.
 #[global_allocator]
-static ALLOCATOR: tollgate_resident::Allocator = tollgate_resident::Allocator;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     match Cli::parse().run() {

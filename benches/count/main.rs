@@ -33,7 +33,7 @@ use tools::{AFTERMATH, Counts};
 
 /// The allocator of the `tollgate` binary: the floor must not differ in it.
 #[global_allocator]
-static ALLOCATOR: tollgate_resident::Allocator = tollgate_resident::Allocator;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// What is asked while it is counted.
 #[derive(Clone)]

@@ -22,7 +22,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// The allocator of the `tollgate` binary: what is compared must not differ in it.
 #[global_allocator]
-static ALLOCATOR: tollgate_resident::Allocator = tollgate_resident::Allocator;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Measures tollgate against the smallest possible Pingora proxy.
 #[derive(Debug, Parser)]

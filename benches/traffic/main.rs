@@ -29,7 +29,7 @@ use report::Figures;
 
 /// The allocator of the `tollgate` binary, as in the other benchmarks.
 #[global_allocator]
-static ALLOCATOR: tollgate_resident::Allocator = tollgate_resident::Allocator;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Measures what production traffic costs.
 #[derive(Debug, Parser)]

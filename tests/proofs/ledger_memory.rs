@@ -12,7 +12,7 @@ use crate::harness::{alone, rounds};
 
 /// The gateway's.
 #[global_allocator]
-static ALLOCATOR: tollgate_resident::Allocator = tollgate_resident::Allocator;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Customers, of which one makes half of all calls.
 const ACCOUNTS: usize = 200;

@@ -21,7 +21,7 @@ use tollgate_protocols::{Call, Codec, Dialect, Framing, Operation, Request, brid
 
 /// What the gateway is built with.
 #[global_allocator]
-static ALLOCATOR: tollgate_resident::Allocator = tollgate_resident::Allocator;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// What the allocator is asked with. It calls itself too, which is not counted.
 const ALLOCATING: [&str; 6] = [

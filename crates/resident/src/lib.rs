@@ -1,8 +1,8 @@
-//! What of the process's memory is resident: its allocator and what that keeps, buffers of bodies that are used
+//! What of the process's memory is resident: what its allocator keeps, buffers of bodies that are used
 //! again, what only a start needed of the program, and files that are written in memory.
 //!
-//! No other crate of the workspace has unsafe code. Here it is the allocator, which is a library of C's, a
-//! call that has the kernel unmap what it can read again, and a file's mapping.
+//! No other crate of the workspace has unsafe code. Here it is the declaration of a function of the
+//! allocator's, a call that has the kernel unmap what it can read again, and a file's mapping.
 
 mod allocator;
 mod buffer;
@@ -10,7 +10,7 @@ mod mapped;
 #[cfg(target_os = "linux")]
 mod program;
 
-pub use allocator::{Allocator, keep_little};
+pub use allocator::keep_little;
 pub use buffer::{Buffer, free_unused};
 pub use mapped::MappedFile;
 #[cfg(target_os = "linux")]
