@@ -320,9 +320,9 @@ pub(crate) async fn read(
     let mut share = limits.share(budget);
     let mut gathered = GatheredBody::default();
     let all = async {
-        loop {
+        while !session.is_body_done() {
             let piece = session.read_request_body().await.map_err(|error| unreadable(&error))?;
-            let Some(piece) = piece else { return Ok(()) };
+            let Some(piece) = piece else { break };
             if gathered.len() + piece.len() > limits.body_bytes_max {
                 return Err(too_large());
             }
@@ -331,6 +331,7 @@ pub(crate) async fn read(
                 .map_err(|full| budget.shed(full))?;
             reading.feed(gathered.push(piece, length))?;
         }
+        Ok(())
     };
     match tokio::time::timeout(limits.timeout, all).await {
         Ok(result) => result?,
