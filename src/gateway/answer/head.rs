@@ -117,10 +117,10 @@ pub(crate) async fn write(
     let AnswerHead { status, headers } = head;
     let mut parts = http::Response::new(()).into_parts().0;
     parts.status = status;
-    match session.as_http2() {
-        Some(_) => parts.headers = headers.into(),
-        // All other sessions are the gateway's own, which take them as they are.
-        None => drop(parts.extensions.insert(headers)),
+    match session.as_downstream().as_custom() {
+        // Those sessions are the gateway's own, which take them as they are.
+        Some(_) => drop(parts.extensions.insert(headers)),
+        None => parts.headers = headers.into(),
     }
     session.write_response_header(Box::new(parts.into()), is_end).await
 }
