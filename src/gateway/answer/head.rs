@@ -19,6 +19,18 @@ pub(crate) struct AnswerHead {
     pub(crate) headers: AnswerHeaders,
 }
 
+impl AnswerHead {
+    /// Whether another protocol follows it.
+    pub(crate) fn switches_protocols(&self) -> bool {
+        self.status == StatusCode::SWITCHING_PROTOCOLS
+    }
+
+    /// Whether no other head follows it.
+    pub(crate) fn is_final(&self) -> bool {
+        !self.status.is_informational() || self.switches_protocols()
+    }
+}
+
 /// The headers of an answer, in the order in which they are sent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AnswerHeaders(Vec<(HeaderName, HeaderValue)>);
@@ -67,6 +79,15 @@ impl AnswerHeaders {
     /// Takes away those that `keeps` does not keep.
     pub(crate) fn retain(&mut self, mut keeps: impl FnMut(&HeaderName, &HeaderValue) -> bool) {
         self.0.retain(|(name, value)| keeps(name, value));
+    }
+}
+
+/// For sessions of the gateway's own: the head as [`write`] left it in Pingora's, or as anybody else says it.
+impl From<ResponseHeader> for AnswerHead {
+    fn from(header: ResponseHeader) -> Self {
+        let mut parts = http::response::Parts::from(header);
+        let headers = parts.extensions.remove().unwrap_or_else(|| parts.headers.into());
+        Self { status: parts.status, headers }
     }
 }
 
@@ -123,13 +144,6 @@ pub(crate) async fn write(
         None => parts.headers = headers.into(),
     }
     session.write_response_header(Box::new(parts.into()), is_end).await
-}
-
-/// The headers of an answer that a session of the gateway's own is to begin: as [`write`] left them, or as
-/// anybody else says them.
-pub(crate) fn take_headers(header: ResponseHeader) -> AnswerHeaders {
-    let mut parts = http::response::Parts::from(header);
-    parts.extensions.remove().unwrap_or_else(|| parts.headers.into())
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Buf, BufMut as _, Bytes, BytesMut};
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 use parking_lot::Mutex;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::http::HttpTask;
@@ -22,7 +22,7 @@ use pingora::{Error, ErrorType, OrErr as _, Result};
 use pingora_proxy::Session;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt};
 
-use crate::gateway::answer::head::take_headers;
+use crate::gateway::answer::head::AnswerHead;
 use crate::gateway::listen::custom::{Timeouts, plain_session, within, write_tasks};
 
 mod answer;
@@ -146,24 +146,23 @@ impl Http1Session {
 
     /// Begins the answer. Its head waits for the first of its body if the length of that is known.
     async fn begin(&mut self, mut header: Box<ResponseHeader>) -> Result<()> {
-        if self.written.as_ref().is_some_and(|written| answer::is_final(written.status)) {
+        if self.answer != AnswerBody::NotBegun {
             log::warn!("the head of an answer was written twice");
             return Ok(());
         }
-        let status = header.status;
         // Whoever asks for it wants to know the status, and the body behind it may take hours.
-        let told = std::mem::replace(&mut *header, ResponseHeader::build_no_case(status, Some(0))?);
+        let status = ResponseHeader::build_no_case(header.status, Some(0))?;
+        let mut head = AnswerHead::from(std::mem::replace(&mut *header, status));
         self.written = Some(header);
-        let mut headers = take_headers(told);
-        if answer::is_final(status) {
+        if head.is_final() {
             self.head.keeps = self.will_keep();
-            self.answer = AnswerBody::behind(&self.head.request, status, &mut headers);
+            self.answer = AnswerBody::behind(&self.head.request, &mut head);
             self.head.keeps &= !self.answer.ends_with_connection();
-            if status == StatusCode::SWITCHING_PROTOCOLS {
+            if head.switches_protocols() {
                 self.head.body.switch_protocols();
             }
         }
-        answer::write_head(&mut self.unsent, status, &headers, self.head.keeps);
+        answer::write_head(&mut self.unsent, &head, self.head.keeps);
         if self.answer.is_waited_for() { Ok(()) } else { self.send(Bytes::new()).await }
     }
 

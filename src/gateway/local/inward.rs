@@ -16,7 +16,7 @@ use pingora_proxy::Session;
 
 use crate::error::{ErrorKind, GatewayError};
 use crate::finished::Settled;
-use crate::gateway::answer::head::take_headers;
+use crate::gateway::answer::head::AnswerHead;
 use crate::gateway::listen::deadline::Deadline;
 use crate::gateway::listen::hooks;
 use crate::gateway::proxy::Gateway;
@@ -166,8 +166,8 @@ enum Piece {
 impl Reply {
     async fn read_head(&mut self) -> Result<(), GatewayError> {
         let Some(Piece::Head(head)) = self.next().await else { return Err(unanswered()) };
-        self.status = head.status.as_u16();
-        self.headers = take_headers(*head).into();
+        let head = AnswerHead::from(*head);
+        (self.status, self.headers) = (head.status.as_u16(), head.headers.into());
         Ok(())
     }
 

@@ -4,12 +4,12 @@ use std::io::Write as _;
 
 use bytes::{Buf, BufMut as _, Bytes, BytesMut};
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HeaderName, TRANSFER_ENCODING};
-use http::{Method, StatusCode, Version};
+use http::{Method, Version};
 use pingora::http::RequestHeader;
 use pingora::protocols::http::date;
 use pingora::{Error, ErrorType, Result};
 
-use crate::gateway::answer::head::AnswerHeaders;
+use crate::gateway::answer::head::AnswerHead;
 
 /// Room for a head, in bytes: those of most answers fit, with a short body.
 const HEAD_BYTES: usize = 2 * 1024;
@@ -39,20 +39,16 @@ pub(super) enum AnswerBody {
 }
 
 impl AnswerBody {
-    /// The body that follows a head with this status and these headers, which are changed where the client
-    /// of `request` cannot read it.
-    pub(super) fn behind(
-        request: &RequestHeader,
-        status: StatusCode,
-        headers: &mut AnswerHeaders,
-    ) -> Self {
-        if status == StatusCode::SWITCHING_PROTOCOLS {
+    /// The body that follows `head`, which is changed where the client of `request` cannot read it.
+    pub(super) fn behind(request: &RequestHeader, head: &mut AnswerHead) -> Self {
+        if head.switches_protocols() {
             return Self::ToTheEnd;
         }
-        let has_none = matches!(status.as_u16(), 204 | 304);
+        let has_none = matches!(head.status.as_u16(), 204 | 304);
         if has_none || request.method == Method::HEAD {
             return Self::Length(0);
         }
+        let headers = &mut head.headers;
         if headers.contains(&TRANSFER_ENCODING) {
             if request.version == Version::HTTP_11 {
                 return Self::Chunks;
@@ -121,19 +117,10 @@ impl AnswerBody {
     }
 }
 
-/// Whether no other head follows one with this status.
-pub(super) fn is_final(status: StatusCode) -> bool {
-    !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS
-}
-
 /// Appends a head to `unsent`. An answer says when it was made, and whether the connection is kept for
 /// another request.
-pub(super) fn write_head(
-    unsent: &mut BytesMut,
-    status: StatusCode,
-    headers: &AnswerHeaders,
-    keeps: bool,
-) {
+pub(super) fn write_head(unsent: &mut BytesMut, head: &AnswerHead, keeps: bool) {
+    let AnswerHead { status, headers } = head;
     unsent.reserve(HEAD_BYTES);
     let reason = status.canonical_reason().unwrap_or_default();
     for part in ["HTTP/1.1 ", status.as_str(), " ", reason, "\r\n"] {
