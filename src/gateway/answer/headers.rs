@@ -111,12 +111,17 @@ mod tests {
             ("x-vendor-one", "1"),
             ("x-vendor-two", "your key was second-canary, was it not"),
             ("openai-model", "operator-canary"),
+            ("openai-version", "2020-10-01"),
+            ("openai-version", "of operator-canary"),
             ("x-ratelimit-remaining-requests", "1"),
             ("openai-processing-ms", "12"),
         ];
-        assert_eq!(left(&upstream, &lines), ["content-type", "openai-processing-ms"]);
+        assert_eq!(
+            left(&upstream, &lines),
+            ["content-type", "openai-processing-ms", "openai-version"]
+        );
         upstream.pass_response_headers = vec!["x-vendor-*".to_owned()];
-        let kept = ["content-type", "openai-processing-ms", "x-vendor-one"];
+        let kept = ["content-type", "openai-processing-ms", "openai-version", "x-vendor-one"];
         assert_eq!(left(&upstream, &lines), kept);
     }
 
