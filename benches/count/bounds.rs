@@ -10,11 +10,12 @@ pub(crate) struct Bounds {
 }
 
 /// The bounds of a work, if it has any. Instructions depend on how this was built, and on the compiler:
-/// they and allocations have a tenth to spare. Of system calls, those that wake threads and flush depend
+/// they and allocations have a tenth to spare, also where others use the machine meanwhile and what goes on
+/// beside requests is shared by fewer. Of system calls, those that wake threads and flush depend
 /// on how fast requests come: they have twice as many to spare as there are.
 pub(crate) fn of(work: &str) -> Option<Bounds> {
     let (optimized, as_it_is, allocations, system_calls) = match work {
-        "1 KiB" => (108_000.0, 1_110_000.0, 52.0, 8.5),
+        "1 KiB" => (108_000.0, 1_150_000.0, 58.0, 8.5),
         // Each event is looked at for usage and failures where fourteen providers put them, and for
         // thoughts: 8,000 instructions more an event without optimization.
         "100 events" => (1_470_000.0, 10_000_000.0, 190.0, 360.0),
