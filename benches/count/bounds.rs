@@ -9,10 +9,10 @@ pub(crate) struct Bounds {
     system_calls: f64,
 }
 
-/// The bounds of a work, if it has any. Instructions depend on how this was built, and on the compiler:
-/// they and allocations have a tenth to spare, also where others use the machine meanwhile and what goes on
-/// beside requests is shared by fewer. Of system calls, those that wake threads and flush depend
-/// on how fast requests come: they have twice as many to spare as there are.
+/// The bounds of a work, if it has any. Instructions depend on how this was built, and on the compiler: they
+/// and allocations have a tenth to spare, also where others use the machine meanwhile and what goes on beside
+/// requests is shared by fewer. Of system calls, those that wake threads and flush depend on how fast requests
+/// come: they have twice as many to spare as there are.
 pub(crate) fn of(work: &str) -> Option<Bounds> {
     let (optimized, as_it_is, allocations, system_calls) = match work {
         "1 KiB" => (108_000.0, 1_150_000.0, 58.0, 8.5),

@@ -5,7 +5,7 @@ use std::future::pending;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method};
 use rmcp::RoleServer;
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
@@ -295,7 +295,7 @@ async fn whole(
     mut memory: MemoryPart,
 ) -> Result<GatewayAnswer, ToolError> {
     let mut reply = inward.ask_in_place(request).await?;
-    let length = declared_length(&reply.headers);
+    let length = declared_length(reply.headers.get(CONTENT_LENGTH));
     let mut body = GatheredBody::default();
     while let Some(piece) = reply.chunk().await? {
         if body.len() + piece.len() > max {

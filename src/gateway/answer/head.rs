@@ -13,13 +13,18 @@ use crate::ids::RequestId;
 const FIELDS: usize = 12;
 
 /// Status and headers of an answer, over whichever version of HTTP.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct AnswerHead {
     pub(crate) status: StatusCode,
     pub(crate) headers: AnswerHeaders,
 }
 
 impl AnswerHead {
+    /// Whether its status lets a body follow it.
+    pub(crate) fn may_have_body(&self) -> bool {
+        !matches!(self.status.as_u16(), 204 | 304)
+    }
+
     /// Whether another protocol follows it.
     pub(crate) fn switches_protocols(&self) -> bool {
         self.status == StatusCode::SWITCHING_PROTOCOLS
@@ -93,10 +98,7 @@ impl From<ResponseHeader> for AnswerHead {
 
 impl From<AnswerHeaders> for HeaderMap {
     fn from(headers: AnswerHeaders) -> Self {
-        headers.0.into_iter().fold(Self::with_capacity(FIELDS), |mut map, (name, value)| {
-            map.append(name, value);
-            map
-        })
+        headers.0.into_iter().collect()
     }
 }
 

@@ -370,8 +370,7 @@ fn take_head(
 ) -> Result<Option<ReadHead>> {
     loop {
         let Some(begun) = answer::take_head(read, scanned, upstream)? else { return Ok(None) };
-        let status = begun.head.status;
-        if !status.is_informational() || status.as_u16() == 101 {
+        if begun.head.is_final() {
             return Ok(Some(begun));
         }
         *informational += 1;
@@ -403,7 +402,7 @@ fn stalled() -> Box<Error> {
 /// Has an answer say where its body ends: one whose end only the end of the connection tells goes on in
 /// chunks.
 pub(crate) fn delimit(head: &mut AnswerHead) {
-    let has_body = !matches!(head.status.as_u16(), 204 | 304);
+    let has_body = head.may_have_body();
     let headers = &mut head.headers;
     let is_delimited = headers.contains(&TRANSFER_ENCODING) || headers.contains(&CONTENT_LENGTH);
     if has_body && !is_delimited {

@@ -270,8 +270,7 @@ async fn relay(
     };
     let header = customers_head(&answered, &body, exchange);
     exchange.first_byte = Some(exchange.started.elapsed());
-    let has_body =
-        session.req_header().method != Method::HEAD && !matches!(header.status.as_u16(), 204 | 304);
+    let has_body = session.req_header().method != Method::HEAD && header.may_have_body();
     head::write(session, header, false).await.map_err(|error| gone(&error))?;
     while let Some(frame) = while_here(session, body.frame()).await?.filter(|_| has_body) {
         let frame = frame.map_err(|error| broken().cause(error))?;
@@ -297,12 +296,12 @@ fn customers_head(
     exchange: &Exchange,
 ) -> AnswerHead {
     let mut header = head::of(answered.status.as_u16());
+    let has_body = header.may_have_body();
     let headers = &mut header.headers;
     let passes = |name: &HeaderName| !HOP_BY_HOP.contains(&name.as_str()) && *name != X_REQUEST_ID;
     for (name, value) in answered.headers.iter().filter(|(name, _)| passes(name)) {
         headers.append(name.clone(), value.clone());
     }
-    let has_body = !matches!(answered.status.as_u16(), 204 | 304);
     if has_body && !answered.headers.contains_key(CONTENT_LENGTH) {
         match body.size_hint().exact() {
             Some(length) => headers.insert(CONTENT_LENGTH, length.into()),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, EXPECT};
-use http::{HeaderMap, Version};
+use http::{HeaderValue, Version};
 use pingora_proxy::Session;
 
 use crate::error::{ErrorKind, GatewayError};
@@ -358,12 +358,12 @@ fn expects_continue(session: &Session) -> bool {
 }
 
 fn content_length(session: &Session) -> Option<usize> {
-    declared_length(&session.req_header().headers)
+    declared_length(session.req_header().headers.get(CONTENT_LENGTH))
 }
 
-/// The length of a body that its head tells, in bytes; `None` where it tells none.
-pub(crate) fn declared_length<N: FromStr>(headers: &HeaderMap) -> Option<N> {
-    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+/// The length of a body that its head tells in `Content-Length`, in bytes; `None` where it tells none.
+pub(crate) fn declared_length<N: FromStr>(length: Option<&HeaderValue>) -> Option<N> {
+    length?.to_str().ok()?.parse().ok()
 }
 
 fn unreadable(error: &pingora::Error) -> GatewayError {

@@ -180,7 +180,7 @@ fn parse(head: &Bytes, upstream: &Upstream) -> Result<ReadHead> {
     let (body, is_sound) = frame(&mut answer, is_old)?;
     let keep = match body {
         AnswerBody::UntilClose => Keep::No,
-        _ if !is_sound || status == 101 => Keep::No,
+        _ if !is_sound || answer.switches_protocols() => Keep::No,
         _ => neighbour.keep(is_old),
     };
     Ok(ReadHead { head: answer, body, keep })
@@ -197,7 +197,7 @@ fn in_small_letters<'a>(name: &str, room: &'a mut [u8; NAME_BYTES_MAX]) -> Optio
 /// How the body is framed (RFC 9112, section 6.3), and whether two readers agree on it: a connection on
 /// which they may not takes no other request.
 fn frame(head: &mut AnswerHead, is_old: bool) -> Result<(AnswerBody, bool)> {
-    let has_none = head.status.is_informational() || matches!(head.status.as_u16(), 204 | 304);
+    let has_none = head.status.is_informational() || !head.may_have_body();
     let (coding, another) = {
         let mut codings = head.headers.get_all(&TRANSFER_ENCODING);
         (codings.next(), codings.next())

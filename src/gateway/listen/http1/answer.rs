@@ -10,6 +10,7 @@ use pingora::protocols::http::date;
 use pingora::{Error, ErrorType, Result};
 
 use crate::gateway::answer::head::AnswerHead;
+use crate::gateway::declared_length;
 
 /// Room for a head, in bytes: those of most answers fit, with a short body.
 const HEAD_BYTES: usize = 2 * 1024;
@@ -44,8 +45,7 @@ impl AnswerBody {
         if head.switches_protocols() {
             return Self::ToTheEnd;
         }
-        let has_none = matches!(head.status.as_u16(), 204 | 304);
-        if has_none || request.method == Method::HEAD {
+        if !head.may_have_body() || request.method == Method::HEAD {
             return Self::Length(0);
         }
         let headers = &mut head.headers;
@@ -56,8 +56,7 @@ impl AnswerBody {
             headers.remove(&TRANSFER_ENCODING);
             return Self::ToTheEnd;
         }
-        let length = headers.get(&CONTENT_LENGTH).and_then(|length| length.to_str().ok());
-        length.and_then(|length| length.parse().ok()).map_or(Self::ToTheEnd, Self::Length)
+        declared_length(headers.get(&CONTENT_LENGTH)).map_or(Self::ToTheEnd, Self::Length)
     }
 
     /// Whether its end is that of the connection.
