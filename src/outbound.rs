@@ -1,5 +1,5 @@
-//! HTTP calls that the gateway makes itself: answers that it puts together, and results that an
-//! upstream leaves at a URL. What is relayed as it comes goes through Pingora instead.
+//! HTTP calls that the gateway makes itself: questions about tasks, announcements, and results that an
+//! upstream leaves at a URL. What a customer's request asks of upstreams goes through `crate::gateway`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, Method};
+use http::header::{ACCEPT_ENCODING, RETRY_AFTER};
+use http::{HeaderMap, Method};
 use reqwest::Client;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tollgate_outbound::{CONNECT_TIMEOUT, FormClient, client};
@@ -60,24 +60,6 @@ impl Outbound {
             move |upstream: &str, outcome| metrics.credential_refreshed(upstream, outcome);
         let credentials = Arc::new(Credentials::new(FormClient::new()?, Arc::new(observer)));
         Ok(Self { configured, public, credentials })
-    }
-
-    /// Sends a JSON request to an upstream, and waits for the head of its answer.
-    ///
-    /// # Errors
-    /// See [`OutboundError`].
-    pub async fn post(
-        &self,
-        upstream: &Upstream,
-        path: &str,
-        mut headers: HeaderMap,
-        body: Bytes,
-    ) -> Result<OutboundResponse, OutboundError> {
-        let url = format!("{}{path}", origin(upstream));
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let timeouts = &upstream.timeouts;
-        let call = self.configured.post(url).headers(headers).body(body);
-        OutboundResponse::to(call, timeouts.connect + timeouts.read, timeouts.read).await
     }
 
     /// Asks an upstream something, and waits for the head of its answer.
@@ -137,6 +119,9 @@ impl Outbound {
         let mut call = self.configured.request(method, url).header(ACCEPT_ENCODING, "identity");
         for (name, value) in credential {
             call = call.header(name, value);
+        }
+        for own in upstream.headers.iter() {
+            call = call.header(&own.name, own.value.expose());
         }
         let timeouts = &upstream.timeouts;
         let time = timeouts.connect + timeouts.read.min(READ_TIMEOUT);

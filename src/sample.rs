@@ -1,5 +1,6 @@
 //! An upstream for tests.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::snapshot::{PassedHeaders, Upstream, UpstreamTimeouts};
@@ -9,7 +10,13 @@ use crate::protocols::limits::Pass;
 /// An upstream that no test calls, without credentials: what matters of it, a test says itself.
 pub(crate) fn upstream() -> Upstream {
     let second = Duration::from_secs(1);
-    let timeouts = UpstreamTimeouts { connect: second, read: second, write: second, total: second };
+    let timeouts = UpstreamTimeouts {
+        connect: second,
+        read: second,
+        write: second,
+        total: second,
+        idle: second,
+    };
     Upstream {
         name: "a".to_owned(),
         dialect: Dialect::Openai,
@@ -22,6 +29,7 @@ pub(crate) fn upstream() -> Upstream {
         credentials: Vec::new(),
         health_check: None,
         timeouts,
+        headers: Arc::default(),
         repeat_after: Vec::new(),
         pass: Pass::default(),
         pass_headers: PassedHeaders::default(),

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::AdminState;
 use super::value::Time;
-use crate::balance::{Channel, CircuitStanding as Standing};
+use crate::balance::{Channel, CircuitStanding as Standing, QuotaKind, QuotaStanding};
 use crate::config::snapshot::{Credential, Model, Snapshot, Target};
 use crate::metrics::{CircuitFigures, CredentialFigures, UpstreamFigures};
 
@@ -56,6 +56,33 @@ pub(super) struct TargetView {
     /// How much longer the token is used that was issued last for the credential; absent where none is.
     pub(super) token_seconds: Option<u64>,
     pub(super) last_failure: Option<LastFailure>,
+    /// The least that the provider says is left of your requests, until its reset.
+    pub(super) requests_left: Option<u64>,
+    /// The least that the provider says is left of your tokens but for those of answers, until its reset.
+    pub(super) tokens_left: Option<u64>,
+    /// What the provider says is left of your quotas, of those that are not over.
+    pub(super) quotas: Vec<QuotaView>,
+}
+
+/// A quota of yours at a provider, as its last answers to this target tell.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Quota")]
+pub(super) struct QuotaView {
+    /// `requests`, `tokens`, `input_tokens`, `output_tokens`, or `long_requests` and `long_tokens` for
+    /// those of a day or an hour.
+    pub(super) kind: &'static str,
+    pub(super) limit: Option<u64>,
+    /// Less what calls have taken since the last answer. Where it does not last, others are asked first.
+    pub(super) remaining: u64,
+    /// Until it is there again, 300 at most.
+    pub(super) reset_seconds: f64,
+}
+
+impl From<QuotaStanding> for QuotaView {
+    fn from(quota: QuotaStanding) -> Self {
+        let QuotaStanding { kind, limit, remaining, reset } = quota;
+        Self { kind: kind.as_str(), limit, remaining, reset_seconds: reset.as_secs_f64() }
+    }
 }
 
 #[derive(Clone, Copy, Serialize, JsonSchema)]
@@ -152,6 +179,8 @@ pub(super) fn figures(state: &AdminState) -> (Vec<UpstreamFigures>, Vec<CircuitF
                     Standing::ProbeDue | Standing::Probing => 1,
                     Standing::Busy(_) | Standing::Open(_) => 2,
                 },
+                quotas:
+                    channel.quotas(now).iter().map(|it| (it.kind.as_str(), it.remaining)).collect(),
             }));
         }
     }
@@ -199,6 +228,11 @@ fn shown(
     let last_failure = channel
         .last_failure()
         .map(|(at, outcome)| LastFailure { at: at.into(), outcome: outcome.as_str() });
+    let quotas = channel.quotas(now);
+    let least = |kinds: &[QuotaKind]| {
+        let counted = quotas.iter().filter(|quota| kinds.contains(&quota.kind));
+        counted.map(|quota| quota.remaining).min()
+    };
     TargetView {
         model: model.id.to_string(),
         target: target.model.clone(),
@@ -212,5 +246,8 @@ fn shown(
         in_flight: channel.in_flight(),
         token_seconds: None,
         last_failure,
+        requests_left: least(&[QuotaKind::Requests, QuotaKind::LongRequests]),
+        tokens_left: least(&[QuotaKind::Tokens, QuotaKind::InputTokens, QuotaKind::LongTokens]),
+        quotas: quotas.into_iter().map(QuotaView::from).collect(),
     }
 }

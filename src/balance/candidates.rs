@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::budget::RetryBudget;
-use super::channel::{Candidate, Channel, UntriedWay};
+use super::channel::{CallSize, Candidate, Channel, UntriedWay};
 use super::choose::{View, choose};
 use super::circuit::CircuitStanding;
 use super::stored::{Keeper, Stored};
@@ -32,6 +32,8 @@ pub struct Candidates {
 #[derive(Debug)]
 pub(super) struct Whose {
     pub(super) account: u64,
+    /// The least number of tokens that the prompt has.
+    pub(super) tokens: u64,
     pub(super) chosen: Option<Chosen>,
     pub(super) stored: Arc<Stored>,
 }
@@ -79,8 +81,8 @@ impl Candidates {
         let way = self.left.get_mut(slot)?.take()?;
         let is_retry = self.tries > 0;
         self.tries += 1;
-        let (account, rules) = (self.whose.account, self.rules.circuit);
-        Some(Candidate::begin(way, slot, is_retry, account, now, rules))
+        let (whose, rules) = ((self.whose.account, self.whose.tokens), self.rules.circuit);
+        Some(Candidate::begin(way, slot, is_retry, whose, now, rules))
     }
 
     /// Whether the next try would be another one.
@@ -185,12 +187,13 @@ impl Candidates {
     }
 
     fn pick_of_rank(&self, rank: usize, now: Instant) -> Option<usize> {
-        let (account, rules) = (Some(self.whose.account), &self.rules.circuit);
+        let Whose { account, tokens, .. } = self.whose;
+        let (call, rules) = (CallSize { account: Some(account), tokens }, &self.rules.circuit);
         let left = self.left.iter().enumerate();
         let views: Vec<(usize, View)> = left
             .filter_map(|(slot, way)| {
                 let way = way.as_ref().filter(|way| way.rank == rank)?;
-                Some((slot, way.channel.view(&way.target, account, now, rules)))
+                Some((slot, way.channel.view(&way.target, call, now, rules)))
             })
             .collect();
         choose(&views, self.affinity, fastrand::f64)
@@ -225,8 +228,10 @@ mod tests {
             circuit: Mutex::default(),
             in_flight: 0.into(),
             seed: 0,
+            target_seed: 0,
             home: Home(0),
             last_failure: Mutex::new(None),
+            quotas: Mutex::default(),
         };
         Some(UntriedWay { rank, target: Arc::new(target), channel: Arc::new(channel) })
     }
@@ -260,7 +265,7 @@ mod tests {
         let budget = Arc::new(RetryBudget::new(Instant::now()));
         Candidates::new(
             ways,
-            Whose { account: 1, chosen, stored: Arc::default() },
+            Whose { account: 1, tokens: 1, chosen, stored: Arc::default() },
             None,
             rules,
             budget,

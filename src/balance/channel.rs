@@ -9,6 +9,7 @@ use tollgate_options::auth::Auth;
 
 use super::choose::View;
 use super::circuit::{Change, Circuit, CircuitStanding, Probe, Verdict};
+use super::quota::{QuotaReport, QuotaStanding, Quotas};
 use super::stored::Home;
 use crate::clock::UnixMs;
 use crate::config::snapshot::{CircuitRules, Credential, Target};
@@ -121,12 +122,35 @@ pub struct Channel {
     pub(super) circuit: Mutex<Circuit>,
     pub(super) in_flight: AtomicU32,
     pub(super) seed: u64,
+    /// The seed of its target, whatever the credential.
+    pub(super) target_seed: u64,
     /// Where that is which the upstream keeps of calls this way.
     pub(super) home: Home,
     pub(super) last_failure: Mutex<Option<(UnixMs, Outcome)>>,
+    pub(super) quotas: Mutex<Quotas>,
+}
+
+/// A call that is to be made, as far as a choice among channels depends on it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CallSize {
+    /// Whose call it is; `None` for one of anybody's.
+    pub(super) account: Option<u64>,
+    /// The least number of tokens that its prompt has.
+    pub(super) tokens: u64,
 }
 
 impl Channel {
+    /// Notes what an answer says of the operator's quota.
+    pub fn note_quota(&self, report: &QuotaReport, now: Instant) {
+        self.quotas.lock().take(report, now);
+    }
+
+    /// What is known of the operator's quotas.
+    #[must_use]
+    pub fn quotas(&self, now: Instant) -> Vec<QuotaStanding> {
+        self.quotas.lock().standings(now)
+    }
+
     /// Whether a call of this account is worth making now; of any, where none is named.
     #[must_use]
     pub fn standing(
@@ -167,16 +191,19 @@ impl Channel {
     pub(super) fn view(
         &self,
         target: &Target,
-        account: Option<u64>,
+        call: CallSize,
         now: Instant,
         rules: &CircuitRules,
     ) -> View {
         View {
+            target: target.index,
             priority: target.priority,
             weight: target.weight,
             in_flight: self.in_flight(),
-            standing: self.standing(account, now, rules),
+            standing: self.standing(call.account, now, rules),
+            has_quota: !self.quotas.lock().is_short(call.tokens, now),
             seed: self.seed,
+            target_seed: self.target_seed,
         }
     }
 }
@@ -217,11 +244,12 @@ impl Candidate {
         way: UntriedWay,
         slot: usize,
         is_retry: bool,
-        account: u64,
+        (account, tokens): (u64, u64),
         now: Instant,
         rules: CircuitRules,
     ) -> Self {
         let UntriedWay { rank, target, channel } = way;
+        channel.quotas.lock().spend(tokens);
         let begin = |circuit: &Mutex<Circuit>| circuit.lock().begin(account, now);
         let probes = [begin(&channel.circuit), begin(&channel.account)];
         channel.in_flight.fetch_add(1, Ordering::Relaxed);

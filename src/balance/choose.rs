@@ -2,37 +2,73 @@
 
 use super::circuit::CircuitStanding;
 
-/// What a choice looks at.
+/// What a choice looks at: a channel. Those of one target stand together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct View {
+    /// The number of the channel's target.
+    pub(super) target: usize,
     /// The target's priority: a lower one comes first.
     pub(super) priority: u32,
-    /// The share among those of one priority. At least 1.
+    /// The target's share among those of one priority, however many channels it has. At least 1.
     pub(super) weight: u32,
     /// The number of calls under way.
     pub(super) in_flight: u32,
     /// Whether a call is worth making.
     pub(super) standing: CircuitStanding,
+    /// The operator's quota at the provider lasts for the call, as far as is known.
+    pub(super) has_quota: bool,
     /// Something that is its own, and the same at every gateway.
     pub(super) seed: u64,
+    /// The same for its target.
+    pub(super) target_seed: u64,
+}
+
+/// A channel among which a call is drawn: its index, what is known of it, and the part of its share that
+/// it gets in its slow start.
+type Member = (usize, View, f64);
+
+/// A target among which a call is drawn, with its channels.
+struct Group<'a> {
+    members: &'a [Member],
+    weight: f64,
+    in_flight: u32,
 }
 
 /// A conversation stays with its channel until that has this many times the load of the others, and
 /// a few calls more.
 const AFFINITY_LOAD_MAX: f64 = 2.0;
 const AFFINITY_IN_FLIGHT_MIN: u32 = 8;
+/// A target or channel that was drawn gets the call until it has so many times its part of the calls under
+/// way, and one more: with less room than that, chance alone would shift the shares.
+const DRAWN_LOAD_MAX: f64 = 1.5;
 
 /// The index of the channel that gets the next call, of those in `views`; `None` when no call is
 /// worth making. A conversation with an `affinity` goes to the same channel as long as that is in
 /// order. `draw` returns a number from 0 up to but not including 1.
 ///
-/// The best priority that has a channel in order is taken. Within it two are drawn by weight, and
-/// the one with less to do wins: that spreads load as well as looking at all of them, without all
-/// gateways running to the same one.
+/// The best priority that has a channel in order is taken. Within it a target is drawn by weight, and then
+/// one of its channels; one that has too much to do leaves the call to another. Channels whose quota is
+/// used up come when no other can serve.
 pub(super) fn choose(
     views: &[(usize, View)],
     affinity: Option<u64>,
     mut draw: impl FnMut() -> f64,
+) -> Option<usize> {
+    if views.iter().all(|(_, view)| view.has_quota) {
+        return choose_among(views, affinity, &mut draw);
+    }
+    let able = with_quota(views);
+    choose_among(&able, affinity, &mut draw).or_else(|| choose_among(views, affinity, &mut draw))
+}
+
+fn with_quota(views: &[(usize, View)]) -> Vec<(usize, View)> {
+    views.iter().filter(|(_, view)| view.has_quota).copied().collect()
+}
+
+fn choose_among(
+    views: &[(usize, View)],
+    affinity: Option<u64>,
+    draw: &mut impl FnMut() -> f64,
 ) -> Option<usize> {
     let ready = best_priority(views, |standing| matches!(standing, CircuitStanding::Ready { .. }));
     let due = best_priority(views, |standing| matches!(standing, CircuitStanding::ProbeDue));
@@ -48,8 +84,9 @@ pub(super) fn choose(
         [] => None,
         [(only, ..)] => Some(*only),
         _ => {
-            let kept = affinity.and_then(|affinity| kept_by(affinity, &tier));
-            kept.or_else(|| two_choices(&tier, &mut draw))
+            let groups = groups(&tier);
+            let kept = affinity.and_then(|affinity| kept_by(affinity, &groups));
+            kept.or_else(|| drawn_by_weight(&groups, draw))
         }
     }
 }
@@ -58,9 +95,9 @@ fn best_priority(views: &[(usize, View)], fits: fn(&CircuitStanding) -> bool) ->
     views.iter().filter(|(_, view)| fits(&view.standing)).map(|(_, view)| view.priority).min()
 }
 
-/// The channels among which a call is drawn, with their weights: those in order of the best priority
-/// that has one, or else those of the best priority that were only busy a moment ago.
-fn tier(views: &[(usize, View)]) -> Vec<(usize, View, f64)> {
+/// The channels among which a call is drawn: those in order of the best priority that has one, or else
+/// those of the best priority that were only busy a moment ago.
+fn tier(views: &[(usize, View)]) -> Vec<Member> {
     let ready = best_priority(views, |standing| matches!(standing, CircuitStanding::Ready { .. }));
     let cooling = best_priority(views, |standing| matches!(standing, CircuitStanding::Cooling));
     let weighed = views.iter().filter_map(|(index, view)| {
@@ -69,68 +106,116 @@ fn tier(views: &[(usize, View)]) -> Vec<(usize, View, f64)> {
             CircuitStanding::Cooling if ready.is_none() && Some(view.priority) == cooling => 1.0,
             _ => return None,
         };
-        Some((*index, *view, f64::from(view.weight) * share))
+        Some((*index, *view, share))
     });
     weighed.collect()
+}
+
+/// The targets of a tier. A target has its whole weight as long as one of its channels has: what a
+/// channel in its slow start does not get, the others of its target get.
+fn groups(tier: &[Member]) -> Vec<Group<'_>> {
+    let of_one_target = tier.chunk_by(|(_, a, _), (_, b, _)| a.target == b.target);
+    let group = |members: &'_ [Member]| {
+        let best = members.iter().map(|(.., share)| *share).fold(0.0, f64::max);
+        let weight = members.first().map_or(0.0, |(_, view, _)| f64::from(view.weight));
+        let in_flight = members.iter().map(|(_, view, _)| view.in_flight).sum();
+        (weight * best, in_flight)
+    };
+    of_one_target
+        .map(|members| {
+            let (weight, in_flight) = group(members);
+            Group { members, weight, in_flight }
+        })
+        .collect()
 }
 
 /// The share of calls that each of `views` gets by its weight, from 0 to 1, in their order. The one
 /// call that finds out whether a channel has recovered is not counted.
 pub(super) fn shares(views: &[(usize, View)]) -> Vec<f64> {
-    let tier = tier(views);
-    let total: f64 = tier.iter().map(|(.., weight)| weight).sum();
+    let (able, all) = (tier(&with_quota(views)), tier(views));
+    let tier = if able.is_empty() { all } else { able };
+    let groups = groups(&tier);
+    let total: f64 = groups.iter().map(|group| group.weight).sum();
     let share = |index: usize| {
-        let found = tier.iter().find(|(at, ..)| *at == index);
-        found.map_or(0.0, |(.., weight)| weight / total.max(f64::EPSILON))
+        groups.iter().find_map(|group| {
+            let (.., own) = group.members.iter().find(|(at, ..)| *at == index)?;
+            let of_all: f64 = group.members.iter().map(|(.., share)| share).sum();
+            let part = own / of_all.max(f64::EPSILON);
+            Some(part * group.weight / total.max(f64::EPSILON))
+        })
     };
-    views.iter().map(|(index, _)| share(*index)).collect()
+    views.iter().map(|(index, _)| share(*index).unwrap_or(0.0)).collect()
 }
 
-/// The channel that a conversation belongs to (weighted rendezvous hashing), unless it has too much
-/// to do.
-fn kept_by(affinity: u64, tier: &[(usize, View, f64)]) -> Option<usize> {
-    let score = |view: &View| -> f64 {
-        let mixed = mix(affinity ^ view.seed);
+/// The channel that a conversation belongs to (weighted rendezvous hashing: of the targets, and then of
+/// the target's channels), unless it has too much to do.
+fn kept_by(affinity: u64, groups: &[Group<'_>]) -> Option<usize> {
+    let score = |seed: u64, weight: u32| -> f64 {
+        let mixed = mix(affinity ^ seed);
         // 53 bits, as many as a float holds, in the open interval from 0 to 1.
         let unit = ((mixed >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
-        -f64::from(view.weight) / unit.ln()
+        -f64::from(weight) / unit.ln()
     };
-    let winner = tier.iter().max_by(|(_, a, _), (_, b, _)| score(a).total_cmp(&score(b)))?;
-    let load: u32 = tier.iter().map(|(_, view, _)| view.in_flight).sum();
-    let weights: f64 = tier.iter().map(|(.., weight)| weight).sum();
-    let fair = f64::from(load) * winner.2 / weights.max(f64::EPSILON);
-    let bound = f64::from(AFFINITY_IN_FLIGHT_MIN) + AFFINITY_LOAD_MAX * fair;
-    (f64::from(winner.1.in_flight) <= bound).then_some(winner.0)
+    let of_group = |group: &Group<'_>| {
+        group.members.first().map_or(0.0, |(_, view, _)| score(view.target_seed, view.weight))
+    };
+    let group = groups.iter().max_by(|a, b| of_group(a).total_cmp(&of_group(b)))?;
+    let of_member = |member: &Member| score(member.1.seed, 1);
+    let members = group.members.iter();
+    let (index, view, share) = members.max_by(|a, b| of_member(a).total_cmp(&of_member(b)))?;
+    let load: u32 = groups.iter().map(|group| group.in_flight).sum();
+    let weights: f64 = groups.iter().map(|group| group.weight).sum();
+    let shares: f64 = group.members.iter().map(|(.., share)| share).sum();
+    let part = group.weight / weights.max(f64::EPSILON) * share / shares.max(f64::EPSILON);
+    let bound = f64::from(AFFINITY_IN_FLIGHT_MIN) + AFFINITY_LOAD_MAX * f64::from(load) * part;
+    (f64::from(view.in_flight) <= bound).then_some(*index)
 }
 
-fn two_choices(tier: &[(usize, View, f64)], draw: &mut impl FnMut() -> f64) -> Option<usize> {
-    let first = drawn(tier, None, draw)?;
-    let second = drawn(tier, Some(first), draw)?;
-    let load = |at: usize| {
-        let (_, view, weight) = tier.get(at)?;
-        Some(f64::from(view.in_flight + 1) / weight)
-    };
-    let winner = match (load(first), load(second)) {
-        // With nothing to do both ways, the draw by weight decides.
-        (Some(a), Some(b)) if b < a && tier.iter().any(|(_, view, _)| view.in_flight > 0) => second,
-        _ => first,
-    };
-    tier.get(winner).map(|(index, ..)| *index)
+fn drawn_by_weight(groups: &[Group<'_>], draw: &mut impl FnMut() -> f64) -> Option<usize> {
+    let group = drawn(groups, |group| (group.weight, group.in_flight), draw)?;
+    let member = drawn(group.members, |(_, view, share)| (*share, view.in_flight), draw)?;
+    Some(member.0)
 }
 
-/// Draws by weight, leaving one out.
-fn drawn(
-    tier: &[(usize, View, f64)],
+/// Draws by weight, of things with a weight and a number of calls under way. Where the one that was drawn
+/// has too many, another is drawn, and the one with less to do wins.
+fn drawn<'a, T>(
+    all: &'a [T],
+    of: impl Fn(&T) -> (f64, u32),
+    draw: &mut impl FnMut() -> f64,
+) -> Option<&'a T> {
+    let at = ticket(all, None, &of, draw)?;
+    let first = all.get(at)?;
+    let (weight, in_flight) = of(first);
+    let weights: f64 = all.iter().map(|one| of(one).0).sum();
+    let calls: u32 = all.iter().map(|one| of(one).1).sum();
+    let part = f64::from(calls + 1) * weight / weights.max(f64::EPSILON);
+    if f64::from(in_flight) <= 1.0 + DRAWN_LOAD_MAX * part {
+        return Some(first);
+    }
+    let load = |one: &T| {
+        let (weight, in_flight) = of(one);
+        f64::from(in_flight + 1) / weight
+    };
+    let second = ticket(all, Some(at), &of, draw).and_then(|at| all.get(at));
+    second.filter(|second| load(second) < load(first)).or(Some(first))
+}
+
+/// The place of one that is drawn by weight, leaving one out.
+fn ticket<T>(
+    all: &[T],
     without: Option<usize>,
+    of: &impl Fn(&T) -> (f64, u32),
     draw: &mut impl FnMut() -> f64,
 ) -> Option<usize> {
-    let left = || tier.iter().enumerate().filter(|(at, _)| Some(*at) != without);
-    let total: f64 = left().map(|(_, (.., weight))| weight).sum();
+    let left = || all.iter().enumerate().filter(|(at, _)| Some(*at) != without);
+    let total: f64 = left().map(|(_, one)| of(one).0).sum();
     let mut ticket = draw() * total;
     let mut last = None;
-    for (at, (.., weight)) in left() {
+    for (at, one) in left() {
+        let (weight, _) = of(one);
         last = Some(at);
-        if ticket < *weight {
+        if ticket < weight {
             break;
         }
         ticket -= weight;
@@ -149,17 +234,58 @@ fn mix(mut bits: u64) -> u64 {
 mod tests {
     use std::time::Duration;
 
+    use proptest::prelude::*;
+
     use super::*;
 
     const READY: CircuitStanding = CircuitStanding::Ready { share: 1.0 };
 
     fn view(priority: u32, weight: u32, standing: CircuitStanding) -> View {
-        View { priority, weight, in_flight: 0, standing, seed: 0 }
+        let (in_flight, has_quota) = (0, true);
+        let (target, seed, target_seed) = (0, 0, 0);
+        View { target, priority, weight, in_flight, standing, has_quota, seed, target_seed }
     }
 
+    /// Channels with a target each.
     fn numbered(views: &[View]) -> Vec<(usize, View)> {
-        let seeded = |(at, view): (usize, &View)| (at, View { seed: at as u64 + 1, ..*view });
+        let seeded = |(at, view): (usize, &View)| {
+            let seed = at as u64 + 1;
+            (at, View { target: at, seed, target_seed: seed, ..*view })
+        };
         views.iter().enumerate().map(seeded).collect()
+    }
+
+    /// Targets with weights and so many channels each.
+    fn pools(targets: &[(u32, usize)]) -> Vec<(usize, View)> {
+        let channels = targets.iter().enumerate().flat_map(|(target, (weight, count))| {
+            let own = View { target, target_seed: target as u64 + 1, ..view(0, *weight, READY) };
+            std::iter::repeat_n(own, *count)
+        });
+        let seeded = |(at, view): (usize, View)| (at, View { seed: at as u64 + 100, ..view });
+        channels.enumerate().map(seeded).collect()
+    }
+
+    /// The parts of 20,000 calls that each target gets, of which `at_once` are always under way.
+    fn parts(
+        views: &mut [(usize, View)],
+        at_once: usize,
+        affinity: impl Fn(u64) -> Option<u64>,
+    ) -> Vec<f64> {
+        const CALLS: u32 = 20_000;
+        let mut rng = fastrand::Rng::with_seed(11);
+        let targets = views.iter().map(|(_, view)| view.target + 1).max().expect("a target");
+        let (mut counts, mut under_way) = (vec![0_u32; targets], Vec::new());
+        for call in 0..CALLS {
+            let at = choose(views, affinity(call.into()), || rng.f64()).expect("a channel");
+            counts[views[at].1.target] += 1;
+            views[at].1.in_flight += 1;
+            under_way.push(at);
+            if under_way.len() >= at_once {
+                let ended = under_way.swap_remove(rng.usize(..under_way.len()));
+                views[ended].1.in_flight -= 1;
+            }
+        }
+        counts.iter().map(|count| f64::from(*count) / f64::from(CALLS)).collect()
     }
 
     fn spread(views: &[View], affinity: impl Fn(u64) -> Option<u64>) -> Vec<usize> {
@@ -213,6 +339,64 @@ mod tests {
         let views = [view(0, 1, open), view(1, 1, CircuitStanding::Cooling)];
         assert_eq!(shares(&numbered(&views)), [0.0, 1.0], "better than none");
         assert_eq!(shares(&numbered(&[view(0, 1, open)])), [0.0], "nobody gets any");
+    }
+
+    #[test]
+    fn a_weight_is_the_share_of_a_target_however_many_channels_it_has() {
+        for keys in [1, 2, 4, 9] {
+            for at_once in [1, 2, 3, 8, 40] {
+                let part = parts(&mut pools(&[(3, keys), (1, 1)]), at_once, |_| None);
+                assert!((0.72..0.78).contains(&part[0]), "{keys} keys, {at_once}: {part:?}");
+            }
+            let part = parts(&mut pools(&[(3, keys), (1, 1)]), 1, |call| Some(mix(call)));
+            assert!((0.73..0.77).contains(&part[0]), "conversations, {keys} keys: {part:?}");
+        }
+    }
+
+    #[test]
+    fn a_target_keeps_its_share_while_one_of_its_channels_has_none() {
+        let open = CircuitStanding::Open(Duration::from_secs(1));
+        let slow = CircuitStanding::Ready { share: 0.1 };
+        for standing in [open, slow] {
+            let mut views = pools(&[(3, 2), (1, 1)]);
+            views[0].1.standing = standing;
+            let part = parts(&mut views, 1, |_| None);
+            assert!((0.73..0.77).contains(&part[0]), "{standing:?}: {part:?}");
+            views[1].1.standing = slow;
+            let part = parts(&mut views, 1, |_| None);
+            assert!((0.20..0.26).contains(&part[0]), "all of it begins slowly: {part:?}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_quota_left_comes_when_no_other_can_serve() {
+        let short = View { has_quota: false, ..view(0, 3, READY) };
+        assert_eq!(spread(&[short, view(0, 1, READY)], |_| None), [0, 10_000]);
+        assert_eq!(spread(&[short, view(1, 1, READY)], |_| None), [0, 10_000], "a worse priority");
+        assert_eq!(spread(&[short, view(1, 1, READY)], Some), [0, 10_000], "conversations too");
+        assert_eq!(shares(&numbered(&[short, view(1, 1, READY)])), [0.0, 1.0]);
+        let open = CircuitStanding::Open(Duration::from_secs(1));
+        assert_eq!(spread(&[short, view(1, 1, open)], |_| None), [10_000, 0], "it is tried");
+        assert_eq!(shares(&numbered(&[short])), [1.0]);
+    }
+
+    proptest! {
+        #[test]
+        fn shares_are_those_of_the_weights(
+            targets in prop::collection::vec((1_u32..1000, 1_usize..6), 1..6),
+        ) {
+            let views = pools(&targets);
+            let shares = shares(&views);
+            let total: f64 = targets.iter().map(|(weight, _)| f64::from(*weight)).sum();
+            for (target, (weight, count)) in targets.iter().enumerate() {
+                let own = views.iter().filter(|(_, view)| view.target == target);
+                let own: Vec<f64> = own.map(|(at, _)| shares[*at]).collect();
+                prop_assert_eq!(own.len(), *count);
+                let expected = f64::from(*weight) / total;
+                prop_assert!((own.iter().sum::<f64>() - expected).abs() < 1e-9);
+                prop_assert!(own.iter().all(|share| (share - own[0]).abs() < 1e-9));
+            }
+        }
     }
 
     #[test]

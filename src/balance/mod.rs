@@ -7,6 +7,7 @@
 //! | `accounts` | what the accounts that called last have seen, each with one voice |
 //! | `channel` | a target with a credential, and what came of calls to it |
 //! | `candidates` | what one request may still try |
+//! | `quota` | what providers say is left of the operator's quota |
 //! | `budget` | how many retries there may be |
 //! | `memory` | what accounts have found out about upstreams, for a while and within bounds |
 //! | `stored` | which credential made what upstreams keep for accounts |
@@ -21,6 +22,7 @@ mod channel;
 mod choose;
 mod circuit;
 mod memory;
+mod quota;
 mod resolve;
 mod stored;
 mod unknown;
@@ -42,6 +44,7 @@ use candidates::{Chosen, Whose};
 use channel::UntriedWay;
 pub use channel::{Candidate, Channel, Orphaned, Outcome, UpstreamState};
 pub use circuit::{Circuit, CircuitStanding};
+pub use quota::{QuotaKind, QuotaReport, QuotaStanding};
 pub use resolve::Addresses;
 use stored::Stored;
 pub use stored::{Home, Keeper};
@@ -66,6 +69,8 @@ pub struct CandidateQuery<'a> {
     pub account: u64,
     /// The model's name, where the customer has chosen it: behind a pattern.
     pub name: Option<&'a str>,
+    /// The least number of tokens that its prompt has.
+    pub tokens: u64,
     /// Where that is kept which the request refers to.
     pub home: Option<Home>,
 }
@@ -178,7 +183,8 @@ impl Balancer {
         }
         let affinity = if ways.len() > 1 { affinity() } else { None };
         let budget = Arc::clone(&self.budget);
-        let whose = Whose { account: asked.account, chosen, stored: Arc::clone(&self.stored) };
+        let stored = Arc::clone(&self.stored);
+        let whose = Whose { account: asked.account, tokens: asked.tokens, chosen, stored };
         Candidates::new(ways, whose, affinity, snapshot.balancing, budget)
     }
 }
@@ -251,8 +257,10 @@ impl Table {
             circuit: Mutex::default(),
             in_flight: AtomicU32::new(0),
             seed: seed(target, credential),
+            target_seed: seed(target, None),
             home: Home(home(target, credential)),
             last_failure: Mutex::new(None),
+            quotas: Mutex::default(),
         });
         self.known.insert(identity, Arc::clone(&channel));
         channel

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::Table;
-use super::channel::Channel;
+use super::channel::{CallSize, Channel};
 use super::choose::{View, shares};
 use super::circuit::CircuitStanding;
 use crate::config::snapshot::{CircuitRules, Model, Target};
@@ -37,7 +37,7 @@ impl Table {
             .flat_map(|target| self.channels(target).iter().map(move |way| (target, way.as_ref())))
             .collect();
         let view = |(at, (target, channel)): (usize, &(&Target, &Channel))| {
-            (at, channel.view(target, account, now, rules))
+            (at, channel.view(target, CallSize { account, tokens: 0 }, now, rules))
         };
         let views: Vec<(usize, View)> = ways.iter().enumerate().map(view).collect();
         let spread = ways.into_iter().zip(&views).zip(shares(&views));

@@ -221,6 +221,8 @@ pub(super) const UPSTREAMS: Sheet = Sheet {
         ("weight", "/weight", Figure),
         ("in flight", "/in_flight", Figure),
         ("token s", "/token_seconds", Figure),
+        ("requests left", "/requests_left", Figure),
+        ("tokens left", "/tokens_left", Figure),
         ("last failure", "/last_failure/outcome", Text),
         ("at", "/last_failure/at", Text),
     ],

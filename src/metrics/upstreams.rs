@@ -15,9 +15,11 @@ pub(super) struct UpstreamMetrics {
     duration: HistogramVec,
     retries: IntCounterVec,
     denied: prometheus::Counter,
+    reconnects: IntCounterVec,
     in_flight: IntGaugeVec,
     healthy: IntGaugeVec,
     circuits: IntGaugeVec,
+    quotas: IntGaugeVec,
     /// By upstream, so that a try looks one name up.
     series: RwLock<ByName<Arc<Series>>>,
 }
@@ -52,6 +54,8 @@ pub struct CircuitFigures {
     pub credential: String,
     /// 0 when it gets calls, 1 when one call finds out, 2 when it gets none.
     pub state: i64,
+    /// What is left of the operator's quotas at the provider, by what they count.
+    pub quotas: Vec<(&'static str, u64)>,
 }
 
 impl UpstreamMetrics {
@@ -81,6 +85,12 @@ impl UpstreamMetrics {
                 "tollgate_retry_budget_exhausted_total",
                 "Retries that were not made because there were too many.",
             ),
+            reconnects: int_counters(
+                r,
+                "tollgate_upstream_reconnects_total",
+                "Requests sent again over a new connection because the upstream had closed the kept one.",
+                &["upstream"],
+            ),
             in_flight: int_gauges(
                 r,
                 "tollgate_upstream_in_flight",
@@ -99,6 +109,12 @@ impl UpstreamMetrics {
                 "0 when a target gets calls, 1 when one call finds out, 2 when it gets none.",
                 &["model", "upstream", "target", "credential"],
             ),
+            quotas: int_gauges(
+                r,
+                "tollgate_upstream_quota_remaining",
+                "What an upstream says is left of your quota for a target, until its reset.",
+                &["model", "upstream", "target", "credential", "kind"],
+            ),
             series: RwLock::default(),
         }
     }
@@ -111,6 +127,8 @@ impl UpstreamMetrics {
             ok: self.requests.with_label_values(&[upstream, "ok"]),
             duration: self.duration.with_label_values(&[upstream]),
         });
+        // An increase of a series that begins with its first event is seen by no alert.
+        drop(self.reconnects.with_label_values(&[upstream]));
         self.series.write().insert(upstream.to_owned(), Arc::clone(&made));
         made
     }
@@ -120,15 +138,21 @@ impl UpstreamMetrics {
         self.in_flight.reset();
         self.healthy.reset();
         self.circuits.reset();
+        self.quotas.reset();
         for figures in upstreams {
             let labels = [figures.upstream.as_str()];
             self.in_flight.with_label_values(&labels).set(figures.in_flight.into());
             self.healthy.with_label_values(&labels).set(figures.healthy.into());
         }
         for figures in circuits {
-            let CircuitFigures { model, upstream, target, credential, state } = figures;
+            let CircuitFigures { model, upstream, target, credential, state, quotas } = figures;
             let labels = [model.as_str(), upstream, target, credential];
             self.circuits.with_label_values(&labels).set(*state);
+            for (kind, remaining) in quotas {
+                let labels = [model.as_str(), upstream, target, credential, kind];
+                let remaining = i64::try_from(*remaining).unwrap_or(i64::MAX);
+                self.quotas.with_label_values(&labels).set(remaining);
+            }
         }
     }
 }
@@ -148,6 +172,11 @@ impl Metrics {
     /// Counts a try that follows another one.
     pub fn retried(&self, model: &str, upstream: &str) {
         self.upstreams.retries.with_label_values(&[model, upstream]).inc();
+    }
+
+    /// Counts a request that is sent again because its connection had been closed.
+    pub fn reconnected(&self, upstream: &str) {
+        self.upstreams.reconnects.with_label_values(&[upstream]).inc();
     }
 
     /// Counts a try that was not made because there were too many.

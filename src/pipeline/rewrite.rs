@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use crate::balance::Candidate;
-use crate::config::snapshot::{CredentialKind, PassedHeaders};
+use crate::config::snapshot::{CredentialKind, PassedHeaders, UpstreamHeader};
 use crate::credentials::UnsignedRequest;
 use crate::pipeline::Admitted;
 use crate::protocols::json::Object;
@@ -30,6 +30,8 @@ pub struct UpstreamRequest {
     pub signed: Vec<(&'static str, String)>,
     /// Headers that the upstream needs, and that customers of its dialect send themselves.
     pub headers: &'static [(&'static str, &'static str)],
+    /// Headers of the operator's own, in the place of any other of the same name.
+    pub own_headers: Arc<[UpstreamHeader]>,
     /// The body to send.
     pub body: EditedBody,
     /// Whether that is a form; else it is JSON, whatever the customer calls it.
@@ -157,6 +159,7 @@ impl UpstreamRequest {
             credential,
             signed,
             headers: codec.headers(),
+            own_headers: Arc::clone(&upstream.headers),
             body,
             is_form: codec.operation().takes_form(),
             pass_headers: Arc::clone(&candidate.target.pass_headers),

@@ -4,6 +4,8 @@
 mod harness;
 
 mod balance;
+mod connections;
+mod content_codings;
 mod contract;
 mod costs;
 mod credentials;
@@ -26,7 +28,9 @@ mod moderations;
 mod money;
 mod odd_upstreams;
 mod overload;
+mod own_headers;
 mod price_attacks;
+mod quotas;
 mod recipes;
 mod relay;
 mod rerank;

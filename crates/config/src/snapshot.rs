@@ -30,7 +30,7 @@ pub use models::{Model, OnDisconnect, Target, TargetCost};
 pub use pricing::{LIST, ListedModel, OwnPricing, Pricing};
 pub use upstreams::{
     Azure, Credential, CredentialKind, HealthCheck, PassedHeaders, RepeatAfter, Upstream,
-    UpstreamTimeouts,
+    UpstreamHeader, UpstreamTimeouts,
 };
 
 /// Everything that the two YAML files say.

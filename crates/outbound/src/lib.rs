@@ -3,6 +3,7 @@
 //! The gateway calls upstreams with it where it puts an answer together, the ledger its archive in an
 //! object store. What is relayed as it comes goes through Pingora instead.
 
+mod coding;
 mod form;
 mod roots;
 
@@ -10,12 +11,13 @@ use std::io;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::CONTENT_LENGTH;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http::{HeaderMap, Method};
 use reqwest::redirect::Policy;
 use reqwest::{Body, Client, ClientBuilder, RequestBuilder};
 use url::Url;
 
+pub use coding::{CodingError, ContentCoding, Decoder};
 pub use form::{FormAnswer, FormClient};
 
 /// How long an unused connection is kept: as for relayed requests.
@@ -51,6 +53,15 @@ impl std::fmt::Display for OutboundError {
 }
 
 impl std::error::Error for OutboundError {}
+
+impl From<CodingError> for OutboundError {
+    fn from(error: CodingError) -> Self {
+        match error {
+            CodingError::Corrupt | CodingError::Truncated => Self::Broken(error.to_string()),
+            CodingError::Bomb => Self::TooLarge,
+        }
+    }
+}
 
 impl From<reqwest::Error> for OutboundError {
     fn from(error: reqwest::Error) -> Self {
@@ -127,6 +138,8 @@ pub async fn ask_store(
 pub struct OutboundResponse {
     response: reqwest::Response,
     read_timeout: Duration,
+    /// What decodes its body, where that is compressed although nobody asked for it.
+    decoder: Option<Box<Decoder>>,
 }
 
 impl OutboundResponse {
@@ -140,8 +153,20 @@ impl OutboundResponse {
         time: Duration,
         read_timeout: Duration,
     ) -> Result<Self, OutboundError> {
-        let response = within(time, call.send()).await?;
-        Ok(Self { response, read_timeout })
+        let mut response = within(time, call.send()).await?;
+        let coding = ContentCoding::of(response.headers().get_all(CONTENT_ENCODING).iter());
+        let decoder = match coding {
+            ContentCoding::Known(decoder) => Some(decoder),
+            ContentCoding::Identity => None,
+            // Whoever reads it cannot, and says so.
+            ContentCoding::Unknown => return Ok(Self { response, read_timeout, decoder: None }),
+        };
+        let headers = response.headers_mut();
+        headers.remove(CONTENT_ENCODING);
+        if decoder.is_some() {
+            headers.remove(CONTENT_LENGTH);
+        }
+        Ok(Self { response, read_timeout, decoder })
     }
 
     /// The HTTP status of the answer.
@@ -150,7 +175,7 @@ impl OutboundResponse {
         self.response.status().as_u16()
     }
 
-    /// The headers of the answer.
+    /// The headers of the answer; of one that is decoded, without its coding and length.
     #[must_use]
     pub fn headers(&self) -> &HeaderMap {
         self.response.headers()
@@ -163,12 +188,23 @@ impl OutboundResponse {
         self.headers().get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
     }
 
-    /// The next piece of its body; `None` at the end.
+    /// The next piece of its body, decoded; `None` at the end.
     ///
     /// # Errors
-    /// When it breaks off, or the next piece is not there in time.
+    /// When it breaks off or cannot be decoded, or the next piece is not there in time.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, OutboundError> {
-        within(self.read_timeout, self.response.chunk()).await
+        let Some(decoder) = &mut self.decoder else {
+            return within(self.read_timeout, self.response.chunk()).await;
+        };
+        loop {
+            if let Some(piece) = decoder.next_piece()? {
+                return Ok(Some(piece));
+            }
+            match within(self.read_timeout, self.response.chunk()).await? {
+                Some(coded) => decoder.feed(coded),
+                None => return decoder.finish().map(|()| None).map_err(OutboundError::from),
+            }
+        }
     }
 
     /// All of its body, as long as `may_grow` allows each piece by its size.

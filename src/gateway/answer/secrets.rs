@@ -42,7 +42,10 @@ impl<'a> Hidden<'a> {
 
     fn secrets(self) -> impl Iterator<Item = &'a str> {
         let configured = self.upstream.credentials.iter().flat_map(Credential::secrets);
-        configured.chain(self.token.into_iter().flat_map(Token::secrets))
+        // A short one, such as `1` or a word, is no secret and stands in every text.
+        let own = self.upstream.headers.iter().map(|own| own.value.expose());
+        let own = own.filter(|value| value.len() >= CERTAIN_BYTES_MIN);
+        configured.chain(own).chain(self.token.into_iter().flat_map(Token::secrets))
     }
 }
 

@@ -19,6 +19,7 @@ use crate::gateway::answer::secrets::Hidden;
 use crate::gateway::answer::{refused, respond};
 use crate::gateway::call::failure::CallFailure;
 use crate::gateway::call::own_call::{FailedCall, OwnAnswer, is_error};
+use crate::gateway::call::post::{Connections, Poster};
 use crate::gateway::call::sending::{Attempt, Lack, Progress, Sending};
 use crate::gateway::call::targets::{AskTarget, TryResult, ask_targets};
 use crate::gateway::call::{headers, peer};
@@ -126,6 +127,7 @@ impl CollectFrom<'_> {
             headers.push(headers::to_upstream(self.headers, request, id)?);
         }
         let (upstream, token) = (Arc::clone(&candidate.target.upstream), candidate.token.clone());
+        let channel = Arc::clone(&candidate.channel);
         let hidden = Hidden { upstream: &upstream, token: token.as_ref() };
         if let Err(error) = sending.admitted.payment.note_sent().await {
             return Err(exchange.fail(unrecorded(&error)));
@@ -133,8 +135,10 @@ impl CollectFrom<'_> {
         let attempt = Attempt::begin(candidate, request);
         sending.attempt = Some(Attempt { progress: Progress::Sent, ..attempt });
         let lacks_model = sending.lacks(404);
-        let (outbound, offload) = (&gateway.outbound, gateway.offload.as_ref());
-        let caller = PartsCall { outbound, offload, hidden, lacks_model };
+        let connections = Connections::Kept;
+        let poster = Poster { gateway, upstream: &upstream, channel: &channel, connections };
+        let offload = gateway.offload.as_ref();
+        let caller = PartsCall { poster, offload, hidden, lacks_model };
         let requests: Vec<_> = requests.iter().zip(headers).collect();
         let asked = ask_all(&caller, sending, requests, budget).await;
         if asked.is_ok() {
@@ -146,7 +150,7 @@ impl CollectFrom<'_> {
 
 /// What the calls to one target need.
 struct PartsCall<'a> {
-    outbound: &'a Outbound,
+    poster: Poster<'a>,
     offload: &'a Offload,
     /// The upstream, and what nobody may read of its answers.
     hidden: Hidden<'a>,
@@ -220,7 +224,7 @@ async fn ask_one(
 ) -> std::result::Result<Bytes, FailedCall> {
     let delivery = Delivery::Collect;
     let (path, body) = (request.path.as_str(), request.body.clone().into_whole());
-    let sent = caller.outbound.post(caller.hidden.upstream, path, headers, body).await;
+    let sent = caller.poster.post(path, &headers, body).await;
     let answer = sent.map_err(|error| {
         FailedCall::unanswered(CallFailure::from_outbound(&error), delivery, &error)
     })?;

@@ -7,6 +7,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
@@ -110,7 +111,8 @@ impl Forward<'_> {
             Ok(address) => address,
             Err(error) => return Ok(not_connected(error.to_string())),
         };
-        let connecting = gateway.upstreams.connect(&upstream, address);
+        let fresh = sending.take_new_connection();
+        let connecting = gateway.upstreams.connect(&upstream, address, fresh);
         let mut call = match self.customer.wait(session, exchange, pin!(connecting)).await? {
             Ok(call) => call,
             Err(error) => return Ok(not_connected(describe_error(&error))),
@@ -144,6 +146,7 @@ impl Forward<'_> {
             Ok(header) => header,
             Err(error) => return unanswered(exchange, call, error),
         };
+        note_quota(exchange, &call);
         let Some(failure) = relay::failure_of(&header, exchange) else {
             return Ok(TryResult::Answered(Begun::Head(call, header)));
         };
@@ -188,6 +191,15 @@ impl Forward<'_> {
     }
 }
 
+/// Notes what the answer says of the quota of the credential that it was asked with.
+fn note_quota(exchange: &mut Exchange, call: &UpstreamCall) {
+    if let Some(report) = call.quota()
+        && let Some(attempt) = exchange.attempt()
+    {
+        attempt.candidate.channel.note_quota(report, Instant::now());
+    }
+}
+
 /// The target got the request, or some of it, and the connection failed before it had answered.
 fn unanswered(
     exchange: &mut Exchange,
@@ -195,11 +207,10 @@ fn unanswered(
     error: Box<Error>,
 ) -> Result<TryResult<Begun>> {
     let delivery = exchange.delivery();
-    let may_reconnect = call.is_reused() && exchange.sending()?.may_reconnect();
     let failure = match (call.has_not_begun(), error.etype()) {
-        // The upstream had closed an idle connection when the request came: it is asked again, on what
-        // will sooner or later be a new one.
-        (true, _) if may_reconnect => CallFailure::ClosedWhileIdle,
+        // The upstream had closed an idle connection when the request came: it is asked again, over a
+        // new one.
+        (true, _) if call.is_reused() => CallFailure::ClosedWhileIdle,
         (true, ErrorType::ReadTimedout | ErrorType::WriteTimedout) => {
             CallFailure::StalledWhileSending
         }
@@ -234,7 +245,7 @@ async fn look_into(
     let is_asked = exchange.stream;
     let is_enough = |begun: &[u8]| !is_asked || kind::shown_framing(begun) != ShownFraming::Blank;
     let begun = loop {
-        let shown = customer.wait(session, exchange, pin!(call.look(is_enough))).await?;
+        let shown = customer.wait(session, exchange, pin!(call.look(!is_asked, is_enough))).await?;
         match shown {
             Ok(begun) => break begun,
             Err(error) => {

@@ -99,30 +99,49 @@ pub(crate) fn write_head(
     id: RequestId,
     body_bytes: usize,
 ) -> Result<BytesMut> {
-    let mut head = BytesMut::with_capacity(HEAD_BYTES + body_bytes);
-    if !request.path.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(Error::explain(ErrorType::InternalError, "bad upstream path"));
-    }
-    for part in ["POST ", &request.path, " HTTP/1.1\r\n"] {
-        head.extend_from_slice(part.as_bytes());
-    }
-    each_field(customers, request, id, |name, value| {
-        if !framing::is_value(value) {
-            return Err(Error::explain(
-                ErrorType::InternalError,
-                "bad value of an upstream's header",
-            ));
-        }
-        for part in [name.as_str().as_bytes(), b": ", value, b"\r\n"] {
-            head.extend_from_slice(part);
-        }
-        Ok(())
-    })?;
+    let mut head = begin_head(&request.path, body_bytes)?;
+    each_field(customers, request, id, |name, value| put_line(&mut head, name, value))?;
     head.extend_from_slice(b"\r\n");
     Ok(head)
 }
 
-/// The headers of the request to the upstream, for calls that a client of the gateway's own makes.
+/// The head of a request of the gateway's own with these `fields`, with room for `body_bytes` behind it:
+/// `POST`, to `path`, over HTTP/1.1.
+///
+/// # Errors
+/// When a value cannot stand in a head.
+pub(crate) fn write_fields(path: &str, fields: &HeaderMap, body_bytes: usize) -> Result<BytesMut> {
+    let mut head = begin_head(path, body_bytes)?;
+    for (name, value) in fields {
+        put_line(&mut head, name, value.as_bytes())?;
+    }
+    head.extend_from_slice(b"\r\n");
+    Ok(head)
+}
+
+fn begin_head(path: &str, body_bytes: usize) -> Result<BytesMut> {
+    let mut head = BytesMut::with_capacity(HEAD_BYTES + body_bytes);
+    if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(Error::explain(ErrorType::InternalError, "bad upstream path"));
+    }
+    for part in ["POST ", path, " HTTP/1.1\r\n"] {
+        head.extend_from_slice(part.as_bytes());
+    }
+    Ok(head)
+}
+
+fn put_line(head: &mut BytesMut, name: &HeaderName, value: &[u8]) -> Result<()> {
+    if !framing::is_value(value) {
+        let cause = "bad value of an upstream's header";
+        return Err(Error::explain(ErrorType::InternalError, cause));
+    }
+    for part in [name.as_str().as_bytes(), b": ", value, b"\r\n"] {
+        head.extend_from_slice(part);
+    }
+    Ok(())
+}
+
+/// The headers of the request to the upstream, for calls that the gateway makes itself.
 ///
 /// # Errors
 /// When a configured value is not a valid header value.
@@ -152,10 +171,12 @@ fn each_field(
     let credential = request.credential.as_ref();
     let credential = credential.map(|(name, value)| (HeaderName::from_static(name), value));
     let nominated = nominated(customers);
+    let is_own = |name: &HeaderName| request.own_headers.iter().any(|own| own.name == *name);
     let stays = |name: &HeaderName| {
         OVERWRITTEN.contains(name)
             || *name == CONTENT_TYPE && !request.is_form
             || *name == ANTHROPIC_BETA
+            || is_own(name)
             || credential.as_ref().is_some_and(|(own, _)| own == name)
             // AWS refuses what has such a header outside of its signature.
             || !request.signed.is_empty() && name.as_str().starts_with("x-amz-")
@@ -167,11 +188,16 @@ fn each_field(
         put(name, value.as_bytes())?;
     }
     for (name, value) in request.headers {
-        if !customers.contains_key(*name) {
-            put(&HeaderName::from_static(name), value.as_bytes())?;
+        let is_there = customers.contains_key(*name);
+        let name = HeaderName::from_static(name);
+        if !is_there && !is_own(&name) {
+            put(&name, value.as_bytes())?;
         }
     }
-    if !nominated.contains(&ANTHROPIC_BETA) {
+    for own in request.own_headers.iter() {
+        put(&own.name, own.value.expose().as_bytes())?;
+    }
+    if !nominated.contains(&ANTHROPIC_BETA) && !is_own(&ANTHROPIC_BETA) {
         put_betas(customers, passed, &mut put)?;
     }
     if !request.is_form {
@@ -226,9 +252,19 @@ mod tests {
     use http::header::AUTHORIZATION;
 
     use super::*;
+    use crate::config::snapshot::UpstreamHeader;
+    use crate::secret::Secret;
 
     /// The head that is sent for a customer's, read as an upstream reads it.
     fn sent(lines: &[(&'static str, &'static str)], passed: PassedHeaders) -> HeaderMap {
+        sent_with(lines, passed, Vec::new())
+    }
+
+    fn sent_with(
+        lines: &[(&'static str, &'static str)],
+        passed: PassedHeaders,
+        own: Vec<UpstreamHeader>,
+    ) -> HeaderMap {
         let mut customers = HeaderMap::new();
         for (name, value) in lines {
             customers.append(*name, HeaderValue::from_static(value));
@@ -239,6 +275,7 @@ mod tests {
             credential: Some(("authorization", "Bearer operator".to_owned())),
             signed: Vec::new(),
             headers: &[],
+            own_headers: own.into(),
             body: bytes::Bytes::from_static(b"{}").into(),
             is_form: false,
             pass_headers: Arc::new(passed),
@@ -283,6 +320,37 @@ mod tests {
         assert_eq!(header[AUTHORIZATION], "Bearer operator");
         assert_eq!(header[HOST], "api.example.com");
         assert_eq!(header[CONTENT_LENGTH], "2");
+    }
+
+    #[test]
+    fn the_operators_own_headers_take_the_place_of_a_customers() {
+        let own = |name: &'static str, value: &str| UpstreamHeader {
+            name: HeaderName::from_static(name),
+            value: Secret::new(value.to_owned()),
+        };
+        let own = vec![
+            own("x-title", "ours"),
+            own("user-agent", "ours"),
+            own("anthropic-beta", "ours-2026-01-01"),
+            own("anthropic-version", "ours"),
+        ];
+        let lines = [
+            ("user-agent", "customer"),
+            ("anthropic-version", "customer"),
+            ("anthropic-beta", "effort-2025-11-24"),
+            ("x-title", "customer"),
+            // Whoever nominates it takes away their own only.
+            ("connection", "x-title"),
+        ];
+        let passed =
+            PassedHeaders { names: vec!["x-title".to_owned()], ..PassedHeaders::default() };
+        let header = sent_with(&lines, passed, own);
+        for name in ["x-title", "user-agent", "anthropic-version"] {
+            let values: Vec<_> = header.get_all(name).iter().collect();
+            assert_eq!(values, ["ours"], "{name}");
+        }
+        let betas: Vec<_> = header.get_all(ANTHROPIC_BETA).iter().collect();
+        assert_eq!(betas, ["ours-2026-01-01"]);
     }
 
     #[test]

@@ -101,6 +101,9 @@ fn prober(upstream: &Upstream, rules: &HealthCheck) -> Result<Prober> {
     let mut check = HttpHealthCheck::new(&upstream.host, upstream.tls);
     check.req = RequestHeader::build("GET", path.as_bytes(), None)?;
     check.req.insert_header("host", &upstream.authority)?;
+    for own in upstream.headers.iter() {
+        check.req.insert_header(own.name.clone(), own.value.expose())?;
+    }
     check.peer_template.options.connection_timeout = Some(rules.timeout);
     check.peer_template.options.read_timeout = Some(rules.timeout);
     check.validator = Some(Box::new(|header| {

@@ -8,7 +8,7 @@
 //! | `forward` | asks for an answer that is passed on as it comes |
 //! | `collect` | asks for an answer that is put together |
 //! | `submit` | asks for a task; `repeat` knows submits that are made again, `task_record` what is on disk |
-//! | `own_call` | what the last two share |
+//! | `own_call`, `post` | what the last two share: what calls come to, and how they are made |
 //! | `upstream`, `peer` | one call over HTTP/1.1, and the connections that are kept |
 //! | `connectors` | where connections come from, with the root certificates |
 //! | `orphan` | answers that are read on although nobody waits for them |
@@ -21,6 +21,7 @@ pub(super) mod sending;
 pub(super) mod headers;
 pub(super) mod peer;
 pub(super) mod own_call;
+pub(super) mod post;
 pub(super) mod forward;
 pub(super) mod upstream;
 pub(super) mod connectors;

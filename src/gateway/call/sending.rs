@@ -16,9 +16,6 @@ use crate::metrics::Metrics;
 use crate::pipeline::{Admitted, TriedAt, UpstreamRequest};
 use crate::protocols::{Delivery, Framing};
 
-/// So many idle connections may turn out to be closed before the request is given up.
-const STALE_TRIES_MAX: u8 = 3;
-
 /// A paid request that no target has answered yet.
 pub(crate) struct Sending {
     pub(crate) admitted: Box<Admitted>,
@@ -29,8 +26,8 @@ pub(crate) struct Sending {
     pub(crate) attempt: Option<Attempt>,
     /// The targets still to try.
     candidates: Candidates,
-    /// Tries that ended because the upstream had closed an idle connection.
-    stale_tries: u8,
+    /// The next try goes over a new connection: the upstream had closed the one that was kept.
+    needs_new_connection: bool,
     /// A token was refused, and another one taken in its place.
     has_renewed: bool,
     /// What the customer reads of the last try that failed.
@@ -132,7 +129,7 @@ impl Sending {
             mark,
             candidates,
             attempt: None,
-            stale_tries: 0,
+            needs_new_connection: false,
             has_renewed: false,
             last_failure: None,
         }
@@ -198,7 +195,10 @@ impl Sending {
         }
         match next {
             NextTarget::Same => {
-                self.stale_tries += 1;
+                if failure == CallFailure::ClosedWhileIdle {
+                    self.needs_new_connection = true;
+                    metrics.reconnected(&attempt.candidate.target.upstream.name);
+                }
                 self.candidates.again(&attempt.candidate);
                 true
             }
@@ -275,9 +275,10 @@ impl Sending {
         self.last_failure = Some(failure);
     }
 
-    /// Whether the same target may be asked once more because a kept connection was closed.
-    pub(crate) fn may_reconnect(&self) -> bool {
-        self.stale_tries < STALE_TRIES_MAX
+    /// Whether the try under way has to go over a new connection. A request that was sent again is
+    /// lost with no second one that was kept, so it is sent again once.
+    pub(crate) fn take_new_connection(&mut self) -> bool {
+        std::mem::take(&mut self.needs_new_connection)
     }
 
     /// Whether another target may be tried; if so, the next try is paid for.

@@ -14,6 +14,7 @@ use crate::gateway::answer::secrets::Hidden;
 use crate::gateway::answer::{refused, respond};
 use crate::gateway::call::failure::CallFailure;
 use crate::gateway::call::own_call::{FailedCall, OwnAnswer, is_error};
+use crate::gateway::call::post::{Connections, Poster};
 use crate::gateway::call::repeat::{accepted_as, taken};
 use crate::gateway::call::sending::{Attempt, Lack, Sending};
 use crate::gateway::call::targets::{AskTarget, TryResult, ask_targets};
@@ -190,13 +191,17 @@ impl SubmitTo<'_> {
         };
         let headers = with_own(headers, call);
         let (upstream, token) = (Arc::clone(&candidate.target.upstream), candidate.token.clone());
+        let channel = Arc::clone(&candidate.channel);
         let hidden = Hidden { upstream: &upstream, token: token.as_ref() };
         let (path, body) = (request.path.clone(), request.body.clone().into_whole());
         sending.attempt = Some(Attempt::begin(candidate, request));
         let lack = sending.lacks(404);
         gateway.ledger.note_submit(task.intent.hold);
         let Some(call) = sending.admitted.call.submit() else { return Err(internal("no submit")) };
-        let caller = SubmitCall { gateway, call, hidden, lacks_model: lack };
+        // A handshake is short beside a task, and a lost submit is a task in doubt.
+        let connections = Connections::New;
+        let poster = Poster { gateway, upstream: &upstream, channel: &channel, connections };
+        let caller = SubmitCall { poster, call, hidden, lacks_model: lack };
         let failed = match ask(&caller, &path, headers, body).await {
             Ok((id, answer)) => {
                 sending.report(Outcome::Ok, &gateway.metrics);
@@ -236,7 +241,7 @@ fn with_own(mut headers: http::HeaderMap, call: &(dyn Submit + Sync)) -> http::H
 
 /// What the call to one target needs.
 struct SubmitCall<'a> {
-    gateway: &'a Gateway,
+    poster: Poster<'a>,
     call: &'a (dyn Submit + Sync),
     /// The upstream, and what nobody may read of its answers.
     hidden: Hidden<'a>,
@@ -251,9 +256,9 @@ async fn ask(
     headers: http::HeaderMap,
     body: Bytes,
 ) -> std::result::Result<(String, Bytes), FailedCall> {
-    let SubmitCall { gateway, call, hidden, lacks_model } = *caller;
+    let SubmitCall { ref poster, call, hidden, lacks_model } = *caller;
     let delivery = Delivery::Submit;
-    let sent = gateway.outbound.post(hidden.upstream, path, headers, body).await;
+    let sent = poster.post(path, &headers, body).await;
     let answer = sent.map_err(|error| {
         FailedCall::unanswered(CallFailure::from_outbound(&error), delivery, &error)
     })?;

@@ -11,13 +11,15 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt;
-use http::header::{CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING};
 use pingora::{Error, ErrorType, OrErr, Result};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tollgate_outbound::{CodingError, ContentCoding, Decoder};
 
 use self::answer::{AnswerBody, Keep, ReadHead};
 pub(crate) use self::pool::Upstreams;
 use self::pool::{UpstreamConnection, acked};
+use crate::balance::QuotaReport;
 use crate::config::snapshot::Upstream;
 use crate::gateway::answer::head::AnswerHead;
 use crate::protocols::splice::EditedBody;
@@ -51,6 +53,15 @@ enum Sent {
     Whole,
 }
 
+/// How the upstream's side of a connection ended before the first byte of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Closed {
+    /// In order, by TCP's FIN. It acknowledges all that had arrived before it.
+    InOrder,
+    /// By a reset, which acknowledges nothing.
+    Reset,
+}
+
 /// A call under way.
 pub(crate) struct UpstreamCall {
     connection: UpstreamConnection,
@@ -59,6 +70,8 @@ pub(crate) struct UpstreamCall {
     /// arrived, on a connection that served others before: what tells whether any of this one has.
     acked_before: Option<u64>,
     sent: Sent,
+    /// The length of the request, before anything encrypts it.
+    request_bytes: u64,
     /// How long a silence may be.
     read_timeout: Option<Duration>,
     /// What was read and not taken.
@@ -73,11 +86,15 @@ pub(crate) struct UpstreamCall {
     informational: u32,
     /// The answer's head, where it came before the request was whole.
     early: Option<ReadHead>,
-    /// The connection ended, in order, before the first byte of an answer.
-    ended_unanswered: bool,
+    /// How the connection ended, if it did before the first byte of an answer.
+    closed: Option<Closed>,
     /// What is left of the answer's body.
     body: AnswerBody,
+    /// What decodes the body, where that is compressed although nobody asked for it.
+    decoder: Option<Box<Decoder>>,
     keep: Keep,
+    /// What the head says of the operator's quota.
+    quota: Option<QuotaReport>,
     /// What went wrong when more of the answer was looked for than was waited for.
     failed: Option<Box<Error>>,
     /// The beginning of the body, where it was looked at before it is taken.
@@ -93,6 +110,7 @@ impl UpstreamCall {
             upstream,
             acked_before,
             sent: Sent::NotWhole,
+            request_bytes: 0,
             read_timeout: None,
             read: BytesMut::new(),
             room: READ_BYTES,
@@ -100,20 +118,26 @@ impl UpstreamCall {
             scanned: 0,
             informational: 0,
             early: None,
-            ended_unanswered: false,
+            closed: None,
             body: AnswerBody::NONE,
+            decoder: None,
             keep: Keep::No,
+            quota: None,
             failed: None,
             looked_at: Bytes::new(),
         }
     }
 
-    /// The connection, if it can serve another request, and for how long the upstream keeps it.
-    fn into_kept(self: Box<Self>) -> Option<(UpstreamConnection, Option<Duration>)> {
+    /// The connection, if it can serve another request, and how long it is kept for one: as long as the
+    /// operator says, or less where the upstream does.
+    fn into_kept(self: Box<Self>) -> Option<(UpstreamConnection, Duration)> {
         let is_in_order = self.sent == Sent::Whole && self.is_done() && self.failed.is_none();
+        let idle = self.upstream.timeouts.idle;
         match self.keep {
             // Bytes behind an answer belong to nothing that was asked.
-            Keep::For(time) if is_in_order && self.read.is_empty() => Some((self.connection, time)),
+            Keep::For(time) if is_in_order && self.read.is_empty() => {
+                Some((self.connection, time.map_or(idle, |time| pool::kept_for(time).min(idle))))
+            }
             Keep::For(_) | Keep::No => None,
         }
     }
@@ -142,6 +166,7 @@ impl UpstreamCall {
 
     async fn write(&mut self, mut head: BytesMut, body: &EditedBody) -> Result<()> {
         let (limit, length) = (self.upstream.timeouts.write, head.len() + body.len());
+        self.request_bytes = length as u64;
         let mut room = Self::joined_bytes(body);
         for piece in body.pieces() {
             // What has room there goes with the head.
@@ -212,8 +237,32 @@ impl UpstreamCall {
             Some(early) => early,
             None => self.read_head().await.map_err(|error| error.into_up())?,
         };
-        (self.body, self.keep) = (head.body, head.keep);
-        Ok(head.head)
+        let ReadHead { mut head, body, keep, quota } = head;
+        (self.body, self.keep, self.quota) = (body, keep, quota);
+        self.decode(&mut head);
+        Ok(head)
+    }
+
+    /// Has the body decoded, if its head says that it is compressed in a way that is known: then what the
+    /// head says of that and of the length is about something that nobody gets.
+    fn decode(&mut self, head: &mut AnswerHead) {
+        if !head.headers.contains(&CONTENT_ENCODING) {
+            return;
+        }
+        match ContentCoding::of(head.headers.get_all(&CONTENT_ENCODING)) {
+            ContentCoding::Unknown => return,
+            ContentCoding::Known(decoder) if !self.body.is_over() => {
+                self.decoder = Some(decoder);
+                head.headers.remove(&CONTENT_LENGTH);
+            }
+            ContentCoding::Known(_) | ContentCoding::Identity => {}
+        }
+        head.headers.remove(&CONTENT_ENCODING);
+    }
+
+    /// What the head of the answer says of the operator's quota.
+    pub(crate) fn quota(&self) -> Option<&QuotaReport> {
+        self.quota.as_ref()
     }
 
     async fn read_head(&mut self) -> Result<ReadHead> {
@@ -223,7 +272,7 @@ impl UpstreamCall {
                 return Ok(head);
             }
             if self.read_more().await? == 0 {
-                self.ended_unanswered = self.read.is_empty();
+                self.closed = self.read.is_empty().then_some(Closed::InOrder);
                 return Err(Error::explain(ErrorType::ConnectionClosed, "before an answer"));
             }
         }
@@ -238,7 +287,14 @@ impl UpstreamCall {
             Some(limit) => patience.within(limit, pin!(reading)).await.ok_or_else(silent)?,
             None => reading.await,
         };
-        let count = read.or_err(ErrorType::ReadError, "while reading an answer")?;
+        let count = match read {
+            Ok(count) => count,
+            Err(error) => {
+                self.closed = closed_by(&error).filter(|_| self.read.is_empty());
+                let context = "while reading an answer";
+                return Err(Error::because(ErrorType::ReadError, context, error));
+            }
+        };
         let is_full = self.read.len() == self.read.capacity();
         if is_full {
             // More is there than had room.
@@ -265,6 +321,24 @@ impl UpstreamCall {
 
     async fn read_body(&mut self) -> Result<Option<Bytes>> {
         loop {
+            if let Some(decoder) = &mut self.decoder
+                && let Some(piece) = decoder.next_piece().map_err(undecodable)?
+            {
+                return Ok(Some(piece));
+            }
+            match (self.read_coded().await?, &mut self.decoder) {
+                (piece, None) => return Ok(piece),
+                (Some(coded), Some(decoder)) => decoder.feed(coded),
+                (None, Some(decoder)) => {
+                    return decoder.finish().map(|()| None).map_err(undecodable);
+                }
+            }
+        }
+    }
+
+    /// The next piece of the body as it comes.
+    async fn read_coded(&mut self) -> Result<Option<Bytes>> {
+        loop {
             if let Some(piece) = self.body.take(&mut self.read)? {
                 return Ok(Some(piece));
             }
@@ -279,13 +353,22 @@ impl UpstreamCall {
     }
 
     /// The beginning of the answer's body, which [`Self::chunk`] gives again: its first piece, or as
-    /// many as it takes until `is_enough`. It may be looked at again after a time-out.
+    /// many as it takes until `is_enough`. Of a document that has to be decoded it is all, if that is
+    /// little: then one that cannot be is known before any of it is sent. It may be looked at again after
+    /// a time-out.
     ///
     /// # Errors
     /// A body that breaks off, or is silent for too long.
-    pub(crate) async fn look(&mut self, is_enough: impl Fn(&[u8]) -> bool) -> Result<Bytes> {
+    pub(crate) async fn look(
+        &mut self,
+        is_document: bool,
+        is_enough: impl Fn(&[u8]) -> bool,
+    ) -> Result<Bytes> {
         let mut begun = std::mem::take(&mut self.looked_at);
-        while begun.is_empty() || !is_enough(&begun) && begun.len() < LOOKED_AT_BYTES_MAX {
+        let wants_all = is_document && self.decoder.is_some();
+        while begun.is_empty()
+            || (wants_all || !is_enough(&begun)) && begun.len() < LOOKED_AT_BYTES_MAX
+        {
             match self.chunk().await {
                 // One piece is enough as a rule, and stays where it is.
                 Ok(Some(piece)) if begun.is_empty() => begun = piece,
@@ -322,19 +405,22 @@ impl UpstreamCall {
 
     /// Whether it is certain that nothing is there of the body, nor of its end.
     fn has_to_wait(&self) -> bool {
-        let has_nothing =
-            self.looked_at.is_empty() && self.read.is_empty() && self.failed.is_none();
+        let has_decoded = self.decoder.as_ref().is_some_and(|decoder| !decoder.is_drained());
+        let has_nothing = self.looked_at.is_empty()
+            && self.read.is_empty()
+            && self.failed.is_none()
+            && !has_decoded;
         has_nothing && self.is_drained && !self.body.is_over()
     }
 
     /// Whether nothing stands behind what [`Self::look`] has shown.
     pub(crate) fn has_shown_all(&self) -> bool {
-        self.body.is_over()
+        self.body.is_over() && self.decoder.as_ref().is_none_or(|decoder| decoder.is_whole())
     }
 
     /// Whether all of the answer has been read.
     pub(crate) fn is_done(&self) -> bool {
-        self.looked_at.is_empty() && self.body.is_over()
+        self.looked_at.is_empty() && self.has_shown_all()
     }
 
     /// From now on silences have no limit of their own.
@@ -347,17 +433,21 @@ impl UpstreamCall {
         self.connection.is_reused
     }
 
-    /// Whether it is certain, after an error in the place of an answer, that the upstream has not
-    /// begun with the request: it has not got all of it. On a connection that was kept, an orderly
-    /// end without an acknowledgement of a single byte was under way before the request.
+    /// Whether the upstream has not begun with the request, after an error in the place of an answer:
+    /// it has not got all of it. On a connection that was kept, the upstream may have closed its side
+    /// before the request came. What the other machine has acknowledged tells
+    /// (docs/adr/0067-reused-connections.md).
     pub(crate) fn has_not_begun(&self) -> bool {
         if self.sent == Sent::NotWhole {
             return true;
         }
-        let Some(before) = self.acked_before.filter(|_| self.ended_unanswered) else {
-            return false;
-        };
-        acked(&self.connection.stream).is_some_and(|acked| acked <= before)
+        let (Some(before), Some(closed)) = (self.acked_before, self.closed) else { return false };
+        let Some(acked) = acked(&self.connection.stream) else { return false };
+        let taken = acked.saturating_sub(before);
+        match closed {
+            Closed::InOrder => taken < self.request_bytes,
+            Closed::Reset => taken == 0,
+        }
     }
 }
 
@@ -385,6 +475,23 @@ fn make_room(read: &mut BytesMut, room: usize) {
     if read.capacity() - read.len() < least {
         read.reserve(room);
     }
+}
+
+/// How the other side ended the connection, by an error of reading.
+fn closed_by(error: &io::Error) -> Option<Closed> {
+    match error.kind() {
+        // TCP's end without TLS's own.
+        io::ErrorKind::UnexpectedEof => Some(Closed::InOrder),
+        io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::NotConnected => Some(Closed::Reset),
+        _ => None,
+    }
+}
+
+fn undecodable(error: CodingError) -> Box<Error> {
+    Error::because(ErrorType::ReadError, "while decoding an answer", error)
 }
 
 fn write_failed(error: io::Error) -> Box<Error> {

@@ -191,7 +191,9 @@ fn candidates(
     let account = resolved.key.account;
     let affinity = || pipeline::affinity(mode, account, headers, request);
     let home = pipeline::home(&gateway.balancer, validated)?;
-    let asked = CandidateQuery { account: account.number(), name: resolved.asked.as_deref(), home };
+    let tokens = validated.call.floor().input_tokens_total();
+    let (account, name) = (account.number(), resolved.asked.as_deref());
+    let asked = CandidateQuery { account, name, tokens, home };
     let candidates = gateway.balancer.candidates(snapshot, validated.targets(), asked, affinity);
     // Where one does not know the name, another may.
     if candidates.is_empty() && candidates.is_unknown(Instant::now()) {

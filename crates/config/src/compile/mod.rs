@@ -17,6 +17,7 @@ mod admin;
 mod archive;
 mod auth;
 mod azure;
+mod base_url;
 mod bodies;
 mod console;
 mod cost;
@@ -31,8 +32,10 @@ mod pass;
 mod prices;
 mod prices_when;
 mod routes;
+mod secrets;
 mod store;
 mod typed;
+mod upstream_headers;
 mod upstreams;
 
 pub use typed::TypedModel;
@@ -41,8 +44,9 @@ pub(super) use typed::typed_models;
 /// The unit of times that are typed as a number of days.
 const DAY: Duration = Duration::from_millis(tollgate_money::clock::MS_PER_DAY);
 
-/// The fields of an upstream that say who asks.
-const CREDENTIAL_FIELDS: [&str; 4] = ["credential", "credentials", "auth", "auths"];
+/// The fields of an upstream that say who asks, and what else only the operator knows: a simulated one
+/// gets none of them.
+const CREDENTIAL_FIELDS: [&str; 5] = ["credential", "credentials", "auth", "auths", "headers"];
 
 /// The upstreams of `routes.yaml`, in whatever state they are.
 struct Upstreams {

@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::auth::AuthFor;
-use super::routes::check_secret;
-use super::{auth, azure, check_name, pass};
+use super::{auth, azure, base_url, check_name, pass, secrets, upstream_headers};
 use crate::document::{Document, Fault};
 use crate::scalar::SecretText;
 use crate::snapshot::{
@@ -58,6 +57,11 @@ pub(super) fn compile(
         let at = path.key("leave_out_fields");
         let leave_out_fields = pass::left_out_fields(document, &at, &raw.leave_out_fields);
         let azure = azure::compile(document, &path, &raw);
+        base_url::check(document, &path, &raw);
+        let headers = match overrides.every_upstream_at {
+            None => upstream_headers::compile(document, &path, &raw, azure.as_ref()),
+            Some(_) => Vec::new(),
+        };
         let credentials = match overrides.every_upstream_at {
             None => credentials(document, &path, &name, &raw),
             Some(_) => vec![Credential::key("", Secret::new(SIMULATED_CREDENTIAL.to_owned()))],
@@ -66,6 +70,7 @@ pub(super) fn compile(
         let upstream = Upstream {
             azure,
             credentials,
+            headers: headers.into(),
             pass,
             pass_headers,
             pass_response_headers,
@@ -84,6 +89,7 @@ fn upstream(name: &str, raw: raw::Upstream, overrides: &Overrides) -> Upstream {
         read: raw.timeouts.read.0,
         write: raw.timeouts.write.0,
         total: raw.timeouts.total.0,
+        idle: raw.timeouts.idle.0.unwrap_or_default(),
     };
     let typed = Upstream {
         name: name.to_owned(),
@@ -95,6 +101,7 @@ fn upstream(name: &str, raw: raw::Upstream, overrides: &Overrides) -> Upstream {
         authority: url.authority,
         path_prefix: url.path_prefix,
         credentials: Vec::new(),
+        headers: Arc::default(),
         health_check: raw.health_check.map(health_check),
         timeouts,
         repeat_after: raw.retries.on.into_iter().map(|after| after.0).collect(),
@@ -126,7 +133,7 @@ fn check_credentials(document: &mut Document, path: &Path, raw: &raw::Upstream) 
             let help = "leave it out for a server that asks for none";
             document.note(Fault::at_value(&path, "the credential is empty").help(help));
         }
-        check_secret(document, &path, Some(&secret.0));
+        secrets::check_key(document, &path, &secret.0);
         if (1..CREDENTIAL_BYTES_MIN).contains(&secret.0.expose().len()) {
             let message = "this credential is so short that it stands in other texts by chance";
             let help = format!(

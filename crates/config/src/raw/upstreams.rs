@@ -8,6 +8,7 @@ use super::{Auth, Entries};
 use crate::names::{ProtocolName, RepeatAfterName};
 use crate::scalar::{Period, SecretText};
 use crate::url::BaseUrl;
+use crate::window::Window;
 
 /// A provider's API.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
@@ -39,6 +40,10 @@ pub(crate) struct Upstream {
     /// as over `credentials`.
     #[serde(default)]
     pub(crate) auths: Entries<Auth>,
+    /// Headers that every request to it gets, health checks too, in the place of a customer's of the same
+    /// name. A value can stand in a variable or a file, as a key can.
+    #[serde(default)]
+    pub(crate) headers: Entries<SecretText>,
     /// Asks regularly whether the upstream works. Default: only calls show it.
     #[serde(default)]
     pub(crate) health_check: Option<HealthCheck>,
@@ -133,11 +138,21 @@ pub(crate) struct Timeouts {
     /// The longest that an answer may take, from the request's beginning: a stream is then ended with
     /// an error event, and what was delivered is charged. Default: `1h`.
     pub(crate) total: Period,
+    /// How long an unused connection is kept for the next request: less than the upstream keeps it. What
+    /// it says itself (`Keep-Alive: timeout`) holds where that is less. `none` keeps none. Default: `10s`.
+    pub(crate) idle: Window,
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
         let seconds = |count| Period(Duration::from_secs(count));
-        Self { connect: seconds(5), read: seconds(300), write: seconds(30), total: seconds(3600) }
+        Self {
+            connect: seconds(5),
+            read: seconds(300),
+            write: seconds(30),
+            total: seconds(3600),
+            // OpenAI and Anthropic close after 15 s.
+            idle: Window(Some(Duration::from_secs(10))),
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderName;
 use tollgate_money::secret::Secret;
 use tollgate_options::auth::Auth;
 use tollgate_protocols::limits::Pass;
@@ -32,6 +33,8 @@ pub struct Upstream {
     /// The operator's keys at the provider, or how the gateway signs in there; none for a server that
     /// asks for neither.
     pub credentials: Vec<Credential>,
+    /// Headers of the operator's own that every request to it gets.
+    pub headers: Arc<[UpstreamHeader]>,
     /// How to find out whether it works, beside what calls show.
     pub health_check: Option<HealthCheck>,
     /// How long to wait for it.
@@ -190,6 +193,15 @@ impl Credential {
     }
 }
 
+/// A header of the operator's own in requests to an upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamHeader {
+    /// Its name.
+    pub name: HeaderName,
+    /// Its value: ASCII without line breaks. It may be a secret.
+    pub value: Secret,
+}
+
 /// How to find out whether an upstream works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthCheck {
@@ -216,4 +228,6 @@ pub struct UpstreamTimeouts {
     pub write: Duration,
     /// The longest that an answer may take, from the request's beginning.
     pub total: Duration,
+    /// The longest that an unused connection is kept for the next request.
+    pub idle: Duration,
 }

@@ -8,6 +8,7 @@ use http::HeaderValue;
 use http::header::{CONTENT_LENGTH, HeaderName, TRANSFER_ENCODING};
 use pingora::{Error, ErrorType, Result};
 
+use crate::balance::QuotaReport;
 use crate::config::snapshot::Upstream;
 use crate::gateway::answer::head::{self, AnswerHead, AnswerHeaders};
 use crate::gateway::answer::headers;
@@ -26,6 +27,8 @@ pub(super) struct ReadHead {
     pub(super) head: AnswerHead,
     pub(super) body: AnswerBody,
     pub(super) keep: Keep,
+    /// What it says of the operator's quota.
+    pub(super) quota: Option<QuotaReport>,
 }
 
 /// What becomes of a connection behind an answer that ends in order.
@@ -161,9 +164,11 @@ fn parse(head: &Bytes, upstream: &Upstream) -> Result<ReadHead> {
     let is_success = (200..300).contains(&status);
     let mut answer = head::of(status);
     let mut neighbour = Neighbour::default();
+    let mut quota = None;
     for field in parsed.headers.iter() {
         let mut room = [0; NAME_BYTES_MAX];
         let is_left_out = in_small_letters(field.name, &mut room).is_some_and(|name| {
+            QuotaReport::note(&mut quota, name, field.value);
             neighbour.says(name, field.value) || is_success && !headers::is_of_use(name, upstream)
         });
         if is_left_out {
@@ -183,7 +188,7 @@ fn parse(head: &Bytes, upstream: &Upstream) -> Result<ReadHead> {
         _ if !is_sound || answer.switches_protocols() => Keep::No,
         _ => neighbour.keep(is_old),
     };
-    Ok(ReadHead { head: answer, body, keep })
+    Ok(ReadHead { head: answer, body, keep, quota })
 }
 
 /// The name of a field in small letters; `None` if it has no room.

@@ -19,10 +19,9 @@ use crate::gateway::call::peer;
 use crate::gateway::call::upstream::UpstreamCall;
 use crate::gateway::patience::Patience;
 
-/// How long an unused connection is kept for the next request, where the upstream does not say less.
-/// Providers close theirs after a minute or more; a connection that is closed on a request costs a
-/// second try.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(50);
+/// So much sooner than an upstream says it will, a connection is given up: a request that goes out as the
+/// upstream closes has to be sent again.
+const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
 /// How often unused connections are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -58,7 +57,7 @@ impl Upstreams {
         Self { connectors, idle: Arc::new(Idle { max: idle_max, kept: Mutex::default() }) }
     }
 
-    /// A connection for one request: one that is there, or a new one.
+    /// A connection for one request: one that is there, unless it has to be `fresh`, or a new one.
     ///
     /// # Errors
     /// What keeps it from being made. Nothing was sent.
@@ -66,8 +65,10 @@ impl Upstreams {
         &self,
         upstream: &Arc<Upstream>,
         address: SocketAddr,
+        fresh: bool,
     ) -> Result<Box<UpstreamCall>> {
-        let connection = match self.idle.take(upstream, address) {
+        let kept = if fresh { None } else { self.idle.take(upstream, address) };
+        let connection = match kept {
             Some(kept) => kept,
             // Making one takes a future of 20 KB, which most requests do without.
             None => Box::pin(self.make(upstream, address)).await?,
@@ -95,9 +96,14 @@ impl Upstreams {
     /// Keeps the connection for another request, if its answer ended in order.
     pub(crate) fn release(&self, call: Box<UpstreamCall>) {
         if let Some((connection, idle_timeout)) = call.into_kept() {
-            self.idle.keep(connection, idle_timeout.unwrap_or(IDLE_TIMEOUT).min(IDLE_TIMEOUT));
+            self.idle.keep(connection, idle_timeout);
         }
     }
+}
+
+/// How long a connection is kept that an upstream says it keeps for `said`.
+pub(super) fn kept_for(said: Duration) -> Duration {
+    said.saturating_sub(KEEP_ALIVE_MARGIN.min(said / 2))
 }
 
 /// What the other side has acknowledged of what was written to a connection, in bytes.
@@ -247,6 +253,8 @@ mod tests {
     use super::*;
     use crate::sample;
 
+    const IDLE_TIMEOUT: Duration = Duration::from_secs(50);
+
     fn connection(port: u16) -> (UpstreamConnection, DuplexStream) {
         let (own, other) = tokio::io::duplex(64);
         (UpstreamConnection::over(Box::new(own), at(port)), other)
@@ -279,6 +287,13 @@ mod tests {
             assert!(idle.take(&upstream, at(1)).is_some_and(|taken| taken.is_reused));
             assert!(idle.take(&upstream, at(1)).is_none());
         });
+    }
+
+    #[test]
+    fn a_connection_is_given_up_before_the_upstream_closes_it() {
+        for (said, kept) in [(5000, 4000), (75_000, 74_000), (2000, 1000), (1000, 500), (0, 0)] {
+            assert_eq!(kept_for(Duration::from_millis(said)), Duration::from_millis(kept));
+        }
     }
 
     #[test]

@@ -1,0 +1,159 @@
+//! One request that the gateway makes itself, over the connections that relayed requests take: answers
+//! that are put together, and tasks that are submitted.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use pingora::{Error, ErrorType};
+
+use crate::balance::Channel;
+use crate::config::snapshot::Upstream;
+use crate::gateway::call::headers;
+use crate::gateway::call::upstream::{UpstreamCall, Upstreams};
+use crate::gateway::describe_error;
+use crate::gateway::proxy::Gateway;
+use crate::outbound::OutboundError;
+use crate::protocols::splice::EditedBody;
+
+/// Which connections a request may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Connections {
+    /// One that was kept, as far as there is one. A request is sent again, once, where the upstream had
+    /// closed that before the request came.
+    Kept,
+    /// A new one. What must never be sent twice runs into no connection that is being closed.
+    New,
+}
+
+/// Where the gateway makes requests of its own.
+pub(crate) struct Poster<'a> {
+    pub(crate) gateway: &'a Gateway,
+    pub(crate) upstream: &'a Arc<Upstream>,
+    /// Whose quota an answer tells of.
+    pub(crate) channel: &'a Channel,
+    pub(crate) connections: Connections,
+}
+
+/// An answer whose body is still to come.
+pub(crate) struct PostAnswer<'a> {
+    upstreams: &'a Upstreams,
+    call: Box<UpstreamCall>,
+    status: u16,
+    headers: HeaderMap,
+}
+
+impl<'a> Poster<'a> {
+    /// Sends a request with these headers, and waits for the head of its answer.
+    ///
+    /// # Errors
+    /// See [`OutboundError`].
+    pub(crate) async fn post(
+        &self,
+        path: &str,
+        fields: &HeaderMap,
+        body: Bytes,
+    ) -> Result<PostAnswer<'a>, OutboundError> {
+        let body = EditedBody::from(body);
+        let joined = UpstreamCall::joined_bytes(&body);
+        let head = headers::write_fields(path, fields, joined).map_err(|error| broken(&error))?;
+        let is_new = self.connections == Connections::New;
+        let (call, error) = match self.ask(head.clone(), &body, is_new).await? {
+            Ok(answer) => return Ok(answer),
+            Err(failed) => failed,
+        };
+        if is_new || !(call.is_reused() && call.has_not_begun()) {
+            return Err(unanswered(&error));
+        }
+        drop(call);
+        self.gateway.metrics.reconnected(&self.upstream.name);
+        match self.ask(head, &body, true).await? {
+            Ok(answer) => Ok(answer),
+            Err((_, error)) => Err(unanswered(&error)),
+        }
+    }
+
+    /// The answer, or the call that has none and why. The error outside is that of a connection that did
+    /// not come about.
+    async fn ask(
+        &self,
+        head: BytesMut,
+        body: &EditedBody,
+        is_new: bool,
+    ) -> Result<Result<PostAnswer<'a>, (Box<UpstreamCall>, Box<Error>)>, OutboundError> {
+        let (gateway, upstream) = (self.gateway, self.upstream);
+        let found = gateway.addresses.find(&upstream.host, upstream.port).await;
+        let address = found.map_err(|error| OutboundError::Unreachable(error.to_string()))?;
+        let connected = gateway.upstreams.connect(upstream, address, is_new).await;
+        let mut call =
+            connected.map_err(|error| OutboundError::Unreachable(describe_error(&error)))?;
+        if let Err(error) = call.send(head, body).await {
+            return Ok(Err((call, error)));
+        }
+        let head = match call.head().await {
+            Ok(head) => head,
+            Err(error) => return Ok(Err((call, error))),
+        };
+        if let Some(report) = call.quota() {
+            self.channel.note_quota(report, Instant::now());
+        }
+        let (status, headers) = (head.status.as_u16(), head.headers.into());
+        Ok(Ok(PostAnswer { upstreams: &gateway.upstreams, call, status, headers }))
+    }
+}
+
+impl PostAnswer<'_> {
+    /// The HTTP status of the answer.
+    pub(crate) fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// The headers of the answer.
+    pub(crate) fn headers(&self) -> &HeaderMap {
+        &self.headers
+    }
+
+    /// All of its body, as long as `may_grow` allows each piece by its size.
+    ///
+    /// # Errors
+    /// When the body breaks off, a piece is not there in time, or `may_grow` refuses one.
+    pub(crate) async fn whole(
+        mut self,
+        mut may_grow: impl FnMut(usize) -> bool,
+    ) -> Result<Bytes, OutboundError> {
+        let mut whole = BytesMut::new();
+        while let Some(piece) = self.call.chunk().await.map_err(|error| unanswered(&error))? {
+            if !may_grow(piece.len()) {
+                return Err(OutboundError::TooLarge);
+            }
+            whole.extend_from_slice(&piece);
+        }
+        self.upstreams.release(self.call);
+        Ok(whole.freeze())
+    }
+
+    /// All of its body, if that is at most `bytes_max`.
+    ///
+    /// # Errors
+    /// When the body breaks off, a piece is not there in time, or it is larger than `bytes_max`.
+    pub(crate) async fn whole_within(self, bytes_max: usize) -> Result<Bytes, OutboundError> {
+        let mut length: usize = 0;
+        self.whole(|bytes| {
+            length = length.saturating_add(bytes);
+            length <= bytes_max
+        })
+        .await
+    }
+}
+
+fn unanswered(error: &Error) -> OutboundError {
+    match error.etype() {
+        ErrorType::ReadTimedout | ErrorType::WriteTimedout => OutboundError::TimedOut,
+        _ => broken(error),
+    }
+}
+
+fn broken(error: &Error) -> OutboundError {
+    OutboundError::Broken(describe_error(error))
+}
