@@ -302,7 +302,7 @@ fn every_invalid_case_is_refused_as_expected() {
     }
     let hint = "UPDATE_EXPECTED=1 renews what is expected";
     assert!(differing.is_empty(), "{hint}\n{}", differing.join("\n"));
-    assert_eq!(cases.len(), 50, "the number of files in tests/config/invalid");
+    assert_eq!(cases.len(), 51, "the number of files in tests/config/invalid");
 }
 
 #[test]

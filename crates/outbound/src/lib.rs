@@ -20,8 +20,9 @@ use url::Url;
 pub use coding::{CodingError, ContentCoding, Decoder};
 pub use form::{FormAnswer, FormClient};
 
-/// How long an unused connection is kept: as for relayed requests.
-const KEEPALIVE: Duration = Duration::from_secs(50);
+/// How long an unused connection is kept: as long as `timeouts.idle` keeps those of relayed requests by
+/// default.
+const KEEPALIVE: Duration = Duration::from_secs(10);
 /// The time for the TCP and TLS handshakes with a machine that no `timeouts` are about.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -44,8 +44,10 @@ fn pasted(text: &str) -> Option<(&'static str, &'static str)> {
         let message = "there is white space or a line break around this key";
         return Some((message, "take it out of the variable or file"));
     }
-    let (name, _) = text.split_once('=')?;
+    let (name, value) = text.split_once('=')?;
+    // Base64 ends with the same sign.
     let is_variable = name.contains('_')
+        && !value.trim_matches('=').is_empty()
         && name
             .bytes()
             .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
@@ -74,7 +76,15 @@ mod tests {
         ] {
             assert!(pasted(text).is_some(), "{text:?}");
         }
-        for text in ["sk-1234567", "Bearer", "token-1234567", "Zm9vYmFyIGJheg==", "A=B", "AKIA=x"] {
+        for text in [
+            "sk-1234567",
+            "Bearer",
+            "token-1234567",
+            "Zm9vYmFyIGJheg==",
+            "A=B",
+            "AKIA=x",
+            "AB_CD==",
+        ] {
             assert!(pasted(text).is_none(), "{text:?}");
         }
     }
