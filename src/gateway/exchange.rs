@@ -171,8 +171,8 @@ impl Exchange {
             self.asked_at = Some(Arc::new(asked));
         }
         let operation = self.route.as_ref().map(|route| route.operation);
-        self.envelope = match self.route.is_none() && content_path::is_googles(&self.snapshot, path)
-        {
+        let is_googles = || content_path::is_googles(&self.snapshot, &head.method, path);
+        self.envelope = match self.route.is_none() && is_googles() {
             true => Envelope::Google,
             false => Envelope::for_request(operation, &head.headers),
         };

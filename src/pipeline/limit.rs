@@ -9,9 +9,10 @@ use crate::error::{ErrorKind, GatewayError, Limited};
 use crate::fleet::InFleet;
 use crate::fleet::desk::Desk;
 use crate::ledger::{Capped, Ledger, Period};
-use crate::limits::{Limit, Limits, Patience, Permit, Refused, Scope, Standing, Subject, Wait};
+use crate::limits::{EstimatedTokens, Limit, Limits, Patience, Permit, Refused, Scope, Standing, Subject, Wait};
 use crate::money::Nanousd;
 use crate::pipeline::Validated;
+use crate::protocols::estimate;
 
 /// When a customer should come again who has too many requests at one time. Nobody knows when one of
 /// them ends; a second is short beside most answers, and long beside what a refusal costs.
@@ -27,7 +28,8 @@ const RETRY_UNSHARED: Duration = Duration::from_secs(2);
 const SHARE_WAIT: Duration = Duration::from_secs(1);
 
 /// Counts the request for its key, its account and its model: as a request, as one more at one time,
-/// and with its estimated input as tokens. What it really uses is counted when it is over. The submit
+/// and with its estimated input as tokens. What it really uses is counted when it is over: what that is
+/// above the estimate, or above a limit that the estimate passes, is paid by the requests after it. The submit
 /// of a task is a request like others; the tokens that a task uses later are not counted.
 ///
 /// In a fleet it waits where this node's share of a limit is short and there may be more of it.
@@ -53,8 +55,10 @@ pub async fn limit(
     };
     let is_counted = resolved.operation.is_billed() && call.submit().is_none();
     let most = || validated.calls().map(|call| call.floor().input_tokens_total()).max();
-    let tokens = if is_counted { most() } else { None };
-    let taken = limits.take(subjects(), tokens);
+    let about = if is_counted { most() } else { None };
+    let estimated = |about| EstimatedTokens { about, least: estimate::least(about) };
+    let tokens = about.map(estimated);
+    let taken = limits.take_with(subjects(), tokens, Patience::First);
     let taken = match (taken, ledger.fleet()) {
         (Err(Refused { wait: Wait::UntilShared, .. }), Some(fleet)) => {
             let again = |patience| limits.take_with(subjects(), tokens, patience);
@@ -62,7 +66,7 @@ pub async fn limit(
         }
         (taken, _) => taken,
     };
-    taken.map_err(|refused| limit_error(&refused, tokens.unwrap_or(0)))
+    taken.map_err(|refused| limit_error(&refused, about.unwrap_or(0)))
 }
 
 /// Tries again after each exchange about limits, as long as there may be more of them.

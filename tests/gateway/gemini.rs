@@ -175,7 +175,7 @@ fn refusals_come_in_googles_envelope() {
     let with = |fields: &str| ASKED.replacen('{', &format!("{{{fields},"), 1);
     for (path, body, status, word) in [
         ("/v1beta/models/none:generateContent", ASKED.to_owned(), 404, "NOT_FOUND"),
-        ("/v1beta/models/mine:embedContent", ASKED.to_owned(), 405, "INVALID_ARGUMENT"),
+        ("/v1beta/models/mine", ASKED.to_owned(), 405, "INVALID_ARGUMENT"),
         ("/v1beta/models/mine:generateContent", "{".to_owned(), 400, "INVALID_ARGUMENT"),
         ("/v1beta/models/mine:generateContent", with("\"x\":1"), 400, "INVALID_ARGUMENT"),
         (
@@ -184,7 +184,7 @@ fn refusals_come_in_googles_envelope() {
             400,
             "INVALID_ARGUMENT",
         ),
-        ("/v1beta/models/%FF:generateContent", ASKED.to_owned(), 405, "INVALID_ARGUMENT"),
+        ("/v1beta/models/%FF:generateContent", ASKED.to_owned(), 404, "NOT_FOUND"),
     ] {
         let answer = call(&gateway, path, &body);
         let error = &answer.json()["error"];
@@ -193,6 +193,38 @@ fn refusals_come_in_googles_envelope() {
     }
     assert!(recorder.requests().is_empty(), "nothing of it goes upstream");
     assert_eq!(spent(&gateway), 0);
+}
+
+/// Google's SDKs ask models for more than is served here.
+#[test]
+fn an_unknown_method_of_a_model_is_404_and_says_what_there_is() {
+    let recorder = Recorder::start();
+    let gateway = gateway(recorder.address, "");
+    for (path, more) in [
+        ("/v1beta/models/mine:embedContent", "Embeddings are at POST /v1/embeddings."),
+        ("/v1beta/models/mine:batchEmbedContents", "Embeddings are at POST /v1/embeddings."),
+        ("/v1beta/models/none:embedContent", "Embeddings are at POST /v1/embeddings."),
+        ("/v1/models/mine:embedContent", "Embeddings are at POST /v1/embeddings."),
+        ("/v1beta/models/mine:predict", ""),
+        ("/v1beta/models/mine:predictLongRunning", ""),
+        ("/v1beta/models/mine:batchGenerateContent", ""),
+        ("/v1beta/models/a%2Fb:GenerateContent", ""),
+        ("/v1beta/models/mine:", ""),
+    ] {
+        let answer = call(&gateway, path, ASKED);
+        let error = &answer.json()["error"];
+        assert_eq!(answer.status(), 404, "{path}: {answer:?}");
+        assert_eq!(
+            (&error["code"], &error["status"]),
+            (&json!(404), &json!("NOT_FOUND")),
+            "{path}"
+        );
+        let message = error["message"].as_str().expect("a message");
+        let all = "There are: generateContent, streamGenerateContent, countTokens.";
+        assert!(message.contains(all) && message.ends_with(more), "{path}: {message}");
+        assert!(answer.header("allow").is_none(), "{path}: {answer:?}");
+    }
+    assert!(recorder.requests().is_empty(), "nothing of it goes upstream");
 }
 
 #[test]

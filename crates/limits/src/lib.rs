@@ -80,6 +80,30 @@ pub enum Wait {
     Never,
 }
 
+/// The tokens that a request may come to, before its upstream has reported them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EstimatedTokens {
+    /// The estimate, which errs upward: what is counted until the request is settled.
+    pub about: u64,
+    /// The fewest that it can come to. Only a request with more than a limit by this count is refused
+    /// for good.
+    pub least: u64,
+}
+
+impl EstimatedTokens {
+    /// Tokens whose number is known.
+    #[must_use]
+    pub fn exact(tokens: u64) -> Self {
+        Self { about: tokens, least: tokens }
+    }
+
+    /// What is counted against a limit of so many. A request that may fit is given all of the limit:
+    /// what it uses beyond that is debt, which the requests after it wait for.
+    fn counted(self, limit: u64) -> u64 {
+        if self.least <= limit { self.about.min(limit) } else { self.about }
+    }
+}
+
 /// The limits of everybody, and what was used of them.
 pub struct Limits {
     entries: Entries<Subject, Entry>,
@@ -133,7 +157,7 @@ impl Limits {
         subjects: impl IntoIterator<Item = (Subject, Rates)>,
         tokens: Option<u64>,
     ) -> Result<Permit, Refused> {
-        self.take_with(subjects, tokens, Patience::First)
+        self.take_with(subjects, tokens.map(EstimatedTokens::exact), Patience::First)
     }
 
     /// Lets a request through, as [`Self::take`] does, that may wait for a share of a limit or, by
@@ -146,7 +170,7 @@ impl Limits {
     pub fn take_with(
         &self,
         subjects: impl IntoIterator<Item = (Subject, Rates)>,
-        tokens: Option<u64>,
+        tokens: Option<EstimatedTokens>,
         patience: Patience,
     ) -> Result<Permit, Refused> {
         let limited = subjects.into_iter().filter(|(_, rates)| !rates.are_none());
@@ -192,9 +216,8 @@ impl std::fmt::Debug for Limits {
 #[derive(Debug)]
 #[must_use = "a permit that is dropped counts as a request that is over"]
 pub struct Permit {
-    entries: Vec<Arc<Entry>>,
-    /// What was counted when the request came; `None` where its tokens are not counted.
-    tokens: Option<u64>,
+    /// Each with what was counted when the request came; `None` where its tokens are not counted.
+    entries: Vec<(Arc<Entry>, Option<u64>)>,
     in_flight: bool,
     standing: Standing,
 }
@@ -209,7 +232,7 @@ impl Permit {
     /// The request is answered: another may take its place. Its tokens are still to be settled.
     pub fn leave(&mut self) {
         if std::mem::take(&mut self.in_flight) {
-            self.entries.iter().for_each(|entry| entry.leave());
+            self.entries.iter().for_each(|(entry, _)| entry.leave());
         }
     }
 
@@ -221,8 +244,10 @@ impl Permit {
     }
 
     fn correct(&mut self, tokens: u64) {
-        if let Some(counted) = self.tokens.take() {
-            self.entries.iter().for_each(|entry| entry.correct(counted, tokens));
+        for (entry, counted) in &mut self.entries {
+            if let Some(counted) = counted.take() {
+                entry.correct(counted, tokens);
+            }
         }
     }
 }

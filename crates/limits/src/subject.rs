@@ -11,7 +11,7 @@ use super::bucket::Clock;
 use super::metered::Metered;
 use super::places::Places;
 use super::share::{Ask, Patience, Told};
-use super::{Gauge, Limit, Permit, Rates, Refused, Scope, Standing, Subject, Wait};
+use super::{EstimatedTokens, Gauge, Limit, Permit, Rates, Refused, Scope, Standing, Subject, Wait};
 
 /// What was used by one subject.
 #[derive(Debug)]
@@ -146,7 +146,7 @@ impl Entry {
 
 /// A request that is being let through, or not.
 pub(super) struct Taking {
-    tokens: Option<u64>,
+    tokens: Option<EstimatedTokens>,
     patience: Patience,
     taken: Vec<Taken>,
     refused: Option<Refused>,
@@ -156,7 +156,8 @@ pub(super) struct Taking {
 struct Taken {
     entry: Arc<Entry>,
     request: bool,
-    tokens: bool,
+    /// How many tokens.
+    tokens: Option<u64>,
     place: bool,
     left: Left,
 }
@@ -170,7 +171,7 @@ struct Left {
 }
 
 impl Taking {
-    pub(super) fn new(tokens: Option<u64>, patience: Patience) -> Self {
+    pub(super) fn new(tokens: Option<EstimatedTokens>, patience: Patience) -> Self {
         Self { tokens, patience, taken: Vec::with_capacity(3), refused: None }
     }
 
@@ -178,7 +179,7 @@ impl Taking {
     /// same: the customer is told the longest wait.
     pub(super) fn add(&mut self, scope: Scope, entry: Arc<Entry>, rates: &Rates) {
         let left = Left::default();
-        let mut taken = Taken { entry, request: false, tokens: false, place: false, left };
+        let mut taken = Taken { entry, request: false, tokens: None, place: false, left };
         {
             let buckets = taken.entry.buckets(rates);
             if let Some(bucket) = &buckets.requests {
@@ -188,8 +189,9 @@ impl Taking {
                 self.refuse(scope, Limit::Requests, bucket.limit(), outcome.err());
             }
             if let Some((bucket, tokens)) = buckets.tokens.as_ref().zip(self.tokens) {
-                let outcome = bucket.take(tokens, self.patience);
-                taken.tokens = outcome.is_ok();
+                let counted = tokens.counted(u64::from(bucket.limit().get()));
+                let outcome = bucket.take(counted, self.patience);
+                taken.tokens = outcome.is_ok().then_some(counted);
                 taken.left.tokens = outcome.ok().flatten();
                 self.refuse(scope, Limit::Tokens, bucket.limit(), outcome.err());
             }
@@ -206,7 +208,7 @@ impl Taking {
     pub(super) fn finish(self) -> Result<Permit, Refused> {
         let Self { tokens, mut taken, refused, .. } = self;
         if refused.is_some() {
-            taken.iter_mut().for_each(|taken| taken.give_back(tokens));
+            taken.iter_mut().for_each(Taken::give_back);
         }
         let mut standing = Standing::default();
         if let Some(first) = taken.first() {
@@ -218,8 +220,10 @@ impl Taking {
         if let Some(refused) = refused {
             return Err(Refused { standing, ..refused });
         }
-        let entries = taken.into_iter().map(|taken| taken.entry).collect();
-        Ok(Permit { entries, tokens, in_flight: true, standing })
+        // A limit that comes before the request has ended starts without it.
+        let counted = |taken: &Taken| taken.tokens.or(tokens.map(|tokens| tokens.about));
+        let entries = taken.into_iter().map(|taken| (Arc::clone(&taken.entry), counted(&taken)));
+        Ok(Permit { entries: entries.collect(), in_flight: true, standing })
     }
 
     fn refuse(&mut self, scope: Scope, limit: Limit, value: NonZeroU32, wait: Option<Wait>) {
@@ -232,7 +236,7 @@ impl Taking {
 }
 
 impl Taken {
-    fn give_back(&mut self, tokens: Option<u64>) {
+    fn give_back(&mut self) {
         self.left = Left::default();
         if self.place {
             self.entry.leave();
@@ -241,8 +245,7 @@ impl Taken {
         if let Some(bucket) = buckets.requests.as_ref().filter(|_| self.request) {
             bucket.give_back(1);
         }
-        if let Some((bucket, tokens)) = buckets.tokens.as_ref().zip(tokens).filter(|_| self.tokens)
-        {
+        if let Some((bucket, tokens)) = buckets.tokens.as_ref().zip(self.tokens) {
             bucket.give_back(tokens);
         }
     }

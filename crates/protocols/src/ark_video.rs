@@ -89,18 +89,21 @@ impl Codec for ArkVideo {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        let order = read(body, &limits.video, &limits.pass.fields).map_err(video::coded)?;
+        let order = read(body, limits).map_err(video::coded)?;
         Ok(Box::new(VideoCall::<Ark>::read(body, order).map_err(video::coded)?))
     }
 }
 
-fn read(body: &Object<'_>, limits: &VideoLimits, pass: &[String]) -> Result<Order, GatewayError> {
+fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Order, GatewayError> {
+    let (pass, references_min) = (&limits.pass.fields, limits.images.references_min);
+    let limits = &limits.video;
     super::refuse_case_variants(body, &FIELDS)?;
     super::refuse_unknown_fields(body, &FIELDS, pass)?;
     let model = super::text(body, "model")?.filter(|model| !model.is_empty());
     let model = model.ok_or_else(|| refuse(MISSING, "model", "`model` is required"))?;
     let series = SeriesFeatures::from_model(&model);
     let content = Content::read(body, series, pass)?;
+    content.check_start(&model, references_min)?;
     let (audio, draft) = check_switches(body, series)?;
     let resolution = resolution(body, limits, draft, &content)?;
     let seconds = seconds(body, limits, series, &content)?;

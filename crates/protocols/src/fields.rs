@@ -53,15 +53,7 @@ pub(super) fn check_known(
     }
     let shown: String = key.chars().take(KEY_CHARS_MAX).collect();
     let name = if at.is_empty() { shown } else { format!("{at}.{shown}") };
-    // Where blocks stand does not matter to who lets their fields through.
-    let is_passed = |passed: &String| match at {
-        "" => has(std::slice::from_ref(passed), key),
-        at => {
-            passed.strip_prefix(without_places(at).as_str()).and_then(|it| it.strip_prefix('.'))
-                == Some(key)
-        }
-    };
-    if key.is_ascii() && pass.iter().any(is_passed) {
+    if key.is_ascii() && is_passed(at, key, pass) {
         return Ok(());
     }
     let message = format!(
@@ -69,6 +61,20 @@ pub(super) fn check_known(
          model with `pass_fields` in models.yaml."
     );
     Err(GatewayError::invalid(name, message))
+}
+
+/// Whether an operator lets the field `key` of the object at `at` through. An entry that ends with a `*`
+/// reaches into an object if it names it up to its dot: `parameters.*` is all of `parameters`, and
+/// `p*` are fields of the body alone.
+pub(super) fn is_passed(at: &str, key: &str, pass: &[String]) -> bool {
+    if at.is_empty() {
+        // A dot is no part of a name: it separates one from the next.
+        return !key.contains('.') && has(pass, key);
+    }
+    // Where blocks stand does not matter to who lets their fields through.
+    let path = format!("{}.{key}", without_places(at));
+    let names = |entry: &String| entry.contains('.') && has(std::slice::from_ref(entry), &path);
+    pass.iter().any(names)
 }
 
 /// The path `at` without the places in arrays: `content[3].image_url` as `content.image_url`.
@@ -209,5 +215,35 @@ mod tests {
         assert_eq!(refused(body, at, &["content.image_url.foo"]), None, "in any block");
         assert_eq!(refused(body, "parameters", &["parameters.foo"]), None);
         assert_eq!(refused(body, "parameters", &["input.foo"]).as_deref(), Some("parameters.foo"));
+    }
+
+    #[test]
+    fn a_star_stands_for_any_ending_at_every_depth() {
+        let (top, inner) = ("", "content[3].image_url");
+        for (at, entry, passes) in [
+            (top, "foo", true),
+            (top, "fo*", true),
+            (top, "foo*", true),
+            (top, "bar*", false),
+            (top, "foo.*", false),
+            (inner, "content.image_url.*", true),
+            (inner, "content.image_url.fo*", true),
+            (inner, "content.image_url.foo*", true),
+            (inner, "content.*", true),
+            (inner, "content.image_url.bar*", false),
+            (inner, "content.image*", true),
+            (inner, "content*", false),
+            (inner, "foo*", false),
+            (inner, "content.video_url.*", false),
+            ("parameters", "parameters.*", true),
+            ("parameters", "parameters.foo", true),
+            ("parameters", "parameter*", false),
+            ("parameters", "input.*", false),
+        ] {
+            let is_refused = refused(r#"{"foo":1}"#, at, &[entry]).is_some();
+            assert_eq!(is_refused, !passes, "`foo` of {at:?} with {entry}");
+        }
+        let dotted = refused(r#"{"parameters.foo":1}"#, top, &["parameters.*", "parameters.foo"]);
+        assert_eq!(dotted.as_deref(), Some("parameters.foo"), "a name with a dot is no path");
     }
 }

@@ -2,9 +2,13 @@
 //! byte ranges, nothing rebuilt.
 //!
 //! Source: RFC 7578, and RFC 2046, section 5.1. It refuses what form parsers disagree on, because a
-//! disagreement between the gateway and an upstream is a way past billing: text before the first or
-//! behind the last boundary, bare CR or LF as a line's end, spaces behind a boundary, headers that
-//! fold, repeat or encode, names with escapes, nested multiparts, and anything but UTF-8.
+//! disagreement between the gateway and an upstream is a way past billing: bare CR or LF as a line's
+//! end, spaces behind a boundary, headers that fold, repeat or encode, names with escapes, nested
+//! multiparts, and anything but UTF-8.
+//!
+//! A preamble before the first boundary and an epilogue behind the last one are ignored, as RFC 2046
+//! says. Some upstreams refuse them, so neither is sent on: [`Discarded`]. One that has the boundary in
+//! it is refused, since a lenient parser could find a part there.
 
 use std::fmt;
 use std::ops::Range;
@@ -25,6 +29,7 @@ pub const PARTS_MAX: usize = 128;
 pub const HEAD_BYTES_MAX: usize = 8 * 1024;
 /// The most headers of a part. Real ones have up to five.
 pub const HEADER_LINES_MAX: usize = 16;
+const LINE_END: &[u8] = b"\r\n";
 /// The longest boundary, in bytes (RFC 2046, section 5.1.1).
 const BOUNDARY_BYTES_MAX: usize = 70;
 
@@ -98,7 +103,7 @@ pub struct FormScan {
 /// What is being read. An error leaves it as it is, so that it is found again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Whether the form begins with the delimiter.
+    /// The preamble, up to the first delimiter.
     Start,
     /// What follows the delimiter at this offset.
     Delimiter(usize),
@@ -106,7 +111,7 @@ enum Stage {
     Head(usize),
     /// The content of a part.
     Content,
-    /// Whether anything follows the closing delimiter, which ends at this offset.
+    /// The epilogue behind the closing delimiter, which ends at this offset.
     End(usize),
 }
 
@@ -134,11 +139,23 @@ impl FormScan {
     /// The first thing that is wrong, or that the closing delimiter did not come.
     pub fn finish(mut self, whole: &[u8]) -> Result<Form, FormError> {
         self.feed(whole)?;
-        let Stage::End(end) = self.stage else { return Err(FormError::Unfinished) };
+        let end = match self.stage {
+            Stage::End(end) => end,
+            Stage::Start if self.searched > 0 => return Err(FormError::BoundaryAbsent),
+            _ => return Err(FormError::Unfinished),
+        };
         if whole.get(end..) == Some(b"\r") {
             return Err(FormError::Epilogue);
         }
-        Ok(Form { parts: self.parts, delimiter: self.delimiter, first: self.first })
+        // A line end on either side belongs to the boundary's line, and every parser takes it.
+        let preamble = if self.first > LINE_END.len() { 0..self.first } else { 0..0 };
+        let epilogue = whole.len().min(end + LINE_END.len())..whole.len();
+        Ok(Form {
+            parts: self.parts,
+            delimiter: self.delimiter,
+            first: self.first,
+            discarded: Discarded([preamble, epilogue]),
+        })
     }
 
     /// Reads one piece. False when more of the body must come first.
@@ -148,23 +165,41 @@ impl FormScan {
             Stage::Delimiter(begin) => self.delimiter(whole, begin),
             Stage::Head(begin) => self.head(whole, begin),
             Stage::Content => self.content(whole),
-            Stage::End(end) if b"\r\n".starts_with(whole.get(end..).unwrap_or_default()) => {
-                Ok(false)
-            }
-            Stage::End(_) => Err(FormError::Epilogue),
+            Stage::End(end) => self.epilogue(whole, end),
         }
     }
 
     fn start(&mut self, whole: &[u8]) -> Result<bool, FormError> {
-        let form = whole.strip_prefix(b"\r\n").unwrap_or(whole);
-        let delimiter = self.delimiter.as_bytes();
-        if form.starts_with(delimiter) {
-            self.first = whole.len() - form.len();
-            self.stage = Stage::Delimiter(self.first);
-            return Ok(true);
+        let Some(begin) = self.find_delimiter(whole) else { return Ok(false) };
+        let preamble = whole.get(..begin).unwrap_or_default();
+        if !preamble.is_empty() && !preamble.ends_with(LINE_END) {
+            return Err(FormError::Preamble);
         }
-        let can_become_one = delimiter.starts_with(form) || whole == b"\r";
-        if can_become_one { Ok(false) } else { Err(FormError::Preamble) }
+        self.first = begin;
+        self.stage = Stage::Delimiter(begin);
+        Ok(true)
+    }
+
+    /// The offset of the next delimiter, wherever in a line it stands. Without one, notes how far it
+    /// has been looked for.
+    fn find_delimiter(&mut self, whole: &[u8]) -> Option<usize> {
+        let found = whole.get(self.searched..).and_then(|rest| self.finder.find(rest));
+        if let Some(found) = found {
+            return Some(self.searched + found);
+        }
+        // A delimiter can have come in part.
+        let cut = (whole.len() + 1).saturating_sub(self.delimiter.len());
+        self.searched = self.searched.max(cut);
+        None
+    }
+
+    fn epilogue(&mut self, whole: &[u8], end: usize) -> Result<bool, FormError> {
+        let behind = whole.get(end..).unwrap_or_default();
+        let is_begun = LINE_END.starts_with(behind);
+        if !is_begun && !behind.starts_with(LINE_END) || self.find_delimiter(whole).is_some() {
+            return Err(FormError::Epilogue);
+        }
+        Ok(false)
     }
 
     fn delimiter(&mut self, whole: &[u8], begin: usize) -> Result<bool, FormError> {
@@ -178,7 +213,10 @@ impl FormScan {
                 self.stage = Stage::Head(begin);
                 self.searched = end;
             }
-            [b'-', b'-', ..] => self.stage = Stage::End(end + 2),
+            [b'-', b'-', ..] => {
+                self.stage = Stage::End(end + 2);
+                self.searched = end + 2;
+            }
             _ => return Err(FormError::BoundaryLine),
         }
         Ok(true)
@@ -305,6 +343,21 @@ pub struct Form {
     pub parts: Vec<Part>,
     delimiter: String,
     first: usize,
+    /// What stands before and behind its parts.
+    pub(super) discarded: Discarded,
+}
+
+/// The preamble and the epilogue of a form, by position in the body; each can be empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Discarded([Range<usize>; 2]);
+
+impl Discarded {
+    /// Cuts them out of what goes upstream.
+    pub(super) fn cut(&self, splice: &mut Splice) {
+        for range in self.0.iter().filter(|range| !range.is_empty()) {
+            splice.replace(range.clone(), "");
+        }
+    }
 }
 
 impl Form {

@@ -76,8 +76,8 @@ mod video;
 pub use bridge::bridge;
 pub use dialect::Dialect;
 use fields::{
-    boolean, check_known, check_messages, integer, no_object, output_tokens, refuse_case_variants,
-    refuse_unknown_fields, refuse_unknown_members, service_tier, text,
+    boolean, check_known, check_messages, integer, is_passed, no_object, output_tokens,
+    refuse_case_variants, refuse_unknown_fields, refuse_unknown_members, service_tier, text,
 };
 use form::Form;
 use json::Object;

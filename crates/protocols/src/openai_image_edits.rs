@@ -73,7 +73,7 @@ impl Codec for OpenaiImageEdits {
         let stream = order.streams();
         let missing = || GatewayError::invalid("model", "`model` must be a non-empty text");
         let model = form.field("model")?.zip(fields.text("model")?).ok_or_else(missing)?;
-        let model = ModelField::of_part(model.0, model.1);
+        let model = ModelField::of_part(form, model.0, model.1);
         Ok(Box::new(EditCall {
             order,
             terms: Terms { stream, model, bound, floor },

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::NamedInPath;
 use super::estimate::TextSize;
 use super::fields::boolean;
-use super::form::Part;
+use super::form::{Discarded, Form, Part};
 use super::json::{Object, Value};
 use super::limits::ModelLimits;
 use super::offer::Prompt;
@@ -101,7 +101,7 @@ enum ModelLocation {
     /// The value of a JSON member.
     Json(Range<usize>),
     /// A part of a form.
-    Form(Part),
+    Form(Part, Discarded),
     /// The path, which is written anew for each upstream.
     Path,
 }
@@ -116,19 +116,26 @@ impl ModelField {
         }
     }
 
-    pub(super) fn of_part(part: &Part, name: &str) -> Self {
-        Self { place: ModelLocation::Form(part.clone()), name: name.to_owned() }
+    pub(super) fn of_part(form: &Form, part: &Part, name: &str) -> Self {
+        Self {
+            place: ModelLocation::Form(part.clone(), form.discarded.clone()),
+            name: name.to_owned(),
+        }
     }
 
-    /// The name overwritten, unless the upstream uses the same.
+    /// The name overwritten, unless the upstream uses the same. What stands around the parts of a form
+    /// stays here.
     pub(super) fn rename(&self, upstream_model: &str) -> Splice {
         let mut splice = Splice::default();
+        if let ModelLocation::Form(_, discarded) = &self.place {
+            discarded.cut(&mut splice);
+        }
         match &self.place {
             _ if self.name == upstream_model => {}
             ModelLocation::Json(range) => {
                 splice.replace(range.clone(), json_string(upstream_model))
             }
-            ModelLocation::Form(part) => part.overwrite(upstream_model, &mut splice),
+            ModelLocation::Form(part, _) => part.overwrite(upstream_model, &mut splice),
             ModelLocation::Path => {}
         }
         splice

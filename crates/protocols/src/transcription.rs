@@ -250,7 +250,7 @@ impl HeardCall {
             input_tokens: tokens.about.saturating_mul(chunks),
             ..Usage::ZERO
         });
-        let model = ModelField::of_part(model.0, model.1);
+        let model = ModelField::of_part(fields.form, model.0, model.1);
         Ok(Self { terms: Terms { stream, model, bound, floor }, billed, asks_for_text })
     }
 }

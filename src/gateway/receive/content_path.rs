@@ -3,15 +3,26 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use http::Method;
 use percent_encoding::percent_decode_str;
 
 use crate::config::snapshot::{Route, Snapshot};
+use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::local::Local;
 use crate::protocols::{NamedInPath, Operation};
 
 /// Where Google's SDKs ask unless they are told of another version of its API: what is asked for means
 /// the same in both.
 const STABLE_PATH: &str = "/v1/models/";
+/// Letters of the name of an unknown method that an answer repeats.
+const NAMED_MAX: usize = 64;
+
+/// What a model can be asked to do, and whether the answer comes in pieces.
+const METHODS: [(&str, Operation, bool); 3] = [
+    ("generateContent", Operation::GenerateContent, false),
+    ("streamGenerateContent", Operation::GenerateContent, true),
+    ("countTokens", Operation::CountContentTokens, false),
+];
 
 /// What the path of a request for content says of it.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,12 +53,7 @@ pub(crate) fn find(
     // SDKs write a slash in a name as it is, or as `%2F`; the last colon ends the name.
     let decoded = percent_decode_str(below).decode_utf8().ok()?;
     let (model, method) = decoded.rsplit_once(':')?;
-    let (operation, streams) = match method {
-        "generateContent" => (Operation::GenerateContent, false),
-        "streamGenerateContent" => (Operation::GenerateContent, true),
-        "countTokens" => (Operation::CountContentTokens, false),
-        _ => return None,
-    };
+    let (_, operation, streams) = METHODS.into_iter().find(|(known, ..)| *known == method)?;
     let mut routes = snapshot.routes.iter().filter(|route| route.operation == operation);
     let is_asked = |route: &&Arc<Route>| {
         of_route.is_none() || below_route(route, path).is_some_and(|at| at == below)
@@ -59,9 +65,38 @@ pub(crate) fn find(
 }
 
 /// Whether a path is one of Google's API here, whatever is asked for there.
-pub(crate) fn is_googles(snapshot: &Snapshot, path: &str) -> bool {
+pub(crate) fn is_googles(snapshot: &Snapshot, method: &Method, path: &str) -> bool {
     let mut routes = routes(snapshot);
-    routes.any(|route| route.path == path) || below(snapshot, path).is_some()
+    routes.any(|route| route.path == path)
+        || below(snapshot, path).is_some()
+        || no_method(snapshot, method, path).is_some()
+}
+
+/// The answer to a request that has a model do something which it cannot be asked for here. Whoever
+/// only reads may mean a model with a colon in its name.
+pub(crate) fn no_method(snapshot: &Snapshot, method: &Method, path: &str) -> Option<GatewayError> {
+    routes(snapshot).next()?;
+    let of_route = below(snapshot, path).map(|(_, below)| below);
+    let below = of_route.or_else(|| path.strip_prefix(STABLE_PATH))?;
+    let reads = matches!(*method, Method::GET | Method::HEAD);
+    let decoded = percent_decode_str(below).decode_utf8_lossy();
+    let (_, named) = decoded.rsplit_once(':').filter(|_| !reads)?;
+    let has = |operation| snapshot.routes.iter().find(|route| route.operation == operation);
+    let offered: Vec<&str> = METHODS
+        .into_iter()
+        .filter(|(_, operation, _)| has(*operation).is_some())
+        .map(|it| it.0)
+        .collect();
+    let message = if offered.contains(&named) {
+        "This model does not exist: its name is no UTF-8.".to_owned()
+    } else {
+        let named: String = named.chars().take(NAMED_MAX).collect();
+        let embeddings = has(Operation::Embeddings).filter(|_| named.contains("mbed"));
+        let elsewhere = embeddings.map(|route| format!(" Embeddings are at POST {}.", route.path));
+        let (all, elsewhere) = (offered.join(", "), elsewhere.unwrap_or_default());
+        format!("A model has no method {named:?} here. There are: {all}.{elsewhere}")
+    };
+    Some(GatewayError::new(ErrorKind::NotFound, message))
 }
 
 /// The list of models, or one of them, in Google's shape.

@@ -250,6 +250,9 @@ async fn answer_here(
         Box::pin(stored::answer(gateway, session, exchange, asked, uri.query())).await?;
         return Ok(Received::Answered);
     }
+    if let Some(error) = content_path::no_method(&exchange.snapshot, &head.method, uri.path()) {
+        return Err(error);
+    }
     let local = Local::at(uri.path());
     let of_google = || content_path::listed(&exchange.snapshot, uri.path());
     let Some(local) = local.or_else(of_google) else {

@@ -149,25 +149,10 @@ fn translated(
 
 /// Notes what says how requests are read that this model does not get.
 fn check_reading(document: &mut Document, at: &Path, raw: &raw::Model, operations: &[Operation]) {
-    use Operation::{
-        AudioTranslation, Chat, Embeddings, GenerateContent, Messages, Moderations, Rerank,
-        Responses, Transcription,
-    };
+    use Operation::{Chat, GenerateContent, Messages, Responses};
     let prompts = [Chat, Messages, Responses, GenerateContent];
-    let with_fields = [
-        Chat,
-        Messages,
-        Responses,
-        GenerateContent,
-        Embeddings,
-        Rerank,
-        Moderations,
-        Transcription,
-        AudioTranslation,
-    ];
     let typed = [
         ("reasoning", raw.reasoning.is_some(), &prompts[..]),
-        ("pass_fields", !raw.pass_fields.is_empty(), &with_fields),
         ("pass_tools", !raw.pass_tools.is_empty(), &prompts),
         ("pass_content", !raw.pass_content.is_empty(), &prompts),
     ];
@@ -175,6 +160,30 @@ fn check_reading(document: &mut Document, at: &Path, raw: &raw::Model, operation
         if is_typed && !operations.iter().any(|operation| fitting.contains(operation)) {
             let message = format!("`{field}` has no effect on {}", prices::listed(operations));
             document.note(Fault::at_key(&at.key(field), message).warning());
+        }
+    }
+    check_pass_paths(document, at, raw, operations);
+}
+
+/// Warns of entries for fields of objects where requests have top-level fields alone looked at.
+fn check_pass_paths(
+    document: &mut Document,
+    at: &Path,
+    raw: &raw::Model,
+    operations: &[Operation],
+) {
+    use Operation::{GenerateContent, ImageEdit, ImageGeneration, Video};
+    let nested = [ImageGeneration, ImageEdit, Video, GenerateContent];
+    if operations.is_empty() || operations.iter().any(|operation| nested.contains(operation)) {
+        return;
+    }
+    for (index, field) in raw.pass_fields.iter().enumerate() {
+        if field.contains('.') {
+            let on = prices::listed(operations);
+            let message =
+                format!("`{field}` has no effect on {on}: only top-level fields are known");
+            let path = at.key("pass_fields").index(index);
+            document.note(Fault::at_value(&path, message).warning());
         }
     }
 }

@@ -129,10 +129,15 @@ pub(super) fn compile(
         content: names(document, &at.key("pass_content"), lists.content),
     };
     for (index, field) in lists.fields.iter().enumerate() {
-        if NEVER_FIELDS.contains(&field.as_str()) {
+        let path = at.key("pass_fields").index(index);
+        if NEVER_FIELDS.iter().any(|never| has(std::slice::from_ref(field), never)) {
             let message = format!("`{field}` cannot be let through: the answer comes elsewhere");
-            let path = at.key("pass_fields").index(index);
             document.note(Fault::at_value(&path, message));
+        }
+        let mut parts = field.split('.');
+        if parts.any(str::is_empty) {
+            let help = "a field of an object is named with a dot, as in `parameters.seed`";
+            document.note(Fault::at_value(&path, "this is not a path").help(help));
         }
     }
     (pass, headers(document, &at.key("pass_headers"), lists.headers))
@@ -141,14 +146,28 @@ pub(super) fn compile(
 /// What every one of these upstreams lets through.
 pub(super) fn common<'a>(mut upstreams: impl Iterator<Item = &'a Upstream>) -> Pass {
     let Some(first) = upstreams.next() else { return Pass::default() };
+    // Of two entries one of which stands for the other, the narrower one is in both lists.
     let keep = |names: &mut Vec<String>, others: &[String]| {
-        names.retain(|name| others.contains(name));
+        let narrower = others.iter().filter(|other| !names.contains(other) && covers(names, other));
+        let narrower: Vec<String> = narrower.cloned().collect();
+        names.retain(|name| covers(others, name));
+        names.extend(narrower);
     };
     upstreams.fold(first.pass.clone(), |mut pass, other| {
         keep(&mut pass.fields, &other.pass.fields);
         keep(&mut pass.tools, &other.pass.tools);
         keep(&mut pass.content, &other.pass.content);
         pass
+    })
+}
+
+/// Whether an entry of `list` stands for all that `entry` does.
+fn covers(list: &[String], entry: &str) -> bool {
+    let plain = entry.strip_suffix('*').unwrap_or(entry);
+    list.iter().any(|known| match known.strip_suffix('*') {
+        // A `*` reaches into an object only behind the object's own dot.
+        Some(start) => plain.starts_with(start) && start.contains('.') == plain.contains('.'),
+        None => known == entry,
     })
 }
 
@@ -205,7 +224,9 @@ pub(super) fn response_headers(
         if !is_name {
             document.note(fault("this is not a header").help("such as `x-vendor-region`"));
         } else if NEVER_RESPONSE_HEADERS.iter().any(|never| stands_for(never))
-            || NEVER_RESPONSE_PREFIXES.iter().any(|prefix| plain.starts_with(prefix))
+            || NEVER_RESPONSE_PREFIXES.iter().any(|prefix| {
+                plain.starts_with(prefix) || plain != one[0] && prefix.starts_with(plain)
+            })
         {
             let message =
                 "this header of an answer is the gateway's own to send, or stands for one";

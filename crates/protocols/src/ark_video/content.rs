@@ -31,7 +31,11 @@ const BLOCK_FIELDS: [&str; 7] =
 #[derive(Debug, Default)]
 pub(super) struct Content {
     has_text: bool,
-    has_image: bool,
+    images: u32,
+    /// An image says that it is the last frame.
+    has_end: bool,
+    /// An image is, or can be taken for, the first frame.
+    has_start: bool,
     has_audio: bool,
     /// A video is among the inputs.
     pub(super) has_video: bool,
@@ -93,7 +97,7 @@ impl Content {
             content.add(&block, series, pass, &format!("{FIELD}[{index}]"), &mut texts)?;
         }
         content.commands = Commands::parse(&texts);
-        let has_media = content.has_image || content.has_video || !content.tasks.is_empty();
+        let has_media = content.images > 0 || content.has_video || !content.tasks.is_empty();
         if !has_media && !content.has_text {
             return Err(if content.has_audio {
                 let message = "text-to-video needs a prompt: a block of type `text`";
@@ -103,6 +107,26 @@ impl Content {
             });
         }
         Ok(content)
+    }
+
+    /// What the model begins with must be there: an image for one whose name says that it makes videos
+    /// from images, or that is said to need some; and a first frame beside a last one.
+    pub(super) fn check_start(&self, model: &str, images_min: u32) -> Result<(), GatewayError> {
+        const FIELD: &str = "content";
+        if self.has_end && !self.has_start {
+            let message = "a `last_frame` needs an image with the role `first_frame` beside it";
+            return Err(refuse(MISSING, FIELD, message));
+        }
+        let is_of_images = model.split('-').any(|word| word == "i2v");
+        let min = images_min.max(u32::from(is_of_images));
+        if self.images >= min || self.has_video || !self.tasks.is_empty() {
+            return Ok(());
+        }
+        let message = match min {
+            1 => "this model makes videos from an image: a block of type `image_url`".to_owned(),
+            _ => format!("this model makes videos from {min} images at least"),
+        };
+        Err(refuse(MISSING, FIELD, message))
     }
 
     fn add(
@@ -132,7 +156,12 @@ impl Content {
             BlockKind::Url(medium) => {
                 check_url(&value, medium, &at, pass)?;
                 match medium {
-                    Medium::Image => self.has_image = true,
+                    Medium::Image => {
+                        let role = block.get_non_null("role").and_then(|role| role.as_str());
+                        self.images = self.images.saturating_add(1);
+                        self.has_end |= role.as_deref() == Some("last_frame");
+                        self.has_start |= role.is_none_or(|role| role == "first_frame");
+                    }
                     Medium::Video => self.has_video = true,
                     Medium::Audio => self.has_audio = true,
                 }

@@ -280,6 +280,35 @@ fn wrong_fields_are_refused_with_the_codes_of_the_contract() {
     refused(&format!(r#"{{"model":"{V20}","content":"a cat"}}"#), "content", "");
 }
 
+#[test]
+fn what_a_video_begins_with_must_be_there() {
+    let with_role = |role: &str| format!(r#"{{"role":"{role}",{}"#, &IMAGE[1..]);
+    let (first, last) = (with_role("first_frame"), with_role("last_frame"));
+    const I2V: &str = "seedance-1-0-lite-i2v-250428";
+    for (model, content, is_missing) in [
+        (V20, last.clone(), true),
+        (OLD, format!("{TEXT},{last}"), true),
+        (V20, format!("{last},{}", with_role("reference_image")), true),
+        (V20, format!("{last},{first}"), false),
+        (V20, format!("{IMAGE},{last}"), false),
+        (I2V, TEXT.to_owned(), true),
+        (I2V, format!("{TEXT},{IMAGE}"), false),
+        (V20, TEXT.to_owned(), false),
+    ] {
+        let body = body(model, &content, "");
+        match is_missing {
+            true => refused(&body, "content", "MissingRequired"),
+            false => drop(read(&body).expect(&body)),
+        }
+    }
+    let text = body("an-alias", TEXT, "");
+    let object = Object::parse(text.as_bytes()).expect("JSON");
+    let images = crate::limits::ImageLimits { references_min: 1, ..Default::default() };
+    let limits = ModelLimits { images, ..limits(V20) };
+    let error = ArkVideo.read(&Request::Json(object), &limits).expect_err("without an image");
+    assert_eq!(error.code, Some("InvalidParameter.MissingRequired"), "{error}");
+}
+
 /// Blocks that are wrong are refused by their parameter and the contract's code.
 #[test]
 fn wrong_blocks_are_refused_with_the_codes_of_the_contract() {

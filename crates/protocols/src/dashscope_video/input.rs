@@ -6,7 +6,7 @@ use crate::media_url::{self, Medium, Reach, Seen};
 use crate::video::{CONTENT_EMPTY, INVALID, MISSING, NOT_IN_ENUM, URL_INVALID, refuse};
 use tollgate_money::error::GatewayError;
 
-/// What a model's public name tells of it (spec section 2.4): `vf2.6-i2v-flash`.
+/// What a model's public name tells of it (spec section 2.4): `vf2.6-i2v-flash`, `happyhorse-1.0-r2v`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ModelClass {
     pub(crate) kind: VideoSource,
@@ -36,7 +36,9 @@ pub(crate) enum Era {
 impl ModelClass {
     /// The group of a model with a name of this form; others are only checked for what all allow.
     pub(crate) fn from_model(model: &str) -> Option<Self> {
-        let rest = model.strip_prefix("vf").or_else(|| model.strip_prefix("wan"))?;
+        let family_h = model.strip_prefix(FAMILY_H);
+        let family_v = || model.strip_prefix("vf").or_else(|| model.strip_prefix("wan"));
+        let rest = family_h.or_else(family_v)?;
         let (version, rest) = rest.split_once('-')?;
         let (major, minor) = version.split_once('.')?;
         let version: (u32, u32) = (major.parse().ok()?, minor.parse().ok()?);
@@ -47,6 +49,8 @@ impl ModelClass {
             _ => return None,
         };
         let era = match version {
+            // Family H counts its versions from 1.0, and has had lists of media in all of them.
+            _ if family_h.is_some() => Era::Media,
             (2, 5 | 6) => Era::Sizes,
             _ if version >= (2, 7) => Era::Media,
             _ => return None,
@@ -55,6 +59,8 @@ impl ModelClass {
     }
 }
 
+/// How the names of family H's models begin.
+const FAMILY_H: &str = "happyhorse-";
 /// What has no part in the price.
 const TEXT_FIELDS: [&str; 2] = [PROMPT, "negative_prompt"];
 const PROMPT: &str = "prompt";
@@ -108,6 +114,7 @@ pub(super) fn check(
     crate::refuse_case_variants(input, &fields)?;
     check_prompt(group, input)?;
     let has_video = check_media(group, input, limits)?;
+    check_minimum(group, input, limits)?;
     let is_known = input.keys().all(|key| fields.contains(&key));
     let media = input.get_non_null(MEDIA).and_then(|media| media.elements());
     let is_audio = |item: Value<'_>| {
@@ -185,6 +192,33 @@ fn check_any(input: &Object<'_>, limits: &ModelLimits) -> Result<Option<bool>, G
     Ok(has_video)
 }
 
+/// What a model is said to need in `models.yaml`, for names that tell nothing of it.
+fn check_minimum(
+    group: Option<ModelClass>,
+    input: &Object<'_>,
+    limits: &ModelLimits,
+) -> Result<(), GatewayError> {
+    let min = u64::from(limits.images.references_min);
+    if min == 0 || group.is_some_and(|group| group.kind == VideoSource::Text) {
+        return Ok(());
+    }
+    let listed = |field: &str| {
+        let list = input.get_non_null(field);
+        list.and_then(|list| list.elements()).map_or(0, |all| all.count() as u64)
+    };
+    let one = |field: &str| u64::from(input.get_non_null(field).is_some());
+    let lists = [MEDIA, REFERENCE_URLS, "reference_video_urls"].into_iter().map(listed);
+    let single = [IMG_URL, "first_frame_url", "video_url"].into_iter().map(one);
+    if lists.chain(single).sum::<u64>() >= min {
+        return Ok(());
+    }
+    let message = match min {
+        1 => "this model makes videos from an image or a video in `input`".to_owned(),
+        _ => format!("this model makes videos from {min} images or videos in `input` at least"),
+    };
+    Err(refuse(MISSING, "input", message))
+}
+
 /// Text to begin with is needed where there is nothing else to begin with.
 fn check_prompt(group: Option<ModelClass>, input: &Object<'_>) -> Result<(), GatewayError> {
     let is_needed = group.is_some_and(|group| group.kind != VideoSource::Image);
@@ -237,7 +271,10 @@ fn check_reference_urls(
     };
     let urls = urls.elements().ok_or_else(wrong)?.take(max as usize + 1);
     let urls: Vec<Value<'_>> = urls.collect();
-    if urls.is_empty() || urls.len() as u64 > u64::from(max) {
+    if urls.is_empty() {
+        return Err(refuse(MISSING, PARAM, format!("`{PARAM}` needs an image or a video")));
+    }
+    if urls.len() as u64 > u64::from(max) {
         return Err(wrong());
     }
     let mut has_video = Some(false);
@@ -344,7 +381,10 @@ mod tests {
             ("vf2.2-t2v", None),
             ("vf2.7-s2v", None),
             ("vf2-t2v", None),
-            ("happyhorse-1.0-r2v", None),
+            ("happyhorse-1.0-r2v", group(VideoSource::References, Era::Media)),
+            ("happyhorse-1.1-i2v", group(VideoSource::Image, Era::Media)),
+            ("happyhorse-1.0-t2v", group(VideoSource::Text, Era::Media)),
+            ("happyhorse-1.0-video-edit", None),
             ("my-video", None),
             ("", None),
         ] {

@@ -112,7 +112,7 @@ fn what_is_asked_for_decides_the_hold_and_the_price() {
     for kind in ["reference_video", "first_clip"] {
         let media =
             format!(r#"{PROMPT},"media":[{{"type":"{kind}","url":"https://a.example/1"}}]"#);
-        let body = body("happyhorse-1.0-r2v", "", &media, T27);
+        let body = body("an-alias", "", &media, T27);
         assert_eq!(seconds(&body).ok(), Some(20), "{kind}");
     }
     let older = body("m", "", r#""reference_video_urls":["https://a.example/1"]"#, T26);
@@ -410,7 +410,7 @@ fn input_that_is_not_for_version_2_6_is_refused() {
         ("vf2.6-i2v", media(FRAME), "input.media", ""),
         ("vf2.6-i2v", format!(r#"{IMAGE},"prompt":5"#), "input.prompt", ""),
         ("vf2.6-r2v", PROMPT.to_owned(), refs, "MissingRequired"),
-        ("vf2.6-r2v", urls(""), refs, ""),
+        ("vf2.6-r2v", urls(""), refs, "MissingRequired"),
         ("vf2.6-r2v", urls(&[URL; 6].join(",")), refs, ""),
         ("vf2.6-r2v", format!(r#"{PROMPT},"reference_urls":{URL}"#), refs, ""),
         ("vf2.6-r2v", urls("{}"), "input.reference_urls[0]", "UrlInvalid"),
@@ -419,6 +419,58 @@ fn input_that_is_not_for_version_2_6_is_refused() {
         ("an-alias", image_url(r#""file:///etc/passwd""#), img, "UrlInvalid"),
         ("an-alias", r#""prompt":5"#.to_owned(), "input.prompt", ""),
     ]);
+}
+
+/// Every model of the contract (spec section 2.4) and of family H, without what it makes a video from.
+#[test]
+fn each_model_misses_what_it_needs() {
+    for (model, input) in [
+        ("vf2.6-t2v", ""),
+        ("vf2.7-t2v", ""),
+        ("vf2.7-t2v-2026-04-25", ""),
+        ("vf2.5-t2v-preview", ""),
+        ("vf2.6-i2v", PROMPT),
+        ("vf2.6-i2v-flash", PROMPT),
+        ("vf2.7-i2v", PROMPT),
+        ("vf2.7-i2v-2026-04-25", PROMPT),
+        ("vf2.5-i2v-preview", PROMPT),
+        ("vf2.6-r2v", PROMPT),
+        ("vf2.6-r2v-flash", PROMPT),
+        ("vf2.7-r2v", PROMPT),
+        ("happyhorse-1.0-r2v", PROMPT),
+    ] {
+        let has_sizes = model.contains("2.6") || model.contains("2.5");
+        let parameters = if has_sizes { T26 } else { T27 };
+        let error = read(&body(model, "", input, parameters)).expect_err(model);
+        let code = error.code.unwrap_or_default();
+        assert_eq!(code, "InvalidParameter.MissingRequired", "{model}: {error}");
+    }
+}
+
+#[test]
+fn a_name_that_tells_nothing_needs_what_its_limits_say() {
+    let needs = |references_min: u32, input: &str| {
+        let text = body("an-alias", "", input, T27);
+        let object = Object::parse(text.as_bytes()).expect("JSON");
+        let images = ImageLimits { references_min, ..ImageLimits::default() };
+        let limits = ModelLimits { images, ..limits() };
+        DashscopeVideo.read(&Request::Json(object), &limits).map(drop)
+    };
+    let two = media(&[REFERENCE; 2].join(","));
+    for (min, input, is_enough) in [
+        (0, PROMPT, true),
+        (1, PROMPT, false),
+        (1, IMAGE, true),
+        (1, &*media(""), false),
+        (1, &*media(FRAME), true),
+        (2, &*media(FRAME), false),
+        (2, &*two, true),
+    ] {
+        let read = needs(min, input);
+        assert_eq!(read.is_ok(), is_enough, "{min} of {input}: {read:?}");
+        let code = read.err().and_then(|error| error.code);
+        assert!(code.is_none_or(|code| code == "InvalidParameter.MissingRequired"), "{code:?}");
+    }
 }
 
 #[test]
@@ -447,6 +499,13 @@ fn input_that_is_not_for_version_2_7_is_refused() {
         ("vf2.7-r2v", media(FRAME), MEDIA, "MissingRequired"),
         ("vf2.7-r2v", media(&[REFERENCE; 6].join(",")), MEDIA, ""),
         ("vf2.7-r2v", format!(r#""media":[{REFERENCE}]"#), "input.prompt", "MissingRequired"),
+        ("vf2.7-r2v", media(""), MEDIA, "MissingRequired"),
+        ("happyhorse-1.0-r2v", PROMPT.to_owned(), MEDIA, "MissingRequired"),
+        ("happyhorse-1.0-r2v", format!(r#"{PROMPT},"media":null"#), MEDIA, "MissingRequired"),
+        ("happyhorse-1.0-r2v", media(""), MEDIA, "MissingRequired"),
+        ("happyhorse-1.0-r2v", media(FRAME), MEDIA, "MissingRequired"),
+        ("happyhorse-1.0-r2v", IMAGE.to_owned(), "input.prompt", "MissingRequired"),
+        ("happyhorse-1.0-r2v", format!("{PROMPT},{IMAGE}"), "input.img_url", ""),
         ("happyhorse-1.0-r2v", media(&[REFERENCE; 6].join(",")), MEDIA, ""),
         ("happyhorse-1.0-r2v", ftp, url, "UrlInvalid"),
     ]);

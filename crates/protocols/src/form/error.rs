@@ -19,10 +19,12 @@ pub enum FormError {
     Boundary,
     /// The form is in an encoding other than UTF-8.
     Charset,
-    /// Something stands before the first boundary.
+    /// The first boundary does not begin a line.
     Preamble,
-    /// Something stands behind the last boundary.
+    /// The boundary stands once more behind the last one, or no CRLF ends that one's line.
     Epilogue,
+    /// The boundary that the `Content-Type` names is nowhere in the body.
+    BoundaryAbsent,
     /// The last boundary did not come.
     Unfinished,
     /// A line begins with the boundary and goes on.
@@ -87,8 +89,9 @@ impl fmt::Display for FormError {
             Self::BoundaryMissing => "the Content-Type names no boundary",
             Self::Boundary => "the boundary must be 1 to 70 letters, digits or '()+_,-./:=? signs",
             Self::Charset => "the form must be in UTF-8",
-            Self::Preamble => "the form must begin with its boundary",
-            Self::Epilogue => "the form goes on behind its last boundary",
+            Self::Preamble => "text before the first boundary must end with CRLF and not have it",
+            Self::Epilogue => "text behind the last boundary must begin with CRLF and not have it",
+            Self::BoundaryAbsent => "the boundary of the Content-Type is nowhere in the form",
             Self::Unfinished => "the form ends before its last boundary",
             Self::BoundaryLine => "a line that begins with the boundary must end right behind it",
             Self::BlankLine => "the boundary stands where a part's content begins",

@@ -147,14 +147,16 @@ fn hostile_framing_is_refused() {
     let most = format!("{}--b--", part.repeat(PARTS_MAX));
     assert_eq!(scan(TYPE, most.as_bytes()).map(|form| form.parts.len()), Ok(PARTS_MAX));
     let cases = [
-        ("a preamble", form("x\r\n", "--b--"), FormError::Preamble),
-        ("two blank lines before", form("\r\n\r\n", "--b--"), FormError::Preamble),
+        ("a preamble on the line", form("x", "--b--"), FormError::Preamble),
+        ("the boundary in a preamble", form("x--b\r\n", "--b--"), FormError::Preamble),
         ("a bare LF before", form("\n", "--b--"), FormError::Preamble),
-        ("another boundary", "--c--".into(), FormError::Preamble),
-        ("an epilogue", form("", "--b--\r\nx"), FormError::Epilogue),
+        ("a bare CR before", form("x\r", "--b--"), FormError::Preamble),
+        ("another boundary", "--c--".into(), FormError::BoundaryAbsent),
         ("an epilogue on the line", form("", "--b--x"), FormError::Epilogue),
         ("a form behind the form", form("", "--b--\r\n--b--"), FormError::Epilogue),
-        ("two line ends behind", form("", "--b--\r\n\r\n"), FormError::Epilogue),
+        ("a part behind the form", form("", &format!("--b--\r\n{part}--b--")), FormError::Epilogue),
+        ("the boundary in an epilogue", form("", "--b--\r\nx --b x"), FormError::Epilogue),
+        ("a bare LF behind the last", form("", "--b--\n"), FormError::Epilogue),
         ("half a line end behind", form("", "--b--\r"), FormError::Epilogue),
         ("no body", String::new(), FormError::Unfinished),
         ("a cut first delimiter", "\r".into(), FormError::Unfinished),
@@ -289,6 +291,32 @@ fn an_overwritten_part_states_its_new_length() {
     assert_eq!(edited, body.replace("05", "13").replace("a\r\nbc", "upstream-name"));
     let form = scan(TYPE, &edited).expect("still a form");
     assert_eq!(form.text(&edited, "model"), Ok(Some("upstream-name")));
+}
+
+/// RFC 2046, section 5.1.1: what stands around the parts is ignored, and does not go upstream.
+#[test]
+fn a_preamble_and_an_epilogue_are_read_past_and_cut_out() {
+    let part = "--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n";
+    for (before, behind, kept) in [
+        ("", "", ("", "")),
+        ("\r\n", "\r\n", ("\r\n", "\r\n")),
+        ("", "\r\n\r\n", ("", "\r\n")),
+        ("\r\n\r\n", "\r\nThe end.", ("", "\r\n")),
+        ("This is a form.\r\n", "\r\n-- b\r\n--\r\n\n", ("", "\r\n")),
+        ("--c--\r\n", "\r\n\0\u{e9}", ("", "\r\n")),
+    ] {
+        let body = Bytes::from(format!("{before}{part}--b--{behind}"));
+        let form = scan(TYPE, &body).expect(behind);
+        assert_eq!(form.text(&body, "a"), Ok(Some("1")), "{body:?}");
+        let mut splice = Splice::default();
+        splice.replace(form.insertion_point()..form.insertion_point(), form.part_text("n", "2"));
+        form.discarded.cut(&mut splice);
+        let sent = splice.apply(&body);
+        let expected = format!("{}{}{part}--b--{}", kept.0, form.part_text("n", "2"), kept.1);
+        assert_eq!(sent, expected.as_bytes(), "{body:?}");
+        let again = scan(TYPE, &sent).expect("still a form");
+        assert_eq!(again.text(&sent, "n"), Ok(Some("2")));
+    }
 }
 
 #[test]
@@ -436,6 +464,16 @@ proptest! {
         let whole = scan_cut(boundary.clone(), &body, &[]);
         prop_assert_eq!(&scan_cut(boundary, &body, &all), &whole);
         if let Ok(form) = whole {
+            let mut splice = Splice::default();
+            form.discarded.cut(&mut splice);
+            let sent = splice.apply(&Bytes::from(body.clone()));
+            let again = scan(TYPE, &sent).expect("still a form");
+            let contents = |form: &Form, body: &[u8]| {
+                let parts = form.parts.iter();
+                parts.map(|part| body[part.content.clone()].to_vec()).collect::<Vec<_>>()
+            };
+            prop_assert_eq!(contents(&again, &sent), contents(&form, &body));
+            prop_assert!(again.discarded.0.iter().all(Range::is_empty), "{again:?}");
             let ends = form.parts.windows(2).all(|two| two[0].whole.end == two[1].whole.start);
             prop_assert!(ends, "parts have gaps between them: {form:?}");
         }

@@ -3,7 +3,7 @@
 use super::{camel, check_spelling};
 use crate::json::{Object, Value};
 use crate::limits::ModelLimits;
-use crate::{check_known, no_object};
+use crate::{check_known, is_passed, no_object};
 use tollgate_money::error::GatewayError;
 
 /// Candidates at most: Google's own limit.
@@ -101,8 +101,8 @@ fn tokens(value: &Value<'_>, limits: &ModelLimits) -> Result<u64, GatewayError> 
 fn check_modalities(value: &Value<'_>, limits: &ModelLimits) -> Result<(), GatewayError> {
     let is_text = |one: Value<'_>| one.as_str().is_some_and(|it| it.eq_ignore_ascii_case("text"));
     let is_known = value.elements().is_some_and(|mut all| all.all(is_text));
-    let passed = "generationConfig.responseModalities";
-    if is_known || limits.pass.fields.iter().any(|field| field == passed) {
+    let is_passed = || is_passed("generationConfig", "responseModalities", &limits.pass.fields);
+    if is_known || is_passed() {
         return Ok(());
     }
     Err(invalid("responseModalities", "[\"TEXT\"]: what else costs is not known"))
