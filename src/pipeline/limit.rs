@@ -9,7 +9,9 @@ use crate::error::{ErrorKind, GatewayError, Limited};
 use crate::fleet::InFleet;
 use crate::fleet::desk::Desk;
 use crate::ledger::{Capped, Ledger, Period};
-use crate::limits::{EstimatedTokens, Limit, Limits, Patience, Permit, Refused, Scope, Standing, Subject, Wait};
+use crate::limits::{
+    EstimatedTokens, Limit, Limits, Patience, Permit, Refused, Scope, Standing, Subject, Wait,
+};
 use crate::money::Nanousd;
 use crate::pipeline::Validated;
 use crate::protocols::estimate;

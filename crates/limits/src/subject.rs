@@ -11,7 +11,9 @@ use super::bucket::Clock;
 use super::metered::Metered;
 use super::places::Places;
 use super::share::{Ask, Patience, Told};
-use super::{EstimatedTokens, Gauge, Limit, Permit, Rates, Refused, Scope, Standing, Subject, Wait};
+use super::{
+    EstimatedTokens, Gauge, Limit, Permit, Rates, Refused, Scope, Standing, Subject, Wait,
+};
 
 /// What was used by one subject.
 #[derive(Debug)]

@@ -5,7 +5,7 @@
 //!
 //! OpenAI's SDKs ask for `encoding_format: "base64"` when their caller asks for nothing, and decode
 //! little-endian 32-bit floats. An upstream that answers with floats all the same has its vectors
-//! re-encoded here; every other byte of its answer stays.
+//! re-encoded here; every other byte of its answer stays. Vectors go on in the order of their inputs.
 //!
 //! Spec section 2.8 has long arrays split. DashScope takes ten inputs in one call: `batch_inputs_max` in
 //! `models.yaml`. Voyage takes a thousand.
@@ -27,6 +27,7 @@ use tollgate_money::error::GatewayError;
 use tollgate_money::price::{Usage, UsageSource};
 
 mod answer;
+mod order;
 mod split;
 
 use answer::{EmbeddingsMeter, floats_to_base64, with_prompt_tokens, with_usage};
@@ -132,6 +133,7 @@ fn read(
     Ok(EmbeddingsCall {
         base64: reads_base64(body)?,
         terms: Terms::of_whole(body, of(input_tokens_max), floor),
+        count: input.count,
         input_tokens_max: per_input.saturating_mul(input.count),
         voyage: None,
         split: array.and_then(|array| Split::new(&array, limits.batch_inputs_max)),
@@ -246,6 +248,8 @@ fn reads_base64(body: &Object<'_>) -> Result<bool, GatewayError> {
 struct EmbeddingsCall {
     base64: bool,
     terms: Terms,
+    /// How many inputs there are.
+    count: u64,
     /// What the model takes of so many inputs.
     input_tokens_max: u64,
     /// What Voyage wants otherwise.
@@ -287,7 +291,8 @@ impl Call for EmbeddingsCall {
 
     fn meter(&self, _framing: Framing) -> Box<dyn Meter> {
         let adds_usage = self.voyage.is_some();
-        Box::new(EmbeddingsMeter::new(&self.terms, self.input_tokens_max, self.base64, adds_usage))
+        let (count, tokens_max) = (self.count, self.input_tokens_max);
+        Box::new(EmbeddingsMeter::new(&self.terms, count, tokens_max, self.base64, adds_usage))
     }
 
     fn collected(&self) -> Option<&(dyn Collect + Sync)> {

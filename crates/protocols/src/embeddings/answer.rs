@@ -1,36 +1,31 @@
-//! What changes in an answer on its way to the customer: vectors are encoded as they were asked for,
-//! and a usage that is missing is added.
-
-use std::sync::LazyLock;
+//! What changes in an answer on its way to the customer: vectors stand in the order of their inputs and
+//! are encoded as they were asked for, and a usage that is missing is added.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
-use memchr::memmem;
 
 use super::INPUTS_MAX;
+use super::order::in_order;
 use crate::json::{Object, Value};
 use crate::json_scan::UsageScan;
 use crate::splice::{Splice, json_string};
 use crate::{Meter, Terms, metering};
 use tollgate_money::price::{Usage, UsageSource};
 
-/// The first vector begins within so many bytes, or the answer is held to its end.
-const FIRST_VECTOR_WITHIN: usize = 16 * 1024;
-const VECTOR_KEY: &[u8] = b"\"embedding\"";
-static VECTOR_KEY_FINDER: LazyLock<memmem::Finder<'static>> =
-    LazyLock::new(|| memmem::Finder::new(VECTOR_KEY));
-
-/// Relays an answer, and holds it back as far as something in it may have to change.
+/// Relays an answer once it is whole: only then it is known whether each input has one vector.
 pub(super) struct EmbeddingsMeter {
     scan: UsageScan,
+    /// How many vectors there must be.
+    count: u64,
     /// Vectors may have to be re-encoded.
     base64: bool,
     /// The customer's `prompt_tokens` may have to be added.
     adds_usage: bool,
-    /// The answer so far, where something has to be changed; until its first vector shows that
-    /// nothing has to be.
-    held: Option<BytesMut>,
+    /// The answer so far.
+    held: BytesMut,
+    /// An input has no vector, or several: it is no answer.
+    is_broken: bool,
     floor: Usage,
     /// What the model takes of all inputs: a report above it says that its limit is out of date.
     input_tokens_max: u64,
@@ -39,15 +34,18 @@ pub(super) struct EmbeddingsMeter {
 impl EmbeddingsMeter {
     pub(super) fn new(
         terms: &Terms,
+        count: u64,
         input_tokens_max: u64,
         base64: bool,
         adds_usage: bool,
     ) -> Self {
         Self {
             scan: UsageScan::default(),
+            count,
             base64,
             adds_usage,
-            held: (base64 || adds_usage).then(BytesMut::new),
+            held: BytesMut::new(),
+            is_broken: false,
             floor: terms.floor,
             input_tokens_max,
         }
@@ -66,37 +64,30 @@ impl Meter for EmbeddingsMeter {
         } else {
             chunk
         };
-        match &mut self.held {
-            None => chunk,
-            Some(held) => {
-                let was_undecided = first_vector(held).is_none();
-                held.extend_from_slice(&chunk);
-                if was_undecided && !self.adds_usage && first_vector(held) == Some(b'"') {
-                    return self.held.take().unwrap_or_default().freeze();
-                }
-                Bytes::new()
-            }
-        }
+        self.held.extend_from_slice(&chunk);
+        Bytes::new()
     }
 
     fn held_bytes(&self) -> usize {
         // What it is re-encoded into is there beside it at the end.
-        self.held.as_ref().map_or(0, |held| held.len().saturating_mul(2))
+        self.held.len().saturating_mul(2)
     }
 
     fn finish(&mut self) -> Bytes {
-        match self.held.take() {
-            None => Bytes::new(),
-            Some(held) => {
-                let answer = held.freeze();
-                let answer = if self.base64 { floats_to_base64(&answer) } else { answer };
-                if self.adds_usage { with_prompt_tokens(&answer) } else { answer }
-            }
+        let answer = std::mem::take(&mut self.held).freeze();
+        if !self.scan.is_whole() || self.scan.has_only_error() {
+            return answer;
         }
+        let Some(answer) = in_order(&answer, self.count) else {
+            self.is_broken = true;
+            return Bytes::new();
+        };
+        let answer = if self.base64 { floats_to_base64(&answer) } else { answer };
+        if self.adds_usage { with_prompt_tokens(&answer) } else { answer }
     }
 
     fn is_complete(&self) -> bool {
-        self.scan.is_whole()
+        self.scan.is_whole() && !self.is_broken
     }
 
     fn has_failed(&self) -> bool {
@@ -120,21 +111,10 @@ impl Meter for EmbeddingsMeter {
         self.reported().is_some_and(|tokens| tokens > self.input_tokens_max)
     }
 
-    /// A usage may have to be added, and who has one is known at the end.
+    /// A usage may have to be added, and vectors to be moved, which is known at the end.
     fn changes_length(&self) -> bool {
         true
     }
-}
-
-/// How the first vector of an answer begins, once that much of it is there: `[` for floats, a quote
-/// for base64.
-fn first_vector(answer: &[u8]) -> Option<u8> {
-    let begin = answer.get(..FIRST_VECTOR_WITHIN).unwrap_or(answer);
-    let behind = |at: usize| {
-        let value = begin.get(at + VECTOR_KEY.len()..)?.trim_ascii_start().strip_prefix(b":")?;
-        value.trim_ascii_start().first().copied()
-    };
-    VECTOR_KEY_FINDER.find_iter(begin).find_map(behind)
 }
 
 /// Re-encodes every vector of floats in an embeddings answer. An answer of another shape, or one

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+use super::order::Vectors;
 use super::read_element;
 use crate::json::{Object, Value};
 use crate::splice::Splice;
@@ -93,8 +94,8 @@ impl Split {
         Some((usage, source))
     }
 
-    /// One answer out of all: the first, with everyone's vectors and everyone's usage. `None` when
-    /// they are not what was asked for.
+    /// One answer out of all: the first, with everyone's vectors in the order of the inputs and everyone's
+    /// usage. `None` when they are not what was asked for.
     pub(super) fn merge(&self, answers: &[Bytes]) -> Option<Bytes> {
         let template = answers.first()?;
         let mut vectors = vec![b'['];
@@ -102,17 +103,11 @@ impl Split {
         for (batch, answer) in self.batches.iter().zip(answers) {
             let object = Object::parse(answer).ok()?;
             used.push(Totals::read(&object));
-            let data = object.get("data")?;
-            let mut items = data.elements()?;
-            for _ in 0..batch.count {
-                let item = items.next()?;
+            for item in Vectors::read(answer, batch.count)?.items {
                 if vectors.len() > 1 {
                     vectors.push(b',');
                 }
-                vectors.extend_from_slice(&renumbered(&item, batch.first)?);
-            }
-            if items.next().is_some() {
-                return None;
+                vectors.extend_from_slice(&renumbered(&Value::new(item), batch.first)?);
             }
         }
         if used.len() != self.batches.len() {
@@ -226,6 +221,22 @@ mod tests {
         let unreported =
             [answer(&["[1]", "[2]"], r#"{"prompt_tokens":3}"#), answer(&["[3]"], "{}")];
         assert!(split().merge(&unreported).is_some(), "they are an answer all the same");
+    }
+
+    #[test]
+    fn parts_are_put_in_order_each_and_none_may_lack_an_index() {
+        let of = |indices: &[u64]| {
+            let item = |index: &u64| format!(r#"{{"index":{index},"embedding":[{index}]}}"#);
+            let data: Vec<String> = indices.iter().map(item).collect();
+            Bytes::from(format!(r#"{{"data":[{}]}}"#, data.join(",")))
+        };
+        let merged = split().merge(&[of(&[1, 0]), of(&[0])]).expect("one answer");
+        let expected = r#"{"data":[{"index":0,"embedding":[0]},{"index":1,"embedding":[1]},{"index":2,"embedding":[0]}]}"#;
+        assert_eq!(std::str::from_utf8(&merged), Ok(expected));
+        for first in [&[0, 0][..], &[1, 2], &[0, 2], &[0, 1, 2], &[0]] {
+            assert_eq!(split().merge(&[of(first), of(&[0])]), None, "{first:?}");
+        }
+        assert_eq!(split().merge(&[of(&[0, 1]), of(&[2])]), None, "parts count from 0");
     }
 
     #[test]

@@ -33,26 +33,59 @@ fn floats_become_base64_for_who_asked_for_it() {
     assert_eq!(meter.measure(), (Usage { input_tokens: 4, ..Usage::ZERO }, UsageSource::Upstream));
     let (again, _) = relay(REQUEST, text.as_bytes());
     assert_eq!(again, text.as_bytes(), "base64 stays as it is");
-    let mut meter = read(REQUEST).expect("valid").meter(Framing::Json);
-    let passed = meter.relay(Bytes::from(text.clone()));
-    assert_eq!((passed.len(), meter.held_bytes()), (text.len(), 0), "and is not held");
 }
 
 #[test]
 fn floats_stay_floats_for_who_did_not_ask() {
-    let (out, meter) = relay(br#"{"model":"m","input":"a"}"#, RESPONSE);
+    let (out, meter) = relay(br#"{"model":"m","input":["a","b"]}"#, RESPONSE);
     assert_eq!(out, RESPONSE);
     assert_eq!(meter.held_bytes(), 0);
 }
 
 #[test]
+fn vectors_go_on_in_the_order_of_their_inputs() {
+    let swapped = std::str::from_utf8(RESPONSE).expect("text");
+    let swapped =
+        swapped.replace("\"index\":0", "\"index\":2").replace("\"index\":1", "\"index\":0");
+    let swapped = swapped.replace("\"index\":2", "\"index\":1");
+    for (format, second) in [("float", "[1e-3,0,-0.0]"), ("base64", "\"bxKDOgAAAAAAAACA\"")] {
+        let asked = format!(r#"{{"model":"m","input":["a","b"],"encoding_format":"{format}"}}"#);
+        let (out, meter) = relay(asked.as_bytes(), swapped.as_bytes());
+        let text = String::from_utf8(out).expect("text");
+        let first = format!(r#""data":[{{"object":"embedding","index":0,"embedding":{second}}}"#);
+        assert!(text.contains(&first), "{text}");
+        assert!(meter.is_complete(), "{text}");
+    }
+}
+
+#[test]
+fn an_answer_that_lacks_a_vector_is_none_and_goes_nowhere() {
+    let good = std::str::from_utf8(RESPONSE).expect("text");
+    for (bad, why) in [
+        (good.replace("\"index\":1", "\"index\":0"), "twice"),
+        (good.replace("\"index\":1", "\"index\":2"), "out of range"),
+        (good.replace("\"index\":1", "\"index\":1.5"), "no integer"),
+        (good.replace("\"index\":1,", ""), "no index"),
+        (r#"{"data":[],"usage":{"prompt_tokens":4}}"#.to_owned(), "no vectors"),
+        (r#"{"usage":{"prompt_tokens":4}}"#.to_owned(), "no list"),
+    ] {
+        let (out, meter) = relay(REQUEST, bad.as_bytes());
+        assert!(out.is_empty() && !meter.is_complete(), "{why}");
+        assert_eq!(meter.relayed(), Usage::ZERO, "{why}: nothing was delivered");
+    }
+    let one = br#"{"model":"m","input":"a"}"#;
+    let (out, meter) = relay(one, good.as_bytes());
+    assert!(out.is_empty() && !meter.is_complete(), "two for one input");
+}
+
+#[test]
 fn a_missing_or_impossible_usage_is_estimated() {
     for response in [
-        &br#"{"data":[{}]}"#[..],
-        br#"{"data":[{}],"usage":{"prompt_tokens":-4}}"#,
-        br#"{"data":[{}],"usage":{"prompt_tokens":0,"total_tokens":0}}"#,
+        &br#"{"data":[{"index":0}]}"#[..],
+        br#"{"data":[{"index":0}],"usage":{"prompt_tokens":-4}}"#,
+        br#"{"data":[{"index":0}],"usage":{"prompt_tokens":0,"total_tokens":0}}"#,
     ] {
-        let (out, meter) = relay(REQUEST, response);
+        let (out, meter) = relay(br#"{"model":"m","input":"first text"}"#, response);
         let (usage, source) = meter.measure();
         assert_eq!(source, UsageSource::Estimated);
         assert!((1..=30).contains(&usage.input_tokens), "{usage:?}");
@@ -172,7 +205,7 @@ fn voyage_gets_its_own_words_and_the_customer_openais() {
 
     let mut meter = call.meter(Framing::Json);
     let answer = include_str!("../../fixtures/voyage_embeddings/response.json");
-    assert!(meter.relay(Bytes::from(answer)).is_empty(), "held for its usage");
+    assert!(meter.relay(Bytes::from(answer)).is_empty(), "held until it is whole");
     let told = answer.replace("9}", "9,\"prompt_tokens\":9}");
     assert_eq!(std::str::from_utf8(&meter.finish()), Ok(told.as_str()));
 
