@@ -188,6 +188,7 @@ mod tests {
                 cache_write_1h: rate(input),
                 audio_input: rate(input),
                 image_input: rate(input),
+                video_input: rate(input),
                 ..Prices::default()
             };
             let condition = Condition { input_tokens_above: Some(7), ..Condition::default() };

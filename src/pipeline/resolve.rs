@@ -8,7 +8,7 @@ use crate::config::snapshot::{Model, Snapshot, Target};
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::Key;
 use crate::protocols::json::JsonError;
-use crate::protocols::{self, Codec, Operation, Request};
+use crate::protocols::{self, Codec, Dialect, Operation, Request};
 
 /// A request whose model is known.
 #[derive(Debug)]
@@ -23,6 +23,9 @@ pub struct Resolved {
     pub key: Arc<Key>,
     /// The operation that is asked for.
     pub operation: Operation,
+    /// The model's targets that speak the operation themselves do not take what is in the request: those
+    /// that speak another are asked, with a translation.
+    pub is_bridged: bool,
 }
 
 impl Resolved {
@@ -56,14 +59,29 @@ impl Resolved {
     pub fn targets(&self, rank: usize) -> impl Iterator<Item = (&Arc<Target>, &'static dyn Codec)> {
         let model = self.model_at(rank);
         let is_translated = model.is_translated(self.operation);
+        let is_bridged = rank == 0 && self.is_bridged;
         model.targets.iter().filter_map(move |target| {
             let dialect = target.upstream.dialect;
-            let codec = match is_translated {
-                false => protocols::codec(self.operation, dialect),
-                true => protocols::bridge(self.operation, dialect, &model.operations),
+            let own = || protocols::codec(self.operation, dialect);
+            let codec = match (is_translated, is_bridged) {
+                (false, false) => own(),
+                (false, true) if own().is_some() => None,
+                _ => protocols::bridge(self.operation, dialect, &model.operations),
             };
             Some((target, codec?))
         })
+    }
+
+    /// Whether a target could be asked with a translation that takes sound and videos, which chat
+    /// completions have no common words for.
+    pub(super) fn can_be_bridged(&self) -> bool {
+        let hears = |target: &Arc<Target>| {
+            matches!(target.upstream.dialect, Dialect::Gemini | Dialect::Vertex)
+        };
+        self.operation == Operation::Chat
+            && self.model.limits.translation.is_some()
+            && !self.model.is_translated(self.operation)
+            && self.model.targets.iter().any(hears)
     }
 }
 
@@ -121,7 +139,7 @@ pub fn resolve(
     }
     let asked = model.is_wildcard().then(|| name.into_owned());
     let fallbacks = fallbacks(snapshot, &key, operation, model);
-    Ok(Resolved { model: Arc::clone(model), asked, fallbacks, key, operation })
+    Ok(Resolved { model: Arc::clone(model), asked, fallbacks, key, operation, is_bridged: false })
 }
 
 /// The model that is meant where a request names none, for operations that have one.

@@ -37,16 +37,8 @@ pub(super) struct ProtocolReading {
 /// # Errors
 /// `InvalidRequest`, naming the field, in the words of the first protocol, where none takes the
 /// request; `UpstreamUnavailable` for a model without a target.
-pub fn validate(resolved: Resolved, request: &Request<'_>) -> Result<Validated, GatewayError> {
-    let mut first: Option<ProtocolReading> = None;
-    let (mut others, mut refused) = (Vec::new(), None);
-    for reading in readings(&resolved, 0, request) {
-        match (reading, &first) {
-            (Ok(reading), None) => first = Some(reading),
-            (Ok(reading), Some(_)) => others.push(reading),
-            (Err(error), _) => refused = refused.or(Some(error)),
-        }
-    }
+pub fn validate(mut resolved: Resolved, request: &Request<'_>) -> Result<Validated, GatewayError> {
+    let (first, mut others, refused) = read_for_model(&mut resolved, request);
     let Some(ProtocolReading { codec, call, .. }) = first else {
         return Err(refused.unwrap_or_else(|| {
             if resolved.operation == Operation::Compact {
@@ -65,6 +57,41 @@ pub fn validate(resolved: Resolved, request: &Request<'_>) -> Result<Validated, 
     }
     others.retain(|other| is_answered_alike(call.as_ref(), other.call.as_ref()));
     Ok(Validated { resolved, call, codec, others })
+}
+
+/// What the protocols of the model's targets make of the request: the first that takes it, the others,
+/// and else why it is refused. Sound and videos in chat completions go where a translation takes them, if
+/// there is such a target: the endpoints that Google has for chat completions do not know their words.
+fn read_for_model(
+    resolved: &mut Resolved,
+    request: &Request<'_>,
+) -> (Option<ProtocolReading>, Vec<ProtocolReading>, Option<GatewayError>) {
+    let (can_be_bridged, names_media) = (resolved.can_be_bridged(), |words: &[&str]| {
+        let body = request.json().map(|body| body.text()).unwrap_or_default();
+        words.iter().any(|word| memchr::memmem::find(body, word.as_bytes()).is_some())
+    });
+    let is_better = can_be_bridged && names_media(&["\"video_url\"", "\"audio_url\""]);
+    let is_possible = is_better || can_be_bridged && names_media(&["\"input_audio\""]);
+    let mut refused = None;
+    for is_bridged in [is_better, !is_better] {
+        if is_bridged && !is_possible {
+            continue;
+        }
+        resolved.is_bridged = is_bridged;
+        let mut read = Vec::new();
+        for reading in readings(resolved, 0, request) {
+            match reading {
+                Ok(reading) => read.push(reading),
+                Err(error) => refused = refused.or(Some(error)),
+            }
+        }
+        if !read.is_empty() {
+            let others = read.split_off(1);
+            return (read.pop(), others, None);
+        }
+    }
+    resolved.is_bridged = false;
+    (None, Vec::new(), refused)
 }
 
 /// What each protocol among those of the targets of one model makes of the request.

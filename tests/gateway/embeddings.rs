@@ -1,6 +1,6 @@
 //! `POST /v1/embeddings`: every family end to end, on the wire and in the ledger.
 
-use crate::harness::{Admin, Customer, Demo};
+use crate::harness::{Admin, Customer, Demo, Gateway, Responder, ask};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -151,5 +151,110 @@ async fn what_a_model_does_not_take_is_refused_with_what_to_do() {
         let body = json!({"model": model, "input": "a", "dimensions": dimensions});
         let (status, answer) = embed(&demo, &customer, &body, "").await;
         assert_eq!((status, &answer["error"]["message"]), (400, &json!(message)));
+    }
+}
+
+/// A gateway whose model `e` sends up to three inputs in one call, and `v` is Voyage's.
+fn gateway_over(upstream: &Responder) -> Gateway {
+    let at = upstream.address;
+    let upstreams = format!(
+        "  u: {{ protocol: openai, base_url: 'http://{at}/v1' }}
+  v: {{ protocol: voyage, base_url: 'http://{at}/v1' }}\n"
+    );
+    let model = |name: &str, upstream: &str, limits: &str| {
+        format!(
+            "  {name}:
+    operations: [embeddings]
+    targets: [{{ upstream: {upstream} }}]
+    prices: {{ input_per_1m_tokens: 1 }}
+    limits: {{ context_tokens_max: 1000{limits} }}\n"
+        )
+    };
+    let models = [model("e", "u", ", batch_inputs_max: 3"), model("v", "v", "")].concat();
+    Gateway::serving(&upstreams, &format!("models:\n{models}"))
+}
+
+/// Answers each input with its number as its vector, in the order that `shuffle` makes of their indices.
+fn upstream_that_answers(shuffle: fn(Vec<i64>) -> Vec<Value>) -> Responder {
+    Responder::start(move |_, request| {
+        let asked: Value = serde_json::from_slice(&request.body).expect("JSON");
+        let inputs: Vec<f32> = match &asked["input"] {
+            Value::String(text) => vec![text.parse().expect("a number")],
+            all => {
+                let all = all.as_array().expect("inputs").iter();
+                all.map(|one| one.as_str().expect("text").parse().expect("a number")).collect()
+            }
+        };
+        let in_base64 = asked["encoding_format"] == "base64";
+        let item = |index: Value| {
+            let at = index.as_u64().and_then(|at| usize::try_from(at).ok());
+            let number = at.and_then(|at| inputs.get(at)).copied().unwrap_or(-1.0);
+            let embedding = match in_base64 {
+                true => json!(STANDARD.encode(number.to_le_bytes())),
+                false => json!([number]),
+            };
+            json!({"object": "embedding", "index": index, "embedding": embedding})
+        };
+        let count = i64::try_from(inputs.len()).expect("few");
+        let data: Vec<Value> = shuffle((0..count).collect()).into_iter().map(item).collect();
+        let usage = json!({"prompt_tokens": count, "total_tokens": count});
+        let body = json!({"object": "list", "data": data, "model": "up", "usage": usage});
+        (200, "content-type: application/json\r\n".to_owned(), body.to_string())
+    })
+}
+
+fn embed_numbers(
+    gateway: &Gateway,
+    model: &str,
+    count: usize,
+    format: &str,
+) -> crate::harness::Answer {
+    let inputs: Vec<String> = (0..count).map(|number| number.to_string()).collect();
+    let body = json!({"model": model, "input": inputs, "encoding_format": format}).to_string();
+    let length = format!("Content-Length: {}\r\n", body.len());
+    ask(gateway.address, &gateway.post("/v1/embeddings", &length, body))
+}
+
+#[test]
+fn vectors_come_back_in_the_order_of_their_inputs() {
+    let upstream = upstream_that_answers(|all| all.into_iter().rev().map(Value::from).collect());
+    let gateway = gateway_over(&upstream);
+    // One call, and three of which each comes in another order.
+    for (model, count) in [("e", 1), ("e", 3), ("e", 8), ("v", 5)] {
+        for format in ["float", "base64"] {
+            let answer = embed_numbers(&gateway, model, count, format);
+            assert_eq!(answer.status(), 200, "{model} {count}: {answer:?}");
+            let document = answer.json();
+            let data = document["data"].as_array().expect("vectors");
+            let found: Vec<_> =
+                data.iter().map(|item| (item["index"].as_u64(), vector(item))).collect();
+            let numbers = (0..count).map(|at| (Some(at as u64), vec![f32::from(at as u8)]));
+            assert_eq!(found, numbers.collect::<Vec<_>>(), "{model} {count} {format}");
+            assert_eq!(data[0]["embedding"].is_string(), format == "base64");
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_lacks_a_vector_is_the_upstreams_fault_and_costs_nothing() {
+    let faults: [(&str, fn(Vec<i64>) -> Vec<Value>); 6] = [
+        ("one twice", |all| all.iter().map(|at| json!(*at / 2 * 2)).collect()),
+        ("from 1", |all| all.iter().map(|at| json!(at + 1)).collect()),
+        ("one too few", |all| all.iter().skip(1).map(|at| json!(at - 1)).collect()),
+        ("one too many", |all| (0..=all.len()).map(|at| json!(at)).collect()),
+        ("as text", |all| all.iter().map(|at| json!(at.to_string())).collect()),
+        ("none", |all| all.iter().map(|_| Value::Null).collect()),
+    ];
+    for (fault, shuffle) in faults {
+        let upstream = upstream_that_answers(shuffle);
+        let gateway = gateway_over(&upstream);
+        for (model, count) in [("e", 2), ("e", 8), ("v", 2)] {
+            for format in ["float", "base64"] {
+                let answer = embed_numbers(&gateway, model, count, format);
+                assert_eq!(answer.status(), 502, "{fault} {model} {count}: {answer:?}");
+                assert_eq!(answer.json()["error"]["type"], "api_error", "{fault}: {answer:?}");
+            }
+        }
+        assert_eq!(gateway.settled()["spent"], "0.00", "{fault}");
     }
 }

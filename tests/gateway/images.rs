@@ -351,4 +351,21 @@ async fn a_form_of_28_megabytes_goes_on_byte_for_byte() {
     let digest = answer.headers()["x-sim-body-sha256"].to_str().expect("hex").to_owned();
     assert_eq!(answer.headers()["x-sim-body-bytes"], sent.len().to_string());
     assert_eq!(digest, sha256(&sent), "only the model's name has changed");
+    // What stands around the parts (RFC 2046, section 5.1.1) stays here.
+    for (before, behind) in [("", "\r\n"), ("A form.\r\n", "The end."), ("\r\n\r\n", "\r\n\r\n")] {
+        let around = [before.as_bytes(), head.as_bytes(), &png(64, 64, 100)].concat();
+        let body = [&around[..], tail("pimg-2").as_bytes(), behind.as_bytes()].concat();
+        let sent = [head.as_bytes(), &png(64, 64, 100), tail("gpt-image-2").as_bytes()].concat();
+        let answer = crate::harness::http()
+            .post(format!("{}/v1/images/edits", demo.base_url))
+            .bearer_auth(&customer.key)
+            .header("content-type", format!("multipart/form-data; boundary={boundary}"))
+            .body(body)
+            .send()
+            .await
+            .expect("an answer");
+        assert_eq!(answer.status(), 200, "{before:?} {behind:?}");
+        let digest = answer.headers()["x-sim-body-sha256"].to_str().expect("hex").to_owned();
+        assert_eq!(digest, sha256(&sent), "{before:?} {behind:?}");
+    }
 }

@@ -252,6 +252,22 @@ fn tokens_are_counted_when_a_request_comes_and_corrected_when_it_is_over() {
     assert_eq!(never.header("x-should-retry").as_deref(), Some("false"));
     assert!(never.header("retry-after").is_none(), "no wait helps: {}", never.head());
 
+    // The estimate of this is above the limit, and what it comes to is not.
+    let text =
+        "The committee met on Tuesday to discuss the new budget for the coming year. ".repeat(32);
+    let gateway = self::gateway(
+        simulator(&["usage=prompt=600,completion=0"]).addr(),
+        "rate_limits:\n  key: { tokens_per_minute: 1000 }\n",
+        "",
+    );
+    let long = ask(gateway.address, &gateway.chat_json(GOOD.replace("hi", &text)));
+    assert_eq!(long.status(), 200, "{} letters: {long:?}", text.len());
+    gateway.settled();
+    let next = ask(gateway.address, &gateway.chat_json(GOOD));
+    assert_eq!(next.status(), 200, "what it did not use is back: {next:?}");
+    let left = number(&next, "x-ratelimit-remaining-tokens");
+    assert!((300..420).contains(&left), "1000 less 600 and a little: {left}");
+
     // Requests that cost no tokens give theirs back.
     let failing = simulator(&["fault=status=500"]);
     let gateway =

@@ -23,6 +23,7 @@ mod limits;
 mod listeners;
 mod local;
 mod mcp;
+mod media_in_chat;
 mod messages;
 mod moderations;
 mod money;

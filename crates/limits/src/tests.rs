@@ -210,6 +210,76 @@ fn tokens_are_what_was_used_in_any_history() {
 }
 
 #[test]
+fn an_estimate_above_the_limit_passes_where_the_tokens_may_fit() {
+    let bench = Bench::new();
+    let take = |about, least| {
+        let estimated = EstimatedTokens { about, least };
+        bench.limits.take_with([(Subject::Key(1), tokens(1000))], Some(estimated), Patience::First)
+    };
+    let left = |permit: &Permit| permit.standing().tokens.map(|gauge| gauge.remaining);
+    let permit = take(1213, 485).expect("it may have 600");
+    assert_eq!(left(&permit), Some(0), "all of the limit until it is known");
+    let refused = take(1, 1).expect_err("nothing is left");
+    assert_eq!(refused.wait, Wait::For(Duration::from_millis(60)));
+    permit.settle(600);
+    let permit = take(400, 160).expect("what was not used is back");
+    assert_eq!(left(&permit), Some(0));
+    drop(permit);
+    bench.pass(Duration::from_secs(60));
+    // Whoever was let through with less than it uses makes those after it wait.
+    take(2000, 800).expect("it may fit").settle(1900);
+    let Wait::For(wait) = take(1, 1).expect_err("900 are owed").wait else { panic!("it passes") };
+    assert_eq!(wait.as_millis().div_ceil(60), 901);
+    let refused = take(2503, 1001).expect_err("it cannot fit");
+    assert_eq!((refused.limit, refused.wait), (Limit::Tokens, Wait::Never));
+    assert_eq!(refused.standing.tokens.map(|gauge| gauge.remaining), Some(0), "it took nothing");
+}
+
+/// Whatever comes and however wrong its estimate is (by 2.5 at most): who has no more than the limit
+/// passes a full bucket, and what is used is the limit, what has come back of it, and one excess.
+#[test]
+fn estimates_keep_nobody_out_for_good_and_let_nobody_far_beyond() {
+    const LIMIT: u64 = 1000;
+    let step = (1_u64..3 * LIMIT, 1000_u64..=2500, 0_u64..120_000, any::<bool>());
+    runner(300)
+        .run(&prop::collection::vec(step, 1..60), |steps| {
+            let (bench, mut open) = (Bench::new(), Vec::new());
+            let (mut used, mut passed_ms) = (0, 0);
+            for (real, excess, pause_ms, ends) in steps {
+                let about = real * excess / 1000;
+                let estimated = EstimatedTokens { about, least: about * 2 / 5 };
+                let subjects = [(Subject::Key(1), tokens(1000))];
+                match bench.limits.take_with(subjects, Some(estimated), Patience::First) {
+                    Ok(permit) => {
+                        used += real;
+                        open.push((permit, real));
+                    }
+                    Err(refused) if real <= LIMIT => {
+                        prop_assert_ne!(refused.wait, Wait::Never, "{} of {}", real, about);
+                    }
+                    Err(_) => {}
+                }
+                // Until then all are under way at one time.
+                if ends {
+                    open.drain(..).for_each(|(permit, real): (Permit, u64)| permit.settle(real));
+                    bench.pass(Duration::from_millis(pause_ms));
+                    passed_ms += pause_ms;
+                }
+                let back = passed_ms * LIMIT / 60_000 + 1;
+                let most = LIMIT + back + LIMIT * 3 / 2;
+                prop_assert!(used <= most, "{} after {} ms", used, passed_ms);
+            }
+            open.drain(..).for_each(|(permit, real)| permit.settle(real));
+            bench.pass(Duration::from_secs(24 * 3600));
+            let whole = EstimatedTokens { about: LIMIT * 5 / 2, least: LIMIT };
+            let subjects = [(Subject::Key(1), tokens(1000))];
+            prop_assert!(bench.limits.take_with(subjects, Some(whole), Patience::First).is_ok());
+            Ok(())
+        })
+        .expect("holds");
+}
+
+#[test]
 fn a_refusal_takes_nothing_of_anybody_and_names_the_longest_wait() {
     let bench = Bench::new();
     let key = Rates { concurrent_requests: some(1), ..requests(10) };

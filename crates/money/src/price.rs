@@ -292,7 +292,10 @@ impl Prices {
             CacheWrites::Short => read.max(self.cache_write),
             CacheWrites::Any => read.max(self.cache_write).max(self.cache_write_1h),
         };
-        if ways.has_media { written.max(self.audio_input).max(self.image_input) } else { written }
+        if !ways.has_media {
+            return written;
+        }
+        [self.audio_input, self.image_input, self.video_input].into_iter().fold(written, Rate::max)
     }
 }
 
@@ -301,7 +304,7 @@ impl Prices {
 pub struct InputWays {
     /// What of it can be billed as written to a cache.
     pub cache_writes: CacheWrites,
-    /// Whether some of it can be a picture or sound.
+    /// Whether some of it can be a picture, sound or video.
     pub has_media: bool,
 }
 
@@ -346,7 +349,7 @@ mod tests {
             prices.cache_write_1h,
             "the one-hour cache write is dearest"
         );
-        assert_eq!(prices.input_dearest(InputWays::default()), prices.image_input, "or a picture");
+        assert_eq!(prices.input_dearest(InputWays::default()), prices.video_input, "or a video");
         assert_eq!(dearest(CacheWrites::Short), prices.cache_write.max(prices.input));
         assert_eq!(dearest(CacheWrites::None), prices.input.max(prices.cache_read));
     }

@@ -474,6 +474,71 @@ mod tests {
         ),
     ];
 
+    /// Texts, how often they are repeated, and what `o200k_base` and `cl100k_base` make of that.
+    fn whole_texts() -> [(&'static str, String, [u64; 2]); 4] {
+        let english = "The committee met on Tuesday to discuss the new budget for the coming year. Several members asked why the costs of the building had risen so quickly, and whether the work could be finished before the winter. The chairman explained that the price of steel and timber had nearly doubled since the first estimate was made, and that two of the contractors had left the project in spring. After a long debate it was agreed that the library should be opened in stages: the reading room and the children's section first, and the archive when the remaining money had been found. A small group of volunteers offered to move the books during the summer holidays. The treasurer thanked them and promised to publish a full report of the spending on the website within four weeks. ";
+        let code = r##"pub fn longest_run(values: &[u32]) -> Option<(u32, usize)> {
+    let mut best: Option<(u32, usize)> = None;
+    let mut index = 0;
+    while index < values.len() {
+        let start = index;
+        while index < values.len() && values[index] == values[start] {
+            index += 1;
+        }
+        let length = index - start;
+        if best.map_or(true, |(_, longest)| length > longest) {
+            best = Some((values[start], length));
+        }
+    }
+    best
+}
+
+#[test]
+fn finds_the_longest_run() {
+    assert_eq!(longest_run(&[]), None);
+    assert_eq!(longest_run(&[1, 1, 2, 2, 2, 3]), Some((2, 3)));
+}
+"##;
+        let chinese = "委员会星期二开会讨论了明年的预算。几位成员问为什么这座建筑的费用上涨得这么快，工程能不能在冬天以前完成。主席解释说，自从第一次估算以来，钢材和木材的价格几乎翻了一番，而且有两家承包商在春天退出了项目。经过长时间的辩论，大家同意图书馆分阶段开放：首先是阅览室和儿童区，等找到剩余的资金以后再开放档案室。一小群志愿者提出在暑假期间搬运书籍。司库向他们表示感谢，并答应四周之内在网站上公布完整的支出报告。";
+        let letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let letter = |index: u32| letters[(index.wrapping_mul(2_654_435_761) >> 13 & 63) as usize];
+        let base64 = (1..=2000).map(|index| char::from(letter(index))).collect();
+        [
+            ("English", english.repeat(4), [585, 585]),
+            ("code", code.repeat(4), [716, 716]),
+            ("Chinese", chinese.repeat(4), [596, 932]),
+            ("base64", base64, [1061, 1123]),
+        ]
+    }
+
+    /// What a limit of tokens goes by: an estimate of a whole request is not below what it comes to, and
+    /// the fewest tokens by it not above.
+    #[test]
+    fn requests_are_estimated_within_both_bounds() {
+        for (kind, text, [o200k, cl100k]) in whole_texts() {
+            let (mut low, mut high) = (u64::MAX, 0);
+            // Where places are looked at depends on how a request begins.
+            for model in 0..200 {
+                let content = serde_json::Value::from(text.as_str());
+                let body = format!(
+                    r#"{{"model":"m{model}","messages":[{{"role":"user","content":{content}}}]}}"#
+                );
+                let estimate = TextSize::of_prompt(body.as_bytes()).tokens();
+                (low, high) = (low.min(estimate), high.max(estimate));
+            }
+            let per_cent = |estimate: u64, real: u64| estimate * 100 / real;
+            println!(
+                "{kind}: {} to {} % of o200k_base, {} to {} % of cl100k_base",
+                per_cent(low, o200k),
+                per_cent(high, o200k),
+                per_cent(low, cl100k),
+                per_cent(high, cl100k),
+            );
+            assert!(least(high) <= o200k.min(cl100k), "{kind}: {high} of {o200k}");
+            assert!(low * 10 >= o200k.max(cl100k) * 8, "{kind}: {low} of {cl100k}");
+        }
+    }
+
     fn tokens(text: &str) -> u64 {
         TextSize::measure(text.as_bytes()).tokens()
     }

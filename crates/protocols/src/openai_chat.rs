@@ -340,6 +340,9 @@ struct WirePromptDetails {
     cached_tokens: Option<u64>,
     #[serde(default)]
     audio_tokens: Option<u64>,
+    /// Of videos, as Qwen tells them.
+    #[serde(default)]
+    video_tokens: Option<u64>,
     #[serde(default)]
     cache_write_tokens: Option<u64>,
     /// Qwen's name for cache writes.
@@ -376,7 +379,13 @@ const COUNTS: [CountsObject; 3] = [
     ),
     (
         "prompt_tokens_details",
-        &["cached_tokens", "audio_tokens", "cache_write_tokens", "cache_creation_input_tokens"],
+        &[
+            "cached_tokens",
+            "audio_tokens",
+            "cache_write_tokens",
+            "cache_creation_input_tokens",
+            "video_tokens",
+        ],
     ),
     ("completion_tokens_details", &["reasoning_tokens", "audio_tokens", "image_tokens"]),
 ];
@@ -403,6 +412,7 @@ impl WireChatUsage {
             heard,
             cache_write_tokens,
             cache_creation_input_tokens,
+            video_tokens,
             reasoning_tokens,
             spoken,
             drawn,
@@ -414,6 +424,7 @@ impl WireChatUsage {
             prompt_tokens_details: Some(WirePromptDetails {
                 cached_tokens,
                 audio_tokens: heard,
+                video_tokens,
                 cache_write_tokens,
                 cache_creation_input_tokens,
             }),
@@ -444,6 +455,8 @@ impl WireChatUsage {
         let written = written.unwrap_or(0).min(self.prompt_tokens.saturating_sub(read));
         let rest = self.prompt_tokens.saturating_sub(read).saturating_sub(written);
         let heard = prompt.and_then(|details| details.audio_tokens).unwrap_or(0).min(rest);
+        let watched = prompt.and_then(|details| details.video_tokens).unwrap_or(0);
+        let watched = watched.min(rest.saturating_sub(heard));
         let output = self.output_tokens();
         let completion = self.completion_tokens_details.as_ref();
         let spoken = completion.and_then(|details| details.audio_tokens).unwrap_or(0).min(output);
@@ -452,8 +465,9 @@ impl WireChatUsage {
         let drawn = drawn.min(rest_of_output);
         let search = self.plugins.as_ref().and_then(|plugins| plugins.search.as_ref());
         let usage = Usage {
-            input_tokens: rest.saturating_sub(heard),
+            input_tokens: rest.saturating_sub(heard).saturating_sub(watched),
             audio_input_tokens: heard,
+            video_input_tokens: watched,
             cache_read_tokens: read,
             cache_write_tokens: written,
             output_tokens: rest_of_output.saturating_sub(drawn),

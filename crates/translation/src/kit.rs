@@ -455,10 +455,11 @@ pub(crate) fn cache_writes(
     }
 }
 
-/// Which part of the input is sound, and which is pictures that are counted apart.
+/// Which part of the input is sound, and which is pictures and videos that are counted apart.
 pub(crate) fn media_input(details: &mut Members, counts: &Counts, out: &mut Vec<u8>) {
     counted(details, "audio_tokens", counts.audio_input, out);
     counted(details, "image_tokens", counts.image_input, out);
+    counted(details, "video_tokens", counts.video_input, out);
 }
 
 /// Searches in the web that the upstream ran, in Anthropic's words, as OpenAI has none in `usage`.

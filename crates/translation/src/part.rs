@@ -89,9 +89,11 @@ pub enum ContentPart<'a> {
     File(MediaPart<'a>),
     /// A recording that is played.
     Audio(MediaPart<'a>),
+    /// A video that is shown.
+    Video(MediaPart<'a>),
 }
 
-/// A picture, a document or a recording.
+/// A picture, a document, a recording or a video.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MediaPart<'a> {
     /// Where its bytes are found.
@@ -354,6 +356,8 @@ pub struct Counts {
     pub audio_input: u64,
     /// Tokens of input that are pictures, where the upstream counts them apart; in no other kind then.
     pub image_input: u64,
+    /// Tokens of input that are video, where the upstream counts them apart; in no other kind then.
+    pub video_input: u64,
     /// Tokens of output, with those of thoughts, but for those of sound.
     pub output: u64,
     /// Tokens of output that are sound.
@@ -375,7 +379,8 @@ impl Counts {
     /// All input that no cache had to do with.
     #[must_use]
     pub fn input_uncached(&self) -> u64 {
-        [self.audio_input, self.image_input].into_iter().fold(self.input, u64::saturating_add)
+        let media = [self.audio_input, self.image_input, self.video_input];
+        media.into_iter().fold(self.input, u64::saturating_add)
     }
 
     /// All output, whatever it is.

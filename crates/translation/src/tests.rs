@@ -548,7 +548,22 @@ fn what_has_no_words_elsewhere_is_refused_by_name() {
         (&Chat, with("messages", "prediction", json!({})), "prediction"),
         (&Chat, with("messages", "tools", json!([{"type": "web_search"}])), "tools[0].type"),
         (&Chat, with("messages", "unheard_of", json!(1)), "unheard_of"),
-        (&Chat, block(json!({"type": "video_url"})), "messages[0].content[0].type"),
+        (&Chat, block(json!({"type": "video_url"})), "messages[0].content[0].video_url"),
+        (
+            &Chat,
+            block(json!({"type": "video_url", "video_url": {"url": "data:video/mp4,x"}})),
+            "messages[0].content[0].video_url.url",
+        ),
+        (
+            &Chat,
+            block(json!({"type": "video_url", "video_url": {"url": "https://a/b"}, "fps": 2})),
+            "messages[0].content[0].fps",
+        ),
+        (
+            &Chat,
+            block(json!({"type": "video", "video": ["https://a/1.png", "https://a/2.png"]})),
+            "messages[0].content[0].type",
+        ),
         (
             &Chat,
             json!({"messages": [{"role": "critic", "content": "x"}]}).to_string(),
@@ -610,7 +625,16 @@ fn what_a_writer_cannot_say_is_refused_and_hints_are_dropped_or_refused() {
         cache: None,
     });
     let audio = [PromptPart::Turn(Speaker::User), PromptPart::Content(audio)];
-    let rows: [(&dyn Dialect, &[PromptPart<'_>], &str); 4] = [
+    let video = ContentPart::Video(MediaPart {
+        source: Source::Url("https://a.example/1.mp4".into()),
+        name: None,
+        detail: None,
+        cache: None,
+    });
+    let video = [PromptPart::Turn(Speaker::User), PromptPart::Content(video)];
+    let rows: [(&dyn Dialect, &[PromptPart<'_>], &str); 6] = [
+        (&Messages, &video, "messages.content: a video"),
+        (&Responses, &video, "messages.content: a video"),
         (&Responses, &stop, "stop"),
         (&Messages, &json_mode, "response_format"),
         (&Messages, &audio, "messages.content: audio"),
@@ -628,6 +652,46 @@ fn what_a_writer_cannot_say_is_refused_and_hints_are_dropped_or_refused() {
         let strict = TranslationTarget { mode: Mode::Strict, ..target() };
         let refusal = dialect.write_request(&hints, &strict, &mut Losses::default());
         assert_eq!(refusal.expect_err("refused").field, "seed", "{dialect:?}");
+    }
+}
+
+/// Videos and sound travel between chat completions and Gemini, by their address or inline.
+#[test]
+fn videos_and_sound_are_carried_to_gemini_and_back() {
+    let rows = [
+        ("video_url", "https://a.example/1.mp4?x=1", Some("video/mp4"), None),
+        ("video_url", "https://www.youtube.com/watch?v=dQw4w9WgXcQ", None, None),
+        ("video_url", "data:video/webm;base64,AAAA", Some("video/webm"), Some("AAAA")),
+        ("audio_url", "https://a.example/1.MP3", Some("audio/mpeg"), None),
+        ("audio_url", "data:audio/wav;base64,UklGRg==", Some("audio/wav"), Some("UklGRg==")),
+    ];
+    for (kind, url, media_type, data) in rows {
+        let block = json!({"type": kind, kind: {"url": url}});
+        let body = json!({"model": "m", "messages": [{"role": "user", "content": [block]}]});
+        let body = body.to_string();
+        let read = Chat.read_request(body.as_bytes()).expect(url);
+        let mut losses = Losses::default();
+        let sent = Gemini.write_request(&read.parts, &target(), &mut losses).expect(url);
+        let sent: Value = serde_json::from_slice(&sent).expect("JSON");
+        let part = &sent["contents"][0]["parts"][0];
+        let (holder, key, value) = match data {
+            Some(data) => (&part["inlineData"], "data", data),
+            None => (&part["fileData"], "fileUri", url),
+        };
+        assert_eq!((holder[key].as_str(), holder["mimeType"].as_str()), (Some(value), media_type));
+        assert!(losses.fields().is_empty(), "{losses:?}");
+        let Some(_) = media_type else { continue };
+        let back = json!({"contents": [{"role": "user", "parts": [part]}]}).to_string();
+        let read = Gemini.read_request(back.as_bytes()).expect(url);
+        let again = Chat.write_request(&read.parts, &target(), &mut losses).expect(url);
+        let again: Value = serde_json::from_slice(&again).expect("JSON");
+        let shown = &again["messages"][0]["content"][0];
+        match data {
+            Some(data) if kind == "audio_url" => {
+                assert_eq!(shown["input_audio"], json!({"data": data, "format": "wav"}));
+            }
+            _ => assert_eq!(shown, &block, "{url}"),
+        }
     }
 }
 

@@ -127,9 +127,12 @@ impl CacheMarks {
             PromptPart::Instruction(text) | PromptPart::Content(ContentPart::Text(text)) => {
                 text.cache.is_some()
             }
-            PromptPart::Content(ContentPart::Image(media) | ContentPart::File(media)) => {
-                media.cache.is_some()
-            }
+            PromptPart::Content(
+                ContentPart::Image(media)
+                | ContentPart::File(media)
+                | ContentPart::Audio(media)
+                | ContentPart::Video(media),
+            ) => media.cache.is_some(),
             PromptPart::Tool(tool) => tool.cache.is_some(),
             PromptPart::ToolCall(call) => call.cache.is_some(),
             PromptPart::ToolResult(result) => result.cache.is_some(),

@@ -35,7 +35,7 @@ fn rows(head: &str) -> Vec<Vec<&'static str>> {
 fn plain(model: &str) -> (&'static str, Value) {
     let image = "https://example.com/a.png";
     let (path, mut body) = match model {
-        "gpt-4o-mini" => {
+        "gpt-4o-mini" | "qwen3.7-plus" | "gemini-2.5-flash" => {
             ("/v1/chat/completions", json!({"messages": [{"role": "user", "content": "hi"}]}))
         }
         "claude-sonnet-4-5" => {

@@ -196,6 +196,17 @@ macro_rules! each_unit {
             per_audio_second: PerUnit,
             { side: Made, priced_as: None, shown_as: AudioSeconds, label: "Seconds of audio",
               words: ["s of audio", "s of audio"], metric: None, column: None };
+
+            /// Input tokens that are video, of models that count them apart.
+            VideoInputTokens: video_input_tokens,
+            /// Per input token of a video.
+            video_input,
+            /// A million input tokens of video. Default: the input price. Without it, chat completions
+            /// take no `video_url` and no `video`.
+            video_input_per_1m_tokens: PerMillion,
+            { side: Input, priced_as: Some(Unit::InputTokens), shown_as: VideoInputTokens,
+              label: "Video input tokens", words: ["video token seen", "video tokens seen"],
+              metric: Some("video_input"), column: None };
         }
     };
 }
@@ -361,6 +372,7 @@ mod tests {
             ("rerank_units", "per_1k_rerank_units"),
             ("image_output_tokens", "image_output_per_1m_tokens"),
             ("audio_seconds", "per_audio_second"),
+            ("video_input_tokens", "video_input_per_1m_tokens"),
         ];
         assert_eq!(found[PLACED..], numbered);
     }

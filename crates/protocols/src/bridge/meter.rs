@@ -26,6 +26,7 @@ fn counts(usage: &Usage, reasoning: u64) -> Counts {
         cache_write_1h: usage.cache_write_1h_tokens,
         audio_input: usage.audio_input_tokens,
         image_input: usage.image_input_tokens,
+        video_input: usage.video_input_tokens,
         output: usage.output_tokens,
         audio_output: usage.audio_output_tokens,
         web_searches: usage.web_searches,

@@ -131,13 +131,15 @@ fn usage_is_taken_apart_into_what_has_prices() {
         "promptTokenCount": 100, "cachedContentTokenCount": 40, "candidatesTokenCount": 7,
         "thoughtsTokenCount": 5, "toolUsePromptTokenCount": 11, "totalTokenCount": 123,
         "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 50},
-            {"modality": "AUDIO", "tokenCount": 30}, {"modality": "IMAGE", "tokenCount": 20}],
+            {"modality": "AUDIO", "tokenCount": 30}, {"modality": "IMAGE", "tokenCount": 12},
+            {"modality": "VIDEO", "tokenCount": 8}],
         "cacheTokensDetails": [{"modality": "AUDIO", "tokenCount": 10}],
     }));
     let expected = Usage {
         input_tokens: 31,
         audio_input_tokens: 20,
-        image_input_tokens: 20,
+        image_input_tokens: 12,
+        video_input_tokens: 8,
         cache_read_tokens: 40,
         output_tokens: 12,
         ..Usage::ZERO

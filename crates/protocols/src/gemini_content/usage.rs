@@ -48,12 +48,15 @@ impl WireContentUsage {
         let rest = prompt.saturating_sub(read).saturating_add(ran);
         let heard = self.input_of("AUDIO").min(rest);
         let seen = self.input_of("IMAGE").min(rest.saturating_sub(heard));
+        let watched = self.input_of("VIDEO");
+        let watched = watched.min(rest.saturating_sub(heard).saturating_sub(seen));
         let output = self.output_tokens();
         let spoken = of_modality(self.candidates_tokens_details.as_ref(), "AUDIO").min(output);
         let usage = Usage {
-            input_tokens: rest.saturating_sub(heard).saturating_sub(seen),
+            input_tokens: rest.saturating_sub(heard).saturating_sub(seen).saturating_sub(watched),
             audio_input_tokens: heard,
             image_input_tokens: seen,
+            video_input_tokens: watched,
             cache_read_tokens: read,
             output_tokens: output.saturating_sub(spoken),
             audio_output_tokens: spoken,

@@ -4,7 +4,8 @@
 //! price of its own needs one: tiers, `audio`, `input_audio`, Qwen's `enable_thinking`,
 //! `thinking_budget` and `enable_search`, and xAI's `search_parameters`. Left out is what nobody can
 //! count: `web_search_options`, of whose searches no answer tells, xAI's `deferred`, and `extra_body`,
-//! in which Gemini finds the like. `input_audio` costs more than text at those who take it.
+//! in which Gemini finds the like. `input_audio` costs more than text at those who take it, and so can
+//! `video_url`, with or without the `fps` and `max_frames` that Qwen reads beside it.
 
 use super::Field::Plain;
 use super::{Field, Key, Kind, ObjectTable, Offer, Size, Tool, ToolKey, Unit};
@@ -114,6 +115,9 @@ static PARTS: ObjectTable = ObjectTable {
         ("prompt_cache_breakpoint", Key::Plain),
         ("input_audio", Key::Billed(Unit::AudioInputTokens)),
         ("audio_url", Key::Billed(Unit::AudioInputTokens)),
+        ("video_url", Key::Billed(Unit::VideoInputTokens)),
+        // Frames of a video, as Qwen takes them.
+        ("video", Key::Billed(Unit::VideoInputTokens)),
         // What Mistral's models have thought.
         ("thinking", Key::Items(&PARTS)),
         ("closed", Key::Plain),
@@ -125,6 +129,8 @@ static PARTS: ObjectTable = ObjectTable {
         Kind { name: "image_url", size: Size::Context },
         Kind { name: "input_audio", size: Size::Billed(Unit::AudioInputTokens) },
         Kind { name: "audio_url", size: Size::Billed(Unit::AudioInputTokens) },
+        Kind { name: "video_url", size: Size::Billed(Unit::VideoInputTokens) },
+        Kind { name: "video", size: Size::Billed(Unit::VideoInputTokens) },
         Kind { name: "file", size: Size::Context },
     ],
 };

@@ -134,6 +134,8 @@ fn content_that_is_not_known_is_refused() {
         r#"[{"type":"text","text":"hi","input_audio":{"data":""}}]"#,
         r#"[{"type":"audio_url","audio_url":{"url":"https://a/b"}}]"#,
         r#"[{"type":"video_url","video_url":{"url":"https://a/b"}}]"#,
+        r#"[{"type":"video","video":["https://a/1","https://a/2"]}]"#,
+        r#"[{"type":"text","text":"hi","video_url":{"url":"https://a/b"}}]"#,
         r#"[{"type":"text","type":"input_audio","text":"hi"}]"#,
         r#"[{"input_audio":{"data":""}}]"#,
         r#"[{"type":7}]"#,
@@ -232,7 +234,12 @@ fn what_has_a_price_of_its_own_is_offered_with_one_and_held() {
     let priced = Priced {
         words: vec![("service_tier", "priority"), ("speed", "fast")],
         thinking: true,
-        units: vec![Unit::WebSearches, Unit::AudioInputTokens, Unit::ContainerSessions],
+        units: vec![
+            Unit::WebSearches,
+            Unit::AudioInputTokens,
+            Unit::VideoInputTokens,
+            Unit::ContainerSessions,
+        ],
     };
     let limits = ModelLimits { priced, ..limits(Pass::default()) };
     let with_prices = |offer, fields: &str| {
@@ -271,6 +278,24 @@ fn what_has_a_price_of_its_own_is_offered_with_one_and_held() {
         (
             &CHAT,
             r#""messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{}}]}]"#,
+            1,
+            Usage::ZERO,
+        ),
+        (
+            &CHAT,
+            r#""messages":[{"content":[{"type":"video_url","video_url":{"url":"https://a/b"},"fps":2}]}]"#,
+            1,
+            Usage::ZERO,
+        ),
+        (
+            &CHAT,
+            r#""messages":[{"content":[{"type":"video_url","video_url":{"url":"data:video/mp4;base64,AAAA"}}]}]"#,
+            1,
+            Usage::ZERO,
+        ),
+        (
+            &CHAT,
+            r#""messages":[{"content":[{"type":"video","video":["https://a/1","https://a/2"]}]}]"#,
             1,
             Usage::ZERO,
         ),

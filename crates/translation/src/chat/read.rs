@@ -416,8 +416,15 @@ fn content<'a>(at: &FieldPath<'_>, value: Raw<'a>) -> Result<ContentPart<'a>, Un
             ("text", "text") | ("refusal", "refusal") => text = Some(at.text(value)?),
             ("image_url", "image_url") => media = Some(image(&at, value)?),
             ("input_audio", "input_audio") => media = Some(audio(&at, value)?),
+            ("video_url", "video_url") | ("audio_url", "audio_url") => {
+                media = Some(image(&at, value)?);
+            }
             ("file", "file") => media = Some(file(&at, value)?),
-            ("text" | "refusal" | "image_url" | "input_audio" | "file", _) => {
+            (
+                "text" | "refusal" | "image_url" | "input_audio" | "video_url" | "audio_url"
+                | "file",
+                _,
+            ) => {
                 return Err(at.uncarried());
             }
             _ => {}
@@ -432,6 +439,8 @@ fn content<'a>(at: &FieldPath<'_>, value: Raw<'a>) -> Result<ContentPart<'a>, Un
         "refusal" => Ok(ContentPart::Refusal(at.needed("refusal", text)?)),
         "image_url" => Ok(ContentPart::Image(media(cache)?)),
         "input_audio" => Ok(ContentPart::Audio(media(cache)?)),
+        "video_url" => Ok(ContentPart::Video(media(cache)?)),
+        "audio_url" => Ok(ContentPart::Audio(media(cache)?)),
         "file" => Ok(ContentPart::File(media(cache)?)),
         _ => Err(at.key("type").uncarried()),
     }

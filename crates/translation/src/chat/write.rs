@@ -325,7 +325,10 @@ impl Gathered<'_> {
             match content {
                 ContentPart::Text(text) => texts.push(&*text.text),
                 ContentPart::Refusal(text) => refusals.push(&**text),
-                ContentPart::Image(_) | ContentPart::File(_) | ContentPart::Audio(_) => {
+                ContentPart::Image(_)
+                | ContentPart::File(_)
+                | ContentPart::Audio(_)
+                | ContentPart::Video(_) => {
                     return Err(Untranslatable::uncarried(
                         "messages.content: media of the assistant",
                     ));
@@ -496,11 +499,15 @@ fn content(content: &ContentPart<'_>, out: &mut Vec<u8>) -> Result<(), Untransla
             }
             inner.end(out);
         }
+        ContentPart::Video(media) => media_by_url("video_url", media, "a video", &mut object, out)?,
+        ContentPart::Audio(media @ MediaPart { source: Source::Url(_), .. }) => {
+            media_by_url("audio_url", media, "audio", &mut object, out)?;
+        }
         ContentPart::Audio(media) => {
             object.text(out, "type", "input_audio");
             object.key(out, "input_audio");
             let Source::Inline { media_type, data } = &media.source else {
-                return Err(Untranslatable::uncarried("messages.content: audio by URL"));
+                return Err(Untranslatable::uncarried("messages.content: audio as text"));
             };
             let mut inner = Members::object(out);
             inner.text(out, "data", data);
@@ -524,6 +531,22 @@ fn content(content: &ContentPart<'_>, out: &mut Vec<u8>) -> Result<(), Untransla
         }
     }
     object.end(out);
+    Ok(())
+}
+
+/// A part that names its media by a URL, in which they can stand themselves.
+fn media_by_url(
+    kind: &'static str,
+    media: &MediaPart<'_>,
+    what: &str,
+    object: &mut Members,
+    out: &mut Vec<u8>,
+) -> Result<(), Untranslatable> {
+    object.text(out, "type", kind);
+    object.key(out, kind);
+    let mut inner = Members::object(out);
+    inner.text(out, "url", &url(media, what)?);
+    inner.end(out);
     Ok(())
 }
 

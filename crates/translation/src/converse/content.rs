@@ -135,6 +135,9 @@ impl ContentWriter {
             ContentPart::Audio(_) => {
                 return Err(Untranslatable::uncarried("messages.content: audio"));
             }
+            ContentPart::Video(_) => {
+                return Err(Untranslatable::uncarried("messages.content: a video"));
+            }
         }
         Ok(())
     }
@@ -187,9 +190,10 @@ pub(super) fn text(text: &str, list: &mut Members, out: &mut Vec<u8>) {
 fn cache_of(content: &ContentPart<'_>) -> Option<Cache> {
     match content {
         ContentPart::Text(text) => text.cache,
-        ContentPart::Image(media) | ContentPart::File(media) | ContentPart::Audio(media) => {
-            media.cache
-        }
+        ContentPart::Image(media)
+        | ContentPart::File(media)
+        | ContentPart::Audio(media)
+        | ContentPart::Video(media) => media.cache,
         ContentPart::Refusal(_) => None,
     }
 }

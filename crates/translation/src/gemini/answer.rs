@@ -284,27 +284,29 @@ fn usage(counts: &Counts, out: &mut Vec<u8>) {
     kit::counted(&mut usage, "cacheWrite1hTokenCount", counts.cache_write_1h, out);
     kit::counted(&mut usage, "thoughtsTokenCount", reasoning, out);
     kit::counted(&mut usage, "webSearchCount", counts.web_searches, out);
-    let (sound, pictures) = (counts.audio_input, counts.image_input);
-    let text = input.saturating_sub(sound).saturating_sub(pictures);
-    modalities("promptTokensDetails", [text, sound, pictures], &mut usage, out);
+    let media = [counts.audio_input, counts.image_input, counts.video_input];
+    let text = media.into_iter().fold(input, u64::saturating_sub);
+    modalities("promptTokensDetails", text, media, &mut usage, out);
     let text = output.saturating_sub(reasoning).saturating_sub(counts.audio_output);
-    modalities("candidatesTokensDetails", [text, counts.audio_output, 0], &mut usage, out);
+    modalities("candidatesTokensDetails", text, [counts.audio_output, 0, 0], &mut usage, out);
     usage.end(out);
 }
 
-/// How many tokens are text, sound and pictures, where not all of them are text.
+/// How many tokens are text, and how many sound, pictures and video, where not all of them are text.
 fn modalities(
     key: &str,
-    [text, sound, pictures]: [u64; 3],
+    text: u64,
+    [sound, pictures, video]: [u64; 3],
     usage: &mut Members,
     out: &mut Vec<u8>,
 ) {
-    if sound == 0 && pictures == 0 {
+    if [sound, pictures, video] == [0; 3] {
         return;
     }
     usage.key(out, key);
     let mut list = Members::array(out);
-    for (modality, tokens) in [("TEXT", text), ("AUDIO", sound), ("IMAGE", pictures)] {
+    let all = [("TEXT", text), ("AUDIO", sound), ("IMAGE", pictures), ("VIDEO", video)];
+    for (modality, tokens) in all {
         if tokens > 0 {
             list.next(out);
             let mut one = Members::object(out);

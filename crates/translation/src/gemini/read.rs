@@ -226,11 +226,12 @@ impl<'a> ReadPart<'a> {
     }
 }
 
-/// Media as what they are, by their media type. No other dialect takes videos.
+/// Media as what they are, by their media type.
 fn shown<'a>(at: &FieldPath<'_>, media_type: &str, media: MediaPart<'a>) -> MediaResult<'a> {
     match media_type.split('/').next() {
         Some("image") => Ok(ContentPart::Image(media)),
         Some("audio") => Ok(ContentPart::Audio(media)),
+        Some("video") => Ok(ContentPart::Video(media)),
         Some("text") => Ok(ContentPart::File(media)),
         _ if media_type == "application/pdf" => Ok(ContentPart::File(media)),
         _ => Err(at.key("mimeType").uncarried()),
@@ -297,6 +298,17 @@ pub(super) fn media_type_of(url: &str) -> Option<&'static str> {
         "gif" => "image/gif",
         "heic" => "image/heic",
         "pdf" => "application/pdf",
+        "mp4" | "m4v" => "video/mp4",
+        "mov" => "video/quicktime",
+        "webm" => "video/webm",
+        "mpeg" | "mpg" => "video/mpeg",
+        "avi" => "video/avi",
+        "mp3" => "audio/mpeg",
+        "wav" => "audio/wav",
+        "ogg" => "audio/ogg",
+        "flac" => "audio/flac",
+        "m4a" => "audio/mp4",
+        "aac" => "audio/aac",
         _ => return None,
     })
 }

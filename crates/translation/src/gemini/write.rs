@@ -240,7 +240,10 @@ impl WrittenTurn<'_> {
                 list.next(out);
                 text(one, out);
             }
-            ContentPart::Image(media) | ContentPart::File(media) | ContentPart::Audio(media) => {
+            ContentPart::Image(media)
+            | ContentPart::File(media)
+            | ContentPart::Audio(media)
+            | ContentPart::Video(media) => {
                 if role == Speaker::Assistant {
                     let field = "messages.content: media of the assistant";
                     return Err(Untranslatable::uncarried(field));

@@ -121,7 +121,7 @@ pub(super) fn usage(counts: &Counts, out: &mut Vec<u8>) {
     usage.key(out, "cache_creation");
     kit::cache_creation(counts, out);
     usage.integer(out, "output_tokens", counts.output_total());
-    if counts.audio_input > 0 || counts.image_input > 0 {
+    if counts.input_uncached() > counts.input {
         usage.key(out, "input_tokens_details");
         let mut details = Members::object(out);
         kit::media_input(&mut details, counts, out);

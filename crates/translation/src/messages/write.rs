@@ -263,6 +263,9 @@ fn content(
             write_media("document", media, mark, out)?;
         }
         ContentPart::Audio(_) => return Err(Untranslatable::uncarried("messages.content: audio")),
+        ContentPart::Video(_) => {
+            return Err(Untranslatable::uncarried("messages.content: a video"));
+        }
     }
     Ok(())
 }

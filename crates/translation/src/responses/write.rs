@@ -227,6 +227,9 @@ fn write_content(
             }
         }
         ContentPart::Audio(_) => return Err(Untranslatable::uncarried("messages.content: audio")),
+        ContentPart::Video(_) => {
+            return Err(Untranslatable::uncarried("messages.content: a video"));
+        }
     }
     object.end(out);
     Ok(())

@@ -12,6 +12,7 @@ pub(super) struct PriceSheet {
     pub(super) cache_write_1h: u64,
     pub(super) audio_input: u64,
     pub(super) image_input: u64,
+    pub(super) video_input: u64,
     pub(super) output: u64,
     pub(super) audio_output: u64,
     pub(super) web_search: u64,
@@ -41,16 +42,18 @@ fn price(
     let detail =
         |key: &str| details.iter().map(|at| number(usage, &format!("{at}/{key}"))).sum::<u64>();
     let (heard, seen) = (detail("audio_tokens"), detail("image_tokens"));
+    let watched = detail("video_tokens");
     let cached = detail("cached_tokens") + number(usage, "/cache_read_input_tokens");
     let [output, spoken] = outputs;
     let [short, long] = writes;
     round_up(&[
-        (input - heard - seen, prices.input),
+        (input - heard - seen - watched, prices.input),
         (cached, prices.cache_read),
         (short, prices.cache_write),
         (long, prices.cache_write_1h),
         (heard, prices.audio_input),
         (seen, prices.image_input),
+        (watched, prices.video_input),
         (output - spoken, prices.output),
         (spoken, prices.audio_output),
         (number(usage, "/server_tool_use/web_search_requests"), prices.web_search),
@@ -100,18 +103,20 @@ pub(super) fn gemini(usage: &Value, prices: &PriceSheet) -> u128 {
     };
     let heard = of_modality("promptTokensDetails", "AUDIO");
     let seen = of_modality("promptTokensDetails", "IMAGE");
+    let watched = of_modality("promptTokensDetails", "VIDEO");
     let spoken = of_modality("candidatesTokensDetails", "AUDIO");
     let (cached, written) = (count("cachedContentTokenCount"), count("cacheWriteTokenCount"));
     let long = count("cacheWrite1hTokenCount");
     let output = count("candidatesTokenCount") + count("thoughtsTokenCount");
     assert_eq!(count("totalTokenCount"), count("promptTokenCount") + output, "{usage}");
     round_up(&[
-        (count("promptTokenCount") - cached - written - heard - seen, prices.input),
+        (count("promptTokenCount") - cached - written - heard - seen - watched, prices.input),
         (cached, prices.cache_read),
         (written - long, prices.cache_write),
         (long, prices.cache_write_1h),
         (heard, prices.audio_input),
         (seen, prices.image_input),
+        (watched, prices.video_input),
         (output - spoken, prices.output),
         (spoken, prices.audio_output),
         (count("webSearchCount"), prices.web_search),

@@ -72,6 +72,7 @@ pub(super) fn chat_usage(chance: &mut Chance) -> Value {
             ("cached_tokens", chance.maybe()),
             ("cache_write_tokens", chance.maybe()),
             ("audio_tokens", chance.maybe()),
+            ("video_tokens", chance.maybe()),
         ]),
         "completion_tokens_details": present(&[
             // More than the output where an imitator counts it beside.
