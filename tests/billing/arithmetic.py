@@ -46,6 +46,7 @@ class Units:
     image_in: int = 0
     image_out: int = 0
     heard: int = 0
+    video_in: int = 0
 
     def __add__(self, other: Units) -> Units:
         return Units(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
@@ -79,6 +80,7 @@ class Prices:
     image_in: Decimal | None = None
     image_out: Decimal | None = None
     heard: Decimal = Decimal(0)
+    video_in: Decimal | None = None
 
     def cost(self, used: Units) -> Decimal:
         """What `used` costs in nano-dollars, without any rounding."""
@@ -88,6 +90,7 @@ class Prices:
         audio_in = self.input if self.audio_in is None else self.audio_in
         audio_out = self.output if self.audio_out is None else self.audio_out
         image_in = self.input if self.image_in is None else self.image_in
+        video_in = self.input if self.video_in is None else self.video_in
         image_out = self.output if self.image_out is None else self.image_out
         with localcontext() as exact:
             exact.prec = 60
@@ -101,6 +104,7 @@ class Prices:
                 + used.audio_in * audio_in
                 + used.audio_out * audio_out
                 + used.image_in * image_in
+                + used.video_in * video_in
                 + used.image_out * image_out
             )
             by_the_thousand = (

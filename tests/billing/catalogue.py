@@ -34,6 +34,7 @@ PRICE_FIELDS = {
     "image_in": "image_input_per_1m_tokens",
     "image_out": "image_output_per_1m_tokens",
     "heard": "per_audio_second",
+    "video_in": "video_input_per_1m_tokens",
 }
 
 
@@ -208,6 +209,7 @@ CHAT_FEES = Model(
         request=Decimal("0.0013"),
         audio_in=Decimal("40.9"),
         audio_out=Decimal("80.7"),
+        video_in=Decimal("7.13"),
     ),
     ("openai",),
     TEXT_LIMITS,

@@ -43,6 +43,10 @@ def heard(kind: str) -> list[dict[str, Any]]:
     inner = {"audio_url": {"url": "https://example.com/{case}.mp3"}}
     if kind == "input_audio":
         inner = {"input_audio": {"data": "UklGRg==", "format": "wav"}}
+    if kind == "video_url":
+        inner = {"video_url": {"url": "https://example.com/{case}.mp4"}}
+    if kind == "video":
+        inner = {"video": ["https://example.com/{case}/1.png", "https://example.com/2.png"]}
     content = [{"type": "text", "text": "{case}"}, {"type": kind, **inner}]
     return [{"role": "user", "content": content}]
 
@@ -73,6 +77,8 @@ OF_CHAT: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("a tool of tomorrow", {"tools": [{"type": "tool_of_tomorrow"}]}, "tool_of_tomorrow"),
     ("input_audio", {"messages": heard("input_audio")}, "input_audio"),
     ("audio_url", {"messages": heard("audio_url")}, "audio_url"),
+    ("video_url", {"messages": heard("video_url")}, "video_url"),
+    ("frames of a video", {"messages": heard("video")}, "`video`"),
     ("a Kelvin sign", {"max_to\u212aens": 30_000, "max_tokens": 1}, ""),
     ("a long s", {"max_token\u017f": 30_000, "max_tokens": 1}, ""),
     ("another script", {"поле": 1}, ""),
