@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::config::snapshot::Target;
 use crate::error::{ErrorKind, GatewayError};
 use crate::pipeline::Resolved;
+use crate::protocols::json::Value;
 use crate::protocols::openai_compact::not_translated;
 use crate::protocols::{Call, Codec, Dialect, Operation, Request};
 
@@ -66,12 +67,9 @@ fn read_for_model(
     resolved: &mut Resolved,
     request: &Request<'_>,
 ) -> (Option<ProtocolReading>, Vec<ProtocolReading>, Option<GatewayError>) {
-    let (can_be_bridged, names_media) = (resolved.can_be_bridged(), |words: &[&str]| {
-        let body = request.json().map(|body| body.text()).unwrap_or_default();
-        words.iter().any(|word| memchr::memmem::find(body, word.as_bytes()).is_some())
-    });
-    let is_better = can_be_bridged && names_media(&["\"video_url\"", "\"audio_url\""]);
-    let is_possible = is_better || can_be_bridged && names_media(&["\"input_audio\""]);
+    let can_be_bridged = resolved.can_be_bridged();
+    let is_better = can_be_bridged && has_part(request, &["video_url", "audio_url"]);
+    let is_possible = is_better || can_be_bridged && has_part(request, &["input_audio"]);
     let mut refused = None;
     for is_bridged in [is_better, !is_better] {
         if is_bridged && !is_possible {
@@ -92,6 +90,24 @@ fn read_for_model(
     }
     resolved.is_bridged = false;
     (None, Vec::new(), refused)
+}
+
+/// Whether a message has a part of one of these types.
+fn has_part(request: &Request<'_>, kinds: &[&str]) -> bool {
+    let Ok(body) = request.json() else { return false };
+    // Most requests have none, and most of those that name one have it in a tool's schema.
+    if !kinds.iter().any(|kind| memchr::memmem::find(body.text(), kind.as_bytes()).is_some()) {
+        return false;
+    }
+    let is_meant = |part: Value<'_>| {
+        let kind = part.as_object().ok().and_then(|part| part.get("type"));
+        kind.and_then(|kind| kind.as_str()).is_some_and(|kind| kinds.contains(&&*kind))
+    };
+    let messages = body.get_non_null("messages").and_then(|messages| messages.elements());
+    messages.into_iter().flatten().any(|message| {
+        let content = message.as_object().ok().and_then(|message| message.get("content"));
+        content.and_then(|content| content.elements()).is_some_and(|mut parts| parts.any(is_meant))
+    })
 }
 
 /// What each protocol among those of the targets of one model makes of the request.

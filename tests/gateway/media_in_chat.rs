@@ -159,8 +159,13 @@ fn videos_and_sound_go_to_googles_own_api() {
         assert_eq!(spent(&gateway), count * each, "{block}");
     }
     let before = upstream.requests().len();
-    let text = json!({"type": "text", "text": "and in words"});
+    let text = json!({"type": "text", "text": "and in words: \"type\":\"video_url\""});
     assert_eq!(chat(&gateway, "g", &text).status(), 200);
+    let schema = json!({"type": "object", "properties": {"video_url": {"type": "string"}}});
+    let tool = json!({"type": "function", "function": {"name": "f", "parameters": schema}});
+    let messages = json!([{"role": "user", "content": "Which video?"}]);
+    let with_tool = json!({"model": "g", "messages": messages, "tools": [tool]}).to_string();
+    assert_eq!(ask(gateway.address, &gateway.chat_json(with_tool)).status(), 200);
     let sound =
         json!({"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}});
     assert_eq!(chat(&gateway, "g", &sound).status(), 200);
