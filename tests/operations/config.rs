@@ -246,6 +246,94 @@ fn a_model_lets_through_what_all_of_its_upstreams_do() {
     assert_eq!(targets[1].pass_headers.betas, ["b-1"]);
 }
 
+/// An entry that is accepted has its effect; one that can have none, or must not have it, is told of.
+#[test]
+fn entries_of_what_is_let_through_are_checked_with_their_stars() {
+    let model = |operations: &str, target: &str, more: &str| {
+        format!(
+            "models:\n  m:\n    operations: [{operations}]\n    targets: [{{ upstream: {target} }}]\n    free: true\n{more}"
+        )
+    };
+    let tokens = "    limits: { context_tokens_max: 9, output_tokens_max: 9 }\n";
+    let seconds = "    limits: { seconds_max: 9 }\n";
+    let upstreams = "upstreams:
+  openai: { protocol: openai, base_url: 'http://a/v1' }
+  dashscope: { protocol: dashscope, base_url: 'http://b' }
+  google: { protocol: gemini, base_url: 'http://c/v1beta' }\n";
+    let outcome = |routes: &str, models: &str| match load(routes.as_bytes(), models.as_bytes()) {
+        Ok((_, notes)) if notes.is_empty() => "ok".to_owned(),
+        Ok((_, notes)) => format!("warned: {}", rendered(&notes)),
+        Err(notes) => format!("refused: {}", rendered(&notes)),
+    };
+    for (operations, target, limits, entry, expected) in [
+        ("video", "dashscope", seconds, "parameters.*", "ok"),
+        ("video", "dashscope", seconds, "parameters.x_*", "ok"),
+        ("video", "dashscope", seconds, "style", "ok"),
+        ("generate_content", "google", tokens, "generationConfig.*", "ok"),
+        ("chat", "openai", tokens, "x_*", "ok"),
+        ("chat", "openai", tokens, "parameters.*", "warned: "),
+        ("chat", "openai", tokens, "stream_options.x", "warned: "),
+        ("chat", "openai", tokens, "background", "refused: "),
+        ("chat", "openai", tokens, "back*", "refused: "),
+        ("chat", "openai", tokens, "d*", "refused: "),
+        ("chat", "openai", tokens, "*", "refused: "),
+        ("chat", "openai", tokens, "a*b", "refused: "),
+        ("video", "dashscope", seconds, "parameters.", "refused: "),
+        ("video", "dashscope", seconds, ".x", "refused: "),
+        ("video", "dashscope", seconds, "parameters..x", "refused: "),
+    ] {
+        let models = model(operations, target, &format!("{limits}    pass_fields: ['{entry}']\n"));
+        let found = outcome(upstreams, &models);
+        assert!(found.starts_with(expected), "{entry} of {operations}: {found}");
+    }
+    let chat = model("chat", "openai", tokens);
+    for (list, entry, expected) in [
+        ("pass_tools", "web_search*", "ok"),
+        ("pass_tools", "*", "refused: "),
+        ("pass_content", "video*", "ok"),
+        ("pass_content", "a b", "refused: "),
+        ("pass_headers", "x-vendor-*", "ok"),
+        ("pass_headers", "x-*", "refused: "),
+        ("pass_headers", "a*", "refused: "),
+        ("pass_headers", "'anthropic-beta: x-1'", "ok"),
+        ("pass_headers", "'anthropic-beta: x*'", "refused: "),
+        ("pass_response_headers", "x-vendor-*", "ok"),
+        ("pass_response_headers", "x-toll*", "refused: "),
+        ("pass_response_headers", "x-tollgate-model", "refused: "),
+        ("pass_response_headers", "x-acc*", "refused: "),
+        ("leave_out_fields", "seed", "ok"),
+        ("leave_out_fields", "see*", "refused: "),
+        ("leave_out_fields", "stream_options.x", "refused: "),
+    ] {
+        let listed = format!("base_url: 'http://a/v1', {list}: [{entry}]");
+        let found = outcome(&upstreams.replacen("base_url: 'http://a/v1'", &listed, 1), &chat);
+        assert!(found.starts_with(expected), "{list}: {entry}: {found}");
+    }
+}
+
+/// What several upstreams let through together is what each of them does, however it is written.
+#[test]
+fn of_two_entries_the_narrower_one_is_in_both_lists() {
+    let upstream = |name: &str, fields: &str| {
+        format!(
+            "  {name}: {{ protocol: openai, base_url: 'http://{name}/v1', pass_fields: [{fields}] }}\n"
+        )
+    };
+    let routes = format!(
+        "upstreams:\n{}{}",
+        upstream("a", "x_*, y_one, z_*, 'p.*'"),
+        upstream("b", "x_one, y_*, q, 'p*'"),
+    );
+    let models = "models:
+  m:
+    operations: [chat]
+    targets: [{ upstream: a }, { upstream: b }]
+    free: true
+    limits: { context_tokens_max: 9, output_tokens_max: 9 }\n";
+    let snapshot = loads(&routes, models);
+    assert_eq!(snapshot.model("m").expect("listed").limits.pass.fields, ["y_one", "x_one"]);
+}
+
 #[test]
 fn the_committed_schemas_are_those_of_the_code() {
     for (name, schema) in [("routes", config::routes_schema()), ("models", config::models_schema())]
