@@ -72,15 +72,14 @@ pub(crate) fn is_googles(snapshot: &Snapshot, method: &Method, path: &str) -> bo
         || no_method(snapshot, method, path).is_some()
 }
 
-/// The answer to a request that has a model do something which it cannot be asked for here. Whoever
-/// only reads may mean a model with a colon in its name.
+/// The answer to a request that has a model do something which it cannot be asked for here. With other
+/// methods than `POST` a model with a colon in its name may be meant.
 pub(crate) fn no_method(snapshot: &Snapshot, method: &Method, path: &str) -> Option<GatewayError> {
     routes(snapshot).next()?;
     let of_route = below(snapshot, path).map(|(_, below)| below);
     let below = of_route.or_else(|| path.strip_prefix(STABLE_PATH))?;
-    let reads = matches!(*method, Method::GET | Method::HEAD);
     let decoded = percent_decode_str(below).decode_utf8_lossy();
-    let (_, named) = decoded.rsplit_once(':').filter(|_| !reads)?;
+    let (_, named) = decoded.rsplit_once(':').filter(|_| *method == Method::POST)?;
     let has = |operation| snapshot.routes.iter().find(|route| route.operation == operation);
     let offered: Vec<&str> = METHODS
         .into_iter()
