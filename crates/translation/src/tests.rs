@@ -548,22 +548,6 @@ fn what_has_no_words_elsewhere_is_refused_by_name() {
         (&Chat, with("messages", "prediction", json!({})), "prediction"),
         (&Chat, with("messages", "tools", json!([{"type": "web_search"}])), "tools[0].type"),
         (&Chat, with("messages", "unheard_of", json!(1)), "unheard_of"),
-        (&Chat, block(json!({"type": "video_url"})), "messages[0].content[0].video_url"),
-        (
-            &Chat,
-            block(json!({"type": "video_url", "video_url": {"url": "data:video/mp4,x"}})),
-            "messages[0].content[0].video_url.url",
-        ),
-        (
-            &Chat,
-            block(json!({"type": "video_url", "video_url": {"url": "https://a/b"}, "fps": 2})),
-            "messages[0].content[0].fps",
-        ),
-        (
-            &Chat,
-            block(json!({"type": "video", "video": ["https://a/1.png", "https://a/2.png"]})),
-            "messages[0].content[0].type",
-        ),
         (
             &Chat,
             json!({"messages": [{"role": "critic", "content": "x"}]}).to_string(),
@@ -652,6 +636,20 @@ fn what_a_writer_cannot_say_is_refused_and_hints_are_dropped_or_refused() {
         let strict = TranslationTarget { mode: Mode::Strict, ..target() };
         let refusal = dialect.write_request(&hints, &strict, &mut Losses::default());
         assert_eq!(refusal.expect_err("refused").field, "seed", "{dialect:?}");
+    }
+}
+
+#[test]
+fn videos_that_cannot_be_carried_are_refused_by_name() {
+    for (block, field) in [
+        (json!({"type": "video_url"}), "video_url"),
+        (json!({"type": "video_url", "video_url": {"url": "data:video/mp4,x"}}), "video_url.url"),
+        (json!({"type": "video_url", "video_url": {"url": "https://a/b"}, "fps": 2}), "fps"),
+        (json!({"type": "video", "video": ["https://a/1.png", "https://a/2.png"]}), "type"),
+    ] {
+        let body = json!({"messages": [{"role": "user", "content": [block]}]}).to_string();
+        let refusal = Chat.read_request(body.as_bytes()).expect_err(&body);
+        assert_eq!(refusal.field, format!("messages[0].content[0].{field}"), "{body}");
     }
 }
 

@@ -234,12 +234,7 @@ fn what_has_a_price_of_its_own_is_offered_with_one_and_held() {
     let priced = Priced {
         words: vec![("service_tier", "priority"), ("speed", "fast")],
         thinking: true,
-        units: vec![
-            Unit::WebSearches,
-            Unit::AudioInputTokens,
-            Unit::VideoInputTokens,
-            Unit::ContainerSessions,
-        ],
+        units: vec![Unit::WebSearches, Unit::AudioInputTokens, Unit::ContainerSessions],
     };
     let limits = ModelLimits { priced, ..limits(Pass::default()) };
     let with_prices = |offer, fields: &str| {
@@ -281,24 +276,6 @@ fn what_has_a_price_of_its_own_is_offered_with_one_and_held() {
             1,
             Usage::ZERO,
         ),
-        (
-            &CHAT,
-            r#""messages":[{"content":[{"type":"video_url","video_url":{"url":"https://a/b"},"fps":2}]}]"#,
-            1,
-            Usage::ZERO,
-        ),
-        (
-            &CHAT,
-            r#""messages":[{"content":[{"type":"video_url","video_url":{"url":"data:video/mp4;base64,AAAA"}}]}]"#,
-            1,
-            Usage::ZERO,
-        ),
-        (
-            &CHAT,
-            r#""messages":[{"content":[{"type":"video","video":["https://a/1","https://a/2"]}]}]"#,
-            1,
-            Usage::ZERO,
-        ),
     ] {
         let (priced, is_refused_without) = with_prices(offer, fields);
         let prompt = priced.expect(fields);
@@ -319,6 +296,34 @@ fn what_has_a_price_of_its_own_is_offered_with_one_and_held() {
     ] {
         let body = format!(r#"{{"model":"m",{fields}}}"#);
         assert_refused(read_with(offer, &body, Pass::default()), "pass_fields");
+    }
+}
+
+/// How long a video is, nobody knows before the upstream has looked at it.
+#[test]
+fn a_video_is_offered_with_a_price_and_holds_the_whole_context() {
+    let priced = Priced { units: vec![Unit::VideoInputTokens], ..Priced::default() };
+    let limits = ModelLimits { priced, ..limits(Pass::default()) };
+    let read = |part: &str| {
+        let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":[{part}]}}]}}"#);
+        let object = Object::parse(body.as_bytes()).expect(part);
+        read(&object, &CHAT, &limits)
+    };
+    for part in [
+        r#"{"type":"video_url","video_url":{"url":"https://a/b.mp4"},"fps":2,"max_frames":9}"#,
+        r#"{"type":"video_url","video_url":{"url":"data:video/mp4;base64,AAAA"}}"#,
+        r#"{"type":"video","video":["https://a/1.png","https://a/2.png"]}"#,
+        r#"{"type":"video\u005furl","video_url":{"url":"https://a/b.mp4"}}"#,
+    ] {
+        let prompt = read(part).expect(part);
+        assert!(prompt.added_tokens_max.is_none() && prompt.input_ways().has_media, "{part}");
+    }
+    for part in [
+        r#"{"type":"audio_url","audio_url":{"url":"https://a/b.mp3"}}"#,
+        r#"{"type":"text","text":"a","input_audio":{"data":""}}"#,
+        r#"{"type":"video_uri","video_uri":{}}"#,
+    ] {
+        assert_refused(read(part), "pass_content");
     }
 }
 

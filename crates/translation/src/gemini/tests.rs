@@ -289,7 +289,7 @@ fn what_has_no_words_elsewhere_is_refused_by_name() {
             "contents[0].parts[0].fileData.fileUri",
         ),
         (
-            user(json!({"inlineData": {"mimeType": "video/mp4", "data": ""}})),
+            user(json!({"inlineData": {"mimeType": "model/obj", "data": ""}})),
             "contents[0].parts[0].inlineData.mimeType",
         ),
         (user(json!({"text": "a", "functionCall": {"name": "f"}})), "contents[0].parts[0]"),
