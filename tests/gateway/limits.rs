@@ -256,7 +256,7 @@ fn tokens_are_counted_when_a_request_comes_and_corrected_when_it_is_over() {
     let text =
         "The committee met on Tuesday to discuss the new budget for the coming year. ".repeat(32);
     let gateway = self::gateway(
-        simulator(&["usage=prompt=600,completion=0"]).addr(),
+        simulator(&["usage=prompt=600,completion=5"]).addr(),
         "rate_limits:\n  key: { tokens_per_minute: 1000 }\n",
         "",
     );

