@@ -158,7 +158,7 @@ pub(super) struct Taking {
 struct Taken {
     entry: Arc<Entry>,
     request: bool,
-    /// How many tokens.
+    /// How many tokens it took, if it took any.
     tokens: Option<u64>,
     place: bool,
     left: Left,
