@@ -19,17 +19,17 @@ pub(super) struct View {
     pub(super) has_quota: bool,
     /// Something that is its own, and the same at every gateway.
     pub(super) seed: u64,
-    /// The same for its target.
+    /// Something of its target that is the same at every gateway.
     pub(super) target_seed: u64,
 }
 
 /// A channel among which a call is drawn: its index, what is known of it, and the part of its share that
 /// it gets in its slow start.
-type Member = (usize, View, f64);
+type TierMember = (usize, View, f64);
 
 /// A target among which a call is drawn, with its channels.
-struct Group<'a> {
-    members: &'a [Member],
+struct TargetGroup<'a> {
+    members: &'a [TierMember],
     weight: f64,
     in_flight: u32,
 }
@@ -97,7 +97,7 @@ fn best_priority(views: &[(usize, View)], fits: fn(&CircuitStanding) -> bool) ->
 
 /// The channels among which a call is drawn: those in order of the best priority that has one, or else
 /// those of the best priority that were only busy a moment ago.
-fn tier(views: &[(usize, View)]) -> Vec<Member> {
+fn tier(views: &[(usize, View)]) -> Vec<TierMember> {
     let ready = best_priority(views, |standing| matches!(standing, CircuitStanding::Ready { .. }));
     let cooling = best_priority(views, |standing| matches!(standing, CircuitStanding::Cooling));
     let weighed = views.iter().filter_map(|(index, view)| {
@@ -113,9 +113,9 @@ fn tier(views: &[(usize, View)]) -> Vec<Member> {
 
 /// The targets of a tier. A target has its whole weight as long as one of its channels has: what a
 /// channel in its slow start does not get, the others of its target get.
-fn groups(tier: &[Member]) -> Vec<Group<'_>> {
+fn groups(tier: &[TierMember]) -> Vec<TargetGroup<'_>> {
     let of_one_target = tier.chunk_by(|(_, a, _), (_, b, _)| a.target == b.target);
-    let group = |members: &'_ [Member]| {
+    let group = |members: &'_ [TierMember]| {
         let best = members.iter().map(|(.., share)| *share).fold(0.0, f64::max);
         let weight = members.first().map_or(0.0, |(_, view, _)| f64::from(view.weight));
         let in_flight = members.iter().map(|(_, view, _)| view.in_flight).sum();
@@ -124,7 +124,7 @@ fn groups(tier: &[Member]) -> Vec<Group<'_>> {
     of_one_target
         .map(|members| {
             let (weight, in_flight) = group(members);
-            Group { members, weight, in_flight }
+            TargetGroup { members, weight, in_flight }
         })
         .collect()
 }
@@ -149,18 +149,18 @@ pub(super) fn shares(views: &[(usize, View)]) -> Vec<f64> {
 
 /// The channel that a conversation belongs to (weighted rendezvous hashing: of the targets, and then of
 /// the target's channels), unless it has too much to do.
-fn kept_by(affinity: u64, groups: &[Group<'_>]) -> Option<usize> {
+fn kept_by(affinity: u64, groups: &[TargetGroup<'_>]) -> Option<usize> {
     let score = |seed: u64, weight: u32| -> f64 {
         let mixed = mix(affinity ^ seed);
         // 53 bits, as many as a float holds, in the open interval from 0 to 1.
         let unit = ((mixed >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
         -f64::from(weight) / unit.ln()
     };
-    let of_group = |group: &Group<'_>| {
+    let of_group = |group: &TargetGroup<'_>| {
         group.members.first().map_or(0.0, |(_, view, _)| score(view.target_seed, view.weight))
     };
     let group = groups.iter().max_by(|a, b| of_group(a).total_cmp(&of_group(b)))?;
-    let of_member = |member: &Member| score(member.1.seed, 1);
+    let of_member = |member: &TierMember| score(member.1.seed, 1);
     let members = group.members.iter();
     let (index, view, share) = members.max_by(|a, b| of_member(a).total_cmp(&of_member(b)))?;
     let load: u32 = groups.iter().map(|group| group.in_flight).sum();
@@ -171,7 +171,7 @@ fn kept_by(affinity: u64, groups: &[Group<'_>]) -> Option<usize> {
     (f64::from(view.in_flight) <= bound).then_some(*index)
 }
 
-fn drawn_by_weight(groups: &[Group<'_>], draw: &mut impl FnMut() -> f64) -> Option<usize> {
+fn drawn_by_weight(groups: &[TargetGroup<'_>], draw: &mut impl FnMut() -> f64) -> Option<usize> {
     let group = drawn(groups, |group| (group.weight, group.in_flight), draw)?;
     let member = drawn(group.members, |(_, view, share)| (*share, view.in_flight), draw)?;
     Some(member.0)

@@ -25,13 +25,13 @@ const VALUE_BYTES_MAX: usize = 64;
 /// What a quota counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuotaKind {
-    /// Requests.
+    /// Requests of a minute or less.
     Requests,
-    /// Tokens of any kind.
+    /// Tokens of prompts and answers.
     Tokens,
-    /// Tokens of requests.
+    /// Tokens of prompts, cached ones or not.
     InputTokens,
-    /// Tokens of answers.
+    /// Tokens of answers, hidden ones too.
     OutputTokens,
     /// Requests of a day or an hour, beside those of a minute.
     LongRequests,
@@ -84,10 +84,10 @@ enum Figure {
 
 /// What one answer says of the quotas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct QuotaReport([Reading; 6]);
+pub struct QuotaReport([QuotaReading; 6]);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Reading {
+struct QuotaReading {
     limit: Option<u64>,
     remaining: Option<u64>,
     reset: Option<Duration>,
@@ -223,7 +223,7 @@ struct Quota {
 /// A quota of the operator's at a provider, for those who look on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaStanding {
-    /// What it counts.
+    /// Whether it counts requests or tokens.
     pub kind: QuotaKind,
     /// The most of it, where the provider says so.
     pub limit: Option<u64>,

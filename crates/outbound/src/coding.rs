@@ -22,7 +22,7 @@ const ZSTD_WINDOW_BITS: u32 = 23;
 /// A body that is larger than this and [`BOMB_RATIO`] times its input is a decompression bomb. Texts and
 /// events compress 3 to 50 times.
 const BOMB_BYTES_MIN: u64 = 16 << 20;
-/// See [`BOMB_BYTES_MIN`].
+/// How many times its input a bomb of [`BOMB_BYTES_MIN`] is.
 const BOMB_RATIO: u64 = 400;
 
 /// How the body of a message is coded, by its `Content-Encoding`.
@@ -36,7 +36,7 @@ pub enum ContentCoding {
     Unknown,
 }
 
-/// Decodes a body.
+/// A decoder of one body, piece by piece.
 pub struct Decoder {
     codec: Codec,
     /// What is not decoded yet.
@@ -85,7 +85,7 @@ enum Codec {
 }
 
 /// What came of one step.
-struct Step {
+struct DecodedStep {
     read: usize,
     written: usize,
     /// The body can end behind what was read.
@@ -94,7 +94,7 @@ struct Step {
 
 impl ContentCoding {
     /// The coding that the values of `Content-Encoding` name.
-    pub fn of<'a>(values: impl Iterator<Item = &'a HeaderValue>) -> Self {
+    pub fn from_fields<'a>(values: impl Iterator<Item = &'a HeaderValue>) -> Self {
         let names = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
         let names = names.map(<[u8]>::trim_ascii);
         let mut coded =
@@ -129,7 +129,12 @@ impl Codec {
     }
 
     /// Decodes some of `input`. `is_end` says whether what came before was whole.
-    fn step(&mut self, input: &[u8], output: &mut [u8], is_end: bool) -> Result<Step, CodingError> {
+    fn step(
+        &mut self,
+        input: &[u8],
+        output: &mut [u8],
+        is_end: bool,
+    ) -> Result<DecodedStep, CodingError> {
         match self {
             Self::Gzip(inflate) => {
                 if is_end {
@@ -149,7 +154,7 @@ impl Codec {
                 let status = decoder.run_on_buffers(input, output);
                 let status = status.map_err(|_| CodingError::Corrupt)?;
                 let (read, written) = (status.bytes_read, status.bytes_written);
-                Ok(Step { read, written, is_end: status.remaining == 0 })
+                Ok(DecodedStep { read, written, is_end: status.remaining == 0 })
             }
         }
     }
@@ -159,7 +164,7 @@ fn step_inflate(
     inflate: &mut Decompress,
     input: &[u8],
     output: &mut [u8],
-) -> Result<Step, CodingError> {
+) -> Result<DecodedStep, CodingError> {
     let before = (inflate.total_in(), inflate.total_out());
     let status = inflate.decompress(input, output, FlushDecompress::Sync);
     let status = status.map_err(|_| CodingError::Corrupt)?;
@@ -168,14 +173,14 @@ fn step_inflate(
     };
     let read = since(inflate.total_in(), before.0)?;
     let written = since(inflate.total_out(), before.1)?;
-    Ok(Step { read, written, is_end: status == Status::StreamEnd })
+    Ok(DecodedStep { read, written, is_end: status == Status::StreamEnd })
 }
 
 fn step_brotli(
     state: &mut BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>,
     input: &[u8],
     output: &mut [u8],
-) -> Result<Step, CodingError> {
+) -> Result<DecodedStep, CodingError> {
     let (mut input_left, mut read) = (input.len(), 0);
     let (mut output_left, mut written, mut total) = (output.len(), 0, 0);
     let result = BrotliDecompressStream(
@@ -190,9 +195,9 @@ fn step_brotli(
     );
     match result {
         BrotliResult::ResultFailure => Err(CodingError::Corrupt),
-        BrotliResult::ResultSuccess => Ok(Step { read, written, is_end: true }),
+        BrotliResult::ResultSuccess => Ok(DecodedStep { read, written, is_end: true }),
         BrotliResult::NeedsMoreInput | BrotliResult::NeedsMoreOutput => {
-            Ok(Step { read, written, is_end: false })
+            Ok(DecodedStep { read, written, is_end: false })
         }
     }
 }
@@ -228,7 +233,7 @@ impl Decoder {
         while !self.is_drained() {
             let was_at_end = self.is_at_end && !self.input.is_empty();
             let step = self.codec.step(&self.input, &mut self.output, was_at_end)?;
-            let Step { read, written, is_end } = step;
+            let DecodedStep { read, written, is_end } = step;
             if read == 0 && written == 0 {
                 self.has_output = false;
                 if !self.input.is_empty() {
@@ -342,7 +347,7 @@ mod tests {
     fn decoder(coding: &str) -> Box<Decoder> {
         let name = coding.rsplit(' ').next().expect("a name");
         let value = HeaderValue::from_str(name).expect("a value");
-        match ContentCoding::of([&value].into_iter()) {
+        match ContentCoding::from_fields([&value].into_iter()) {
             ContentCoding::Known(decoder) => decoder,
             other => panic!("{coding}: {other:?}"),
         }
@@ -448,7 +453,7 @@ mod tests {
     fn codings_are_read_as_a_list() {
         let of = |values: &[&'static str]| {
             let values: Vec<_> = values.iter().map(|one| HeaderValue::from_static(one)).collect();
-            match ContentCoding::of(values.iter()) {
+            match ContentCoding::from_fields(values.iter()) {
                 ContentCoding::Identity => "identity",
                 ContentCoding::Known(_) => "known",
                 ContentCoding::Unknown => "unknown",

@@ -155,7 +155,8 @@ impl OutboundResponse {
         read_timeout: Duration,
     ) -> Result<Self, OutboundError> {
         let mut response = within(time, call.send()).await?;
-        let coding = ContentCoding::of(response.headers().get_all(CONTENT_ENCODING).iter());
+        let coding =
+            ContentCoding::from_fields(response.headers().get_all(CONTENT_ENCODING).iter());
         let decoder = match coding {
             ContentCoding::Known(decoder) => Some(decoder),
             ContentCoding::Identity => None,

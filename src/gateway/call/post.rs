@@ -17,14 +17,14 @@ use crate::gateway::proxy::Gateway;
 use crate::outbound::OutboundError;
 use crate::protocols::splice::EditedBody;
 
-/// Which connections a request may take.
+/// Whether a request may take a connection that served others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Connections {
+pub(crate) enum ConnectionReuse {
     /// One that was kept, as far as there is one. A request is sent again, once, where the upstream had
     /// closed that before the request came.
-    Kept,
+    Allowed,
     /// A new one. What must never be sent twice runs into no connection that is being closed.
-    New,
+    Never,
 }
 
 /// Where the gateway makes requests of its own.
@@ -33,7 +33,7 @@ pub(crate) struct Poster<'a> {
     pub(crate) upstream: &'a Arc<Upstream>,
     /// Whose quota an answer tells of.
     pub(crate) channel: &'a Channel,
-    pub(crate) connections: Connections,
+    pub(crate) reuse: ConnectionReuse,
 }
 
 /// An answer whose body is still to come.
@@ -58,7 +58,7 @@ impl<'a> Poster<'a> {
         let body = EditedBody::from(body);
         let joined = UpstreamCall::joined_bytes(&body);
         let head = headers::write_fields(path, fields, joined).map_err(|error| broken(&error))?;
-        let is_new = self.connections == Connections::New;
+        let is_new = self.reuse == ConnectionReuse::Never;
         let (call, error) = match self.ask(head.clone(), &body, is_new).await? {
             Ok(answer) => return Ok(answer),
             Err(failed) => failed,

@@ -14,7 +14,7 @@ use crate::gateway::answer::secrets::Hidden;
 use crate::gateway::answer::{refused, respond};
 use crate::gateway::call::failure::CallFailure;
 use crate::gateway::call::own_call::{FailedCall, OwnAnswer, is_error};
-use crate::gateway::call::post::{Connections, Poster};
+use crate::gateway::call::post::{ConnectionReuse, Poster};
 use crate::gateway::call::repeat::{accepted_as, taken};
 use crate::gateway::call::sending::{Attempt, Lack, Sending};
 use crate::gateway::call::targets::{AskTarget, TryResult, ask_targets};
@@ -199,8 +199,8 @@ impl SubmitTo<'_> {
         gateway.ledger.note_submit(task.intent.hold);
         let Some(call) = sending.admitted.call.submit() else { return Err(internal("no submit")) };
         // A handshake is short beside a task, and a lost submit is a task in doubt.
-        let connections = Connections::New;
-        let poster = Poster { gateway, upstream: &upstream, channel: &channel, connections };
+        let reuse = ConnectionReuse::Never;
+        let poster = Poster { gateway, upstream: &upstream, channel: &channel, reuse };
         let caller = SubmitCall { poster, call, hidden, lacks_model: lack };
         let failed = match ask(&caller, &path, headers, body).await {
             Ok((id, answer)) => {

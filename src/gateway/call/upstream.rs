@@ -249,7 +249,7 @@ impl UpstreamCall {
         if !head.headers.contains(&CONTENT_ENCODING) {
             return;
         }
-        match ContentCoding::of(head.headers.get_all(&CONTENT_ENCODING)) {
+        match ContentCoding::from_fields(head.headers.get_all(&CONTENT_ENCODING)) {
             ContentCoding::Unknown => return,
             ContentCoding::Known(decoder) if !self.body.is_over() => {
                 self.decoder = Some(decoder);

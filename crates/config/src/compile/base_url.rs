@@ -83,6 +83,8 @@ fn endpoint(prefix: &str) -> Option<String> {
     let known = own.chain(OTHER_ENDPOINTS);
     let found = known.filter(|path| prefix.ends_with(path)).max_by_key(|path| path.len());
     if let Some(found) = found {
+        // Bedrock's methods stand behind a name: `/model/NAME/converse`.
+        let found = if found.starts_with("/converse") { "/model/" } else { found };
         return Some(found.to_owned());
     }
     // Google's methods stand behind a colon: `/models/NAME:generateContent`.
@@ -119,7 +121,7 @@ fn version_note(dialect: Dialect) -> &'static str {
     if own_head(dialect).is_empty() { "" } else { ", and before its version, which is added too" }
 }
 
-/// `v1`, `v1beta`, `v4`
+/// Whether a segment of a path is a version: `v1`, `v1beta`, `v4`.
 fn is_version(segment: &str) -> bool {
     let Some(rest) = segment.strip_prefix('v') else { return false };
     let letters = rest.trim_start_matches(|letter: char| letter.is_ascii_digit());
@@ -151,7 +153,7 @@ mod tests {
             (Dialect::Anthropic, "/v1/messages/count_tokens", "/messages/count_tokens"),
             (Dialect::Gemini, "/v1beta/models/gemini-2.5-pro:generateContent", "/models/"),
             (Dialect::Gemini, "/v1beta/models/g:streamGenerateContent", "/models/"),
-            (Dialect::Bedrock, "/model/anthropic.claude/converse", "/converse"),
+            (Dialect::Bedrock, "/model/anthropic.claude/converse", "/model/"),
             (
                 Dialect::Dashscope,
                 "/api/v1/services/aigc/video-generation/video-synthesis",

@@ -196,7 +196,7 @@ impl Credential {
 /// A header of the operator's own in requests to an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamHeader {
-    /// Its name.
+    /// The name of the field.
     pub name: HeaderName,
     /// Its value: ASCII without line breaks. It may be a secret.
     pub value: Secret,
