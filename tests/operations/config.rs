@@ -618,7 +618,7 @@ fn every_example_of_the_reference_loads() {
             loads(&format!("{block}{MINIMAL_ROUTES}"), MINIMAL_MODELS);
         }
     }
-    assert_eq!(blocks.len(), 41, "the number of examples in both pages");
+    assert_eq!(blocks.len(), 42, "the number of examples in both pages");
 }
 
 /// The loader must come to an end without a panic, whatever the bytes; proptest prints its seed.
