@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 
-use super::files::Files;
+use super::files::{self, Files};
 use crate::ledger::{self, ArchiveTo};
 
 /// Lets this command read what the journal in the data directory `data` has in a bucket, with what
@@ -17,14 +17,15 @@ pub(super) fn connect(data: &Path, files: &Files) -> anyhow::Result<()> {
     let buckets = ledger::buckets_of(data).unwrap_or_default();
     let Some(bucket) = buckets.first() else { return Ok(()) };
     let routes = files.routes();
-    let Some(config) = files.load() else {
-        bail!(
-            "files of the journal are in the bucket {bucket}, and {} cannot be used, which says how to \
-             reach it; name the gateway's with --routes, and give its variables",
+    let archive = files.settings().and_then(|file| file.archive()).map_err(|errors| {
+        let otherwise =
+            "name the gateway's file with --routes, and set what it needs for its bucket";
+        files::failure(&errors, otherwise).context(format!(
+            "files of the journal are in the bucket {bucket}, and {} does not say how to reach it",
             routes.display()
-        );
-    };
-    match config.store.archive {
+        ))
+    })?;
+    match archive {
         Some(archive) if matches!(archive.to, ArchiveTo::Bucket(_)) => {
             ledger::connect(&archive).with_context(|| format!("cannot use the bucket {bucket}"))
         }

@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::serve;
-use crate::config::snapshot::Snapshot;
-use crate::config::{self, Overrides, Severity, Sources};
+use super::exit::{FAILED, Failure};
+use crate::config::{Diagnostic, RoutesFile, Sources};
 
 /// Where an installed gateway has its files.
 const INSTALLED: &str = "/etc/tollgate";
@@ -25,6 +24,11 @@ pub(super) struct Files {
 }
 
 impl Files {
+    /// The files of a `routes.yaml`, named or where it is looked for.
+    pub(super) fn at(routes: Option<PathBuf>) -> Self {
+        Self { routes, models: None }
+    }
+
     /// The path of `routes.yaml`.
     pub(super) fn routes(&self) -> PathBuf {
         match &self.routes {
@@ -53,17 +57,17 @@ impl Files {
         Sources::Files { routes: self.routes(), models: self.models() }
     }
 
-    /// The configuration, for commands that only want to know where a gateway is and what it keeps:
-    /// errors are printed, and then there is none; warnings are for `check` and `serve`.
-    pub(super) fn load(&self) -> Option<Snapshot> {
-        match config::load(&self.sources(), &Overrides::default()) {
-            Ok((snapshot, _)) => Some(snapshot),
-            Err(mut diagnostics) => {
-                diagnostics.retain(|diagnostic| diagnostic.severity == Severity::Error);
-                serve::print(&diagnostics);
-                None
-            }
-        }
+    /// `routes.yaml`, of which commands read the settings that they need and no others.
+    ///
+    /// # Errors
+    /// Why the file cannot be read.
+    pub(super) fn settings(&self) -> Result<RoutesFile, Vec<Diagnostic>> {
+        RoutesFile::read(&self.routes())
+    }
+
+    /// Whether `routes.yaml` was named, or is where it is looked for.
+    pub(super) fn has_routes(&self) -> bool {
+        self.routes.is_some() || self.routes().exists()
     }
 
     /// Where files are that nobody has named. Without any, errors are about the working directory.
@@ -72,6 +76,37 @@ impl Files {
         let has_files = |directory: &Path| directory.join("routes.yaml").exists();
         if !has_files(here) && has_files(installed) { installed } else { here }
     }
+}
+
+/// The setting that was read; `None` for one that cannot be used, of which the reasons are added to
+/// `wrong`.
+pub(super) fn noted<T>(
+    setting: Result<T, Vec<Diagnostic>>,
+    wrong: &mut Vec<Diagnostic>,
+) -> Option<T> {
+    setting.map_err(|mut errors| wrong.append(&mut errors)).ok()
+}
+
+/// Settings that cannot be used as one line, each reason once; `otherwise` is what else can be done.
+pub(super) fn failure(errors: &[Diagnostic], otherwise: &str) -> anyhow::Error {
+    let mut said: Vec<&str> = Vec::new();
+    let mut reasons = Vec::new();
+    for error in errors {
+        if said.contains(&error.message.as_str()) {
+            continue;
+        }
+        said.push(&error.message);
+        reasons.push(match &error.place {
+            Some(place) => format!("{}:{}: {}", error.file, place.line, error.message),
+            None => error.message.clone(),
+        });
+    }
+    let help = errors.iter().find_map(|error| error.help.as_deref());
+    let help = match help {
+        Some(help) => format!("{help}; {otherwise}"),
+        None => otherwise.to_owned(),
+    };
+    Failure { code: FAILED, message: reasons.join("; "), help: Some(help) }.into()
 }
 
 #[cfg(test)]

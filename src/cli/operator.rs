@@ -1,23 +1,27 @@
 //! What commands for operators are told: which running gateway, and as whom.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use bytes::Bytes;
 use clap::Args;
 use serde_json::Value;
 
 use super::admin_call::{self, AdminAnswer, AdminEndpoint, AdminRequest};
 use super::exit::{FAILED, Failure, NOT_FOUND, REFUSED};
-use super::files::Files;
+use super::files::{self, Files};
 use super::{admin_tls, admin_token};
+use crate::config::RoutesFile;
 use crate::secret::Secret;
 
 /// How long a call may take: somewhat longer than the gateway waits for its ledger, whose word is
 /// better than a guess.
 const TIMEOUT: Duration = Duration::from_secs(35);
+
+/// What can be given in the place of what the file says.
+const ARGUMENTS: &str = "or name the gateway with --admin and --token-file";
 
 /// Which gateway, and as whom.
 #[derive(Debug, Args)]
@@ -103,27 +107,54 @@ impl AdminOptions {
         }
     }
 
-    /// Where the gateway is, and what it asks for: as told, or else as the files say.
+    /// Where the gateway is, and its token: from the arguments, or else from `routes.yaml`, of which
+    /// only these settings are read.
     fn access(&self) -> anyhow::Result<(AdminEndpoint, Secret)> {
-        let told = self.admin_certificate.as_deref().map(admin_tls::pinned_to).transpose()?;
+        let pinned = self.admin_certificate.as_deref().map(admin_tls::pinned_to).transpose()?;
         if let (Some(address), Some(file)) = (self.admin, &self.token_file) {
-            return Ok((AdminEndpoint { address, tls: told }, admin_token::read(file)?));
+            return Ok((AdminEndpoint { address, tls: pinned }, admin_token::read(file)?));
         }
-        let Some(config) = self.files.load() else {
-            bail!("these files do not say where the gateway is: use --admin and --token-file");
+        let file = self.files.settings().map_err(|errors| files::failure(&errors, ARGUMENTS))?;
+        let mut wrong = Vec::new();
+        let address = self.admin.map_or_else(|| file.admin_address(), Ok);
+        let address = files::noted(address, &mut wrong);
+        let configured = match &self.token_file {
+            Some(_) => Some(None),
+            None => files::noted(file.admin_token(), &mut wrong),
         };
-        let token = match (&self.token_file, config.admin.token) {
+        let certificate = match &pinned {
+            Some(_) => Some(None),
+            None => files::noted(file.admin_certificate(), &mut wrong),
+        };
+        let (Some(address), Some(configured), Some(certificate)) =
+            (address, configured, certificate)
+        else {
+            return Err(files::failure(&wrong, ARGUMENTS));
+        };
+        let token = match (&self.token_file, configured) {
             (Some(file), _) => admin_token::read(file)?,
             (None, Some(token)) => token,
-            (None, None) => kept_token(&config.store.data_dir, &self.files)?,
+            (None, None) => self.kept_token(&file)?,
         };
-        let tls = match (told, &config.admin.tls) {
-            (None, Some(certificate)) => {
-                Some(admin_tls::pinned_to(&certificate.files.certificate)?)
-            }
-            (told, _) => told,
+        let tls = match (pinned, certificate) {
+            (None, Some(certificate)) => Some(admin_tls::pinned_to(&certificate)?),
+            (pinned, _) => pinned,
         };
-        Ok((AdminEndpoint { address: self.admin.unwrap_or(config.admin.address), tls }, token))
+        Ok((AdminEndpoint { address, tls }, token))
+    }
+
+    /// The token that a gateway with this file has made for itself.
+    fn kept_token(&self, file: &RoutesFile) -> anyhow::Result<Secret> {
+        let data_dir = file.data_dir().map_err(|errors| files::failure(&errors, ARGUMENTS))?;
+        admin_token::kept(&data_dir).map_err(|error| {
+            let routes = self.files.routes();
+            let help = format!(
+                "`data_dir` of {} is where it was looked for; a gateway that was started with --data \
+                 has it there: name that file with --token-file, and run this as a user who may read it",
+                routes.display()
+            );
+            Failure { code: FAILED, message: format!("{error:#}"), help: Some(help) }.into()
+        })
     }
 }
 
@@ -135,19 +166,6 @@ fn call(
     let answer = admin_call::call(place, ask, Some(token), ask.time.unwrap_or(TIMEOUT))?;
     let status = answer.status;
     Ok((read(place.address, answer)?, status))
-}
-
-/// The token that a gateway with these files has made for itself.
-fn kept_token(data_dir: &Path, files: &Files) -> anyhow::Result<Secret> {
-    admin_token::kept(data_dir).map_err(|error| {
-        let routes = files.routes();
-        let help = format!(
-            "`data_dir` of {} is where it was looked for; a gateway that was started with --data has \
-             it there: name that file with --token-file, and run this as a user who may read it",
-            routes.display()
-        );
-        Failure { code: FAILED, message: format!("{error:#}"), help: Some(help) }.into()
-    })
 }
 
 fn read(address: SocketAddr, answer: AdminAnswer) -> anyhow::Result<JsonDocument> {

@@ -152,6 +152,49 @@ impl Document {
         })
     }
 
+    /// The values at these paths alone, as a document of its own with all that was noted of them. What
+    /// stands in the way of a path, such as a text in the place of a mapping, is kept.
+    pub(super) fn part(&self, paths: &[&[&str]]) -> Self {
+        let mut part = serde_yaml::Mapping::new();
+        for path in paths {
+            graft(&self.value, &mut part, path);
+        }
+        let is_part = |path: &Path| paths.iter().any(|wanted| path.meets(wanted));
+        let unfilled = self.unfilled.iter().filter(|one| is_part(&one.path)).cloned().collect();
+        let faults = self.faults.iter().filter(|one| is_part(&one.path)).cloned().collect();
+        Self {
+            file: self.file.clone(),
+            text: self.text.clone(),
+            schema: self.schema.clone(),
+            spans: self.spans.clone(),
+            described: described::Described::default(),
+            value: Value::Mapping(part),
+            unfilled,
+            faults,
+        }
+    }
+
+    /// What is wrong with the keys that stand beside those at the ends of these paths.
+    pub(super) fn faults_beside<T: JsonSchema>(&self, paths: &[&[&str]]) -> Vec<Fault> {
+        let mut faults = shape::check(&self.value, &shape::schema_of::<T>(), &self.spans);
+        let is_beside = |path: &Path| {
+            let is_sibling = |wanted: &&[&str]| {
+                let above = wanted.split_last().map(|(_, above)| above);
+                path.parent().is_some_and(|parent| above.is_some_and(|above| parent.is_at(above)))
+            };
+            paths.iter().any(is_sibling) && !paths.iter().any(|wanted| path.meets(wanted))
+        };
+        faults.retain(|fault| fault.on_key && is_beside(&fault.path));
+        faults
+    }
+
+    /// Notes every variable and file that is missing as an error.
+    pub(super) fn note_unfilled(&mut self) {
+        for Unfilled { path, reason, help } in std::mem::take(&mut self.unfilled) {
+            self.note(Fault::at_value(&path, reason).help(help));
+        }
+    }
+
     /// Whether the document has this top-level field.
     pub(super) fn has_field(&self, field: &str) -> bool {
         self.value.get(field).is_some()
@@ -213,6 +256,20 @@ impl Document {
         diagnostics
             .sort_by_key(|found| found.place.as_ref().map(|place| (place.line, place.column)));
         diagnostics
+    }
+}
+
+/// Copies what is at `path` in `from` to the same place in `to`.
+fn graft(from: &Value, to: &mut serde_yaml::Mapping, path: &[&str]) {
+    let Some((key, rest)) = path.split_first() else { return };
+    let Some(found) = from.get(*key) else { return };
+    if rest.is_empty() || !found.is_mapping() {
+        to.insert(Value::from(*key), found.clone());
+        return;
+    }
+    let inner = to.entry(Value::from(*key)).or_insert_with(|| serde_yaml::Mapping::new().into());
+    if let Some(inner) = inner.as_mapping_mut() {
+        graft(found, inner, rest);
     }
 }
 

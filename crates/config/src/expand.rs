@@ -19,7 +19,7 @@ pub(super) type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 /// What could not be filled in.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Unfilled {
     /// The path of the value at fault.
     pub(super) path: Path,

@@ -31,6 +31,7 @@ mod network;
 mod rate;
 mod raw;
 mod reload;
+mod routes_file;
 mod scalar;
 mod shape;
 mod shown;
@@ -45,6 +46,7 @@ pub use described::{Change, Described, as_yaml, changes};
 pub use diagnostic::{Diagnostic, DiagnosticReport, Severity, SourceExcerpt, count, report};
 pub use migrate::{Migrated, litellm};
 pub use reload::{ConfigHandle, LastReload, Reloaded, Trigger};
+pub use routes_file::RoutesFile;
 
 pub use shape::WithoutNull;
 

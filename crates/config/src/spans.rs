@@ -49,6 +49,17 @@ impl Path {
         &self.0
     }
 
+    /// Whether this is the path of these keys.
+    pub(super) fn is_at(&self, keys: &[&str]) -> bool {
+        self.0.len() == keys.len() && self.meets(keys)
+    }
+
+    /// Whether this value is in the one at the path of these keys, or that one in this.
+    pub(super) fn meets(&self, keys: &[&str]) -> bool {
+        let mut pairs = self.0.iter().zip(keys);
+        pairs.all(|(step, key)| matches!(step, Step::Key(name) if name == key))
+    }
+
     /// What this value is in; `None` for the document itself.
     pub(super) fn parent(&self) -> Option<Self> {
         let (_, above) = self.0.split_last()?;

@@ -6,11 +6,13 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::cli::exit::{CODES, Failure, REFUSED};
-use crate::cli::files::Files;
+use crate::cli::files::{self, Files};
 use crate::cli::sheet::{Kind, Sheet};
-use crate::config::snapshot::Store;
 use crate::fleet::postgres::migrate::{self, MIGRATIONS, SchemaState};
 use crate::fleet::postgres::{Db, DbError, PostgresOptions};
+
+/// What to do where the file cannot be used.
+const OTHER_FILE: &str = "or name the file of a node with --routes";
 
 /// The steps of a schema as people see them.
 const STEPS: Sheet = Sheet::list(
@@ -141,7 +143,7 @@ fn asked(
     files: &Files,
     ask: impl AsyncFnOnce(Db) -> Result<ExitCode, DbError>,
 ) -> anyhow::Result<ExitCode> {
-    let Some((_, options)) = store(files)? else { return Ok(ExitCode::from(REFUSED)) };
+    let options = options(files)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let answer = runtime.block_on(async {
         let db = Db::for_migrations(&options).await?;
@@ -150,19 +152,27 @@ fn asked(
     answer.map_err(|error| anyhow::Error::new(Failure::of_database(&error)))
 }
 
-/// What the files say of the store, and its database; `None` when they were found wrong, which has been
-/// said then.
+/// How the database of `store.postgres` is reached. Nothing else of the file is read: the schema is made
+/// where neither a node's name nor a provider's key is set.
 ///
 /// # Errors
-/// When they name no database.
-pub(super) fn store(files: &Files) -> anyhow::Result<Option<(Store, PostgresOptions)>> {
-    let Some(config) = files.load() else { return Ok(None) };
-    let Some(postgres) = config.store.postgres.clone() else {
-        return Err(anyhow::Error::new(Failure {
+/// When the file names no database, or cannot be used.
+pub(super) fn options(files: &Files) -> anyhow::Result<PostgresOptions> {
+    let found = files.settings().and_then(|file| file.database());
+    let found = found.map_err(|errors| refused(files::failure(&errors, OTHER_FILE)))?;
+    found.ok_or_else(|| {
+        anyhow::Error::new(Failure {
             code: REFUSED,
             message: format!("{} names no database", files.routes().display()),
             help: Some("a fleet has `store.postgres`; a single gateway needs no schema".to_owned()),
-        }));
-    };
-    Ok(Some((config.store, postgres.options)))
+        })
+    })
+}
+
+/// The same failure with the code of a database that will not do.
+fn refused(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast::<Failure>() {
+        Ok(failure) => Failure { code: REFUSED, ..failure }.into(),
+        Err(error) => error,
+    }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::database;
 use crate::cli::archive;
 use crate::cli::exit::{CODES, Failure, REFUSED};
-use crate::cli::files::Files;
+use crate::cli::files::{self, Files};
 use crate::cli::sheet::{Kind, Sheet};
 use crate::fleet::moving::{self, MoveError, Moved};
 use crate::fleet::postgres::Db;
@@ -103,10 +103,8 @@ impl MoveLedger {
             let help = "`--from` takes --data, and neither --dry-run nor --recovery";
             return Err(refused("the way back needs an empty directory", help));
         }
-        let Some((store, options)) = database::store(&self.files)? else {
-            return Ok(ExitCode::from(REFUSED));
-        };
-        let dir = self.data.clone().unwrap_or(store.data_dir);
+        let options = database::options(&self.files)?;
+        let dir = self.data_dir()?;
         if is_inward {
             archive::connect(&dir, &self.files)?;
         }
@@ -126,6 +124,15 @@ impl MoveLedger {
         say(&moved, self.json);
         eprintln!("{}", self.verdict(&moved, &dir.display().to_string()));
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// The directory of the ledger: the argument, or else what `routes.yaml` says.
+    fn data_dir(&self) -> anyhow::Result<PathBuf> {
+        if let Some(named) = &self.data {
+            return Ok(named.clone());
+        }
+        let found = self.files.settings().and_then(|file| file.data_dir());
+        found.map_err(|errors| files::failure(&errors, "or name the directory with --data"))
     }
 
     fn verdict(&self, moved: &Moved, dir: &str) -> String {

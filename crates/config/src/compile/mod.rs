@@ -33,11 +33,13 @@ mod prices;
 mod prices_when;
 mod routes;
 mod secrets;
+mod single;
 mod store;
 mod typed;
 mod upstream_headers;
 mod upstreams;
 
+pub(super) use single::{archive_of, database_of, sendable};
 pub use typed::TypedModel;
 pub(super) use typed::typed_models;
 

@@ -66,7 +66,7 @@ fn pruning(document: &mut Document, at: &Path, raw: &raw::Statements) -> Pruning
     Pruning { keep: DAY * u32::from(raw.keep_days), lines_max, ..Pruning::default() }
 }
 
-fn postgres(document: &mut Document, at: &Path, raw: raw::Postgres) -> Postgres {
+pub(super) fn postgres(document: &mut Document, at: &Path, raw: raw::Postgres) -> Postgres {
     let is_here = raw.url.hosts.iter().all(Host::is_here);
     let tls = match raw.tls {
         Some(raw::DatabaseTls::VerifyFull) => TlsMode::VerifyFull,
