@@ -22,7 +22,7 @@ pub(super) enum Protocol {
 
 impl Protocol {
     /// Every protocol that a file can name.
-    const ALL: [Self; Dialect::ALL.len() + 1] = {
+    pub(super) const ALL: [Self; Dialect::ALL.len() + 1] = {
         let mut all = [Self::Azure; Dialect::ALL.len() + 1];
         let mut at = 0;
         while at < Dialect::ALL.len() {

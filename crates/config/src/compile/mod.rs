@@ -39,6 +39,7 @@ mod typed;
 mod upstream_headers;
 mod upstreams;
 
+pub(super) use prices::{has_effect, lacking};
 pub(super) use single::{archive_of, database_of, sendable};
 pub use typed::TypedModel;
 pub(super) use typed::typed_models;

@@ -141,22 +141,42 @@ pub(super) fn check_reported(
 
 /// Notes prices of units that the model's operations do not use.
 fn without_effect(document: &mut Document, at: &Path, typed: &[Unit], operations: &[Operation]) {
+    for unit in typed.iter().filter(|unit| !has_effect(**unit, operations)) {
+        let message = format!("`{}` has no effect on {}", field(*unit), listed(operations));
+        document.note(Fault::at_key(&at.key(field(*unit)), message).warning());
+    }
+}
+
+/// Whether one of the operations can be billed by a unit.
+pub(crate) fn has_effect(unit: Unit, operations: &[Operation]) -> bool {
     let billed = |unit: Unit| {
         let mut ways = operations.iter().flat_map(|operation| ways_to_bill(*operation));
         ways.any(|way| way.contains(&unit))
     };
-    // Whoever uses a unit may use those that have its price by default.
-    let used = |unit: Unit| {
-        if operations.iter().any(|operation| billed_beside(*operation).contains(&unit)) {
-            return true;
-        }
-        let mut like = std::iter::successors(Some(unit), |unit| unit.info().priced_as);
-        like.any(billed)
-    };
-    for unit in typed.iter().filter(|unit| !used(**unit)) {
-        let message = format!("`{}` has no effect on {}", field(*unit), listed(operations));
-        document.note(Fault::at_key(&at.key(field(*unit)), message).warning());
+    if operations.iter().any(|operation| billed_beside(*operation).contains(&unit)) {
+        return true;
     }
+    // Whoever uses a unit may use those that have its price by default.
+    let mut like = std::iter::successors(Some(unit), |unit| unit.info().priced_as);
+    like.any(billed)
+}
+
+/// The units without which an operation cannot be billed, where those that are `typed` are not enough.
+pub(crate) fn lacking(typed: &[Unit], operations: &[Operation]) -> Vec<Unit> {
+    let mut lacking = Vec::new();
+    for operation in operations {
+        let ways = ways_to_bill(*operation);
+        let is_whole = |way: &&[Unit]| way.iter().all(|unit| typed.contains(unit));
+        if ways.iter().any(is_whole) {
+            continue;
+        }
+        for unit in ways.first().copied().unwrap_or_default() {
+            if !typed.contains(unit) && !lacking.contains(unit) {
+                lacking.push(*unit);
+            }
+        }
+    }
+    lacking
 }
 
 /// Warns of prices that look like another figure than the one that is asked for, under conditions too.

@@ -2,9 +2,11 @@
 
 use super::Migration;
 use super::deployment::{Deployment, RATE_MAX};
-use super::field::PRICES;
 use super::plan::{PlannedModel, PlannedTarget};
+use super::provider::is_prompt;
+use crate::compile::{has_effect, lacking};
 use tollgate_money::price::Unit;
+use tollgate_protocols::{Dialect, Operation};
 
 /// The heaviest that a target can be.
 const WEIGHT_MAX: u64 = 1000;
@@ -17,32 +19,32 @@ impl Migration<'_> {
     pub(super) fn model(&mut self, deployments: &[Deployment]) -> PlannedModel {
         let Some(first) = deployments.first() else { return PlannedModel::default() };
         let mut model = PlannedModel { id: first.name.clone(), ..PlannedModel::default() };
-        let weights = weights(deployments);
-        for (deployment, weight) in deployments.iter().zip(weights) {
-            for (operation, upstream) in &deployment.served {
-                if !model.operations.contains(operation) {
-                    model.operations.push(operation);
-                }
+        model.operations = common_operations(deployments);
+        // OpenAI's clients go to targets that answer them without a translation, where there are any.
+        let is_openai = |one: &Deployment| one.dialect == Dialect::Openai;
+        let answers_openai = deployments.iter().any(is_openai);
+        for (deployment, weight) in deployments.iter().zip(weights(deployments)) {
+            let compatible = deployment.compatible.clone().filter(|_| answers_openai);
+            let compatible = compatible.map(|upstream| self.plan.upstream(upstream));
+            for upstream in std::iter::once(deployment.upstream.clone()).chain(compatible) {
                 let target = PlannedTarget {
-                    upstream: upstream.clone(),
+                    upstream,
                     model: deployment.own.clone(),
                     priority: deployment.priority,
                     weight,
                 };
-                let is_same = |known: &&mut PlannedTarget| {
+                let is_same = |known: &PlannedTarget| {
                     (&known.upstream, &known.model) == (&target.upstream, &target.model)
                 };
-                match model.targets.iter_mut().find(is_same) {
-                    None => model.targets.push(target),
-                    Some(_)
-                        if deployment.served.iter().filter(|(_, u)| u == upstream).count() > 1 => {}
-                    Some(_) => {
-                        let help = "one target is enough: give it the `weight` of both";
-                        self.left_out(deployment.mark, "this target is there already", help);
-                    }
+                if !model.targets.iter().any(is_same) {
+                    model.targets.push(target);
+                    continue;
                 }
+                let help = "one target is enough: give it the `weight` of both";
+                self.left_out(deployment.mark, "this target is there already", help);
             }
         }
+        self.dialects(deployments, &model);
         self.rates(deployments, &mut model);
         self.fill_prices(deployments, &mut model);
         fill_limits(deployments, &mut model);
@@ -54,6 +56,24 @@ impl Migration<'_> {
             self.left_out(first.mark, &message, help);
         }
         model
+    }
+
+    /// Warns of a model whose targets speak several protocols: they do not stand in for each other.
+    fn dialects(&mut self, deployments: &[Deployment], model: &PlannedModel) {
+        let Some(first) = deployments.first() else { return };
+        let is_text = model.operations.iter().any(|operation| is_prompt(*operation));
+        let answers_openai = deployments.iter().any(|one| one.dialect == Dialect::Openai);
+        let spoken = |one: &Deployment| match one.compatible {
+            Some(_) if answers_openai => Dialect::Openai,
+            _ => one.dialect,
+        };
+        let is_mixed = deployments.iter().any(|one| spoken(one) != spoken(first));
+        if is_text && is_mixed {
+            let message = format!("the targets of `{}` speak different protocols", model.id);
+            let help = "a request goes to those that speak its own, and to others only where none does: \
+                        for one to stand in for another, make two models and list one in `fallbacks`";
+            self.left_out(first.mark, &message, help);
+        }
     }
 
     /// Limits of single targets become one of the model, if each of them has one.
@@ -82,28 +102,31 @@ impl Migration<'_> {
 
     /// One model has one price: the highest that is said for each kind, else that of our own list.
     fn fill_prices(&mut self, deployments: &[Deployment], model: &mut PlannedModel) {
-        let wanted = wanted_prices(&model.operations);
-        let dollars = |text: &String| text.parse::<rust_decimal::Decimal>().unwrap_or_default();
         let said: Vec<_> = deployments.iter().filter(|one| !one.prices.is_empty()).collect();
+        let listed = deployments.iter().find_map(|one| one.listed.as_ref());
         if let Some(first) = said.first() {
-            for (_, unit) in PRICES {
-                let all = said.iter().flat_map(|one| &one.prices);
-                let of_unit = all.filter(|(priced, _)| priced == unit).map(|(_, price)| price);
-                if let Some(price) = of_unit.max_by_key(|price| dollars(price))
-                    && wanted.contains(unit)
-                {
-                    model.prices.push((*unit, price.clone()));
-                }
+            model.prices = highest(&said);
+            let operations = &model.operations;
+            let (kept, idle): (Vec<_>, Vec<_>) = std::mem::take(&mut model.prices)
+                .into_iter()
+                .partition(|(unit, _)| has_effect(*unit, operations));
+            model.prices = kept;
+            for (unit, _) in idle {
+                let field = unit.info().price;
+                let message = format!("the price `{field}` of `{}` is left out", model.id);
+                let help = format!("it has no effect on {}", listed_names(operations));
+                self.left_out(first.mark, &message, &help);
             }
             if said.iter().any(|one| one.prices != first.prices) {
                 let message = format!("the targets of `{}` have different prices", model.id);
                 let help = "a model has one price here: the highest of each kind is written";
                 self.left_out(first.mark, &message, help);
             }
-        } else if let Some(listed) = deployments.iter().find_map(|one| one.listed.as_ref()) {
+        } else if let Some(listed) = listed {
             model.prices.clone_from(&listed.prices);
-            model.prices.retain(|(unit, _)| wanted.contains(unit));
+            model.prices.retain(|(unit, _)| has_effect(*unit, &model.operations));
             model.prices_when.clone_from(&listed.prices_when);
+            model.free = listed.free;
             model.comments.push("Prices of Tollgate's own list: check them.".to_owned());
             if let Some(first) = deployments.first() {
                 let message =
@@ -112,38 +135,55 @@ impl Migration<'_> {
             }
         }
         let is_zero = |(_, price): &(Unit, String)| dollars(price).is_zero();
-        model.free = !model.prices.is_empty() && model.prices.iter().all(is_zero);
+        model.free |= !model.prices.is_empty() && model.prices.iter().all(is_zero);
         if !model.free {
-            let has = |unit: Unit| model.prices.iter().any(|(priced, _)| *priced == unit);
-            let missing = wanted.iter().map(|unit| unit.info());
-            let missing = missing.filter(|unit| unit.priced_as.is_none() && !has(unit.unit));
-            let missing: Vec<_> = missing.map(|unit| unit.price).collect();
-            // An image has a price, or its tokens have; and so it is with a ranking.
-            let is_image = model.operations.contains(&"image_generation");
-            let has_other = match model.operations[..] {
-                ["rerank"] => has(Unit::InputTokens) || has(Unit::RerankUnits),
-                _ => is_image && has(Unit::InputTokens) && has(Unit::OutputTokens),
-            };
-            if !has_other {
-                model.missing.extend(missing);
-            }
+            let priced: Vec<Unit> = model.prices.iter().map(|(unit, _)| *unit).collect();
+            let missing = lacking(&priced, &model.operations);
+            model.missing.extend(missing.into_iter().map(|unit| unit.info().price));
         }
     }
 }
 
-/// The units that operations are billed by, and those that are looked at beside them.
-fn wanted_prices(operations: &[&str]) -> &'static [Unit] {
-    use Unit::{
-        CacheReadTokens, CacheWrite1hTokens, CacheWriteTokens, Characters, Images, InputTokens,
-        OutputTokens, RerankUnits,
-    };
-    match operations {
-        ["embeddings"] => &[InputTokens],
-        ["rerank"] => &[InputTokens, RerankUnits],
-        ["image_generation"] => &[Images],
-        ["speech"] => &[Characters],
-        _ => &[InputTokens, CacheReadTokens, CacheWriteTokens, CacheWrite1hTokens, OutputTokens],
+/// The operations of all targets together. One that has no Responses API would be sent its requests as
+/// they are: then they are translated for all, which needs no entry.
+fn common_operations(deployments: &[Deployment]) -> Vec<Operation> {
+    let mut operations: Vec<Operation> = Vec::new();
+    for operation in deployments.iter().flat_map(|one| &one.operations) {
+        if !operations.contains(operation) {
+            operations.push(*operation);
+        }
     }
+    let lacks_responses = |one: &Deployment| {
+        one.dialect == Dialect::Openai
+            && one.operations.contains(&Operation::Chat)
+            && !one.operations.contains(&Operation::Responses)
+    };
+    let is_openai = |one: &Deployment| one.dialect == Dialect::Openai;
+    let has_compatible =
+        deployments.iter().any(|one| one.compatible.is_some()) && deployments.iter().any(is_openai);
+    if deployments.iter().any(lacks_responses) || has_compatible {
+        operations.retain(|operation| *operation != Operation::Responses);
+    }
+    operations
+}
+
+/// The highest price of each kind, in the order of the units.
+fn highest(said: &[&Deployment]) -> Vec<(Unit, String)> {
+    let of = |unit: &Unit| {
+        let all = said.iter().flat_map(|one| &one.prices);
+        let of_unit = all.filter(|(priced, _)| priced == unit).map(|(_, price)| price);
+        of_unit.max_by_key(|price| dollars(price)).map(|price| (*unit, price.clone()))
+    };
+    Unit::ALL.iter().filter_map(of).collect()
+}
+
+fn dollars(text: &str) -> rust_decimal::Decimal {
+    text.parse().unwrap_or_default()
+}
+
+fn listed_names(operations: &[Operation]) -> String {
+    let names: Vec<&str> = operations.iter().map(|operation| operation.as_str()).collect();
+    names.join(", ")
 }
 
 /// Weights as they are said, or else in the proportion of the rates, as LiteLLM draws them; within
@@ -167,8 +207,7 @@ fn gcd(a: u64, b: u64) -> u64 {
 
 /// The limits that operations need: the least that is said, else those of our own list.
 fn fill_limits(deployments: &[Deployment], model: &mut PlannedModel) {
-    let is_text = ["chat", "messages", "responses"];
-    let is_text = model.operations.iter().any(|operation| is_text.contains(operation));
+    let is_text = model.operations.iter().any(|operation| is_prompt(*operation));
     let listed = deployments.iter().find_map(|one| one.listed.as_ref());
     if !is_text {
         if let Some(listed) = listed {

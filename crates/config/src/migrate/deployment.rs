@@ -1,16 +1,17 @@
 //! The entries of `model_list`: several of one name are one model of ours with several targets.
 
-use super::field::{INFO, PARAMS, PRICES};
-use super::figure;
+use tollgate_money::price::Unit;
+use tollgate_protocols::{Dialect, Operation};
+
+use super::field::{INFO, PARAMS, PRICES, offers};
+use super::place::{host_name, is_region};
 use super::plan::PlannedUpstream;
-use super::provider::{self, Provider};
+use super::provider::{self, Place, Provider, is_prompt};
+use super::sign_in::Values;
 use super::tree::Node;
-use super::{Migration, listed};
-use crate::scalar::Scalar as _;
+use super::{Migration, figure, listed};
 use crate::snapshot::{MODEL_PUNCTUATION, NAME_BYTES_MAX};
 use crate::spans::Mark;
-use crate::url::BaseUrl;
-use tollgate_money::price::Unit;
 
 /// The last place that a target can have.
 const PRIORITY_MAX: u64 = 1000;
@@ -22,8 +23,15 @@ pub(super) struct Deployment {
     pub(super) mark: Mark,
     /// The name that customers use.
     pub(super) name: String,
-    /// What it can be asked to do, and the upstream that does it.
-    pub(super) served: Vec<(&'static str, String)>,
+    /// What it can be asked to do.
+    pub(super) operations: Vec<Operation>,
+    /// What its upstream speaks.
+    pub(super) dialect: Dialect,
+    /// The upstream that does it.
+    pub(super) upstream: String,
+    /// Anthropic's OpenAI-compatible API, for a model whose other targets answer OpenAI's clients
+    /// without a translation.
+    pub(super) compatible: Option<PlannedUpstream>,
     /// The provider's name for the model.
     pub(super) own: String,
     pub(super) priority: u64,
@@ -51,40 +59,72 @@ impl Migration<'_> {
         let info = entry.get("model_info").unwrap_or(&nothing);
         self.sort_out(params, PARAMS);
         self.sort_out(info, INFO);
-        let model = params.text_of("model").unwrap_or_default();
-        let found = provider::find(model, params.text_of("custom_llm_provider"));
-        let (provider, own) = match found {
-            Ok(found) => found,
-            Err(why) => {
-                let at = params.get("model").map_or(mark, |model| model.mark);
-                self.left_out(at, &format!("this target of `{name}` is left out"), &why);
-                return None;
-            }
-        };
+        let (provider, own) = self.provider(name, params, mark)?;
         if !self.is_usable_name(name, &own, mark) {
             return None;
         }
         let base_model = info.text_of("base_model").unwrap_or(&own);
         let base_model = base_model.rsplit('/').next().unwrap_or_default();
-        let operation = self.operation(info, &own, mark)?;
-        let served = self.upstreams(provider, params, root, operation)?;
+        let listed = listed::find(provider.listed_as, base_model);
+        let operations = self.operations(provider, info, &own, listed.as_ref(), mark)?;
+        let values = Values { params, shared: self.shared_values(params, root) };
+        let mut upstream = self.upstream(provider, &values, *operations.first()?)?;
         let whole = |node: &Node, field: &str, max| {
             node.text_of(field).and_then(|text| figure::whole(text, 1..=max))
         };
+        if provider.protocol.dialect() == Dialect::Anthropic {
+            upstream.name = provider.name.to_owned();
+        }
         Some(Deployment {
             mark,
             name: name.to_owned(),
-            served,
-            listed: listed::find(provider.listed_as, base_model),
+            operations,
+            dialect: provider.protocol.dialect(),
+            compatible: compatible(provider, &upstream),
+            upstream: self.plan.upstream(upstream),
+            listed,
             priority: whole(params, "order", PRIORITY_MAX).unwrap_or(0),
             weight: whole(params, "weight", RATE_MAX),
             rpm: whole(params, "rpm", RATE_MAX),
             tpm: whole(params, "tpm", RATE_MAX),
-            concurrent: whole(params, "max_parallel_requests", RATE_MAX),
+            concurrent: whole(params, "max_parallel_requests", RATE_MAX).or(self.concurrent),
             prices: self.prices(params, info),
             limits: limits(info),
             own,
         })
+    }
+
+    /// The provider of an entry, and its own name for the model; `None` where it cannot be reached.
+    fn provider(
+        &mut self,
+        name: &str,
+        params: &Node,
+        mark: Mark,
+    ) -> Option<(&'static Provider, String)> {
+        let model = params.text_of("model").unwrap_or_default();
+        let found = provider::find(model, params.text_of("custom_llm_provider"));
+        let found = found.and_then(|(provider, own)| {
+            let own = own_name(provider, &own);
+            match (provider.place, own) {
+                (Place::Vertex, own) if !own.starts_with("gemini") => Err(format!(
+                    "of Vertex AI, Google's own models of the name `gemini-…` are reached, and `{own}` \
+                     is none"
+                )),
+                (Place::Azure, own) if own.starts_with("claude") => Err(
+                    "Claude on Azure has an API of the protocol `anthropic`: add an upstream by hand"
+                        .to_owned(),
+                ),
+                (_, own) => Ok((provider, own.to_owned())),
+            }
+        });
+        match found {
+            Ok(found) => Some(found),
+            Err(why) => {
+                let at = params.get("model").map_or(mark, |model| model.mark);
+                self.left_out(at, &format!("this target of `{name}` is left out"), &why);
+                None
+            }
+        }
     }
 
     /// Whether customers can use the name here. A pattern gives its targets the customer's name.
@@ -115,84 +155,87 @@ impl Migration<'_> {
         is_own_name
     }
 
-    /// What the model does: as it is said, or as its name has it.
-    fn operation(&mut self, info: &Node, own: &str, mark: Mark) -> Option<&'static str> {
-        let Some(mode) = info.get("mode") else {
-            return Some(match own {
-                own if own.contains("embed") => "embeddings",
-                own if own.contains("rerank") => "rerank",
-                own if own.starts_with("dall-e") || own.starts_with("gpt-image") => {
-                    "image_generation"
-                }
-                own if own.starts_with("tts-") => "speech",
-                _ => "chat",
-            });
-        };
-        let operation = match mode.text().unwrap_or_default() {
-            "chat" => Some("chat"),
-            "responses" => Some("responses"),
-            "embedding" => Some("embeddings"),
-            "rerank" => Some("rerank"),
-            "image_generation" => Some("image_generation"),
-            "audio_speech" => Some("speech"),
-            _ => None,
-        };
-        if operation.is_none() {
-            let mode = mode.text().unwrap_or_default();
-            let help = "chat, messages, responses, embeddings, rankings, images, speech and video are served";
-            self.left_out(mark, &format!("models of the mode `{mode}` are left out"), help);
-        }
-        operation
-    }
-
-    /// The operations that the entry serves, each with its upstream.
-    fn upstreams(
+    /// What the model does: what its mode or its name says, as far as the provider's protocol has it.
+    fn operations(
         &mut self,
         provider: &Provider,
-        params: &Node,
-        root: &Node,
-        operation: &'static str,
-    ) -> Option<Vec<(&'static str, String)>> {
-        let shared = self.shared_values(params, root);
-        let value =
-            |field: &str| params.get(field).or_else(|| shared.and_then(|values| values.get(field)));
-        let typed = value("api_base").or_else(|| value("base_url"));
-        let base = self.base_url(provider, typed, params)?;
-        let credential = match value("api_key") {
+        info: &Node,
+        own: &str,
+        listed: Option<&listed::Listed>,
+        mark: Mark,
+    ) -> Option<Vec<Operation>> {
+        let mode = info.text_of("mode");
+        let Some(operation) = mode.map_or_else(|| Some(by_name(own)), by_mode) else {
+            let mode = mode.unwrap_or_default();
+            let all: Vec<&str> = Operation::ALL.iter().map(|one| one.as_str()).collect();
+            let help = format!("these operations are served: {}", all.join(", "));
+            self.left_out(mark, &format!("models of the mode `{mode}` are left out"), &help);
+            return None;
+        };
+        if mode == Some("responses") && provider.serves(operation) {
+            return Some(vec![operation]);
+        }
+        if is_prompt(operation) {
+            return Some(provider.prompts());
+        }
+        if !provider.serves(operation) {
+            let message = format!("{operation} over `{}` is left out", provider.name);
+            self.left_out(mark, &message, &provider.served());
+            return None;
+        }
+        let of_list = listed.map(|listed| listed.operations.clone()).unwrap_or_default();
+        if of_list.contains(&operation) && of_list.iter().all(|one| provider.serves(*one)) {
+            return Some(of_list);
+        }
+        Some(vec![operation])
+    }
+
+    /// The upstream of an entry; `None` where it has no place, which is said.
+    fn upstream(
+        &mut self,
+        provider: &Provider,
+        values: &Values<'_>,
+        operation: Operation,
+    ) -> Option<PlannedUpstream> {
+        let base_url = self.base_url(provider, values, operation)?;
+        let auth = self.sign_in(provider, values);
+        let credential = match values.get("api_key") {
+            _ if auth.is_some() => None,
             Some(key) => self.secret(key),
             None if provider.key.is_empty() => None,
             None => Some(format!("${{{}}}", provider.key)),
         };
-        let timeout = params.get("timeout");
+        let timeout = values.params.get("timeout");
         let read_timeout = timeout.and_then(|seconds| figure::duration(seconds.text()?));
         if let (Some(timeout), None) = (timeout, &read_timeout) {
             self.left_out(timeout.mark, "`timeout` is left out", "1 ms to a day can be waited");
         }
-        let name = match typed.and_then(Node::text) {
-            Some(_) if provider.protocol == "anthropic" => provider.name.to_owned(),
-            Some(url) => host_name(url, provider.name),
-            None => provider.name.replace('_', "-"),
-        };
-        let protocol = provider.protocol;
-        let upstream = PlannedUpstream { name, protocol, base_url: base, credential, read_timeout };
-        if protocol != "anthropic" {
-            // OpenAI itself and Azure have the newer API beside the older.
-            let is_openai = provider.listed_as == "openai"
-                && (typed.is_none() || provider.name == "azure")
-                && operation == "chat";
-            let upstream = self.plan.upstream(upstream);
-            let more = is_openai.then(|| ("responses", upstream.clone()));
-            return Some(std::iter::once((operation, upstream)).chain(more).collect());
+        let typed = values.get("api_base").or_else(|| values.get("base_url"));
+        let named = typed.and_then(|url| host_name(url, provider.name));
+        let name = named.unwrap_or_else(|| provider.name.replace('_', "-"));
+        let protocol = provider.protocol.as_str();
+        let headers = self.headers(values);
+        Some(PlannedUpstream { name, protocol, base_url, credential, auth, headers, read_timeout })
+    }
+
+    /// Headers of the operator's own, where upstreams can have them.
+    fn headers(&mut self, values: &Values<'_>) -> Vec<(String, String)> {
+        if !offers("headers") {
+            return Vec::new();
         }
-        // Anthropic answers OpenAI's clients below `/v1`, and its own.
-        let chat = PlannedUpstream {
-            name: format!("{}-chat", upstream.name),
-            protocol: "openai",
-            base_url: format!("{}/v1", upstream.base_url),
-            ..upstream.clone()
-        };
-        let messages = self.plan.upstream(upstream);
-        Some(vec![("messages", messages), ("chat", self.plan.upstream(chat))])
+        let mut headers = Vec::new();
+        for field in ["extra_headers", "headers"] {
+            for header in values.params.get(field).map(Node::fields).unwrap_or_default() {
+                let value = match is_secret(&header.key) {
+                    true => self.secret(&header.node),
+                    false => header.node.text().map(Self::filled),
+                };
+                headers.extend(value.map(|value| (header.key.clone(), value)));
+            }
+        }
+        let organization = values.filled("organization");
+        headers.extend(organization.map(|id| ("OpenAI-Organization".to_owned(), id)));
+        headers
     }
 
     /// What `credential_list` has for the entry.
@@ -205,38 +248,6 @@ impl Migration<'_> {
             self.left_out(wanted.mark, "there is no such credential", help);
         }
         found.and_then(|item| item.get("credential_values"))
-    }
-
-    /// Where the API begins; `None` where that is not known, which is said.
-    fn base_url(
-        &mut self,
-        provider: &Provider,
-        typed: Option<&Node>,
-        params: &Node,
-    ) -> Option<String> {
-        let Some((node, text)) = typed.and_then(|node| Some((node, node.text()?))) else {
-            if provider.base_url.is_empty() {
-                let help = format!("`{}` needs an `api_base`", provider.name);
-                self.left_out(params.mark, "this target is left out", &help);
-                return None;
-            }
-            return Some(provider.base_url.to_owned());
-        };
-        let mut url = Self::filled(text).trim_end_matches('/').to_owned();
-        if provider.name == "azure" {
-            // Azure's API of this shape needs no `api_version`, and takes the key as any other does.
-            url = url.split("/openai").next().unwrap_or_default().to_owned() + "/openai/v1";
-        }
-        for end in ["/chat/completions", "/embeddings", "/rerank", "/v1/messages"] {
-            url = url.strip_suffix(end).unwrap_or(&url).to_owned();
-        }
-        if !url.contains("${")
-            && let Err(error) = BaseUrl::parse(&url)
-        {
-            self.left_out(node.mark, "this target is left out", &error.message);
-            return None;
-        }
-        Some(url)
     }
 
     fn prices(&mut self, params: &Node, info: &Node) -> Vec<(Unit, String)> {
@@ -258,6 +269,74 @@ impl Migration<'_> {
     }
 }
 
+/// Whether a header of this name may hold a key.
+fn is_secret(header: &str) -> bool {
+    let name = header.to_ascii_lowercase();
+    ["auth", "key", "token", "secret", "cookie"].iter().any(|word| name.contains(word))
+}
+
+/// The provider's own name for a model, without what LiteLLM puts before it.
+fn own_name<'a>(provider: &Provider, own: &'a str) -> &'a str {
+    if provider.place != Place::Bedrock {
+        return own;
+    }
+    let mut own = own;
+    while let Some((first, rest)) = own.split_once('/') {
+        if !matches!(first, "converse" | "converse_like" | "invoke") && !is_region(first) {
+            break;
+        }
+        own = rest;
+    }
+    own
+}
+
+/// Anthropic's API for OpenAI's clients, beside its own.
+fn compatible(provider: &Provider, upstream: &PlannedUpstream) -> Option<PlannedUpstream> {
+    (provider.protocol.dialect() == Dialect::Anthropic).then(|| PlannedUpstream {
+        name: format!("{}-chat", upstream.name),
+        protocol: Dialect::Openai.as_str(),
+        base_url: format!("{}/v1", upstream.base_url),
+        ..upstream.clone()
+    })
+}
+
+/// What models of a mode of LiteLLM's do; `None` for a mode that is not served.
+fn by_mode(mode: &str) -> Option<Operation> {
+    Some(match mode {
+        "chat" => Operation::Chat,
+        "responses" => Operation::Responses,
+        "embedding" => Operation::Embeddings,
+        "rerank" => Operation::Rerank,
+        "moderation" => Operation::Moderations,
+        "image_generation" => Operation::ImageGeneration,
+        "image_edit" => Operation::ImageEdit,
+        "video_generation" => Operation::Video,
+        "audio_speech" => Operation::Speech,
+        "audio_transcription" => Operation::Transcription,
+        _ => return None,
+    })
+}
+
+/// What a model does by its name, where nothing says it.
+fn by_name(own: &str) -> Operation {
+    let has = |words: &[&str]| words.iter().any(|word| own.contains(word));
+    if has(&["embed"]) {
+        Operation::Embeddings
+    } else if has(&["rerank"]) {
+        Operation::Rerank
+    } else if has(&["moderation"]) {
+        Operation::Moderations
+    } else if has(&["whisper", "transcribe"]) {
+        Operation::Transcription
+    } else if has(&["dall-e", "gpt-image", "imagen-", "titan-image", "nova-canvas", "stability."]) {
+        Operation::ImageGeneration
+    } else if own.starts_with("tts-") || own.ends_with("-tts") {
+        Operation::Speech
+    } else {
+        Operation::Chat
+    }
+}
+
 /// What `model_info` says of the most that one request can use.
 fn limits(info: &Node) -> Vec<(String, String)> {
     let whole = |field: &str| {
@@ -268,15 +347,4 @@ fn limits(info: &Node) -> Vec<(String, String)> {
     let output = whole("max_output_tokens").or_else(|| whole("max_tokens"));
     let output = output.map(|count| ("output_tokens_max".to_owned(), count));
     context.into_iter().chain(output).collect()
-}
-
-/// The name of an upstream at a place of one's own: the first part of its host.
-fn host_name(url: &str, provider: &str) -> String {
-    let host = url.split_once("://").map_or("", |(_, rest)| rest);
-    let host = host.split(['/', ':', '?']).next().unwrap_or_default();
-    let is_address = host.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let name = if is_address { provider } else { host.split('.').next().unwrap_or_default() };
-    let is_letter = |letter: &char| letter.is_ascii_alphanumeric() || *letter == '-';
-    let name: String = name.chars().filter(is_letter).take(NAME_BYTES_MAX / 2).collect();
-    if name.is_empty() { provider.replace('_', "-") } else { name }
 }

@@ -11,9 +11,11 @@ pub(super) enum Fate {
     Otherwise(&'static str),
     /// It is left out, for this reason.
     LeftOut(&'static str),
+    /// It is read where an upstream of this build has this field, and else left out for this reason.
+    ReadIfOffered(&'static str, &'static str),
 }
 
-use Fate::{Idle, LeftOut, Otherwise, Read};
+use Fate::{Idle, LeftOut, Otherwise, Read, ReadIfOffered};
 
 use tollgate_money::price::Unit;
 
@@ -26,7 +28,18 @@ const DATABASE: Fate = LeftOut(
     "LiteLLM's database is not read: make accounts and keys anew with `tollgate accounts create` \
      and `tollgate keys create`",
 );
-const NO_REDIS: Fate = Otherwise("no Redis is needed: each process counts for itself");
+const NO_REDIS: Fate = Otherwise(
+    "no Redis is needed: a gateway counts by itself, and those of a fleet share what they count by \
+     `store.postgres`",
+);
+const NO_HEADERS: Fate = ReadIfOffered("headers", "headers of your own are not sent to upstreams");
+/// Fields that are not offered are refused, whatever LiteLLM would have done with them.
+const DROP: Fate = Otherwise(
+    "fields that are not offered are refused with 400: name those that an upstream can do without in \
+     its `leave_out_fields`, and those that it may have in `pass_fields`",
+);
+const RETRIES: Fate = LeftOut("retries are said for the whole gateway: `balancing.retries`");
+const ROLE: &str = "sign in with a key or a role: see `auth.aws` of an upstream";
 const NO_CACHE: Fate = LeftOut("answers are not cached");
 
 /// Fields at the top.
@@ -55,17 +68,40 @@ pub(super) const PARAMS: Fates = &[
     ("custom_llm_provider", Read),
     ("litellm_credential_name", Read),
     ("api_version", Read),
-    ("drop_params", Otherwise("fields that a provider does not know are passed on to it")),
+    ("drop_params", DROP),
+    ("additional_drop_params", DROP),
+    ("aws_access_key_id", Read),
+    ("aws_secret_access_key", Read),
+    ("aws_session_token", Read),
+    ("aws_region_name", Read),
+    ("aws_role_name", Read),
+    ("aws_session_name", Read),
+    ("aws_bedrock_runtime_endpoint", Read),
+    ("aws_profile_name", LeftOut(ROLE)),
+    ("aws_web_identity_token", LeftOut(ROLE)),
+    ("aws_sts_endpoint", LeftOut("where roles are assumed is `auth.aws.assume_role.sts_url`")),
+    ("vertex_project", Read),
+    ("vertex_location", Read),
+    ("vertex_credentials", Read),
+    ("vertex_ai_project", Read),
+    ("vertex_ai_location", Read),
+    ("vertex_ai_credentials", Read),
+    ("tenant_id", Read),
+    ("client_id", Read),
+    ("client_secret", Read),
     ("stream_timeout", LeftOut("an upstream has one time for all answers: `timeouts.read`")),
-    ("max_retries", LeftOut("retries are said for the whole gateway: `balancing.retries`")),
-    ("num_retries", LeftOut("retries are said for the whole gateway: `balancing.retries`")),
+    ("max_retries", RETRIES),
+    ("num_retries", RETRIES),
     (
         "azure_ad_token",
         LeftOut("give the upstream `auth` with `entra`, which gets tokens by itself"),
     ),
-    ("organization", LeftOut("this header is not sent: use a key of that organization")),
-    ("extra_headers", LeftOut("headers of your own are not sent")),
-    ("headers", LeftOut("headers of your own are not sent")),
+    (
+        "organization",
+        ReadIfOffered("headers", "this header is not sent: use a key of that organization"),
+    ),
+    ("extra_headers", NO_HEADERS),
+    ("headers", NO_HEADERS),
     ("temperature", IN_REQUESTS),
     ("max_tokens", IN_REQUESTS),
     ("seed", IN_REQUESTS),
@@ -106,6 +142,15 @@ pub(super) const PRICES: &[(&str, Unit)] = &[
     ("output_cost_per_image", Unit::Images),
     ("input_cost_per_character", Unit::Characters),
     ("input_cost_per_query", Unit::RerankUnits),
+    ("input_cost_per_second", Unit::AudioSeconds),
+    ("output_cost_per_second", Unit::Seconds),
+    ("output_cost_per_video_per_second", Unit::Seconds),
+    ("input_cost_per_audio_token", Unit::AudioInputTokens),
+    ("output_cost_per_audio_token", Unit::AudioOutputTokens),
+    ("input_cost_per_image_token", Unit::ImageInputTokens),
+    ("output_cost_per_image_token", Unit::ImageOutputTokens),
+    ("input_cost_per_request", Unit::Requests),
+    ("code_interpreter_cost_per_session", Unit::ContainerSessions),
 ];
 
 /// What becomes of each field of `litellm_settings`.
@@ -114,13 +159,13 @@ pub(super) const SETTINGS: Fates = &[
     ("request_timeout", Read),
     ("fallbacks", Read),
     ("allowed_fails", Read),
-    ("drop_params", Otherwise("fields that a provider does not know are passed on to it")),
+    ("drop_params", DROP),
     ("set_verbose", Idle),
     ("json_logs", Idle),
     ("telemetry", Idle),
-    ("default_fallbacks", LeftOut("give each model its own targets of a higher `priority`")),
-    ("context_window_fallbacks", LeftOut("a refusal of the provider goes to the customer")),
-    ("content_policy_fallbacks", LeftOut("a refusal of the provider goes to the customer")),
+    ("default_fallbacks", Read),
+    ("context_window_fallbacks", Read),
+    ("content_policy_fallbacks", Read),
     ("success_callback", CALLBACKS),
     ("failure_callback", CALLBACKS),
     ("callbacks", CALLBACKS),
@@ -141,19 +186,26 @@ pub(super) const ROUTER: Fates = &[
     ("cooldown_time", Read),
     (
         "routing_strategy",
-        Otherwise("of two targets drawn by weight, the one with fewer calls is taken"),
+        Otherwise(
+            "of two targets drawn by weight, the one with fewer calls is taken; the cheapest is taken \
+             first with `balancing.prefer` and a `cost` at each target",
+        ),
     ),
-    ("routing_strategy_args", Otherwise("there is one way of choosing targets")),
+    ("routing_strategy_args", Otherwise("see `balancing` in docs/configuration.md")),
     ("enable_pre_call_checks", Otherwise("requests are always checked before they are sent")),
     ("redis_host", NO_REDIS),
     ("redis_port", NO_REDIS),
     ("redis_password", NO_REDIS),
     ("redis_url", NO_REDIS),
     ("set_verbose", Idle),
-    ("context_window_fallbacks", LeftOut("a refusal of the provider goes to the customer")),
-    ("content_policy_fallbacks", LeftOut("a refusal of the provider goes to the customer")),
-    ("default_fallbacks", LeftOut("give each model its own targets of a higher `priority`")),
-    ("retry_policy", LeftOut("which failures are tried again is fixed; see docs/configuration.md")),
+    ("context_window_fallbacks", Read),
+    ("content_policy_fallbacks", Read),
+    ("default_fallbacks", Read),
+    ("default_max_parallel_requests", Read),
+    (
+        "retry_policy",
+        LeftOut("which failures are tried again is said for each upstream: `retries.on`"),
+    ),
 ];
 
 /// What becomes of each field of `general_settings`.
@@ -171,7 +223,8 @@ pub(super) const GENERAL: Fates = &[
     ),
     ("alerting", LeftOut("alerts are made of metrics: see deploy/prometheus")),
     ("custom_auth", LeftOut("customers have keys; there is no other way in")),
-    ("global_max_parallel_requests", LeftOut("see `limits.requests_in_flight_max`")),
+    ("global_max_parallel_requests", Read),
+    ("max_parallel_requests", Read),
     ("pass_through_endpoints", LeftOut("only the operations of docs/configuration.md are served")),
 ];
 
@@ -186,6 +239,74 @@ pub(super) fn fate(fates: Fates, name: &str) -> Fate {
         None if name.contains("cost_per") || name.contains("token_cost") => {
             LeftOut("a model has no price of this kind here; see `prices` in docs/configuration.md")
         }
-        None => LeftOut("it has no counterpart"),
+        None => LeftOut("this command does not read it: look for it in docs/configuration.md"),
+    }
+}
+
+/// Whether upstreams of this build have a field.
+pub(super) fn offers(field: &str) -> bool {
+    let schema = crate::routes_schema();
+    schema["$defs"]["Upstream"]["properties"][field].is_object()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    /// Every sentence about what becomes of a field.
+    fn sentences() -> Vec<(&'static str, &'static str)> {
+        let all = [TOP, PARAMS, INFO, SETTINGS, ROUTER, GENERAL];
+        let said = all.iter().copied().flatten().filter_map(|(field, fate)| match fate {
+            Otherwise(said) | LeftOut(said) | ReadIfOffered(_, said) => Some((*field, *said)),
+            Read | Idle => None,
+        });
+        said.collect()
+    }
+
+    /// The names of all fields below a schema.
+    fn names(schema: &Value, to: &mut Vec<String>) {
+        match schema {
+            Value::Object(fields) => {
+                for (key, value) in fields {
+                    if let (true, Some(properties)) = (key == "properties", value.as_object()) {
+                        to.extend(properties.keys().cloned());
+                    }
+                    names(value, to);
+                }
+            }
+            Value::Array(items) => items.iter().for_each(|item| names(item, to)),
+            _ => {}
+        }
+    }
+
+    /// A sentence names nothing that the gateway does not have: its fields are looked up in the schemas.
+    #[test]
+    fn every_field_that_a_sentence_names_is_there() {
+        let mut known = Vec::new();
+        names(&crate::routes_schema(), &mut known);
+        names(&crate::models_schema(), &mut known);
+        let sentences = sentences();
+        let mut checked = 0;
+        for (field, said) in &sentences {
+            for (index, word) in said.split('`').enumerate() {
+                if index % 2 == 0 || word.starts_with("tollgate ") {
+                    continue;
+                }
+                for name in word.split('.') {
+                    assert!(known.iter().any(|known| known == name), "`{word}`, said of `{field}`");
+                    checked += 1;
+                }
+            }
+        }
+        assert!(checked >= 20, "{checked} names in {} sentences", sentences.len());
+    }
+
+    #[test]
+    fn what_is_offered_is_asked_of_the_schema() {
+        assert!(offers("pass_fields") && offers("auth"), "fields of this build");
+        assert!(!offers("no_such_field"));
+        assert_eq!(fate(PARAMS, "aws_access_key_id"), Read);
     }
 }

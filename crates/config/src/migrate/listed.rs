@@ -1,15 +1,20 @@
 //! Prices and limits of the list of models that comes with this build.
 
-use super::field::PRICES;
+use super::provider::is_prompt;
 use super::tree::{self, Node};
 use tollgate_money::price::Unit;
+use tollgate_protocols::Operation;
 
 /// What the list says of a model.
 #[derive(Clone, Debug)]
 pub(super) struct Listed {
+    /// What it can be asked to do.
+    pub(super) operations: Vec<Operation>,
+    /// Whether it costs nothing.
+    pub(super) free: bool,
     /// Units and the dollars that their price fields have.
     pub(super) prices: Vec<(Unit, String)>,
-    /// What it costs above so many input tokens, as entries of `prices_when` are written.
+    /// Entries of `prices_when` as they are written: of prompts those that depend on the length alone.
     pub(super) prices_when: Vec<String>,
     /// Limits, as they are written.
     pub(super) limits: Vec<(String, String)>,
@@ -25,33 +30,48 @@ pub(super) fn find(upstream: &str, model: &str) -> Option<Listed> {
         at.is_some_and(|target| id == model || target.text_of("model") == Some(model))
     };
     let found = models.iter().find(|field| is_it(&field.key, &field.node))?;
-    let prices = found.node.get("prices")?;
-    let prices = PRICES
-        .iter()
-        .filter_map(|(_, unit)| Some((*unit, prices.text_of(unit.info().price)?.to_owned())))
-        .collect();
+    let free = found.node.text_of("free") == Some("true");
+    let operations = found.node.get("operations").map(Node::items).unwrap_or_default();
+    let operations: Vec<Operation> = operations.iter().filter_map(operation).collect();
+    let prices = found.node.get("prices").map(Node::fields).unwrap_or_default();
+    let typed = |unit: &Unit| {
+        let field = prices.iter().find(|field| field.key == unit.info().price)?;
+        Some((*unit, field.node.text()?.to_owned()))
+    };
+    let prices = Unit::ALL.iter().filter_map(typed).collect();
     let limits = found.node.get("limits").map(Node::fields).unwrap_or_default();
     let limits = limits.iter().filter_map(|field| Some((field.key.clone(), written(&field.node)?)));
+    let limits = limits.collect();
     let when = found.node.get("prices_when").map(Node::items).unwrap_or_default();
-    let prices_when = when.iter().filter_map(above_tokens).collect();
-    Some(Listed { prices, prices_when, limits: limits.collect() })
+    let is_text = operations.iter().any(|operation| is_prompt(*operation));
+    let prices_when: Option<Vec<String>> =
+        when.iter().filter(|entry| !is_text || is_of_length(entry)).map(entry_as_written).collect();
+    // A price under a condition that cannot be written would be sold at another one.
+    Some(Listed { operations, free, prices, prices_when: prices_when?, limits })
 }
 
-/// An entry that depends on the length of a prompt alone, as it is written.
-fn above_tokens(entry: &Node) -> Option<String> {
+fn operation(node: &Node) -> Option<Operation> {
+    let word = node.text()?;
+    Operation::ALL.into_iter().find(|operation| operation.as_str() == word)
+}
+
+/// Whether an entry of `prices_when` depends on the length of a prompt alone.
+fn is_of_length(entry: &Node) -> bool {
+    let conditions = entry.get("when").map(Node::fields).unwrap_or_default();
+    conditions.iter().all(|field| field.key == "input_tokens_above")
+}
+
+/// An entry of `prices_when` as it is written.
+fn entry_as_written(entry: &Node) -> Option<String> {
     let pairs = |node: &Node| {
         let pairs = node
             .fields()
             .iter()
             .map(|field| Some(format!("{}: {}", field.key, field.node.text()?)));
-        pairs.collect::<Option<Vec<_>>>()
+        pairs.collect::<Option<Vec<_>>>().map(|pairs| pairs.join(", "))
     };
-    let when = pairs(entry.get("when")?)?;
-    let is_length = |pair: &String| pair.starts_with("input_tokens_above:");
-    let prices = pairs(entry.get("prices")?)?.join(", ");
-    when.iter()
-        .all(is_length)
-        .then(|| format!("{{ when: {{ {} }}, prices: {{ {prices} }} }}", when.join(", ")))
+    let (when, prices) = (pairs(entry.get("when")?)?, pairs(entry.get("prices")?)?);
+    Some(format!("{{ when: {{ {when} }}, prices: {{ {prices} }} }}"))
 }
 
 /// A limit as it is written: a word, or several in brackets.
@@ -74,6 +94,10 @@ mod tests {
         assert!(found.limits.contains(&("context_tokens_max".into(), "128000".into())));
         assert!(find("anthropic", "claude-sonnet-4-5-20250929").is_some(), "the provider's name");
         assert!(find("anthropic", "gpt-4o-mini").is_none(), "another provider");
+        let image = find("openai", "gpt-image-1").expect("it is listed");
+        assert!(image.operations.contains(&Operation::ImageGeneration), "{image:?}");
+        assert!(image.prices.iter().any(|(unit, _)| *unit == Unit::ImageInputTokens), "{image:?}");
+        assert!(find("openai", "omni-moderation-latest").is_some_and(|found| found.free));
         let long = find("gemini", "gemini-2.5-pro").expect("it is listed").prices_when;
         let begin = "{ when: { input_tokens_above: 200000 }, prices: { input_per_1m_tokens: 2.50";
         assert!(matches!(long.as_slice(), [one] if one.starts_with(begin)), "{long:?}");

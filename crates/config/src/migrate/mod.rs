@@ -9,6 +9,8 @@ mod figure;
 mod field;
 mod plan;
 mod deployment;
+mod place;
+mod sign_in;
 mod combine;
 mod settings;
 mod listed;
@@ -55,8 +57,14 @@ pub fn litellm(file: &str, bytes: &[u8]) -> Result<Migrated, Box<Diagnostic>> {
     if root.get("model_list").is_none_or(|list| list.items().is_empty()) {
         return Err(whole("there is no `model_list` in this file", None));
     }
-    let mut migration =
-        Migration { file, lines, plan: Plan::default(), found: Vec::new(), keys: Vec::new() };
+    let mut migration = Migration {
+        file,
+        lines,
+        plan: Plan::default(),
+        found: Vec::new(),
+        keys: Vec::new(),
+        concurrent: None,
+    };
     migration.run(&root);
     let Migration { plan, mut found, .. } = migration;
     found.sort_by_key(|found| found.place.as_ref().map(|place| (place.line, place.column)));
@@ -72,6 +80,8 @@ struct Migration<'a> {
     found: Vec<Diagnostic>,
     /// Keys that are written out, in the order in which they were met.
     keys: Vec<String>,
+    /// The most requests at one time to a deployment that says none.
+    concurrent: Option<u64>,
 }
 
 impl Migration<'_> {
@@ -102,12 +112,13 @@ impl Migration<'_> {
             let name = &known.key;
             match fate(fates, name) {
                 Fate::Read | Fate::Idle => {}
+                Fate::ReadIfOffered(field, _) if field::offers(field) => {}
                 Fate::Otherwise(how) => {
                     self.note(known.mark, format!("`{name}` is not needed"), how);
                 }
                 // What is switched off, or empty, is not missed.
-                Fate::LeftOut(_) if is_off(&known.node) => {}
-                Fate::LeftOut(why) => {
+                Fate::LeftOut(_) | Fate::ReadIfOffered(..) if is_off(&known.node) => {}
+                Fate::LeftOut(why) | Fate::ReadIfOffered(_, why) => {
                     self.left_out(known.mark, &format!("`{name}` is left out"), why);
                 }
             }
@@ -168,8 +179,11 @@ fn is_off(node: &Node) -> bool {
 }
 
 /// Words at the ends of names of fields whose values are not shown.
-const SECRET_WORDS: [&str; 8] = [
+const SECRET_WORDS: [&str; 11] = [
     "_key",
+    "_access_key_id",
+    "session_token",
+    "credentials",
     "ad_token",
     "auth_token",
     "secret",

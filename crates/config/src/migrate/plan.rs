@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use tollgate_money::price::Unit;
+use tollgate_protocols::Operation;
 
 /// Both files to be.
 #[derive(Debug, Default)]
@@ -17,6 +18,8 @@ pub(super) struct Plan {
     pub(super) failures: Option<u64>,
     /// For how long a circuit stays open, as a period.
     pub(super) open: Option<String>,
+    /// The most requests of all customers at one time.
+    pub(super) in_flight_max: Option<u64>,
 }
 
 /// A provider's API with one key.
@@ -27,8 +30,21 @@ pub(super) struct PlannedUpstream {
     pub(super) base_url: String,
     /// The credential as it is written: a variable.
     pub(super) credential: Option<String>,
+    /// How the gateway signs in, in the place of a credential.
+    pub(super) auth: Option<PlannedAuth>,
+    /// Headers of the operator's own, and their values as they are written.
+    pub(super) headers: Vec<(String, String)>,
     /// The longest silence of the upstream, as a period.
     pub(super) read_timeout: Option<String>,
+}
+
+/// One of the ways in which an upstream is signed in to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PlannedAuth {
+    /// Its field below `auth`.
+    pub(super) kind: &'static str,
+    /// The fields below that, and their values in YAML.
+    pub(super) fields: Vec<(&'static str, String)>,
 }
 
 /// One place where a model is served.
@@ -44,8 +60,10 @@ pub(super) struct PlannedTarget {
 #[derive(Clone, Debug, Default)]
 pub(super) struct PlannedModel {
     pub(super) id: String,
-    pub(super) operations: Vec<&'static str>,
+    pub(super) operations: Vec<Operation>,
     pub(super) targets: Vec<PlannedTarget>,
+    /// The models that serve a request when no target can, in their order.
+    pub(super) fallbacks: Vec<String>,
     /// Price fields and dollars, in our order.
     pub(super) prices: Vec<(Unit, String)>,
     /// Entries of `prices_when` as they are written.
@@ -80,4 +98,16 @@ impl Plan {
         self.upstreams.push(PlannedUpstream { name: name.clone(), ..wanted });
         name
     }
+}
+
+/// A text so that YAML reads the same text: plain where it is a word, else in quotes.
+pub(super) fn quoted(text: &str) -> String {
+    // A colon is text where no space comes behind it.
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./@:".contains(letter);
+    let is_word = text.starts_with(|first: char| first.is_ascii_alphabetic())
+        && text.chars().all(is_plain)
+        && !text.ends_with(':')
+        && !["true", "false", "null", "yes", "no", "on", "off", "y", "n"]
+            .contains(&text.to_ascii_lowercase().as_str());
+    if is_word { text.to_owned() } else { serde_json::Value::from(text).to_string() }
 }

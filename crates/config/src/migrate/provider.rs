@@ -1,92 +1,157 @@
 //! Providers by the names that LiteLLM has for them, and how their APIs are reached from here.
 
+use tollgate_protocols::{Dialect, Operation, bridge, is_served};
+
+use crate::names::Protocol;
+
 /// A provider of LiteLLM's.
 #[derive(Debug)]
 pub(super) struct Provider {
     /// The word before the first slash of `litellm_params.model`.
     pub(super) name: &'static str,
     /// The protocol that is spoken to it.
-    pub(super) protocol: &'static str,
-    /// Where its API begins; empty where every customer has a place of their own.
-    pub(super) base_url: &'static str,
+    pub(super) protocol: Protocol,
+    /// How the URL of its API is found.
+    pub(super) place: Place,
     /// The environment variable that LiteLLM reads when no key is given; empty where none is needed.
     pub(super) key: &'static str,
     /// The upstream of this project's own list of models that serves the same models.
     pub(super) listed_as: &'static str,
+    /// Whether it has OpenAI's Responses API beside chat completions.
+    pub(super) has_responses: bool,
 }
 
-const fn openai(
-    name: &'static str,
-    base_url: &'static str,
-    key: &'static str,
-    listed_as: &'static str,
-) -> Provider {
-    Provider { name, protocol: "openai", base_url, key, listed_as }
+/// How the URL of a provider's API is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// It begins here, unless `api_base` says otherwise.
+    At(&'static str),
+    /// `api_base` says it: every customer has a place of their own.
+    Typed,
+    /// A resource of Azure's, with OpenAI's paths below `/openai/v1`.
+    Azure,
+    /// Bedrock in a region of AWS.
+    Bedrock,
+    /// A project of Google Cloud.
+    Vertex,
+    /// A server of Ollama's, whose OpenAI-compatible API is below `/v1`.
+    Ollama,
+    /// Cohere: rankings have a place of their own.
+    Cohere,
+}
+
+const fn openai(name: &'static str, base_url: &'static str, key: &'static str) -> Provider {
+    let place = if base_url.is_empty() { Place::Typed } else { Place::At(base_url) };
+    let protocol = Protocol::Dialect(Dialect::Openai);
+    Provider { name, protocol, place, key, listed_as: "", has_responses: false }
+}
+
+const fn listed(name: &'static str, base_url: &'static str, key: &'static str) -> Provider {
+    Provider { listed_as: name, ..openai(name, base_url, key) }
+}
+
+const fn of(dialect: Dialect, provider: Provider) -> Provider {
+    Provider { protocol: Protocol::Dialect(dialect), ..provider }
+}
+
+const fn placed(place: Place, provider: Provider) -> Provider {
+    Provider { place, ..provider }
+}
+
+const fn azure(name: &'static str, key: &'static str) -> Provider {
+    let provider = placed(Place::Azure, openai(name, "", key));
+    Provider { protocol: Protocol::Azure, listed_as: "openai", has_responses: true, ..provider }
 }
 
 /// Every provider that can be reached.
 pub(super) static PROVIDERS: &[Provider] = &[
-    openai("openai", "https://api.openai.com/v1", "OPENAI_API_KEY", "openai"),
-    openai("azure", "", "AZURE_API_KEY", "openai"),
     Provider {
-        name: "anthropic",
-        protocol: "anthropic",
-        base_url: "https://api.anthropic.com",
-        key: "ANTHROPIC_API_KEY",
-        listed_as: "anthropic",
+        has_responses: true,
+        ..listed("openai", "https://api.openai.com/v1", "OPENAI_API_KEY")
     },
-    openai(
-        "gemini",
-        "https://generativelanguage.googleapis.com/v1beta/openai",
-        "GEMINI_API_KEY",
-        "gemini",
-    ),
-    openai(
-        "dashscope",
-        "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
-        "DASHSCOPE_API_KEY",
-        "qwen",
-    ),
-    openai("xai", "https://api.x.ai/v1", "XAI_API_KEY", "grok"),
-    openai("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", "deepseek"),
+    azure("azure", "AZURE_API_KEY"),
+    azure("azure_ai", "AZURE_AI_API_KEY"),
+    of(Dialect::Anthropic, listed("anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY")),
+    of(Dialect::Bedrock, placed(Place::Bedrock, openai("bedrock", "", ""))),
+    of(Dialect::Bedrock, placed(Place::Bedrock, openai("bedrock_converse", "", ""))),
     Provider {
-        name: "voyage",
-        protocol: "voyage",
-        base_url: "https://api.voyageai.com/v1",
-        key: "VOYAGE_API_KEY",
-        listed_as: "voyage",
+        listed_as: "gemini",
+        ..of(Dialect::Vertex, placed(Place::Vertex, openai("vertex_ai", "", "")))
     },
-    openai("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", ""),
-    openai("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", ""),
-    openai("together_ai", "https://api.together.xyz/v1", "TOGETHERAI_API_KEY", ""),
-    openai("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", ""),
-    openai("fireworks_ai", "https://api.fireworks.ai/inference/v1", "FIREWORKS_AI_API_KEY", ""),
-    openai("perplexity", "https://api.perplexity.ai", "PERPLEXITYAI_API_KEY", ""),
-    openai("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", ""),
-    openai("nvidia_nim", "https://integrate.api.nvidia.com/v1", "NVIDIA_NIM_API_KEY", ""),
-    openai("moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY", ""),
-    openai("hosted_vllm", "", "", ""),
-    openai("vllm", "", "", ""),
-    openai("lm_studio", "", "", ""),
-    openai("llamafile", "", "", ""),
-    openai("xinference", "", "", ""),
-    openai("litellm_proxy", "", "LITELLM_PROXY_API_KEY", ""),
-    openai("openai_like", "", "", ""),
-    openai("custom_openai", "", "", ""),
+    Provider {
+        listed_as: "gemini",
+        ..of(Dialect::Vertex, placed(Place::Vertex, openai("vertex_ai_beta", "", "")))
+    },
+    listed("gemini", "https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
+    placed(Place::Cohere, openai("cohere", "", "COHERE_API_KEY")),
+    placed(Place::Cohere, openai("cohere_chat", "", "COHERE_API_KEY")),
+    placed(Place::Ollama, openai("ollama", "", "")),
+    placed(Place::Ollama, openai("ollama_chat", "", "")),
+    Provider {
+        listed_as: "qwen",
+        ..openai(
+            "dashscope",
+            "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+            "DASHSCOPE_API_KEY",
+        )
+    },
+    Provider { listed_as: "grok", ..openai("xai", "https://api.x.ai/v1", "XAI_API_KEY") },
+    listed("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+    of(Dialect::Voyage, listed("voyage", "https://api.voyageai.com/v1", "VOYAGE_API_KEY")),
+    listed("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+    listed("moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"),
+    listed("minimax", "https://api.minimax.io/v1", "MINIMAX_API_KEY"),
+    Provider { listed_as: "zhipu", ..openai("zai", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY") },
+    openai("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+    openai("together_ai", "https://api.together.xyz/v1", "TOGETHERAI_API_KEY"),
+    openai("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    openai("fireworks_ai", "https://api.fireworks.ai/inference/v1", "FIREWORKS_AI_API_KEY"),
+    openai("perplexity", "https://api.perplexity.ai", "PERPLEXITYAI_API_KEY"),
+    openai("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
+    openai("nvidia_nim", "https://integrate.api.nvidia.com/v1", "NVIDIA_NIM_API_KEY"),
+    openai("sambanova", "https://api.sambanova.ai/v1", "SAMBANOVA_API_KEY"),
+    openai("deepinfra", "https://api.deepinfra.com/v1/openai", "DEEPINFRA_API_KEY"),
+    openai("hyperbolic", "https://api.hyperbolic.xyz/v1", "HYPERBOLIC_API_KEY"),
+    openai("jina_ai", "https://api.jina.ai/v1", "JINA_AI_API_KEY"),
+    openai("codestral", "https://codestral.mistral.ai/v1", "CODESTRAL_API_KEY"),
+    openai("vercel_ai_gateway", "https://ai-gateway.vercel.sh/v1", "VERCEL_AI_GATEWAY_API_KEY"),
+    openai("hosted_vllm", "", ""),
+    openai("vllm", "", ""),
+    openai("lm_studio", "", ""),
+    openai("llamafile", "", ""),
+    openai("xinference", "", ""),
+    openai("infinity", "", ""),
+    openai("databricks", "", "DATABRICKS_API_KEY"),
+    openai("litellm_proxy", "", "LITELLM_PROXY_API_KEY"),
+    openai("openai_like", "", ""),
+    openai("custom_openai", "", ""),
 ];
 
 /// Words that begin the names of models which LiteLLM knows without a provider.
 const KNOWN_MODELS: &[(&str, &str)] = &[
     ("gpt-", "openai"),
     ("chatgpt-", "openai"),
+    ("codex-", "openai"),
     ("o1", "openai"),
     ("o3", "openai"),
     ("o4", "openai"),
     ("text-embedding-3", "openai"),
     ("text-embedding-ada", "openai"),
+    ("text-moderation", "openai"),
+    ("omni-moderation", "openai"),
     ("dall-e", "openai"),
     ("tts-1", "openai"),
+    ("whisper-", "openai"),
     ("claude-", "anthropic"),
+    ("gemini-", "vertex_ai"),
+    ("command-", "cohere"),
+    ("embed-", "cohere"),
+    ("rerank-", "cohere"),
+    ("anthropic.", "bedrock"),
+    ("amazon.", "bedrock"),
+    ("meta.", "bedrock"),
+    ("us.", "bedrock"),
+    ("eu.", "bedrock"),
 ];
 
 /// The provider of a model as LiteLLM names it, and the provider's own name for the model; or why
@@ -114,8 +179,60 @@ pub(super) fn find(
     })
 }
 
+/// The protocols are those that `routes.yaml` can name.
 fn unspoken(name: &str) -> String {
-    format!("the API of `{name}` is not one that can be spoken to")
+    let protocols: Vec<&str> = Protocol::ALL.iter().map(|protocol| protocol.as_str()).collect();
+    format!(
+        "`{name}` is not among the providers that this command knows. If it has an API of one of the \
+         protocols {}, add an upstream for it by hand",
+        protocols.join(", ")
+    )
+}
+
+impl Provider {
+    /// The operations of prompts that it serves: what it speaks itself, and then what is translated.
+    pub(super) fn prompts(&self) -> Vec<Operation> {
+        let dialect = self.protocol.dialect();
+        let all = Operation::ALL.into_iter().filter(|operation| is_prompt(*operation));
+        let is_native = |operation: &Operation| {
+            is_served(*operation, dialect)
+                && (*operation != Operation::Responses || self.has_responses)
+        };
+        let mut found: Vec<Operation> = all.clone().filter(is_native).collect();
+        if found.is_empty() {
+            // Bedrock's own API is no customer's: everything is translated.
+            found.push(Operation::Chat);
+        }
+        // What its dialect has and it has not would be sent to it as it is.
+        let more: Vec<Operation> = all
+            .filter(|one| !found.contains(one) && !is_served(*one, dialect))
+            .filter(|one| bridge(*one, dialect, &found).is_some())
+            .collect();
+        found.extend(more);
+        found
+    }
+
+    /// Whether it serves an operation.
+    pub(super) fn serves(&self, operation: Operation) -> bool {
+        if is_prompt(operation) {
+            return self.prompts().contains(&operation);
+        }
+        is_served(operation, self.protocol.dialect())
+    }
+
+    /// Which operations its protocol has, as a sentence says it.
+    pub(super) fn served(&self) -> String {
+        let served = Operation::ALL.into_iter().filter(|operation| self.serves(*operation));
+        let served: Vec<&str> = served.map(Operation::as_str).collect();
+        let protocol = self.protocol.as_str();
+        format!("over the protocol `{protocol}` these are served: {}", served.join(", "))
+    }
+}
+
+/// Whether requests of this operation are prompts, which can be translated.
+pub(super) fn is_prompt(operation: Operation) -> bool {
+    use Operation::{Chat, GenerateContent, Messages, Responses};
+    matches!(operation, Chat | Messages | Responses | GenerateContent)
 }
 
 #[cfg(test)]
@@ -128,15 +245,50 @@ mod tests {
             ("openai/gpt-4o", None, "openai", "gpt-4o"),
             ("openai/facebook/opt-125m", None, "openai", "facebook/opt-125m"),
             ("gpt-4o", None, "openai", "gpt-4o"),
+            ("whisper-1", None, "openai", "whisper-1"),
             ("claude-3-opus-20240229", None, "anthropic", "claude-3-opus-20240229"),
+            ("command-r", None, "cohere", "command-r"),
+            ("bedrock/anthropic.claude-v2", None, "bedrock", "anthropic.claude-v2"),
+            ("vertex_ai/gemini-pro", None, "vertex_ai", "gemini-pro"),
+            ("ollama_chat/llama3", None, "ollama_chat", "llama3"),
             ("qwen2", Some("hosted_vllm"), "hosted_vllm", "qwen2"),
             ("azure/my/deployment", Some("azure"), "azure", "my/deployment"),
         ] {
             let (found, name) = find(model, custom).expect(model);
             assert_eq!((found.name, name.as_str()), (provider, own), "{model}");
         }
-        for model in ["bedrock/anthropic.claude-v2", "vertex_ai/gemini-pro", "command-r", "*"] {
+        for model in ["replicate/llama", "sagemaker/endpoint", "nobody-knows-it", "*"] {
             assert!(find(model, None).is_err(), "{model}");
         }
+    }
+
+    /// What is said of the gateway follows from its own tables.
+    #[test]
+    fn every_protocol_that_a_file_can_name_is_named() {
+        let said = find("replicate/llama", None).expect_err("nobody speaks it");
+        let schema = crate::routes_schema();
+        let protocols = schema["$defs"]["Upstream"]["properties"]["protocol"]["enum"].clone();
+        let protocols: Vec<String> = serde_json::from_value(protocols).expect("words");
+        assert!(protocols.len() >= 10, "{protocols:?}");
+        for protocol in protocols {
+            assert!(said.contains(&protocol), "{protocol} in {said}");
+        }
+    }
+
+    #[test]
+    fn providers_serve_prompts_of_every_dialect() {
+        use Operation::{Chat, GenerateContent, Messages, Responses};
+        let prompts = |model: &str| find(model, None).expect(model).0.prompts();
+        assert_eq!(prompts("openai/m"), [Chat, Responses, Messages, GenerateContent]);
+        assert_eq!(prompts("azure/m"), [Chat, Responses, Messages, GenerateContent]);
+        // Its server has no Responses API: those are translated where the model does not list them.
+        assert_eq!(prompts("groq/m"), [Chat, Messages, GenerateContent]);
+        assert_eq!(prompts("anthropic/m"), [Messages, Chat, Responses, GenerateContent]);
+        assert_eq!(prompts("bedrock/m"), [Chat, Messages, Responses, GenerateContent]);
+        assert_eq!(prompts("vertex_ai/m"), [GenerateContent, Chat, Messages, Responses]);
+        let bedrock = find("bedrock/m", None).expect("a provider").0;
+        assert!(!bedrock.serves(Operation::Embeddings));
+        assert!(bedrock.served().ends_with("chat, messages, responses, generate_content"));
+        assert!(find("cohere/m", None).expect("a provider").0.serves(Operation::Rerank));
     }
 }

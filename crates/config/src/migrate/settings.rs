@@ -1,17 +1,37 @@
 //! What LiteLLM says once for all models: fallbacks, aliases, times, retries and the master key.
 
 use super::Migration;
-use super::deployment::Deployment;
+use super::deployment::{Deployment, RATE_MAX};
 use super::figure;
 use super::plan::PlannedModel;
 use super::tree::{Node, Value};
+use crate::spans::Mark;
+use tollgate_protocols::Operation;
 
-/// The last place that a target can have.
-const PRIORITY_MAX: u64 = 1000;
+/// LiteLLM's lists of models that serve in the place of others, and what they are for there that they
+/// are not for here.
+const FALLBACKS: [(&str, Option<&str>); 3] = [
+    ("fallbacks", None),
+    (
+        "context_window_fallbacks",
+        Some("a prompt that is too long for its model is refused, and no other model is asked"),
+    ),
+    (
+        "content_policy_fallbacks",
+        Some("a refusal of the provider's goes to the customer, and no other model is asked"),
+    ),
+];
+/// The most models that a list of ours takes.
+const FALLBACKS_MAX: usize = 8;
 
 impl Migration<'_> {
     /// Reads `model_list`, and then what refers to its names.
     pub(super) fn models(&mut self, root: &Node) {
+        let general = root.get("general_settings");
+        self.concurrent = general
+            .and_then(|general| general.text_of("max_parallel_requests"))
+            .or_else(|| root.get("router_settings")?.text_of("default_max_parallel_requests"))
+            .and_then(|text| figure::whole(text, 1..=RATE_MAX));
         let entries = root.get("model_list").map(Node::items).unwrap_or_default();
         let mut groups: Vec<Vec<Deployment>> = Vec::new();
         for entry in entries {
@@ -26,55 +46,137 @@ impl Migration<'_> {
             let model = self.model(&group);
             self.plan.models.push(model);
         }
-        for section in ["router_settings", "litellm_settings"] {
-            if let Some(fallbacks) = root.get(section).and_then(|found| found.get("fallbacks")) {
-                self.fallbacks(fallbacks);
-            }
-        }
+        self.fallbacks(root);
         let router = root.get("router_settings");
         if let Some(aliases) = router.and_then(|router| router.get("model_group_alias")) {
             self.aliases(aliases);
         }
     }
 
-    /// `fallbacks: [{model: [other]}]`: the other's targets come behind the model's own.
-    fn fallbacks(&mut self, fallbacks: &Node) {
-        for field in fallbacks.items().iter().flat_map(Node::fields) {
-            let others = field.node.items().iter().filter_map(Node::text).map(str::to_owned);
-            let others: Vec<String> = others.collect();
-            for other in others {
-                self.fallback(&field.key, &other, field.mark);
+    /// `fallbacks: [{model: [other]}]`: the other model serves when no target of the first can, at its
+    /// own price.
+    fn fallbacks(&mut self, root: &Node) {
+        let sections = ["router_settings", "litellm_settings"];
+        let sections: Vec<&Node> = sections.iter().filter_map(|name| root.get(name)).collect();
+        let mut for_all: Vec<(String, Mark)> = Vec::new();
+        for (list, lost) in FALLBACKS {
+            for typed in sections.iter().filter_map(|section| section.get(list)) {
+                for field in typed.items().iter().flat_map(Node::fields) {
+                    let others = self.names(&field.node);
+                    if field.key == "*" {
+                        for_all.extend(others.into_iter().map(|other| (other, field.mark)));
+                        continue;
+                    }
+                    for other in others {
+                        self.fallback(&field.key, &other, field.mark);
+                    }
+                }
+                if let Some(lost) = lost.filter(|_| !typed.items().is_empty()) {
+                    let message =
+                        format!("`{list}` are used when no target can serve, and only then");
+                    self.left_out(typed.mark, &message, lost);
+                }
+            }
+        }
+        for typed in sections.iter().filter_map(|section| section.get("default_fallbacks")) {
+            for_all.extend(self.names(typed).into_iter().map(|other| (other, typed.mark)));
+        }
+        self.fallbacks_for_all(&for_all);
+    }
+
+    /// What LiteLLM takes for every model that has no list of its own.
+    fn fallbacks_for_all(&mut self, for_all: &[(String, Mark)]) {
+        for (other, mark) in for_all {
+            if self.position(other).is_none() {
+                self.no_fallback("*", other, *mark, "it is not among the models");
+            }
+        }
+        let has_none = |model: &&PlannedModel| model.fallbacks.is_empty();
+        let ids: Vec<String> =
+            self.plan.models.iter().filter(has_none).map(|model| model.id.clone()).collect();
+        for id in ids {
+            for (other, _) in for_all {
+                // Which pairs do not fit is nobody's wish, but a consequence of one list for all.
+                if *other != id && self.why_not(&id, other).is_none() {
+                    self.add_fallback(&id, other);
+                }
             }
         }
     }
 
-    fn fallback(&mut self, name: &str, other: &str, mark: crate::spans::Mark) {
-        let known = |wanted: &str| self.plan.models.iter().position(|model| model.id == wanted);
-        let (Some(at), Some(from)) = (known(name), known(other)) else {
-            let message = format!("the fallback from `{name}` to `{other}` is left out");
-            self.left_out(mark, &message, "one of the two is not among the models");
-            return;
-        };
-        let more = self.plan.models[from].targets.clone();
-        let (model, source) = (&self.plan.models[at], &self.plan.models[from]);
-        if !model.operations.iter().any(|operation| source.operations.contains(operation)) {
-            let message = format!("the fallback from `{name}` to `{other}` is left out");
-            self.left_out(mark, &message, "the two do not do the same");
-            return;
-        }
-        let Some(model) = self.plan.models.get_mut(at) else { return };
-        let last = model.targets.iter().map(|target| target.priority).max().unwrap_or(0);
-        for mut target in more {
-            target.priority = (last + 1 + target.priority).min(PRIORITY_MAX);
-            let is_new = |known: &super::plan::PlannedTarget| {
-                (&known.upstream, &known.model) != (&target.upstream, &target.model)
-            };
-            if model.targets.iter().all(is_new) {
-                model.targets.push(target);
+    /// The names in a list of fallbacks; one with parameters of its own is left out.
+    fn names(&mut self, list: &Node) -> Vec<String> {
+        let mut names = Vec::new();
+        for item in list.items() {
+            match item.text() {
+                Some(name) => names.push(name.to_owned()),
+                None => {
+                    let help = "a fallback is the name of a model: nothing else can be said of it";
+                    self.left_out(item.mark, "this fallback is left out", help);
+                }
             }
         }
-        let message = format!("`{name}` costs the same when `{other}` answers in its place");
-        self.note(mark, message, "a model has one price, whichever of its targets is used");
+        names
+    }
+
+    fn fallback(&mut self, name: &str, other: &str, mark: Mark) {
+        if let Some(why) = self.why_not(name, other) {
+            return self.no_fallback(name, other, mark, why);
+        }
+        if !self.add_fallback(name, other) {
+            let why = "a model takes at most 8 of them";
+            return self.no_fallback(name, other, mark, why);
+        }
+        let message = format!("`{name}` is served by `{other}` when no target of its own can");
+        self.note(mark, message, "what that model costs is charged then, and held before");
+    }
+
+    fn no_fallback(&mut self, name: &str, other: &str, mark: Mark, why: &str) {
+        let message = format!("the fallback from `{name}` to `{other}` is left out");
+        self.left_out(mark, &message, why);
+    }
+
+    /// Adds a fallback that fits; `false` where there are too many.
+    fn add_fallback(&mut self, name: &str, other: &str) -> bool {
+        let Some(at) = self.position(name) else { return false };
+        let Some(model) = self.plan.models.get_mut(at) else { return false };
+        if model.fallbacks.iter().any(|known| known == other) {
+            return true;
+        }
+        if model.fallbacks.len() >= FALLBACKS_MAX {
+            return false;
+        }
+        model.fallbacks.push(other.to_owned());
+        true
+    }
+
+    fn position(&self, id: &str) -> Option<usize> {
+        self.plan.models.iter().position(|model| model.id == id)
+    }
+
+    /// Why a model cannot serve requests for another one.
+    fn why_not(&self, name: &str, other: &str) -> Option<&'static str> {
+        let (at, from) = (self.position(name), self.position(other));
+        let (Some(model), Some(source)) = (
+            at.and_then(|at| self.plan.models.get(at)),
+            from.and_then(|from| self.plan.models.get(from)),
+        ) else {
+            return Some("one of the two is not among the models");
+        };
+        let is_shared = |operation: &&Operation| {
+            source.operations.contains(operation) && **operation != Operation::Video
+        };
+        if name == other {
+            Some("a model is no fallback of its own")
+        } else if name.ends_with('*') || other.ends_with('*') {
+            Some("a pattern has no fallbacks, and is none")
+        } else if !source.missing.is_empty() {
+            Some("the other is not complete: fill it in, and add it to `fallbacks`")
+        } else if !model.operations.iter().any(|operation| is_shared(&operation)) {
+            Some("the two do not do the same")
+        } else {
+            None
+        }
     }
 
     /// `model_group_alias: {name: model}`: the same model by another name.
@@ -129,6 +231,10 @@ impl Migration<'_> {
         let open = router.text_of("cooldown_time");
         // The longest is two minutes, unless that is said as well.
         self.plan.open = open.and_then(figure::duration);
+        /// The most that `limits.requests_in_flight_max` takes.
+        const IN_FLIGHT_MAX: u64 = 1_000_000;
+        let in_flight = section("general_settings").text_of("global_max_parallel_requests");
+        self.plan.in_flight_max = in_flight.and_then(|text| figure::whole(text, 1..=IN_FLIGHT_MAX));
         if let Some(key) = section("general_settings").get("master_key") {
             self.plan.admin_token = self.secret(key);
             let message = "`master_key` becomes the token of the admin API".to_owned();

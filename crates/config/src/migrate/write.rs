@@ -1,6 +1,6 @@
 //! A plan as two files for people.
 
-use super::plan::{Plan, PlannedModel, PlannedTarget, PlannedUpstream};
+use super::plan::{Plan, PlannedModel, PlannedTarget, PlannedUpstream, quoted};
 use tollgate_money::price::UNITS;
 
 /// `routes.yaml` and `models.yaml`; `file` is what they were made of.
@@ -22,6 +22,9 @@ fn routes(file: &str, plan: &Plan) -> String {
         line(&mut out, "admin:");
         line(&mut out, "  address: 127.0.0.1:9090");
         line(&mut out, &format!("  token: {}\n", quoted(token)));
+    }
+    if let Some(count) = plan.in_flight_max {
+        line(&mut out, &format!("limits: {{ requests_in_flight_max: {count} }}\n"));
     }
     balancing(&mut out, plan);
     if plan.upstreams.is_empty() {
@@ -63,6 +66,19 @@ fn upstream(upstream: &PlannedUpstream) -> String {
     line(&mut out, &format!("    base_url: {}", quoted(&upstream.base_url)));
     if let Some(credential) = &upstream.credential {
         line(&mut out, &format!("    credential: {}", quoted(credential)));
+    }
+    if let Some(auth) = &upstream.auth {
+        line(&mut out, "    auth:");
+        line(&mut out, &format!("      {}:", auth.kind));
+        for (field, value) in &auth.fields {
+            line(&mut out, &format!("        {field}: {value}"));
+        }
+    }
+    if !upstream.headers.is_empty() {
+        line(&mut out, "    headers:");
+        for (name, value) in &upstream.headers {
+            line(&mut out, &format!("      {}: {}", quoted(name), quoted(value)));
+        }
     }
     if let Some(read) = &upstream.read_timeout {
         line(&mut out, &format!("    timeouts: {{ read: {read} }}"));
@@ -110,10 +126,15 @@ fn model(model: &PlannedModel) -> String {
 fn fields(model: &PlannedModel) -> String {
     let mut out = String::new();
     line(&mut out, &format!("  {}:", quoted(&model.id)));
-    line(&mut out, &format!("    operations: [{}]", model.operations.join(", ")));
+    let operations: Vec<&str> = model.operations.iter().map(|one| one.as_str()).collect();
+    line(&mut out, &format!("    operations: [{}]", operations.join(", ")));
     line(&mut out, "    targets:");
     for target in &model.targets {
         line(&mut out, &format!("      - {}", self::target(target, &model.id)));
+    }
+    if !model.fallbacks.is_empty() {
+        let fallbacks: Vec<String> = model.fallbacks.iter().map(|one| quoted(one)).collect();
+        line(&mut out, &format!("    fallbacks: [{}]", fallbacks.join(", ")));
     }
     let is_price = |field: &&&str| UNITS.iter().any(|unit| unit.price == **field);
     let missing_prices = model.missing.iter().filter(is_price);
@@ -163,18 +184,6 @@ fn target(target: &PlannedTarget, id: &str) -> String {
         fields.push(format!("weight: {}", target.weight));
     }
     format!("{{ {} }}", fields.join(", "))
-}
-
-/// A text so that YAML reads the same text: plain where it is a word, else in quotes.
-fn quoted(text: &str) -> String {
-    // A colon is text where no space comes behind it.
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./@:".contains(letter);
-    let is_word = text.starts_with(|first: char| first.is_ascii_alphabetic())
-        && text.chars().all(is_plain)
-        && !text.ends_with(':')
-        && !["true", "false", "null", "yes", "no", "on", "off", "y", "n"]
-            .contains(&text.to_ascii_lowercase().as_str());
-    if is_word { text.to_owned() } else { serde_json::Value::from(text).to_string() }
 }
 
 fn line(out: &mut String, text: &str) {

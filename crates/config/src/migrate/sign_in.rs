@@ -1,0 +1,103 @@
+//! How LiteLLM signs in where a key in a header is not enough, as `auth` of an upstream.
+
+use super::Migration;
+use super::plan::{PlannedAuth, quoted};
+use super::provider::{Place, Provider};
+use super::tree::Node;
+
+/// The values of a deployment, its own before those of a shared credential.
+pub(super) struct Values<'a> {
+    /// `litellm_params`.
+    pub(super) params: &'a Node,
+    /// What `credential_list` has for it.
+    pub(super) shared: Option<&'a Node>,
+}
+
+impl<'a> Values<'a> {
+    /// The value of a field.
+    pub(super) fn get(&self, field: &str) -> Option<&'a Node> {
+        self.params.get(field).or_else(|| self.shared.and_then(|values| values.get(field)))
+    }
+
+    /// A field as text of ours, with variables of ours.
+    pub(super) fn filled(&self, field: &str) -> Option<String> {
+        self.get(field).and_then(Node::text).map(Migration::filled)
+    }
+}
+
+impl Migration<'_> {
+    /// How the gateway signs in; `None` where a key is enough.
+    pub(super) fn sign_in(
+        &mut self,
+        provider: &Provider,
+        values: &Values<'_>,
+    ) -> Option<PlannedAuth> {
+        match provider.place {
+            Place::Bedrock if values.get("api_key").is_none() => Some(self.aws(values)),
+            Place::Vertex => Some(self.google(values)),
+            Place::Azure if values.get("client_secret").is_some() => self.entra(values),
+            _ => None,
+        }
+    }
+
+    /// The key that LiteLLM is given, or else the one of AWS's own variables.
+    fn aws(&mut self, values: &Values<'_>) -> PlannedAuth {
+        let mut fields = Vec::new();
+        for (field, ours, variable) in [
+            ("aws_access_key_id", "access_key_id", "${AWS_ACCESS_KEY_ID}"),
+            ("aws_secret_access_key", "secret_access_key", "${AWS_SECRET_ACCESS_KEY}"),
+            ("aws_session_token", "session_token", ""),
+        ] {
+            let secret = values.get(field).and_then(|node| self.secret(node));
+            let secret = secret.or_else(|| (!variable.is_empty()).then(|| variable.to_owned()));
+            fields.extend(secret.map(|secret| (ours, quoted(&secret))));
+        }
+        fields.push(("region", quoted(&region(values, None))));
+        if let Some(role) = values.filled("aws_role_name") {
+            let session = values.filled("aws_session_name");
+            let session = session.map(|name| format!(", session_name: {}", quoted(&name)));
+            let role = format!("{{ role_arn: {}{} }}", quoted(&role), session.unwrap_or_default());
+            fields.push(("assume_role", role));
+        }
+        PlannedAuth { kind: "aws", fields }
+    }
+
+    /// The key file of a service account: LiteLLM takes its path or its text.
+    fn google(&mut self, values: &Values<'_>) -> PlannedAuth {
+        let named =
+            values.get("vertex_credentials").or_else(|| values.get("vertex_ai_credentials"));
+        let key = match named.and_then(|node| Some((node, node.text()?))) {
+            None => r#"{ file: "${GOOGLE_APPLICATION_CREDENTIALS}" }"#.to_owned(),
+            Some((node, text)) if text.starts_with("os.environ/") => {
+                let message =
+                    "the variable of `vertex_credentials` has to hold the key file's text";
+                let help = "where it holds the path of that file, write `{ file: … }` around it";
+                self.note(node.mark, message.to_owned(), help);
+                quoted(&Self::filled(text))
+            }
+            Some((node, text)) if text.trim_start().starts_with('{') => {
+                quoted(&self.secret(node).unwrap_or_default())
+            }
+            Some((_, path)) => format!("{{ file: {} }}", quoted(&Self::filled(path))),
+        };
+        PlannedAuth { kind: "google", fields: vec![("service_account_key", key)] }
+    }
+
+    fn entra(&mut self, values: &Values<'_>) -> Option<PlannedAuth> {
+        let secret = values.get("client_secret").and_then(|node| self.secret(node))?;
+        let (tenant, client) = (values.filled("tenant_id")?, values.filled("client_id")?);
+        let fields = vec![
+            ("tenant_id", quoted(&tenant)),
+            ("client_id", quoted(&client)),
+            ("client_secret", quoted(&secret)),
+        ];
+        Some(PlannedAuth { kind: "entra", fields })
+    }
+}
+
+/// The region of AWS: as it is said, or in the name of the model, or in LiteLLM's variable.
+pub(super) fn region(values: &Values<'_>, in_model: Option<&str>) -> String {
+    let typed = values.filled("aws_region_name");
+    let found = typed.or_else(|| in_model.map(str::to_owned));
+    found.unwrap_or_else(|| "${AWS_REGION_NAME}".to_owned())
+}
