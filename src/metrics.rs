@@ -25,6 +25,7 @@ mod configuration;
 mod cost;
 mod credentials;
 mod fleet;
+mod from_zero;
 mod keeping;
 mod load;
 mod process;
@@ -48,6 +49,7 @@ use register::{add, counters, gauge, histogram, histograms, int_counters, int_ga
 use scraped::Scraped;
 use series::Series;
 use tasks::TaskCounters;
+pub use tasks::WebhookOutcome;
 use upstreams::UpstreamMetrics;
 pub use upstreams::{CircuitFigures, UpstreamFigures};
 
@@ -95,6 +97,8 @@ pub struct Metrics {
     series: RwLock<ByName<Vec<Arc<Series>>>>,
     /// The last day, for people.
     history: Mutex<recent::History>,
+    /// The configuration whose series were made last, by its hash.
+    begun: Mutex<String>,
     /// One scrape at a time brings these up to date.
     scraped: Mutex<Scraped>,
 }
@@ -178,6 +182,7 @@ impl Metrics {
             fleet: OnceLock::new(),
             series: RwLock::default(),
             history: Mutex::default(),
+            begun: Mutex::default(),
             scraped: Mutex::new(Scraped::new(r)),
             registry,
         }

@@ -97,6 +97,7 @@ pub(super) async fn metrics(State(state): State<AdminState>) -> ApiResult<Counte
         let losses = sums.into_iter().map(|(cause, sum)| (cause, sum.amount)).collect();
         let open_tasks = state.tasks.open();
         let (upstreams, circuits) = upstreams::figures(&state);
+        state.metrics.begin(&state.config.load());
         state.metrics.show_targets(&upstreams, &circuits);
         state.metrics.show_credentials(&upstreams::credential_figures(&state));
         let projection = state.ledger.projection_state();

@@ -42,7 +42,11 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Its word in metrics and in the admin API.
+    /// Every word in metrics and in the admin API.
+    pub const WORDS: [&str; 8] =
+        ["ok", "refused", "busy", "failed", "credential", "unreachable", "timeout", "broken"];
+
+    /// Its word in metrics and in the admin API: one of [`Self::WORDS`].
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

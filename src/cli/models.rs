@@ -69,7 +69,10 @@ impl ModelsArgs {
 impl SyncModels {
     fn run(self) -> anyhow::Result<ExitCode> {
         let own: Vec<OwnModel> = match config::typed_models(&self.files.listing()) {
-            Ok(models) => models.into_iter().map(own_model).collect(),
+            Ok((models, left_out)) => {
+                left_out.iter().for_each(|one| eprintln!("{one}"));
+                models.into_iter().map(own_model).collect()
+            }
             Err(errors) => {
                 serve::print(&errors);
                 bail!("the models are not in order");

@@ -30,6 +30,13 @@ impl CostMetrics {
             ),
         }
     }
+
+    /// Both at zero, for calls of a target.
+    pub(super) fn begin(&self, model: &str, upstream: &str) {
+        let labels = [model, upstream];
+        self.cost.with_label_values(&labels).inc_by(0.0);
+        self.charged.with_label_values(&labels).inc_by(0.0);
+    }
 }
 
 impl Metrics {

@@ -40,6 +40,11 @@ impl CredentialMetrics {
             ),
         }
     }
+
+    /// The counter of one outcome at zero.
+    pub(super) fn begin(&self, upstream: &str, outcome: RefreshOutcome) {
+        self.refreshes.with_label_values(&[upstream, outcome.as_str()]).inc_by(0);
+    }
 }
 
 impl Metrics {

@@ -29,13 +29,20 @@ pub(super) struct FleetMetrics {
 
 impl FleetMetrics {
     fn new(r: &Registry) -> Self {
+        let round_trips = int_counters(
+            r,
+            "tollgate_fleet_round_trips_total",
+            "What was asked of the fleet's database, by what and by how it ended.",
+            &["what", "outcome"],
+        );
+        for asked in ASKED {
+            for outcome in OUTCOMES {
+                // A rate needs the zero that comes before the first.
+                round_trips.with_label_values(&[word_of(asked), outcome_of(outcome)]).inc_by(0);
+            }
+        }
         Self {
-            round_trips: int_counters(
-                r,
-                "tollgate_fleet_round_trips_total",
-                "What was asked of the fleet's database, by what and by how it ended.",
-                &["what", "outcome"],
-            ),
+            round_trips,
             duration: histograms(
                 r,
                 "tollgate_fleet_round_trip_duration_seconds",
@@ -118,20 +125,33 @@ impl FleetMetrics {
     }
 
     fn count(&self, round_trip: RoundTrip) {
-        let what = match round_trip.asked {
-            Asked::Transaction => "transaction",
-            Asked::Query => "query",
-            Asked::Exchange => "exchange",
-        };
-        let outcome = match round_trip.outcome {
-            Outcome::Done => "done",
-            Outcome::Retried => "retried",
-            Outcome::Unavailable => "unavailable",
-            Outcome::Unknown => "unknown",
-            Outcome::Failed => "failed",
-        };
+        let (what, outcome) = (word_of(round_trip.asked), outcome_of(round_trip.outcome));
         self.round_trips.with_label_values(&[what, outcome]).inc();
         self.duration.with_label_values(&[what]).observe(round_trip.took.as_secs_f64());
+    }
+}
+
+/// Everything that is asked of the database.
+const ASKED: [Asked; 3] = [Asked::Transaction, Asked::Query, Asked::Exchange];
+/// How it can end.
+const OUTCOMES: [Outcome; 5] =
+    [Outcome::Done, Outcome::Retried, Outcome::Unavailable, Outcome::Unknown, Outcome::Failed];
+
+fn word_of(asked: Asked) -> &'static str {
+    match asked {
+        Asked::Transaction => "transaction",
+        Asked::Query => "query",
+        Asked::Exchange => "exchange",
+    }
+}
+
+fn outcome_of(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Done => "done",
+        Outcome::Retried => "retried",
+        Outcome::Unavailable => "unavailable",
+        Outcome::Unknown => "unknown",
+        Outcome::Failed => "failed",
     }
 }
 

@@ -5,6 +5,19 @@ use prometheus::{IntCounterVec, Registry};
 use super::register::int_counters;
 use super::{Metrics, series};
 use crate::finished::TaskEnded;
+use crate::words::words;
+
+words! {
+    /// What came of a try to announce a task's end.
+    WebhookOutcome {
+        /// The receiver took it.
+        Taken = "taken",
+        /// The receiver does not want any more of them.
+        Gone = "gone",
+        /// It did not take it: it is tried again, or given up.
+        Failed = "failed",
+    }
+}
 
 /// The counters of tasks.
 pub(super) struct TaskCounters {
@@ -14,7 +27,7 @@ pub(super) struct TaskCounters {
 
 impl TaskCounters {
     pub(super) fn new(r: &Registry) -> Self {
-        Self {
+        let made = Self {
             ended: int_counters(
                 r,
                 "tollgate_tasks_ended_total",
@@ -27,7 +40,17 @@ impl TaskCounters {
                 "Tries to announce a task's end, by what came of them.",
                 &["outcome"],
             ),
+        };
+        for outcome in WebhookOutcome::ALL {
+            // A rate needs the zero that comes before the first.
+            made.webhook_tries.with_label_values(&[outcome.as_str()]).inc_by(0);
         }
+        made
+    }
+
+    /// The counter of one way to end at zero.
+    pub(super) fn begin(&self, model: &str, upstream: &str, state: &str) {
+        self.ended.with_label_values(&[model, upstream, state]).inc_by(0);
     }
 }
 
@@ -41,7 +64,7 @@ impl Metrics {
     }
 
     /// Counts a try to announce a task's end.
-    pub fn webhook_tried(&self, outcome: &'static str) {
-        self.tasks.webhook_tries.with_label_values(&[outcome]).inc();
+    pub fn webhook_tried(&self, outcome: WebhookOutcome) {
+        self.tasks.webhook_tries.with_label_values(&[outcome.as_str()]).inc();
     }
 }

@@ -133,6 +133,16 @@ impl UpstreamMetrics {
         made
     }
 
+    /// The counter of one outcome of tries at zero.
+    pub(super) fn begin(&self, upstream: &str, outcome: &str) {
+        self.requests.with_label_values(&[upstream, outcome]).inc_by(0);
+    }
+
+    /// The counter of retries that go to a target at zero.
+    pub(super) fn begin_retries(&self, model: &str, upstream: &str) {
+        self.retries.with_label_values(&[model, upstream]).inc_by(0);
+    }
+
     /// Those that a reload has taken away are not shown any more.
     pub(super) fn update(&self, upstreams: &[UpstreamFigures], circuits: &[CircuitFigures]) {
         self.in_flight.reset();

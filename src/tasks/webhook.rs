@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 use super::{Tasks, as_ms};
 use crate::clock::UnixMs;
 use crate::ledger::{AccountId, Task, Tried, Webhook};
+use crate::metrics::WebhookOutcome;
 
 /// How long after a try that failed the next one comes (Standard Webhooks 1.0.0, "Retries").
 const DELAYS: [Duration; 9] = [
@@ -108,9 +109,9 @@ impl Tasks {
         let (heard, came_of_it) = self.send(task).await;
         let answered = came_of_it.is_ok() || matches!(heard, Heard::Gone);
         self.metrics.webhook_tried(match heard {
-            Heard::Taken => "taken",
-            Heard::Gone => "gone",
-            Heard::NotTaken(_) => "failed",
+            Heard::Taken => WebhookOutcome::Taken,
+            Heard::Gone => WebhookOutcome::Gone,
+            Heard::NotTaken(_) => WebhookOutcome::Failed,
         });
         let next = match heard {
             Heard::Taken => Webhook::Delivered,

@@ -33,3 +33,4 @@ mod supervisor;
 mod tidy;
 #[cfg(feature = "otlp")]
 mod traces;
+mod without_keys;

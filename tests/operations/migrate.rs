@@ -9,16 +9,17 @@ use crate::harness::{ask, simulator};
 use serde_json::{Value, json};
 
 /// Every configuration in `tests/fixtures/litellm/`, and whether all of it can be said in our files.
-const FIXTURES: [(&str, bool); 5] = [
+const FIXTURES: [(&str, bool); 6] = [
     ("priced", true),
     ("balanced", true),
     ("providers", true),
     ("shared_credentials", true),
+    ("clouds", true),
     ("partly", false),
 ];
 
 /// Variables that the fixtures name, and those in the place of keys that are written out.
-const VARIABLES: [&str; 13] = [
+const VARIABLES: [&str; 17] = [
     "OPENAI_API_KEY",
     "ANTHROPIC_API_KEY",
     "GEMINI_API_KEY",
@@ -30,9 +31,15 @@ const VARIABLES: [&str; 13] = [
     "AZURE_API_KEY",
     "AZURE_API_KEY_EU",
     "AZURE_API_KEY_CA",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AZURE_CLIENT_SECRET",
+    "COHERE_API_KEY",
     "LITELLM_KEY_1",
     "LITELLM_KEY_2",
 ];
+const SERVICE_ACCOUNT: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/google/service_account.json");
 const ADMIN_TOKEN: &str = "the-master-key-of-a-test";
 
 fn tollgate() -> Command {
@@ -41,6 +48,8 @@ fn tollgate() -> Command {
     command.envs([
         ("AZURE_API_BASE", "https://example.openai.azure.com"),
         ("LITELLM_MASTER_KEY", ADMIN_TOKEN),
+        ("AZURE_TENANT_ID", "example.onmicrosoft.com"),
+        ("GOOGLE_APPLICATION_CREDENTIALS", SERVICE_ACCOUNT),
     ]);
     command
 }
@@ -106,7 +115,7 @@ fn prices_are_exact_targets_are_grouped_and_keys_are_variables() {
     for line in [
         "{ upstream: my-endpoint-europe, model: gpt-4o-eu }",
         "{ upstream: my-endpoint-canada, model: gpt-4o-ca, weight: 3 }",
-        "{ upstream: openai, priority: 1 }",
+        "fallbacks: [gpt-4o-backup]",
         "requests_per_minute: 240",
         "free: true",
         "  gpt-4:\n",
@@ -115,20 +124,84 @@ fn prices_are_exact_targets_are_grouped_and_keys_are_variables() {
     }
 }
 
+/// The fields of one model, without what is above them.
+fn model(models: &str, name: &str) -> String {
+    let begin = models.split_once(&format!("\n  {name}:\n"));
+    let begin = begin.unwrap_or_else(|| panic!("{name} in {models}")).1;
+    begin.lines().take_while(|line| line.starts_with("    ")).collect::<Vec<_>>().join("\n")
+}
+
+/// What serves in the place of a model is a model of its own, with its own price.
+#[test]
+fn a_fallback_is_never_sold_at_the_price_of_another_model() {
+    let out = tempfile::tempdir().expect("a directory");
+    let said = text(&migrate("clouds", out.path()).stderr);
+    let models = read(out.path(), "models.yaml");
+    let cheap = model(&models, "gpt-4o-mini");
+    assert_eq!(cheap.matches("upstream:").count(), 1, "no other model's target: {cheap}");
+    assert!(cheap.contains("fallbacks: [claude-sonnet-4-5, claude-on-bedrock]"), "{cheap}");
+    assert!(cheap.contains("input_per_1m_tokens: 0.15"), "{cheap}");
+    let dear = model(&models, "claude-sonnet-4-5");
+    assert!(dear.contains("input_per_1m_tokens: 3.00"), "{dear}");
+    // The default list is for models without one, and for those that do the same.
+    assert!(dear.contains("fallbacks: [llama]"), "{dear}");
+    assert!(!model(&models, "whisper").contains("fallbacks"), "{models}");
+    assert!(!model(&models, "llama").contains("fallbacks"), "none of its own: {models}");
+    assert!(said.contains("`gpt-4o-mini` is served by `claude-sonnet-4-5`"), "{said}");
+}
+
+/// Each provider is reached over the protocol, and signed in to in the way, that the gateway has for it.
+#[test]
+fn clouds_and_local_servers_are_reached_in_their_own_ways() {
+    let out = tempfile::tempdir().expect("a directory");
+    migrate("clouds", out.path());
+    let routes = read(out.path(), "routes.yaml");
+    for part in [
+        "base_url: https://bedrock-runtime.us-east-1.amazonaws.com\n    auth:\n      aws:\n        \
+         access_key_id: \"${AWS_ACCESS_KEY_ID}\"",
+        "assume_role: { role_arn: arn:aws:iam::123456789012:role/models, session_name: gateway }",
+        "https://bedrock-runtime.eu-central-1.amazonaws.com",
+        "https://europe-west4-aiplatform.googleapis.com/v1/projects/my-project/locations/europe-west4/\
+         publishers/google\n    auth:\n      google:\n        service_account_key: { file: \
+         \"${GOOGLE_APPLICATION_CREDENTIALS}\" }",
+        "protocol: azure\n    base_url: https://my-endpoint.openai.azure.com/openai/v1\n    auth:\n      \
+         entra:",
+        "base_url: https://api.cohere.ai/compatibility/v1",
+        "base_url: https://api.cohere.com/v2",
+        "base_url: http://localhost:11434/v1",
+        "requests_in_flight_max: 500",
+    ] {
+        assert!(routes.contains(part), "{part}\nin\n{routes}");
+    }
+    let models = read(out.path(), "models.yaml");
+    for (name, part) in [
+        ("claude-on-bedrock", "model: us.anthropic.claude-sonnet-4-5-20250929-v1:0"),
+        ("claude-on-bedrock", "operations: [chat, messages, responses, generate_content]"),
+        ("claude-on-bedrock", "rate_limits: { concurrent_requests: 7 }"),
+        ("nova", "model: amazon.nova-pro-v1:0"),
+        ("gemini-on-vertex", "operations: [generate_content, chat, messages, responses]"),
+        ("cohere-rank", "per_1k_rerank_units: 2"),
+        ("whisper", "operations: [transcription, audio_translation]"),
+        ("whisper", "per_audio_second: 0.0001"),
+        ("draw", "image_input_per_1m_tokens: 10.00"),
+        ("draw", "output_per_1m_tokens: 40.00"),
+        ("guard", "free: true"),
+        ("llama", "free: true"),
+    ] {
+        assert!(model(&models, name).contains(part), "{name}: {part} in\n{models}");
+    }
+}
+
 #[test]
 fn rankings_keep_the_way_in_which_they_are_billed() {
     let out = tempfile::tempdir().expect("a directory");
     migrate("providers", out.path());
     let models = read(out.path(), "models.yaml");
-    let model = |name: &str| {
-        let begin = models.split_once(&format!("  {name}:\n")).expect("the model").1;
-        begin.lines().take_while(|line| line.starts_with("    ")).collect::<Vec<_>>().join("\n")
-    };
     for (name, price, other) in [
         ("rank", "input_per_1m_tokens: 0.02", "per_1k_rerank_units"),
         ("rank-by-units", "per_1k_rerank_units: 2.5", "input_per_1m_tokens"),
     ] {
-        let written = model(name);
+        let written = model(&models, name);
         assert!(written.contains("rerank") && written.contains(price), "{written}");
         assert!(!written.contains(other), "{written}");
     }
@@ -143,13 +216,14 @@ fn what_cannot_be_said_is_listed_with_its_place_and_its_reason() {
         ("`temperature` is left out", 8),
         ("`input_cost_per_token_above_128k_tokens` is left out", 11),
         ("`unpriced` is written as a comment", 12),
-        ("this target of `bedrock-claude` is left out", 18),
+        ("this target of `no-such-provider` is left out", 18),
         ("the pattern `openai/*` is left out", 20),
         ("this target of `*` is left out", 23),
-        ("models of the mode `audio_transcription` are left out", 27),
+        ("models of the mode `realtime` are left out", 27),
         ("this target is left out", 31),
         ("`input_cost_per_token` is left out", 34),
         ("`success_callback` is left out", 37),
+        ("`context_window_fallbacks` are used when no target can serve, and only then", 40),
         ("the fallback from `priced` to `nowhere` is left out", 41),
         ("the alias `other` is left out", 45),
         ("`database_url` is left out", 49),

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::harness::ask;
+use crate::harness::{Gateway, ask};
 use expressions::{Panel, dashboard, documented, metrics_in, rules};
 use load::Load;
 use prometheus::{Prometheus, promtool};
@@ -83,6 +83,66 @@ fn rules_and_dashboard_ask_for_metrics_that_there_are() {
         }
     }
     assert!(asked > 110, "only {asked} names were found");
+}
+
+/// What is shown has its zero before the first event: of a series that begins at 1 no increase is seen.
+#[test]
+fn every_counter_of_rules_and_dashboard_is_there_in_a_fresh_process() {
+    let gateway = counted_from_the_start();
+    let scrape = gateway.metrics();
+    let rules_of = |file: &str| rules(&deploy(file)).into_iter().map(|rule| rule.expression);
+    let alerts: Vec<String> = rules_of("prometheus/alerts.rules.yml").collect();
+    let recorded = rules_of("prometheus/recording.rules.yml");
+    let panels = dashboard(&deploy("grafana/tollgate.json")).into_iter();
+    let shown = recorded.chain(panels.map(|panel| panel.expression));
+    let mut counters = BTreeSet::new();
+    for expression in alerts.iter().cloned().chain(shown) {
+        let named = metrics_in(&expression);
+        // Those of a fleet are there in a node of one.
+        let is_counter = |name: &String| {
+            name.starts_with("tollgate_") && name.ends_with("_total") && !name.contains("_fleet_")
+        };
+        counters.extend(named.into_iter().filter(is_counter));
+    }
+    assert!(counters.len() >= 25, "{counters:?}");
+    let samples = |name: &str| {
+        let begins =
+            |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']));
+        scrape.lines().filter(begins).map(str::to_owned).collect::<Vec<_>>()
+    };
+    for counter in &counters {
+        assert!(!samples(counter).is_empty(), "{counter} is not there yet");
+    }
+    // An alert asks for some of them only: of those, too, there is at least one.
+    let mut asked = 0;
+    for expression in &alerts {
+        for (name, matchers) in expressions::selectors(expression) {
+            if !counters.contains(&name) {
+                continue;
+            }
+            let found = samples(&name);
+            let fits = |line: &String| matchers.iter().all(|matcher| matcher.fits(line));
+            assert!(found.iter().any(fits), "{name}{matchers:?} in {found:#?}");
+            asked += 1;
+        }
+    }
+    assert!(asked >= 12, "only {asked} counters of alerts");
+}
+
+/// A gateway whose model has a limit and a cost, and that signs in nowhere and makes no tasks.
+fn counted_from_the_start() -> Gateway {
+    let models = "models:
+  m:
+    operations: [chat]
+    targets:
+      - upstream: here
+        cost: { input_per_1m_tokens: 1, output_per_1m_tokens: 1 }
+    prices: { input_per_1m_tokens: 1, output_per_1m_tokens: 2 }
+    limits: { context_tokens_max: 1000, output_tokens_max: 10 }
+    rate_limits: { requests_per_minute: 60 }
+";
+    let upstreams = "  here: { protocol: openai, base_url: http://127.0.0.1:1/v1 }\n";
+    Gateway::serving(upstreams, models)
 }
 
 /// What is not on the dashboard is not looked at.

@@ -195,6 +195,23 @@ impl Document {
         }
     }
 
+    /// Notes every variable and file that is missing as a warning: what it stands in is left out when
+    /// the document is read.
+    pub(super) fn leave_unfilled_out(&mut self) {
+        let unfilled = self.unfilled.iter();
+        let noted: Vec<Fault> = unfilled
+            .map(|Unfilled { path, reason, help }| {
+                let entry = match path.steps() {
+                    [Step::Key(_), Step::Key(entry), ..] => entry.as_str(),
+                    _ => "this",
+                };
+                let message = format!("`{entry}` is left out: {reason}");
+                Fault::at_value(path, message).warning().help(help.clone())
+            })
+            .collect();
+        self.faults.extend(noted);
+    }
+
     /// Whether the document has this top-level field.
     pub(super) fn has_field(&self, field: &str) -> bool {
         self.value.get(field).is_some()

@@ -211,11 +211,14 @@ pub fn describe(
 }
 
 /// The models of a `models.yaml`, or of a `routes.yaml` that has them itself, with the prices that were typed, with the environment of this process.
-/// Whether the file fits together, and to a `routes.yaml`, is not asked.
+/// Whether the file fits together, and to a `routes.yaml`, is not asked. With the models comes what is to
+/// be said of those that are left out.
 ///
 /// # Errors
 /// What keeps its fields from being read.
-pub fn typed_models(models: &std::path::Path) -> Result<Vec<TypedModel>, Vec<Diagnostic>> {
+pub fn typed_models(
+    models: &std::path::Path,
+) -> Result<(Vec<TypedModel>, Vec<Diagnostic>), Vec<Diagnostic>> {
     let bytes = std::fs::read(models).map_err(|error| vec![unreadable(models, &error)])?;
     let name = models.to_string_lossy();
     let mut document = Document::parse(&name, &bytes, &variable, models_schema())?;
@@ -225,7 +228,11 @@ pub fn typed_models(models: &std::path::Path) -> Result<Vec<TypedModel>, Vec<Dia
         document = models;
     }
     let typed = compile::typed_models(&mut document);
-    typed.ok_or_else(|| document.into_diagnostics())
+    let said = document.into_diagnostics();
+    match typed {
+        Some(typed) => Ok((typed, said)),
+        None => Err(said),
+    }
 }
 
 /// The JSON Schema of `routes.yaml`.

@@ -85,6 +85,16 @@ pub enum RefreshOutcome {
 }
 
 impl RefreshOutcome {
+    /// Every one, in the order in which documents list them.
+    pub const ALL: [Self; 6] = [
+        Self::Ok,
+        Self::Refused,
+        Self::Failed,
+        Self::Unreachable,
+        Self::TimedOut,
+        Self::Unreadable,
+    ];
+
     /// Its word in metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {

@@ -110,6 +110,55 @@ pub(crate) fn metrics_in(expression: &str) -> BTreeSet<String> {
     names.map(of_histogram).collect()
 }
 
+/// What a selector asks of one label.
+#[derive(Debug)]
+pub(crate) struct Matcher {
+    label: String,
+    /// Whether the value has to be one of the alternatives, or none of them.
+    is_one: bool,
+    alternatives: Vec<String>,
+}
+
+impl Matcher {
+    /// Whether a line of a scrape fits.
+    pub(crate) fn fits(&self, line: &str) -> bool {
+        let begin = format!("{}=\"", self.label);
+        let found = line.split_once(&begin).and_then(|(_, rest)| rest.split('"').next());
+        let found = found.unwrap_or_default();
+        let fits = |alternative: &String| match alternative.split_once(".*") {
+            Some((begin, end)) => found.starts_with(begin) && found.ends_with(end),
+            None => found == alternative,
+        };
+        self.alternatives.iter().any(fits) == self.is_one
+    }
+}
+
+/// The selectors of an expression that have braces: the name of each and its matchers, but for the
+/// labels that Prometheus adds.
+pub(crate) fn selectors(expression: &str) -> Vec<(String, Vec<Matcher>)> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+    let mut found = Vec::new();
+    for (at, _) in expression.match_indices('{') {
+        let before = &expression[..at];
+        let name = &before[before.rfind(|c| !is_name(c)).map_or(0, |last| last + 1)..];
+        let inside = expression[at + 1..].split('}').next().unwrap_or_default();
+        let matcher = |text: &str| {
+            let (label, rest) = text.split_once(['=', '!'])?;
+            let is_one = !text[label.len()..].starts_with('!');
+            let value = rest.split('"').nth(1)?;
+            Some(Matcher {
+                label: label.trim().to_owned(),
+                is_one,
+                alternatives: value.split('|').map(str::to_owned).collect(),
+            })
+        };
+        let matchers = inside.split(", ").filter_map(matcher);
+        let own = matchers.filter(|one| !matches!(one.label.as_str(), "job" | "instance"));
+        found.push((name.to_owned(), own.collect()));
+    }
+    found
+}
+
 /// The metrics of the reference: the first column of its tables.
 pub(crate) fn documented(reference: &str) -> BTreeSet<String> {
     let rows = reference.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());

@@ -1,7 +1,6 @@
 //! Models with the prices that were typed, for who compares them with those of others.
 
-use super::{prices_when, say_unfilled};
-use crate::Overrides;
+use super::prices_when;
 use crate::document::Document;
 use crate::raw;
 use tollgate_money::money::Rate;
@@ -29,9 +28,10 @@ pub struct TypedModel {
 }
 
 /// The models of a file whose fields are in order; `None` when some are not, which the document then
-/// says. Whether they fit together is not asked.
+/// says. Whether they fit together is not asked. A model with a variable that is not set is left out,
+/// with a warning: prices are compared where the service's variables are not.
 pub(crate) fn typed_models(document: &mut Document) -> Option<Vec<TypedModel>> {
-    say_unfilled(document, &Overrides::default());
+    document.leave_unfilled_out();
     let raw: Option<raw::Models> = document.read(&["models"]);
     let raw = raw.filter(|_| !document.has_errors())?;
     let typed = raw.models.0.into_iter().map(|(id, raw)| TypedModel {
