@@ -52,7 +52,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 # The schema must be there before the first node. The name is not used.
-TOLLGATE_NODE=migrate "$tollgate" migrate up "${files[@]}"
+"$tollgate" migrate up "${files[@]}"
 
 for n in 1 2 3; do
     listen="FLEET_NODE_$n" admin="FLEET_ADMIN_$n"

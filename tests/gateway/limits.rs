@@ -344,6 +344,35 @@ fn a_place_is_free_again_however_a_request_ends() {
     }
 }
 
+/// Esc, and again: what the upstream still works at is nobody's second request.
+#[test]
+fn a_customer_who_hangs_up_has_its_place_back_while_the_upstream_is_read_on() {
+    let sim = simulator(&["chunks=100", "interval-ms=100"]);
+    let one_place = "rate_limits:\n  key: { concurrent_requests: 1 }\n";
+    // A model that may think: the upstream is read on for what that costs.
+    let models = models("").replace("reasoning: false", "reasoning: true");
+    let gateway = Gateway::serving(&upstreams(sim.addr(), one_place), &models);
+    let open = || {
+        let mut stream = connect(gateway.address);
+        stream.write_all(&gateway.chat_json(STREAM)).expect("sent");
+        let mut first = [0; 256];
+        let count = stream.read(&mut first).expect("the answer begins");
+        (stream, String::from_utf8_lossy(&first[..count]).into_owned())
+    };
+    let orphans = || gateway.metric("tollgate_orphans");
+    let (first, head) = open();
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    assert!(open().1.starts_with("HTTP/1.1 429"), "one at a time");
+    drop(first);
+    let (second, head) = until_free(open);
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    assert!(orphans() >= 1.0, "the first is read on");
+    // As many go on without a customer as there are places: the next one keeps its own.
+    drop(second);
+    crate::harness::eventually("two are read on", || orphans() >= 2.0);
+    assert!(open().1.starts_with("HTTP/1.1 429"), "twice the limit is at work");
+}
+
 /// One request over a connection of its own, without waiting for what comes behind the answer.
 fn ask_closing(gateway: &Gateway, body: &str) -> Answer {
     let mut stream = connect(gateway.address);

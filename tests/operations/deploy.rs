@@ -390,3 +390,50 @@ fn the_operators_guide_says_what_is_there() {
         }
     }
 }
+
+/// Who waits for whom, and longer: SDKs, the gateway, what is shipped to stand in front of it, and what
+/// documents say of each.
+#[test]
+fn everybody_waits_longer_than_the_one_before_them() {
+    const SDKS: Duration = Duration::from_secs(600);
+    let routes = "upstreams:\n  a: { protocol: openai, base_url: 'http://127.0.0.1:1/v1' }\n";
+    let models = "models:\n  m: { operations: [chat], targets: [{ upstream: a }], free: true, limits: { \
+                  context_tokens_max: 10, output_tokens_max: 10 } }\n";
+    let defaults = load(routes, models);
+    let read = defaults.upstreams["a"].timeouts.read;
+    assert!(read > SDKS, "{read:?}: the customer's own time ends first");
+    let seconds = |text: &str| text.trim_end_matches([';', 's']).parse::<u64>().ok();
+    let mut waits = 0;
+    for file in [
+        "deploy/nginx/nginx.conf",
+        "deploy/haproxy/haproxy.cfg",
+        "deploy/fleet/haproxy.cfg",
+        "docs/operations.md",
+        "docs/load-balancers.md",
+    ] {
+        for line in text(file).lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let found = match words.as_slice() {
+                ["proxy_read_timeout", time] | ["timeout", "server" | "client", time] => *time,
+                _ => continue,
+            };
+            let found = seconds(found).unwrap_or_else(|| panic!("{file}: {line}"));
+            assert!(Duration::from_secs(found) > read, "{file}: {line}, and {read:?} here");
+            waits += 1;
+        }
+    }
+    assert!(waits >= 8, "{waits} times");
+    // The shortest time of a load balancer that documents name.
+    let keepalive = defaults.limits.sse_keepalive.expect("streams are kept alive");
+    assert!(keepalive * 2 <= Duration::from_secs(30), "{keepalive:?}");
+    let (read, keepalive) = (read.as_secs(), keepalive.as_secs());
+    for (file, said) in [
+        ("docs/operations.md", format!("the gateway for {read} seconds (`timeouts.read`)")),
+        ("docs/operations.md", format!("a comment every {keepalive} seconds")),
+        ("docs/configuration.md", format!("| `timeouts.read` | `{read}s` |")),
+        ("docs/configuration.md", format!("| `sse_keepalive` | `{keepalive}s` |")),
+        ("docs/configuration.md", format!("{read} s of silence")),
+    ] {
+        assert!(text(file).contains(&said), "{file}: {said}");
+    }
+}

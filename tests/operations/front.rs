@@ -68,6 +68,17 @@ impl Front {
         admin: SocketAddr,
         certificate: Option<&TestCertificate>,
     ) -> Self {
+        Self::shaped(kind, gateway, admin, certificate, |text| text)
+    }
+
+    /// The same, with what `shape` makes of nginx's configuration.
+    fn shaped(
+        kind: Kind,
+        gateway: &str,
+        admin: SocketAddr,
+        certificate: Option<&TestCertificate>,
+        shape: impl FnOnce(String) -> String,
+    ) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let address = free_address();
         let path = directory.path().join("conf");
@@ -90,7 +101,7 @@ impl Front {
                     let temporary = directory.path().join(kind);
                     own.push_str(&format!("    {kind}_temp_path {};\n", temporary.display()));
                 }
-                fs::write(&path, replaced(&text, "http {\n", &own)).expect("written");
+                fs::write(&path, shape(replaced(&text, "http {\n", &own))).expect("written");
                 let pid = directory.path().join("pid");
                 run(tool("nginx")
                     .args(["-e", "stderr", "-c"])
@@ -216,6 +227,63 @@ fn over_tls_cookies_are_secure() {
             assert!(answer.contains(word), "{kind:?}: {word} in {answer}");
         }
     }
+}
+
+/// The configuration that docs/operations.md shows, over TLS: the API and the console below a path.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_lives_below_a_path() {
+    let page = include_str!("../../docs/operations.md");
+    let (_, section) = page.split_once("### Below a path\n").expect("the section");
+    let block = |language: &str| {
+        let begin = format!("```{language}\n");
+        let (_, rest) = section.split_once(&begin).expect("a block");
+        rest.split_once("```").expect("its end").0.to_owned()
+    };
+    let sim = simulator(&[]);
+    let own = block("yaml").replace("console:\n", "console:\n  sign_up: open\n");
+    let own = format!("{own}trusted_proxies: [127.0.0.1/32]\n");
+    let gateway = Gateway::start_with(sim.addr(), &own);
+    let certificate = TestCertificate::new();
+    let below = |text: String| {
+        let (before, rest) = text.split_once("        location / {\n").expect("the location");
+        let (directives, after) = rest.split_once("        }\n").expect("its end");
+        let kept = directives.lines().filter(|line| !line.contains("proxy_pass "));
+        let kept: String = kept.map(|line| format!("{line}\n")).collect();
+        format!("{before}{kept}{}{after}", block("nginx"))
+    };
+    let before = gateway.address.to_string();
+    let front = Front::shaped(Kind::Nginx, &before, gateway.admin, Some(&certificate), below);
+    let over_tls = |request: String| {
+        let mut stream =
+            connect_tls(front.address, certificate.der(), &["http/1.1"]).expect("a handshake");
+        stream.write_all(request.as_bytes()).expect("sent");
+        let mut answer = Vec::new();
+        // However it ends the connection.
+        drop(stream.read_to_end(&mut answer));
+        String::from_utf8_lossy(&answer).into_owned()
+    };
+    let call = format!(
+        "POST /ai/v1/chat/completions HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\
+         Authorization: Bearer {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{GOOD}",
+        gateway.key,
+        GOOD.len()
+    );
+    let answer = over_tls(call);
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let get = |path: &str| {
+        over_tls(format!("GET {path} HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n"))
+    };
+    let page = get("/ai/console/signup");
+    assert!(page.starts_with("HTTP/1.1 200"), "{page}");
+    let lower = page.to_lowercase();
+    assert!(lower.contains("path=/ai/console") && lower.contains("; secure"), "{page}");
+    for (at, _) in page.match_indices("href=\"/").chain(page.match_indices("action=\"/")) {
+        let link = page[at..].split('"').nth(1).expect("a link");
+        assert!(link.starts_with("/ai/console"), "{link}");
+    }
+    let styles = page.split('"').find(|text| text.contains(".css")).expect("a style sheet");
+    assert!(get(styles).starts_with("HTTP/1.1 200"), "{styles}");
+    assert!(get("/elsewhere").starts_with("HTTP/1.1 404"), "nothing is served beside the path");
 }
 
 /// What an upstream says to a proxy of its own does not make this one serve its own files.

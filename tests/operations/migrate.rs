@@ -19,7 +19,7 @@ const FIXTURES: [(&str, bool); 6] = [
 ];
 
 /// Variables that the fixtures name, and those in the place of keys that are written out.
-const VARIABLES: [&str; 17] = [
+const VARIABLES: [&str; 15] = [
     "OPENAI_API_KEY",
     "ANTHROPIC_API_KEY",
     "GEMINI_API_KEY",
@@ -31,8 +31,6 @@ const VARIABLES: [&str; 17] = [
     "AZURE_API_KEY",
     "AZURE_API_KEY_EU",
     "AZURE_API_KEY_CA",
-    "AWS_ACCESS_KEY_ID",
-    "AWS_SECRET_ACCESS_KEY",
     "AZURE_CLIENT_SECRET",
     "COHERE_API_KEY",
     "LITELLM_KEY_1",
@@ -48,6 +46,8 @@ fn tollgate() -> Command {
     command.envs([
         ("AZURE_API_BASE", "https://example.openai.azure.com"),
         ("LITELLM_MASTER_KEY", ADMIN_TOKEN),
+        ("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE"),
+        ("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"),
         ("AZURE_TENANT_ID", "example.onmicrosoft.com"),
         ("GOOGLE_APPLICATION_CREDENTIALS", SERVICE_ACCOUNT),
     ]);

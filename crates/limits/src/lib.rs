@@ -194,7 +194,8 @@ impl Limits {
     }
 
     fn entry(&self, subject: Subject, rates: &Rates) -> Arc<Entry> {
-        let new = || Entry::new(&self.clock, rates, self.is_shared);
+        let scope = subject.scope();
+        let new = || Entry::new(&self.clock, rates, scope, self.is_shared);
         self.entries.find(subject, Entry::is_idle, new)
     }
 }
@@ -219,6 +220,8 @@ pub struct Permit {
     /// Each with what was counted when the request came; `None` where its tokens are not counted.
     entries: Vec<(Arc<Entry>, Option<u64>)>,
     in_flight: bool,
+    /// The entries whose places were free before the end, as bits in their order.
+    orphan_of: u8,
     standing: Standing,
 }
 
@@ -231,8 +234,29 @@ impl Permit {
 
     /// The request is answered: another may take its place. Its tokens are still to be settled.
     pub fn leave(&mut self) {
-        if std::mem::take(&mut self.in_flight) {
-            self.entries.iter().for_each(|(entry, _)| entry.leave());
+        if !std::mem::take(&mut self.in_flight) {
+            return;
+        }
+        for ((entry, _), bit) in self.entries.iter().zip(bits()) {
+            if self.orphan_of & bit == 0 {
+                entry.leave();
+            } else {
+                entry.orphan_end();
+            }
+        }
+    }
+
+    /// The customer has left, and the request goes on for what it will have cost. Its places of its key
+    /// and its account are free for others, within bounds; its place of the model is not, since the
+    /// upstream is at work.
+    pub fn orphan(&mut self) {
+        if !self.in_flight {
+            return;
+        }
+        for ((entry, _), bit) in self.entries.iter().zip(bits()) {
+            if self.orphan_of & bit == 0 && entry.orphan() {
+                self.orphan_of |= bit;
+            }
         }
     }
 
@@ -250,6 +274,11 @@ impl Permit {
             }
         }
     }
+}
+
+/// A bit for each entry of a permit: a request counts for a key, an account and a model.
+fn bits() -> impl Iterator<Item = u8> {
+    (0..u8::BITS).map(|place| 1 << place)
 }
 
 impl Drop for Permit {

@@ -16,8 +16,10 @@ pub(super) struct Places {
     counts: AtomicU64,
     /// The node's share of the limit; `None` outside a fleet.
     share: Option<Box<Share>>,
-    /// The whole limit as the last request saw it; 0 without one. In a fleet.
+    /// The whole limit as the last request saw it; 0 without one.
     limit: AtomicU32,
+    /// Requests whose customers have left, and that are no longer in a place.
+    orphans: AtomicU32,
 }
 
 fn joined(allowed: u32, in_flight: u32) -> u64 {
@@ -36,6 +38,7 @@ impl Places {
             counts: AtomicU64::new(0),
             share: now_ns.map(|now_ns| Box::new(Share::new(now_ns))),
             limit: AtomicU32::new(0),
+            orphans: AtomicU32::new(0),
         }
     }
 
@@ -50,13 +53,13 @@ impl Places {
         now_ns: impl Fn() -> u64,
         patience: Patience,
     ) -> Result<(), Wait> {
-        let Some(share) = &self.share else {
-            return self.count(limit.map(NonZeroU32::get), |_| {}).map_err(|()| Wait::UntilOneEnds);
-        };
         let whole = limit.map_or(0, NonZeroU32::get);
         if self.limit.load(Ordering::Relaxed) != whole {
             self.limit.store(whole, Ordering::Relaxed);
         }
+        let Some(share) = &self.share else {
+            return self.count(limit.map(NonZeroU32::get), |_| {}).map_err(|()| Wait::UntilOneEnds);
+        };
         let Some(limit) = limit else { return self.count(None, |_| {}).map_err(|()| Wait::Never) };
         let now_ns = now_ns();
         let entered = if share.has_ended(now_ns) {
@@ -76,6 +79,25 @@ impl Places {
     /// Counts a request as over.
     pub(super) fn leave(&self) {
         self.counts.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// The customer of a request has left, and the request goes on: its place is free for another one,
+    /// unless as many requests as there are places go on like that already. Whether it is free.
+    ///
+    /// So a customer who leaves and comes back has at most twice its limit at work upstream.
+    pub(super) fn orphan(&self) -> bool {
+        let limit = self.limit.load(Ordering::Relaxed);
+        let one_more = |orphans: u32| (orphans < limit).then(|| orphans + 1);
+        if self.orphans.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).is_err() {
+            return false;
+        }
+        self.leave();
+        true
+    }
+
+    /// Ends what [`Self::orphan`] began.
+    pub(super) fn orphan_end(&self) {
+        self.orphans.fetch_sub(1, Ordering::AcqRel);
     }
 
     fn count(&self, limit: Option<u32>, counted: impl Fn(u32)) -> Result<(), ()> {
@@ -99,7 +121,10 @@ impl Places {
 
     /// Whether a new one would say the same.
     pub(super) fn is_idle(&self, now_ns: u64) -> bool {
-        self.in_flight() == 0 && self.share.as_ref().is_none_or(|share| share.is_forgotten(now_ns))
+        // A new one would know nothing of the orphans, and let as many go on again.
+        self.in_flight() == 0
+            && self.orphans.load(Ordering::Acquire) == 0
+            && self.share.as_ref().is_none_or(|share| share.is_forgotten(now_ns))
     }
 
     /// What to tell the other nodes, if there is something to tell.

@@ -21,6 +21,8 @@ pub(super) struct Entry {
     clock: Clock,
     /// Whether other nodes let requests of the subject through as well.
     is_shared: bool,
+    /// Whether it is a key or an account, and no model: what goes on upstream keeps its place there.
+    is_a_customers: bool,
     /// Written when a limit or a share changes, read by everybody else.
     buckets: RwLock<Buckets>,
     places: Places,
@@ -48,14 +50,15 @@ fn limit_of(bucket: &Option<Metered>) -> Option<NonZeroU32> {
 }
 
 impl Entry {
-    pub(super) fn new(clock: &Clock, rates: &Rates, is_shared: bool) -> Self {
+    pub(super) fn new(clock: &Clock, rates: &Rates, scope: Scope, is_shared: bool) -> Self {
         let bucket = |limit| Metered::new(limit, clock, is_shared);
         let buckets = Buckets {
             requests: rates.requests_per_minute.map(bucket),
             tokens: rates.tokens_per_minute.map(bucket),
         };
         let places = Places::new(is_shared.then(|| clock.now().as_u64()));
-        Self { clock: clock.clone(), is_shared, buckets: RwLock::new(buckets), places }
+        let (clock, is_a_customers) = (clock.clone(), scope != Scope::Model);
+        Self { clock, is_shared, is_a_customers, buckets: RwLock::new(buckets), places }
     }
 
     /// Whether a new entry would say the same.
@@ -68,6 +71,16 @@ impl Entry {
     /// Counts a request as over.
     pub(super) fn leave(&self) {
         self.places.leave();
+    }
+
+    /// The customer of a request has left, and the request goes on. Whether its place is free.
+    pub(super) fn orphan(&self) -> bool {
+        self.is_a_customers && self.places.orphan()
+    }
+
+    /// A request whose place was free before its end is over.
+    pub(super) fn orphan_end(&self) {
+        self.places.orphan_end();
     }
 
     /// A request for which `counted` tokens were taken has used `tokens`.
@@ -225,7 +238,7 @@ impl Taking {
         // A limit that comes before the request has ended starts without it.
         let counted = |taken: &Taken| taken.tokens.or(tokens.map(|tokens| tokens.about));
         let entries = taken.into_iter().map(|taken| (Arc::clone(&taken.entry), counted(&taken)));
-        Ok(Permit { entries: entries.collect(), in_flight: true, standing })
+        Ok(Permit { entries: entries.collect(), in_flight: true, orphan_of: 0, standing })
     }
 
     fn refuse(&mut self, scope: Scope, limit: Limit, value: NonZeroU32, wait: Option<Wait>) {

@@ -319,6 +319,58 @@ fn a_refusal_takes_nothing_of_anybody_and_names_the_longest_wait() {
     assert_eq!(refused.wait, Wait::For(Duration::from_secs(20)), "of three a minute");
 }
 
+/// A customer who leaves and comes back finds its place free, and has at most twice its limit at work.
+#[test]
+fn an_orphan_leaves_its_place_and_no_more_orphans_than_places_do() {
+    let bench = Bench::new();
+    let limit = || places(2);
+    let mut orphans: Vec<Permit> = Vec::new();
+    for round in 0..2 {
+        let mut permit = bench.take(limit(), 0).expect("a place");
+        permit.orphan();
+        permit.orphan();
+        orphans.push(permit);
+        let others: Vec<_> = (0..2).map(|_| bench.take(limit(), 0).expect("free")).collect();
+        assert!(bench.take(limit(), 0).is_err(), "round {round}: two places, not three");
+        drop(others);
+    }
+    // As many go on without their customers as there are places: the next one keeps its own.
+    let mut third = bench.take(limit(), 0).expect("a place");
+    third.orphan();
+    let fourth = bench.take(limit(), 0).expect("the other place");
+    assert!(bench.take(limit(), 0).is_err(), "the third orphan is in a place");
+    drop(third);
+    let fifth = bench.take(limit(), 0).expect("its place is free at its end");
+    drop((fourth, fifth));
+    // The end of an orphan gives back no place a second time.
+    orphans.clear();
+    let whole: Vec<_> = (0..2).map(|_| bench.take(limit(), 0).expect("free")).collect();
+    assert!(bench.take(limit(), 0).is_err(), "two and no more");
+    drop(whole);
+    // The entry was not forgotten while orphans went on, and is now.
+    let mut again = bench.take(limit(), 0).expect("a place");
+    again.orphan();
+    drop(again);
+    assert!(bench.take(limit(), 0).is_ok());
+}
+
+/// What goes on upstream is at work there: a model's place is kept, and without a limit there is none.
+#[test]
+fn an_orphan_keeps_its_place_of_a_model() {
+    let bench = Bench::new();
+    let of_model = || [(Subject::Model("m".into()), places(1)), (Subject::Key(1), places(1))];
+    let mut permit = bench.limits.take(of_model(), None).expect("a place");
+    permit.orphan();
+    let refused = bench.limits.take(of_model(), None).expect_err("the model's place is taken");
+    assert_eq!((refused.scope, refused.limit), (Scope::Model, Limit::Concurrency));
+    assert!(bench.take(places(1), 0).is_ok(), "the key's is free");
+    drop(permit);
+    assert!(bench.limits.take(of_model(), None).is_ok());
+    let mut unlimited = bench.take(requests(10), 0).expect("no limit of places");
+    unlimited.orphan();
+    drop(unlimited);
+}
+
 #[test]
 fn a_place_is_free_when_its_request_has_left_or_is_dropped() {
     let bench = Bench::new();

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use pingora::{Error, ErrorType, Result};
 use pingora_proxy::Session;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::answer::head::{self, AnswerHead};
@@ -29,6 +29,8 @@ pub(crate) struct Customer {
     interval: Option<Duration>,
     /// When a stream that is kept alive gets a comment, if nothing else is written until then.
     comment_at: Option<Instant>,
+    /// Wakes when a comment may be needed; made when something is waited for first.
+    timer: Option<Pin<Box<Sleep>>>,
     /// The head has been sent, or waits.
     begun: bool,
     /// The head of a document that is written anew once its upstream's is whole: until then it can turn
@@ -41,8 +43,14 @@ pub(crate) struct Customer {
 impl Customer {
     pub(crate) fn new(exchange: &Exchange) -> Self {
         let interval = exchange.keepalive_interval();
-        let mut customer =
-            Self { interval, comment_at: None, begun: false, waiting: None, last: *b"\n\n" };
+        let mut customer = Self {
+            interval,
+            comment_at: None,
+            timer: None,
+            begun: false,
+            waiting: None,
+            last: *b"\n\n",
+        };
         customer.put_off_comment();
         customer
     }
@@ -77,14 +85,14 @@ impl Customer {
                     leave(exchange, error.into_down())?;
                 }
                 // It is large, and most answers do without it.
-                () = tick(self.comment_at) => Box::pin(self.comment(session, exchange)).await?,
+                () = tick(&mut self.timer, self.comment_at) => Box::pin(self.comment(session, exchange)).await?,
             }
         }
         let Some(orphan) = &exchange.orphan else { return Err(gone()) };
         tokio::select! {
             biased;
             done = &mut upstream => Ok(done),
-            () = tokio::time::sleep_until(orphan.until) => Err(given_up()),
+            () = sleep_until(orphan.until) => Err(given_up()),
             () = exchange.deadline.reached() => Err(given_up()),
         }
     }
@@ -183,10 +191,17 @@ impl Customer {
 }
 
 /// Ends when a stream that is kept alive needs a comment.
-async fn tick(comment_at: Option<Instant>) {
-    match comment_at {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
+async fn tick(timer: &mut Option<Pin<Box<Sleep>>>, comment_at: Option<Instant>) {
+    let Some(at) = comment_at else { return std::future::pending().await };
+    let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(at)));
+    loop {
+        timer.as_mut().await;
+        // Every piece puts the comment off. The timer is not set anew for each of them, but when it
+        // wakes: once in an interval.
+        if timer.deadline() >= at {
+            return;
+        }
+        timer.as_mut().reset(at);
     }
 }
 

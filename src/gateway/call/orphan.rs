@@ -71,6 +71,9 @@ impl Exchange {
         let rules = model.on_disconnect;
         let total = candidate.target.upstream.timeouts.total;
         let until = (Instant::now() + rules.time).min(Instant::from_std(self.started) + total);
+        if let Some(permit) = &mut self.permit {
+            permit.orphan();
+        }
         self.orphan = Some(Orphan::new(candidate, until, rules.bytes, Arc::clone(&self.metrics)));
         true
     }

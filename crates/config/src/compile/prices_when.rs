@@ -87,16 +87,19 @@ pub(super) fn condition(when: &raw::When) -> Condition {
 /// The conditions that were typed, and the operations whose requests can meet each.
 fn conditions(when: &raw::When) -> Vec<(&'static str, &'static [Operation])> {
     use Operation::{
-        Chat, Embeddings, ImageEdit, ImageGeneration, Messages, Moderations, Rerank, Responses,
-        Video,
+        Chat, Embeddings, GenerateContent, ImageEdit, ImageGeneration, Messages, Moderations,
+        Rerank, Responses, Video,
     };
-    const PROMPTS: &[Operation] = &[Chat, Messages, Responses];
-    const WITH_TOKENS: &[Operation] = &[Chat, Messages, Responses, Embeddings, Rerank, Moderations];
+    // Of which Gemini's own answers do not say by what tier they were served.
+    const WITH_TIERS: &[Operation] = &[Chat, Messages, Responses];
+    const PROMPTS: &[Operation] = &[Chat, Messages, Responses, GenerateContent];
+    const WITH_TOKENS: &[Operation] =
+        &[Chat, Messages, Responses, GenerateContent, Embeddings, Rerank, Moderations];
     // Of responses what the tool for images is asked for.
     const IMAGES: &[Operation] = &[ImageGeneration, ImageEdit, Responses];
     let typed = [
         ("input_tokens_above", WITH_TOKENS, when.input_tokens_above.is_some()),
-        ("service_tier", PROMPTS, when.service_tier.is_some()),
+        ("service_tier", WITH_TIERS, when.service_tier.is_some()),
         ("speed", &[Messages], when.speed.is_some()),
         ("inference_geo", &[Messages], when.inference_geo.is_some()),
         ("thinking", PROMPTS, when.thinking.is_some()),

@@ -1,6 +1,7 @@
 //! How LiteLLM signs in where a key in a header is not enough, as `auth` of an upstream.
 
 use super::Migration;
+use super::place::region_in;
 use super::plan::{PlannedAuth, quoted};
 use super::provider::{Place, Provider};
 use super::tree::Node;
@@ -52,7 +53,8 @@ impl Migration<'_> {
             let secret = secret.or_else(|| (!variable.is_empty()).then(|| variable.to_owned()));
             fields.extend(secret.map(|secret| (ours, quoted(&secret))));
         }
-        fields.push(("region", quoted(&region(values, None))));
+        let model = values.params.text_of("model").unwrap_or_default();
+        fields.push(("region", quoted(&region(values, region_in(model)))));
         if let Some(role) = values.filled("aws_role_name") {
             let session = values.filled("aws_session_name");
             let session = session.map(|name| format!(", session_name: {}", quoted(&name)));

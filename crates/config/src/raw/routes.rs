@@ -150,8 +150,8 @@ pub(crate) struct LimitsSection {
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(crate) connections_per_address_max: Option<usize>,
     /// How often a stream gets a comment while its upstream is silent, so that nothing in between
-    /// takes it for dead. Default: never.
-    pub(crate) sse_keepalive: Option<Period>,
+    /// takes it for dead; `none` for never. Default: `15s`.
+    pub(crate) sse_keepalive: Window,
 }
 
 impl Default for LimitsSection {
@@ -170,7 +170,8 @@ impl Default for LimitsSection {
             per_account: PerAccount::default(),
             connections_max: None,
             connections_per_address_max: None,
-            sse_keepalive: None,
+            // Load balancers wait for 30 s and more, and most upstreams refuse sooner.
+            sse_keepalive: Window(Some(Duration::from_secs(15))),
         }
     }
 }

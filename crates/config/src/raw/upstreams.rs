@@ -131,7 +131,7 @@ impl Default for HealthCheck {
 pub(crate) struct Timeouts {
     /// For the TCP and TLS handshakes. Default: `5s`.
     pub(crate) connect: Period,
-    /// The longest silence, before a response begins and between two pieces of it. Default: `300s`.
+    /// The longest silence, before a response begins and between two pieces of it. Default: `610s`.
     pub(crate) read: Period,
     /// Until a piece of a request is taken. Default: `30s`.
     pub(crate) write: Period,
@@ -148,7 +148,8 @@ impl Default for Timeouts {
         let seconds = |count| Period(Duration::from_secs(count));
         Self {
             connect: seconds(5),
-            read: seconds(300),
+            // SDKs wait for 600 s, and proxies in front for 620 s: who waits longest hears of the others.
+            read: seconds(610),
             write: seconds(30),
             total: seconds(3600),
             // OpenAI and Anthropic close after 15 s.
