@@ -14,6 +14,10 @@ use crate::config::{self, Diagnostic, Overrides, Severity};
 pub(super) struct Check {
     #[command(flatten)]
     files: Files,
+    /// Take variables and files of secrets that are not there for a warning, as where the files are
+    /// written and the service's secrets are not.
+    #[arg(long)]
+    allow_unset: bool,
     /// For people (on standard error) or for programs (on standard output).
     #[arg(long, value_enum, default_value_t = ReportFormat::Human)]
     format: ReportFormat,
@@ -29,7 +33,8 @@ pub(super) enum ReportFormat {
 impl Check {
     /// Runs the command: success with warnings, failure with errors.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let loaded = config::load(&self.files.sources(), &Overrides::default());
+        let overrides = Overrides { allow_unset: self.allow_unset, ..Overrides::default() };
+        let loaded = config::load(&self.files.sources(), &overrides);
         let (snapshot, diagnostics) = match loaded {
             Ok((snapshot, warnings)) => (Some(snapshot), warnings),
             Err(errors) => (None, errors),

@@ -9,7 +9,7 @@ use tollgate::config::snapshot::{Credential, Snapshot};
 use tollgate::config::{self, ConfigHandle, Diagnostic, Overrides, Severity, Sources};
 use tollgate::money::Nanousd;
 use tollgate::price::Usage;
-use tollgate::protocols::Operation;
+use tollgate::protocols::{Dialect, Operation};
 
 type Loaded = Result<(Snapshot, Vec<Diagnostic>), Vec<Diagnostic>>;
 

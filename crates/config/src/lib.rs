@@ -107,6 +107,9 @@ pub struct Overrides {
     /// One server without TLS that stands for every upstream. Path prefixes are kept; credentials
     /// are replaced by a fixed text, so that none is needed and none can leak.
     pub every_upstream_at: Option<SocketAddr>,
+    /// Variables and files that are missing are warnings: keys count as given, and what depends on
+    /// anything else is left out. For looking at files where the service's secrets are not.
+    pub allow_unset: bool,
 }
 
 /// Loads the configuration with the environment of this process.

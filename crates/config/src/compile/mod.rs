@@ -138,6 +138,9 @@ pub(super) fn compile(
 /// Says which variables and files are missing. They switch an optional upstream off, do not matter
 /// where the credential is replaced, and are errors everywhere else.
 fn say_unfilled(document: &mut Document, overrides: &Overrides) {
+    if overrides.allow_unset {
+        return pass_unfilled(document);
+    }
     let (mut off, mut left): (Vec<(String, String)>, Vec<_>) = (Vec::new(), Vec::new());
     for unfilled in std::mem::take(&mut document.unfilled) {
         let fault = Fault::at_value(&unfilled.path, unfilled.reason.as_str());
@@ -180,6 +183,27 @@ fn say_unfilled(document: &mut Document, overrides: &Overrides) {
         }
     };
     document.note(Fault::at_value(&path, message).warning());
+}
+
+/// Warns once of all that is missing. A key counts as given; what depends on anything else is left out
+/// when the file is read.
+fn pass_unfilled(document: &mut Document) {
+    let is_key = |path: &Path| {
+        let steps = path.steps();
+        matches!(steps, [Step::Key(map), _, Step::Key(field), ..]
+            if map == "upstreams" && matches!(field.as_str(), "credential" | "credentials"))
+            || matches!(steps, [Step::Key(section), .., Step::Key(field)]
+                if section == "admin" && field == "token")
+    };
+    let all = std::mem::take(&mut document.unfilled);
+    let Some(first) = all.first().map(|unfilled| unfilled.path.clone()) else { return };
+    let mut reasons: Vec<&str> = all.iter().map(|unfilled| unfilled.reason.as_str()).collect();
+    reasons.sort_unstable();
+    reasons.dedup();
+    let message = reasons.join("; ");
+    let help = "a key counts as given; what depends on anything else is not looked at";
+    document.note(Fault::at_value(&first, message).warning().help(help));
+    document.unfilled = all.into_iter().filter(|unfilled| !is_key(&unfilled.path)).collect();
 }
 
 /// How much something may be used. A zero was noted when the field was read.
