@@ -25,7 +25,7 @@ impl Metrics {
         begun.clone_from(&config.hash);
         for route in &config.routes {
             let [status, code] = UNAVAILABLE;
-            self.requests.with_label_values(&[&*route.path, "", "", status, code]).inc_by(0);
+            self.requests.with_label_values(&[route.path.as_str(), "", "", status, code]).inc_by(0);
         }
         // A limit of a key or an account can refuse a request before its model is found.
         for limit in Limit::ALL {

@@ -189,11 +189,8 @@ fn say_unfilled(document: &mut Document, overrides: &Overrides) {
 /// when the file is read.
 fn pass_unfilled(document: &mut Document) {
     let is_key = |path: &Path| {
-        let steps = path.steps();
-        matches!(steps, [Step::Key(map), _, Step::Key(field), ..]
+        matches!(path.steps(), [Step::Key(map), _, Step::Key(field), ..]
             if map == "upstreams" && matches!(field.as_str(), "credential" | "credentials"))
-            || matches!(steps, [Step::Key(section), .., Step::Key(field)]
-                if section == "admin" && field == "token")
     };
     let all = std::mem::take(&mut document.unfilled);
     let Some(first) = all.first().map(|unfilled| unfilled.path.clone()) else { return };

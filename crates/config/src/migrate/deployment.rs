@@ -6,7 +6,7 @@ use tollgate_protocols::{Dialect, Operation};
 use super::field::{INFO, PARAMS, PRICES, offers};
 use super::place::{host_name, is_region};
 use super::plan::PlannedUpstream;
-use super::provider::{self, Place, Provider, is_prompt};
+use super::provider::{self, ApiLocation, Provider, is_prompt};
 use super::sign_in::Values;
 use super::tree::Node;
 use super::{Migration, figure, listed};
@@ -106,11 +106,11 @@ impl Migration<'_> {
         let found = found.and_then(|(provider, own)| {
             let own = own_name(provider, &own);
             match (provider.place, own) {
-                (Place::Vertex, own) if !own.starts_with("gemini") => Err(format!(
+                (ApiLocation::Vertex, own) if !own.starts_with("gemini") => Err(format!(
                     "of Vertex AI, Google's own models of the name `gemini-…` are reached, and `{own}` \
                      is none"
                 )),
-                (Place::Azure, own) if own.starts_with("claude") => Err(
+                (ApiLocation::Azure, own) if own.starts_with("claude") => Err(
                     "Claude on Azure has an API of the protocol `anthropic`: add an upstream by hand"
                         .to_owned(),
                 ),
@@ -277,7 +277,7 @@ fn is_secret(header: &str) -> bool {
 
 /// The provider's own name for a model, without what LiteLLM puts before it.
 fn own_name<'a>(provider: &Provider, own: &'a str) -> &'a str {
-    if provider.place != Place::Bedrock {
+    if provider.place != ApiLocation::Bedrock {
         return own;
     }
     let mut own = own;

@@ -3,7 +3,7 @@
 use tollgate_protocols::Operation;
 
 use super::Migration;
-use super::provider::{Place, Provider};
+use super::provider::{ApiLocation, Provider};
 use super::sign_in::{Values, region};
 use super::tree::Node;
 use crate::scalar::Scalar as _;
@@ -25,13 +25,13 @@ impl Migration<'_> {
     ) -> Option<String> {
         let typed = values.get("api_base").or_else(|| values.get("base_url"));
         let typed = match provider.place {
-            Place::Bedrock => values.get("aws_bedrock_runtime_endpoint").or(typed),
+            ApiLocation::Bedrock => values.get("aws_bedrock_runtime_endpoint").or(typed),
             _ => typed,
         };
         let Some((node, text)) = typed.and_then(|node| Some((node, node.text()?))) else {
             return self.untyped(provider, values, operation);
         };
-        if provider.place == Place::Vertex {
+        if provider.place == ApiLocation::Vertex {
             let help = "the URL is made of the project and the location: put yours in by hand";
             self.left_out(node.mark, "`api_base` of Vertex AI is left out", help);
             return self.untyped(provider, values, operation);
@@ -42,11 +42,11 @@ impl Migration<'_> {
         }
         match provider.place {
             // Azure's API of this shape needs no `api_version`.
-            Place::Azure => {
+            ApiLocation::Azure => {
                 let host = url.split("/openai").next().unwrap_or_default();
                 url = host.trim_end_matches("/models").to_owned() + "/openai/v1";
             }
-            Place::Ollama if !url.ends_with("/v1") => url.push_str("/v1"),
+            ApiLocation::Ollama if !url.ends_with("/v1") => url.push_str("/v1"),
             _ => {}
         }
         if !url.contains("${")
@@ -66,21 +66,21 @@ impl Migration<'_> {
         operation: Operation,
     ) -> Option<String> {
         match provider.place {
-            Place::At(base_url) => Some(base_url.to_owned()),
-            Place::Typed | Place::Azure => {
+            ApiLocation::At(base_url) => Some(base_url.to_owned()),
+            ApiLocation::Typed | ApiLocation::Azure => {
                 let help = format!("`{}` needs an `api_base`", provider.name);
                 self.left_out(values.params.mark, "this target is left out", &help);
                 None
             }
-            Place::Bedrock => {
+            ApiLocation::Bedrock => {
                 let model = values.params.text_of("model").unwrap_or_default();
                 let region = region(values, region_in(model));
                 Some(format!("https://bedrock-runtime.{region}.amazonaws.com"))
             }
-            Place::Vertex => Some(vertex(values)),
-            Place::Ollama => Some(format!("{OLLAMA}/v1")),
-            Place::Cohere if operation == Operation::Rerank => Some(COHERE.1.to_owned()),
-            Place::Cohere => Some(COHERE.0.to_owned()),
+            ApiLocation::Vertex => Some(vertex(values)),
+            ApiLocation::Ollama => Some(format!("{OLLAMA}/v1")),
+            ApiLocation::Cohere if operation == Operation::Rerank => Some(COHERE.1.to_owned()),
+            ApiLocation::Cohere => Some(COHERE.0.to_owned()),
         }
     }
 }

@@ -12,7 +12,7 @@ pub(super) struct Provider {
     /// The protocol that is spoken to it.
     pub(super) protocol: Protocol,
     /// How the URL of its API is found.
-    pub(super) place: Place,
+    pub(super) place: ApiLocation,
     /// The environment variable that LiteLLM reads when no key is given; empty where none is needed.
     pub(super) key: &'static str,
     /// The upstream of this project's own list of models that serves the same models.
@@ -23,7 +23,7 @@ pub(super) struct Provider {
 
 /// How the URL of a provider's API is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ApiLocation {
     /// It begins here, unless `api_base` says otherwise.
     At(&'static str),
     /// `api_base` says it: every customer has a place of their own.
@@ -41,7 +41,7 @@ pub(super) enum Place {
 }
 
 const fn openai(name: &'static str, base_url: &'static str, key: &'static str) -> Provider {
-    let place = if base_url.is_empty() { Place::Typed } else { Place::At(base_url) };
+    let place = if base_url.is_empty() { ApiLocation::Typed } else { ApiLocation::At(base_url) };
     let protocol = Protocol::Dialect(Dialect::Openai);
     Provider { name, protocol, place, key, listed_as: "", has_responses: false }
 }
@@ -50,16 +50,16 @@ const fn listed(name: &'static str, base_url: &'static str, key: &'static str) -
     Provider { listed_as: name, ..openai(name, base_url, key) }
 }
 
-const fn of(dialect: Dialect, provider: Provider) -> Provider {
+const fn speaking(dialect: Dialect, provider: Provider) -> Provider {
     Provider { protocol: Protocol::Dialect(dialect), ..provider }
 }
 
-const fn placed(place: Place, provider: Provider) -> Provider {
+const fn placed(place: ApiLocation, provider: Provider) -> Provider {
     Provider { place, ..provider }
 }
 
 const fn azure(name: &'static str, key: &'static str) -> Provider {
-    let provider = placed(Place::Azure, openai(name, "", key));
+    let provider = placed(ApiLocation::Azure, openai(name, "", key));
     Provider { protocol: Protocol::Azure, listed_as: "openai", has_responses: true, ..provider }
 }
 
@@ -71,22 +71,25 @@ pub(super) static PROVIDERS: &[Provider] = &[
     },
     azure("azure", "AZURE_API_KEY"),
     azure("azure_ai", "AZURE_AI_API_KEY"),
-    of(Dialect::Anthropic, listed("anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY")),
-    of(Dialect::Bedrock, placed(Place::Bedrock, openai("bedrock", "", ""))),
-    of(Dialect::Bedrock, placed(Place::Bedrock, openai("bedrock_converse", "", ""))),
+    speaking(
+        Dialect::Anthropic,
+        listed("anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
+    ),
+    speaking(Dialect::Bedrock, placed(ApiLocation::Bedrock, openai("bedrock", "", ""))),
+    speaking(Dialect::Bedrock, placed(ApiLocation::Bedrock, openai("bedrock_converse", "", ""))),
     Provider {
         listed_as: "gemini",
-        ..of(Dialect::Vertex, placed(Place::Vertex, openai("vertex_ai", "", "")))
+        ..speaking(Dialect::Vertex, placed(ApiLocation::Vertex, openai("vertex_ai", "", "")))
     },
     Provider {
         listed_as: "gemini",
-        ..of(Dialect::Vertex, placed(Place::Vertex, openai("vertex_ai_beta", "", "")))
+        ..speaking(Dialect::Vertex, placed(ApiLocation::Vertex, openai("vertex_ai_beta", "", "")))
     },
     listed("gemini", "https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
-    placed(Place::Cohere, openai("cohere", "", "COHERE_API_KEY")),
-    placed(Place::Cohere, openai("cohere_chat", "", "COHERE_API_KEY")),
-    placed(Place::Ollama, openai("ollama", "", "")),
-    placed(Place::Ollama, openai("ollama_chat", "", "")),
+    placed(ApiLocation::Cohere, openai("cohere", "", "COHERE_API_KEY")),
+    placed(ApiLocation::Cohere, openai("cohere_chat", "", "COHERE_API_KEY")),
+    placed(ApiLocation::Ollama, openai("ollama", "", "")),
+    placed(ApiLocation::Ollama, openai("ollama_chat", "", "")),
     Provider {
         listed_as: "qwen",
         ..openai(
@@ -97,7 +100,7 @@ pub(super) static PROVIDERS: &[Provider] = &[
     },
     Provider { listed_as: "grok", ..openai("xai", "https://api.x.ai/v1", "XAI_API_KEY") },
     listed("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
-    of(Dialect::Voyage, listed("voyage", "https://api.voyageai.com/v1", "VOYAGE_API_KEY")),
+    speaking(Dialect::Voyage, listed("voyage", "https://api.voyageai.com/v1", "VOYAGE_API_KEY")),
     listed("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
     listed("moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"),
     listed("minimax", "https://api.minimax.io/v1", "MINIMAX_API_KEY"),

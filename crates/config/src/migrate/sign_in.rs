@@ -3,7 +3,7 @@
 use super::Migration;
 use super::place::region_in;
 use super::plan::{PlannedAuth, quoted};
-use super::provider::{Place, Provider};
+use super::provider::{ApiLocation, Provider};
 use super::tree::Node;
 
 /// The values of a deployment, its own before those of a shared credential.
@@ -34,9 +34,9 @@ impl Migration<'_> {
         values: &Values<'_>,
     ) -> Option<PlannedAuth> {
         match provider.place {
-            Place::Bedrock if values.get("api_key").is_none() => Some(self.aws(values)),
-            Place::Vertex => Some(self.google(values)),
-            Place::Azure if values.get("client_secret").is_some() => self.entra(values),
+            ApiLocation::Bedrock if values.get("api_key").is_none() => Some(self.aws(values)),
+            ApiLocation::Vertex => Some(self.google(values)),
+            ApiLocation::Azure if values.get("client_secret").is_some() => self.entra(values),
             _ => None,
         }
     }
