@@ -169,6 +169,7 @@ fn clouds_and_local_servers_are_reached_in_their_own_ways() {
         "base_url: https://api.cohere.ai/compatibility/v1",
         "base_url: https://api.cohere.com/v2",
         "base_url: http://localhost:11434/v1",
+        "headers:\n      HTTP-Referer: https://example.com\n      OpenAI-Organization: org-example",
         "requests_in_flight_max: 500",
     ] {
         assert!(routes.contains(part), "{part}\nin\n{routes}");
