@@ -26,7 +26,7 @@ use tollgate::ledger::{
 };
 use tollgate::limits::{Limit, Scope};
 use tollgate::logging;
-use tollgate::metrics::{CredentialFigures, LedgerFigures, Metrics};
+use tollgate::metrics::{CredentialFigures, LedgerFigures, Metrics, WebhookOutcome};
 use tollgate::money::Nanousd;
 use tollgate::outbound::Outbound;
 use tollgate::password::Passwords;
@@ -862,7 +862,7 @@ async fn the_reference_lists_every_metric() {
         settled: None,
     }
     .report(&admin.metrics, &admin.requests);
-    admin.metrics.webhook_tried("taken");
+    admin.metrics.webhook_tried(WebhookOutcome::Taken);
     admin.metrics.rate_limited(&admin.model, Limit::Requests, Scope::Key);
     admin.metrics.usage_above_limits(&admin.model);
     admin.metrics.costed(&admin.model, "upstream", Nanousd::new(2), Nanousd::new(1));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::*;
-use tollgate_limits::{Limits, Patience, Permit, Rates, Subject};
+use tollgate_limits::{EstimatedTokens, Limits, Patience, Permit, Rates, Subject};
 
 const TERM_MS: u64 = 10_000;
 /// An exchange without an answer is given up after this.
@@ -147,7 +147,8 @@ impl Sim {
             return false;
         }
         let subjects = [(Subject::Key(1), self.rates)];
-        let taken = node.limits.take_with(subjects, Some(units), Patience::First);
+        let taken =
+            node.limits.take_with(subjects, Some(EstimatedTokens::exact(units)), Patience::First);
         let Ok(permit) = taken else {
             self.refused += units;
             return false;
