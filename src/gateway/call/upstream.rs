@@ -17,6 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tollgate_outbound::{CodingError, ContentCoding, Decoder};
 
 use self::answer::{AnswerBody, Keep, ReadHead};
+use self::closed::Closed;
 pub(crate) use self::pool::Upstreams;
 use self::pool::{UpstreamConnection, acked};
 use crate::balance::QuotaReport;
@@ -25,6 +26,7 @@ use crate::gateway::answer::head::AnswerHead;
 use crate::protocols::splice::EditedBody;
 
 mod answer;
+mod closed;
 mod pool;
 
 /// So much of a request's body goes with its head, in bytes: a write costs more than copying it.
@@ -51,15 +53,6 @@ enum Sent {
     NotWhole,
     /// All of it: the upstream may be at work.
     Whole,
-}
-
-/// How the upstream's side of a connection ended before the first byte of an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Closed {
-    /// In order, by TCP's FIN. It acknowledges all that had arrived before it.
-    InOrder,
-    /// By a reset, which acknowledges nothing.
-    Reset,
 }
 
 /// A call under way.
@@ -290,7 +283,7 @@ impl UpstreamCall {
         let count = match read {
             Ok(count) => count,
             Err(error) => {
-                self.closed = closed_by(&error).filter(|_| self.read.is_empty());
+                self.closed = Closed::from_error(&error).filter(|_| self.read.is_empty());
                 let context = "while reading an answer";
                 return Err(Error::because(ErrorType::ReadError, context, error));
             }
@@ -443,11 +436,7 @@ impl UpstreamCall {
         }
         let (Some(before), Some(closed)) = (self.acked_before, self.closed) else { return false };
         let Some(acked) = acked(&self.connection.stream) else { return false };
-        let taken = acked.saturating_sub(before);
-        match closed {
-            Closed::InOrder => taken < self.request_bytes,
-            Closed::Reset => taken == 0,
-        }
+        closed.leaves_unread(acked.saturating_sub(before), self.request_bytes)
     }
 }
 
@@ -474,19 +463,6 @@ fn make_room(read: &mut BytesMut, room: usize) {
     let least = if room > READ_BYTES { room } else { READ_BYTES_MIN };
     if read.capacity() - read.len() < least {
         read.reserve(room);
-    }
-}
-
-/// How the other side ended the connection, by an error of reading.
-fn closed_by(error: &io::Error) -> Option<Closed> {
-    match error.kind() {
-        // TCP's end without TLS's own.
-        io::ErrorKind::UnexpectedEof => Some(Closed::InOrder),
-        io::ErrorKind::ConnectionReset
-        | io::ErrorKind::ConnectionAborted
-        | io::ErrorKind::BrokenPipe
-        | io::ErrorKind::NotConnected => Some(Closed::Reset),
-        _ => None,
     }
 }
 
