@@ -186,6 +186,7 @@ mod tests {
                 cache_read: rate(cached),
                 cache_write: rate(input),
                 cache_write_1h: rate(input),
+                cache_write_12h: rate(input),
                 audio_input: rate(input),
                 image_input: rate(input),
                 video_input: rate(input),

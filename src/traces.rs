@@ -160,7 +160,10 @@ fn attributes(finished: &Finished<'_>) -> Vec<KeyValue> {
             add("tollgate.owed_usd", settled.owed.to_string());
         }
         let usage = &settled.usage;
-        let written = usage.cache_write_tokens.saturating_add(usage.cache_write_1h_tokens);
+        let written = usage
+            .cache_write_tokens
+            .saturating_add(usage.cache_write_1h_tokens)
+            .saturating_add(usage.cache_write_12h_tokens);
         for (name, tokens) in [
             // The conventions count what was cached as input too.
             ("gen_ai.usage.input_tokens", usage.input_tokens_total()),

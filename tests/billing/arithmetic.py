@@ -47,6 +47,7 @@ class Units:
     image_out: int = 0
     heard: int = 0
     video_in: int = 0
+    cache_write_12h: int = 0
 
     def __add__(self, other: Units) -> Units:
         return Units(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
@@ -81,12 +82,16 @@ class Prices:
     image_out: Decimal | None = None
     heard: Decimal = Decimal(0)
     video_in: Decimal | None = None
+    cache_write_12h: Decimal | None = None
 
     def cost(self, used: Units) -> Decimal:
         """What `used` costs in nano-dollars, without any rounding."""
         cache_read = self.input if self.cache_read is None else self.cache_read
         cache_write = self.input if self.cache_write is None else self.cache_write
         cache_write_1h = cache_write if self.cache_write_1h is None else self.cache_write_1h
+        cache_write_12h = (
+            cache_write_1h if self.cache_write_12h is None else self.cache_write_12h
+        )
         audio_in = self.input if self.audio_in is None else self.audio_in
         audio_out = self.output if self.audio_out is None else self.audio_out
         image_in = self.input if self.image_in is None else self.image_in
@@ -99,6 +104,7 @@ class Prices:
                 + used.cache_read * cache_read
                 + used.cache_write * cache_write
                 + used.cache_write_1h * cache_write_1h
+                + used.cache_write_12h * cache_write_12h
                 + used.output * self.output
                 + used.characters * self.characters
                 + used.audio_in * audio_in

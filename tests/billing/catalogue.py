@@ -35,6 +35,7 @@ PRICE_FIELDS = {
     "image_out": "image_output_per_1m_tokens",
     "heard": "per_audio_second",
     "video_in": "video_input_per_1m_tokens",
+    "cache_write_12h": "cache_write_12h_per_1m_tokens",
 }
 
 

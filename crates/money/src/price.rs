@@ -290,7 +290,10 @@ impl Prices {
         let written = match ways.cache_writes {
             CacheWrites::None => read,
             CacheWrites::Short => read.max(self.cache_write),
-            CacheWrites::Any => read.max(self.cache_write).max(self.cache_write_1h),
+            CacheWrites::Hour => read.max(self.cache_write).max(self.cache_write_1h),
+            CacheWrites::Any => {
+                read.max(self.cache_write).max(self.cache_write_1h).max(self.cache_write_12h)
+            }
         };
         if !ways.has_media {
             return written;
@@ -322,6 +325,8 @@ pub enum CacheWrites {
     None,
     /// All of it, for the usual time.
     Short,
+    /// All of it, for up to an hour.
+    Hour,
     /// All of it, for any time. Nobody knows better.
     #[default]
     Any,
@@ -344,12 +349,10 @@ mod tests {
         assert_eq!(prices.cost(&one_of_each), Nanousd::new(sum), "one unit of every kind");
         let dearest =
             |cache_writes| prices.input_dearest(InputWays { cache_writes, has_media: false });
-        assert_eq!(
-            dearest(CacheWrites::Any),
-            prices.cache_write_1h,
-            "the one-hour cache write is dearest"
-        );
-        assert_eq!(prices.input_dearest(InputWays::default()), prices.video_input, "or a video");
+        assert_eq!(dearest(CacheWrites::Any), prices.cache_write_12h, "the longest is the dearest");
+        assert_eq!(dearest(CacheWrites::Hour), prices.cache_write_1h, "of those up to an hour");
+        let ways = InputWays { cache_writes: CacheWrites::Hour, has_media: true };
+        assert_eq!(prices.input_dearest(ways), prices.video_input, "or a video");
         assert_eq!(dearest(CacheWrites::Short), prices.cache_write.max(prices.input));
         assert_eq!(dearest(CacheWrites::None), prices.input.max(prices.cache_read));
     }

@@ -172,7 +172,8 @@ pub(super) fn boolean(
 
 /// The tier that is asked for; `None` where none is.
 pub(super) fn service_tier(body: &Object<'_>) -> Option<ServiceTier> {
-    body.get_non_null("service_tier")?.as_str().and_then(|word| ServiceTier::meant_by(&word))
+    let asked = body.get_non_null("service_tier").or_else(|| body.get_non_null("serviceTier"));
+    asked?.as_str().and_then(|word| ServiceTier::meant_by(&word))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! Bodies and answers: the Gemini API's reference, "Generating content". The model stands in the path,
 //! and so does whether the answer comes in pieces, which are events here whatever the customer wants.
 
-mod config;
+pub(super) mod config;
 mod count;
 mod usage;
 
@@ -75,7 +75,11 @@ impl Codec for GeminiContent {
         let hides_thoughts = config.thinks.unwrap_or(limits.reasoning);
         Ok(Box::new(ContentCall {
             is_all_shown: prompt.is_plain() && !hides_thoughts,
-            traits: Traits { thinking: config.thinks, ..Traits::default() },
+            traits: Traits {
+                thinking: config.thinks,
+                service_tier: super::service_tier(body),
+                ..Traits::default()
+            },
             input_ways: prompt.input_ways(),
             searches: prompt.ran_max[Unit::WebSearches] > 0 || prompt.has_passed,
             candidates: config.candidates,

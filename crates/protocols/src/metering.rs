@@ -20,7 +20,7 @@ use super::sse::{self, EventAction, Events};
 use super::stored::IdScan;
 use super::{Meter, Terms};
 use tollgate_money::money::Nanousd;
-use tollgate_money::price::{ServiceTier, Side, Traits, UNITS, Usage, UsageSource};
+use tollgate_money::price::{ServiceTier, Side, Traits, UNITS, Unit, Usage, UsageSource};
 
 /// Reads a `usage` as a protocol writes it; `None` for one that does not parse.
 pub(super) type ReadUsage = Box<dyn Fn(&[u8]) -> Option<UsageReport> + Send + Sync>;
@@ -133,15 +133,30 @@ impl UsageReport {
         self.usage == Usage::ZERO
     }
 
+    /// What was written to a cache as this unit, of a report that does not tell lifetimes apart.
+    pub(super) fn written_as(mut self, unit: Option<Unit>) -> Self {
+        if let Some(unit) = unit {
+            let written = std::mem::take(&mut self.usage.cache_write_tokens);
+            self.usage[unit] = self.usage[unit].saturating_add(written);
+        }
+        self
+    }
+
     /// Of two reports about one answer the dearer: the output of the one that has more, the input of
     /// the one that has more, and the most of what was made beside them. Where both have as much, what a cache has done is known to the one that says so, and
     /// is the least of what both say.
     fn dearer(self, other: Self) -> Self {
         let rank = |report: &Self| {
-            let Usage { cache_read_tokens, cache_write_tokens, cache_write_1h_tokens, .. } =
-                report.usage;
+            let Usage {
+                cache_read_tokens,
+                cache_write_tokens,
+                cache_write_1h_tokens,
+                cache_write_12h_tokens,
+                ..
+            } = report.usage;
+            let longer = cache_write_1h_tokens.saturating_add(cache_write_12h_tokens);
             let writes =
-                (cache_write_tokens.saturating_add(cache_write_1h_tokens), cache_write_1h_tokens);
+                (cache_write_tokens.saturating_add(longer), longer, cache_write_12h_tokens);
             (
                 report.usage.input_tokens_total(),
                 report.has_details,

@@ -16,6 +16,7 @@ mod messages;
 mod moderations;
 mod rerank;
 mod responses;
+mod setting;
 
 use std::borrow::Cow;
 
@@ -25,7 +26,7 @@ use super::limits::{ModelLimits, Pass, Priced};
 use super::public_url;
 use super::server_tools::ServerTool;
 use tollgate_money::error::GatewayError;
-use tollgate_money::price::{InputWays, Unit, Usage};
+use tollgate_money::price::{CacheWrites, InputWays, Unit, Usage};
 
 pub(super) use chat::CHAT;
 pub(super) use converse::CONVERSE;
@@ -36,6 +37,7 @@ pub(super) use messages::MESSAGES;
 pub(super) use moderations::MODERATIONS;
 pub(super) use rerank::{OPENAI_RERANK, VOYAGE_RERANK};
 pub(super) use responses::{COMPACT, RESPONSES};
+pub(super) use setting::{Setting, Settings};
 
 /// What an upstream adds to a prompt that has tools: Anthropic's system prompt for them has some 700
 /// tokens, and the definition of a tool that it names itself as many.
@@ -82,6 +84,8 @@ pub(super) enum Field {
     Modalities,
     /// What the upstream does with a context that has grown long.
     ContextManagement,
+    /// An object whose members are looked at by their values.
+    Settings(Settings),
 }
 
 /// The objects of an array: messages, items or parts of a content.
@@ -114,6 +118,8 @@ pub(super) enum Key {
     File,
     /// What is billed as this unit, which needs a price, unless it is `null`.
     Billed(Unit),
+    /// An object whose members are looked at by their values.
+    Settings(Settings),
 }
 
 /// A type of objects.
@@ -178,6 +184,11 @@ pub(super) struct Prompt {
     pub(super) has_passed: bool,
     /// What the upstream may run for it beside the model, at most.
     pub(super) ran_max: Usage,
+    /// How long what is written to a prompt cache may be kept.
+    pub(super) cache_writes: CacheWrites,
+    /// The dearest unit of a cache that the request asks for, beside the usual one: what a report that
+    /// does not tell lifetimes apart counts as.
+    pub(super) written_as: Option<Unit>,
 }
 
 impl Prompt {
@@ -190,13 +201,17 @@ impl Prompt {
             is_compacted: false,
             has_passed: false,
             ran_max: Usage::ZERO,
+            cache_writes: CacheWrites::Hour,
+            written_as: None,
         }
     }
 
-    /// The ways in which it can be billed. What its bytes bound is text.
+    /// The ways in which it can be billed. What its bytes bound is text. A cache that is kept longer than
+    /// an hour is written only where something asks for it.
     pub(super) fn input_ways(&self) -> InputWays {
         let has_media = self.added_tokens_max.is_none();
-        InputWays { has_media, ..InputWays::default() }
+        let cache_writes = if self.has_passed { CacheWrites::Any } else { self.cache_writes };
+        InputWays { cache_writes, has_media }
     }
 
     /// Whether the upstream may run something.
@@ -250,12 +265,16 @@ pub(super) fn read_without(
         uses: Some(0),
         has_server_tools: false,
         units: Vec::new(),
+        cache_writes: CacheWrites::Hour,
+        written_as: None,
         param: "",
         refusal: None,
+        setting_refusal: None,
     };
     for (name, value) in body.members() {
         reader.field(name, &value);
-        if let Some(refusal) = reader.refusal {
+        let refusal = reader.refusal.take().or_else(|| reader.setting_refusal.take());
+        if let Some(refusal) = refusal {
             return Err(*refusal);
         }
     }
@@ -293,11 +312,15 @@ struct OfferReader<'a> {
     has_server_tools: bool,
     /// What those are billed as, and how many there can be where it is not one after each round.
     units: Vec<(Unit, Option<u64>)>,
+    cache_writes: CacheWrites,
+    written_as: Option<Unit>,
     /// The top-level field that is read.
     param: &'static str,
     /// The first thing that is not offered. There is mostly nothing, which is moved around for each
     /// object and so takes no more than a word.
     refusal: Option<Box<GatewayError>>,
+    /// The first value of a setting that is not offered. No content around it makes it data.
+    setting_refusal: Option<Box<GatewayError>>,
 }
 
 impl OfferReader<'_> {
@@ -318,6 +341,8 @@ impl OfferReader<'_> {
             is_compacted: self.is_compacted,
             has_passed: self.has_passed,
             ran_max: self.ran_max(rounds),
+            cache_writes: self.cache_writes,
+            written_as: self.written_as,
         }
     }
 
@@ -340,7 +365,13 @@ impl OfferReader<'_> {
         self.param = name;
         match field {
             Field::Plain => {}
-            Field::Reference => self.is_bounded &= value.is_null(),
+            Field::Reference if value.is_null() => {}
+            Field::Reference => {
+                self.is_bounded = false;
+                // What is kept there may have marks of its own.
+                self.cache_writes = CacheWrites::Any;
+            }
+            Field::Settings(settings) => self.settings(name, value, settings),
             Field::Words(words) => self.words(name, value, words),
             Field::Modalities => self.modalities(name, value),
             Field::Thinking if self.priced.thinking || value.is_null() => {}
@@ -395,7 +426,9 @@ impl OfferReader<'_> {
         let is_word =
             |value: &Value<'_>| value.as_str().is_some_and(|word| words.contains(&&*word));
         // What is priced is one word: of a list nobody knows which one counts.
-        let is_priced = || value.as_str().is_some_and(|word| self.priced.has_word(name, &word));
+        let priced_as = priced_as(name);
+        let is_priced =
+            || value.as_str().is_some_and(|word| self.priced.has_word(priced_as, &word));
         let are_words = || value.elements().is_some_and(|mut all| all.all(|one| is_word(&one)));
         if value.is_null() || is_word(value) || is_priced() || are_words() {
             return;
@@ -404,7 +437,7 @@ impl OfferReader<'_> {
             self.has_passed = true;
             return;
         }
-        let priced = self.priced.words.iter().filter(|(field, _)| *field == name);
+        let priced = self.priced.words.iter().filter(|(field, _)| *field == priced_as);
         let priced = priced.map(|(_, word)| *word).filter(|word| !words.contains(word));
         let message = format!(
             "`{name}` must be {}: what else costs is not known. An operator can give it a price for \
@@ -510,15 +543,10 @@ impl OfferReader<'_> {
                 self.is_bounded &= value.non_null()?.is_none();
                 Some(())
             }
-            Key::File => {
-                let file = value.non_null()?;
-                self.is_bounded &= file.is_none();
-                let name = resolved(key)?;
-                if file.is_some_and(|file| !is_public_file(file)) && !self.pass.has_content(&name) {
-                    let what =
-                        format!("`{}` in {} that is not on the web", shown(&name), table.what);
-                    self.refuse_content(&what);
-                }
+            Key::File => self.file(key, value, table),
+            Key::Settings(settings) => {
+                let object = Value::new(value.raw()?);
+                self.settings(&resolved(key)?, &object, settings);
                 Some(())
             }
             Key::Billed(unit) => {
@@ -532,6 +560,22 @@ impl OfferReader<'_> {
                 Some(())
             }
         }
+    }
+
+    fn file(
+        &mut self,
+        key: &[u8],
+        value: &mut Cursor<'_>,
+        table: &'static ObjectTable,
+    ) -> Option<()> {
+        let file = value.non_null()?;
+        self.is_bounded &= file.is_none();
+        let name = resolved(key)?;
+        if file.is_some_and(|file| !is_public_file(file)) && !self.pass.has_content(&name) {
+            let what = format!("`{}` in {} that is not on the web", shown(&name), table.what);
+            self.refuse_content(&what);
+        }
+        Some(())
     }
 
     /// The key's place in the table.
@@ -778,8 +822,13 @@ impl OfferReader<'_> {
     }
 }
 
+/// The name of a field where prices depend on it. Google's has two spellings.
+fn priced_as(name: &'static str) -> &'static str {
+    if name == "serviceTier" { "service_tier" } else { name }
+}
+
 /// Whether all tools are told by their keys, and none by a type.
-fn offer_by_keys(offer: &Offer) -> bool {
+pub(super) fn offer_by_keys(offer: &Offer) -> bool {
     offer.tools.iter().all(|tool| tool.name.is_empty())
 }
 

@@ -89,6 +89,7 @@ impl Codec for OpenaiChat {
                 && hidden == 0
                 && !asks_for_reasoning(body),
             input_ways: prompt.input_ways(),
+            written_as: prompt.written_as,
             sounds: body.get_non_null("audio").is_some(),
             makes_pictures,
             is_thinking_priced: limits.priced.thinking,
@@ -230,6 +231,8 @@ struct ChatCall {
     is_all_shown: bool,
     traits: Traits,
     input_ways: InputWays,
+    /// What a report of writes to a cache counts as, which tells no lifetimes apart.
+    written_as: Option<Unit>,
     sounds: bool,
     makes_pictures: bool,
     /// Whether a model that thinks costs otherwise than one that does not.
@@ -271,15 +274,20 @@ impl Call for ChatCall {
 
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
         let frame = Frame::new(&self.terms, self.possible);
+        let written_as = self.written_as;
         match framing {
             Framing::Json | Framing::EventStream | Framing::Binary => {
                 let thoughts = self.is_thinking_priced.then(ThoughtScan::default);
-                let meter = JsonMeter::new(frame, Box::new(WireChatUsage::report));
+                let read = move |usage: &[u8]| {
+                    WireChatUsage::report(usage).map(|report| report.written_as(written_as))
+                };
+                let meter = JsonMeter::new(frame, Box::new(read));
                 Box::new(meter.finding(thoughts))
             }
             Framing::Sse => Box::new(StreamMeter::new(ChatTally {
                 usage_is_ours: !matches!(self.usage_options, UsageOptions::Asked),
                 known: StreamState::new(frame),
+                written_as,
                 ..ChatTally::default()
             })),
         }
@@ -506,6 +514,7 @@ struct ChatTally {
     /// The usage chunk was asked for by us, not by the customer.
     usage_is_ours: bool,
     known: StreamState,
+    written_as: Option<Unit>,
     /// A choice has finished, or the upstream has said that it failed.
     ended: bool,
     done: bool,
@@ -531,6 +540,7 @@ impl Tally for ChatTally {
             return EventAction::Keep;
         }
         for report in chunk.usages.iter().filter_map(|usage| WireChatUsage::report(usage)) {
+            let report = report.written_as(self.written_as);
             self.known.report(report);
         }
         if !chunk.has_choices && self.usage_is_ours { EventAction::Drop } else { EventAction::Keep }

@@ -9,7 +9,7 @@ use super::openai_responses::report;
 use super::stored::{self, Reference};
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
 use tollgate_money::error::GatewayError;
-use tollgate_money::price::{InputWays, Traits, Usage};
+use tollgate_money::price::{InputWays, Traits, Unit, Usage};
 
 /// The codec of OpenAI's compaction of conversations.
 #[derive(Debug)]
@@ -41,6 +41,7 @@ impl Codec for OpenaiCompact {
             terms,
             traits: Traits { service_tier: super::service_tier(body), ..Traits::default() },
             input_ways: prompt.input_ways(),
+            written_as: prompt.written_as,
             references: stored::references(body),
             possible: Usage {
                 input_tokens: limits.input_tokens_max,
@@ -56,6 +57,8 @@ struct CompactCall {
     terms: Terms,
     traits: Traits,
     input_ways: InputWays,
+    /// What a report of writes to a cache counts as that does not tell lifetimes apart.
+    written_as: Option<Unit>,
     references: Vec<Reference>,
     /// What the model could use at all: a report above it says that its limits are out of date.
     possible: Usage,
@@ -80,7 +83,8 @@ impl Call for CompactCall {
 
     fn meter(&self, _framing: Framing) -> Box<dyn Meter> {
         let frame = Frame::new(&self.terms, self.possible);
-        Box::new(JsonMeter::new(frame, Box::new(report)))
+        let written_as = self.written_as;
+        Box::new(JsonMeter::new(frame, Box::new(move |usage: &[u8]| report(usage, written_as))))
     }
 }
 

@@ -13,7 +13,7 @@ use tollgate_money::error::GatewayError;
 use tollgate_money::price::Traits;
 
 /// Fields that a form can have once, and that decide what a call costs or how it is answered.
-const FIELDS: [&str; 11] = [
+pub(super) const FIELDS: [&str; 11] = [
     "model",
     "prompt",
     "n",
@@ -27,9 +27,10 @@ const FIELDS: [&str; 11] = [
     "mask",
 ];
 /// The names of image files: SDKs send the second for lists.
-const IMAGES: [&str; 2] = ["image", "image[]"];
+pub(super) const IMAGES: [&str; 2] = ["image", "image[]"];
 /// What else OpenAI takes (its API reference, "Create image edit"), at no price of its own.
-const OTHERS: [&str; 4] = ["user", "input_fidelity", "output_compression", "moderation"];
+pub(super) const OTHERS: [&str; 5] =
+    ["user", "safety_identifier", "input_fidelity", "output_compression", "moderation"];
 
 /// The codec of OpenAI's image edits.
 #[derive(Debug)]

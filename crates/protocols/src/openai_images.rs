@@ -13,7 +13,7 @@ use tollgate_money::price::Traits;
 
 /// What a request can say of OpenAI's own (its API reference, "Create image"): what decides the price
 /// is read below, and the rest has none.
-const OPENAI_FIELDS: [&str; 14] = [
+pub(super) const OPENAI_FIELDS: [&str; 15] = [
     "model",
     "prompt",
     "n",
@@ -28,6 +28,7 @@ const OPENAI_FIELDS: [&str; 14] = [
     "stream",
     "partial_images",
     "user",
+    "safety_identifier",
 ];
 /// The fields of a request for images to Ark (its "Image generation API"). Its `tools` search the
 /// web, at a price.

@@ -23,7 +23,7 @@ use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, off
 use tollgate_money::error::GatewayError;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{
-    ImageSize, InputWays, Quality, ServiceTier, Traits, Usage, UsageSource,
+    ImageSize, InputWays, Quality, ServiceTier, Traits, Unit, Usage, UsageSource,
 };
 
 /// The codec of OpenAI's Responses API.
@@ -66,6 +66,7 @@ impl Codec for OpenaiResponses {
             traits: Traits { service_tier: super::service_tier(body), ..pictures(body) },
             runs_tools: prompt.has_server_tools(),
             input_ways: prompt.input_ways(),
+            written_as: prompt.written_as,
             terms,
             left_out,
             references: stored::references(body),
@@ -110,6 +111,8 @@ struct ResponsesCall {
     runs_tools: bool,
     /// The ways in which its input can be billed.
     input_ways: InputWays,
+    /// What a report of writes to a cache counts as that does not tell lifetimes apart.
+    written_as: Option<Unit>,
     /// What the model could use at all: a report above it says that its limits are out of date.
     possible: Usage,
 }
@@ -153,9 +156,11 @@ impl Call for ResponsesCall {
 
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
         let frame = Frame::new(&self.terms, self.possible);
+        let written_as = self.written_as;
         match framing {
             Framing::Json | Framing::EventStream | Framing::Binary => {
-                let meter = JsonMeter::new(frame, Box::new(report));
+                let read = move |usage: &[u8]| report(usage, written_as);
+                let meter = JsonMeter::new(frame, Box::new(read));
                 let items = self.runs_tools.then(|| ItemScan::new("output"));
                 Box::new(meter.noting_ids(self.is_stored).counting(items))
             }
@@ -163,15 +168,22 @@ impl Call for ResponsesCall {
                 let known = StreamState::new(frame);
                 let ids = self.is_stored.then(StoredIds::default);
                 let ran = self.runs_tools.then(RanTools::default);
-                Box::new(StreamMeter::new(ResponsesTally { known, ended: false, ids, ran }))
+                Box::new(StreamMeter::new(ResponsesTally {
+                    known,
+                    ended: false,
+                    ids,
+                    ran,
+                    written_as,
+                }))
             }
         }
     }
 }
 
-/// What the `usage` object of a response reports.
-pub(super) fn report(usage: &[u8]) -> Option<UsageReport> {
-    WireResponsesUsage::report(usage)
+/// What the `usage` object of a response reports. Writes to a cache whose lifetime it does not tell are
+/// `written_as` this unit.
+pub(super) fn report(usage: &[u8], written_as: Option<Unit>) -> Option<UsageReport> {
+    WireResponsesUsage::report(usage, written_as)
 }
 
 /// The `usage` object. `input_tokens` holds what the cache has read or written, `output_tokens` the
@@ -197,6 +209,32 @@ struct WireResponsesUsage {
 struct WireInputDetails {
     cached_tokens: Option<u64>,
     cache_write_tokens: Option<u64>,
+    cache_write_tokens_details: Option<WireWriteDetails>,
+}
+
+/// What was written to the cache, by how long it is kept.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct WireWriteDetails {
+    ttl_30m_tokens: Option<u64>,
+    ttl_12h_tokens: Option<u64>,
+}
+
+impl WireInputDetails {
+    /// The tokens that were written to a cache for the usual time, and for twelve hours. Those of which
+    /// no lifetime is told are `written_as` this unit.
+    fn written(&self, written_as: Option<Unit>) -> (u64, u64) {
+        let split = self.cache_write_tokens_details.as_ref();
+        let told = |count: fn(&WireWriteDetails) -> Option<u64>| split.and_then(count).unwrap_or(0);
+        let (short, long) =
+            (told(|split| split.ttl_30m_tokens), told(|split| split.ttl_12h_tokens));
+        let told = short.saturating_add(long);
+        let untold = self.cache_write_tokens.unwrap_or(0).saturating_sub(told);
+        match written_as {
+            Some(Unit::CacheWrite12hTokens) => (short, long.saturating_add(untold)),
+            _ => (short.saturating_add(untold), long),
+        }
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -213,9 +251,9 @@ const COUNTS: [CountsObject; 3] = [
 ];
 
 impl WireResponsesUsage {
-    fn report(usage: &[u8]) -> Option<UsageReport> {
+    fn report(usage: &[u8], written_as: Option<Unit>) -> Option<UsageReport> {
         let usage = Self::plain(usage).or_else(|| metering::read_wire(usage));
-        usage.map(|usage| usage.to_report())
+        usage.map(|usage| usage.to_report(written_as))
     }
 
     /// Reads one that is written as OpenAI writes it; `None` for others.
@@ -232,7 +270,12 @@ impl WireResponsesUsage {
         ] = read_counts(usage, &COUNTS)?;
         Some(Self {
             input_tokens: input.unwrap_or(0),
-            input_tokens_details: Some(WireInputDetails { cached_tokens, cache_write_tokens }),
+            input_tokens_details: Some(WireInputDetails {
+                cached_tokens,
+                cache_write_tokens,
+                // An object further inside is left to a parser.
+                cache_write_tokens_details: None,
+            }),
             output_tokens: output.unwrap_or(0),
             output_tokens_details: Some(WireOutputDetails { reasoning_tokens }),
             total_tokens,
@@ -242,18 +285,24 @@ impl WireResponsesUsage {
     }
 
     /// The usage in disjoint kinds.
-    fn to_report(&self) -> UsageReport {
+    fn to_report(&self, written_as: Option<Unit>) -> UsageReport {
         let details = self.input_tokens_details.as_ref();
         let cached = details.and_then(|details| details.cached_tokens);
-        let written = details.and_then(|details| details.cache_write_tokens);
-        let has_details = cached.is_some() || written.is_some();
+        let has_details = details.is_some_and(|details| {
+            details.cached_tokens.is_some()
+                || details.cache_write_tokens.is_some()
+                || details.cache_write_tokens_details.is_some()
+        });
         let read = cached.unwrap_or(0).min(self.input_tokens);
         let rest = self.input_tokens.saturating_sub(read);
-        let written = written.unwrap_or(0).min(rest);
+        let (short, long) = details.map_or((0, 0), |details| details.written(written_as));
+        let long = long.min(rest);
+        let short = short.min(rest.saturating_sub(long));
         let usage = Usage {
-            input_tokens: rest.saturating_sub(written),
+            input_tokens: rest.saturating_sub(long).saturating_sub(short),
             cache_read_tokens: read,
-            cache_write_tokens: written,
+            cache_write_tokens: short,
+            cache_write_12h_tokens: long,
             output_tokens: self.output_tokens(),
             ..Usage::ZERO
         };
@@ -342,6 +391,8 @@ struct ResponsesTally {
     ids: Option<StoredIds>,
     /// Of tools that the upstream runs, where it may.
     ran: Option<RanTools>,
+    /// What a report of writes to a cache counts as that does not tell lifetimes apart.
+    written_as: Option<Unit>,
 }
 
 impl Tally for ResponsesTally {
@@ -376,8 +427,8 @@ impl Tally for ResponsesTally {
                 // All items are here once more, also those of an upstream that tells of none before.
                 self.known.made = ran.usage().dearer(&RanTools::of_items(output).usage());
             }
-            for report in event.usages.iter().filter_map(|usage| WireResponsesUsage::report(usage))
-            {
+            let read = |usage: &&[u8]| WireResponsesUsage::report(usage, self.written_as);
+            for report in event.usages.iter().filter_map(read) {
                 self.known.report(report);
             }
         }
@@ -425,7 +476,6 @@ mod tests {
     use crate::limits::{Pass, Priced};
     use crate::offer::TOOLS_TOKENS_MAX;
     use crate::pieces;
-    use tollgate_money::price::Unit;
 
     const REQUEST: &[u8] = include_bytes!("../fixtures/openai_responses/request.json");
     const RESPONSE: &str = include_str!("../fixtures/openai_responses/response.json");
@@ -538,6 +588,73 @@ mod tests {
             let expected = Usage { input_tokens: 4, output_tokens: output, ..Usage::ZERO };
             assert_eq!(meter.measure(), (expected, source), "{usage}");
             assert_eq!(meter.is_above_limits(), output > 16_384, "{usage}");
+        }
+    }
+
+    /// A cache of twelve hours has a price of its own: what was written to it is counted apart, and so is
+    /// what a report does not split where the request asks for it.
+    #[test]
+    fn writes_to_a_cache_are_told_apart_by_their_lifetime() {
+        let priced = Priced { units: vec![Unit::CacheWrite12hTokens], ..Priced::default() };
+        let limits = ModelLimits {
+            input_tokens_max: 1_000_000,
+            output_tokens_max: 9,
+            priced,
+            ..ModelLimits::default()
+        };
+        let mark = r#"{"mode":"explicit","ttl":"12h"}"#;
+        let marked = format!(
+            r#"{{"model":"m","input":[{{"role":"user","content":[
+            {{"type":"input_text","text":"a","prompt_cache_breakpoint":{mark}}}]}}]}}"#
+        );
+        for (request, details, short, long) in [
+            (
+                &marked,
+                r#""cache_write_tokens":100000,"cache_write_tokens_details":
+                {"ttl_30m_tokens":0,"ttl_12h_tokens":100000}"#,
+                0,
+                100_000,
+            ),
+            (
+                &marked,
+                r#""cached_tokens":10,"cache_write_tokens_details":
+                {"ttl_30m_tokens":30,"ttl_12h_tokens":70}"#,
+                30,
+                70,
+            ),
+            (
+                &with(""),
+                r#""cache_write_tokens":100,"cache_write_tokens_details":
+                {"ttl_30m_tokens":30,"ttl_12h_tokens":70}"#,
+                30,
+                70,
+            ),
+            (&marked, r#""cache_write_tokens":100"#, 0, 100),
+            (
+                &marked,
+                r#""cache_write_tokens":100,"cache_write_tokens_details":{"ttl_30m_tokens":30}"#,
+                30,
+                70,
+            ),
+            (&with(""), r#""cache_write_tokens":100"#, 100, 0),
+        ] {
+            let body = Object::parse(request.as_bytes()).expect("JSON");
+            let call = OpenaiResponses.read(&Request::Json(body), &limits).expect("valid");
+            let usage = format!(
+                r#"{{"input_tokens":200000,"input_tokens_details":{{{details}}},"output_tokens":5}}"#
+            );
+            let whole = format!(r#"{{"id":"r","usage":{usage}}}"#);
+            let event =
+                format!(r#"{{"type":"response.completed","response":{{"usage":{usage}}}}}"#)
+                    .replace('\n', " ");
+            let event = format!("event: x\ndata: {event}\n\n");
+            for (answer, framing) in [(whole, Framing::Json), (event, Framing::Sse)] {
+                let (_, meter) = pieces::relay(call.meter(framing), &answer, 9);
+                let (used, _) = meter.measure();
+                let written = (used.cache_write_tokens, used.cache_write_12h_tokens);
+                assert_eq!(written, (short, long), "{request} {answer}");
+                assert_eq!(used.input_tokens_total(), 200_000, "{answer}");
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use tollgate_money::price::Usage;
 
 /// What a request can say (spec section 2.9, and `stream_format`). What is spoken decides what it
 /// costs, however it is spoken.
-const FIELDS: [&str; 7] =
+pub(super) const FIELDS: [&str; 7] =
     ["model", "input", "voice", "response_format", "instructions", "speed", "stream_format"];
 
 /// The codec of OpenAI's speech.

@@ -16,7 +16,7 @@ use super::{Call, Codec, Dialect, Framing, Meter, ModelField, Operation, Request
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::{CacheWrites, InputWays, Unit, Usage};
 
-mod chunking;
+pub(super) mod chunking;
 mod meter;
 mod usage;
 
@@ -24,10 +24,10 @@ use meter::{DocumentMeter, TextMeter, TranscriptTally};
 use usage::BilledUnits;
 
 /// AudioForm that a form can have once.
-const FIELDS: [&str; 7] =
+pub(super) const FIELDS: [&str; 7] =
     ["file", "model", "language", "prompt", "response_format", "temperature", "stream"];
 /// Lists, whose parts SDKs name with brackets or without. The words of the first two are read by the model.
-const LISTS: [&str; 8] = [
+pub(super) const LISTS: [&str; 8] = [
     "keywords",
     "keywords[]",
     "languages",
@@ -38,7 +38,8 @@ const LISTS: [&str; 8] = [
     "timestamp_granularities[]",
 ];
 /// AudioForm of a form that asks for a translation.
-const TRANSLATION_FIELDS: [&str; 5] = ["file", "model", "prompt", "response_format", "temperature"];
+pub(super) const TRANSLATION_FIELDS: [&str; 5] =
+    ["file", "model", "prompt", "response_format", "temperature"];
 /// Text tokens that stand around the prompt at most: OpenAI's models bill ten and fewer.
 const INPUT_TOKENS_ADDED_MAX: u64 = 64;
 

@@ -13,6 +13,7 @@ from . import (
     headers,
     images,
     leaving,
+    lifetimes,
     limits,
     messages,
     moderations,
@@ -46,6 +47,7 @@ PARTS = (
     breaks,
     tiers,
     fees,
+    lifetimes,
     translation,
 )
 

@@ -138,6 +138,7 @@ pub(super) const PRICES: &[(&str, Unit)] = &[
     ("cache_read_input_token_cost", Unit::CacheReadTokens),
     ("cache_creation_input_token_cost", Unit::CacheWriteTokens),
     ("cache_creation_input_token_cost_above_1hr", Unit::CacheWrite1hTokens),
+    ("cache_creation_input_token_cost_above_12hr", Unit::CacheWrite12hTokens),
     ("output_cost_per_token", Unit::OutputTokens),
     ("output_cost_per_image", Unit::Images),
     ("input_cost_per_character", Unit::Characters),

@@ -213,7 +213,10 @@ impl Traits {
     fn can_be_late_met_by(&self, asked: &Self) -> bool {
         // Who does not ask for a tier is served in the default one.
         let tier = match (self.service_tier, asked.service_tier) {
-            (None | Some(ServiceTier::Default), _) | (_, Some(ServiceTier::Auto)) => true,
+            (None | Some(ServiceTier::Default), _) => true,
+            // Accounts are set to another tier than this one, which is asked for by its name alone.
+            (Some(ServiceTier::Ultrafast), Some(ServiceTier::Auto)) => false,
+            (_, Some(ServiceTier::Auto)) => true,
             (demanded, asked) => demanded == asked,
         };
         // The answer alone shows whether a model has thought that nobody told to, or not to.
@@ -304,6 +307,8 @@ words! {
         Scale = "scale",
         /// One that answers within a day.
         Batch = "batch",
+        /// The fastest one, which accounts are admitted to.
+        Ultrafast = "ultrafast",
     }
 }
 
@@ -474,8 +479,9 @@ mod tests {
 
     #[test]
     fn a_tier_is_held_as_it_is_asked_for_and_paid_as_it_is_served() {
-        use ServiceTier::{Auto, Default, Flex, Priority};
-        let list = list(&[(when(tier(Priority)), 20), (when(tier(Flex)), 5)]);
+        use ServiceTier::{Auto, Default, Flex, Priority, Ultrafast};
+        let tiers = [(Priority, 20), (Flex, 5), (Ultrafast, 60)];
+        let list = list(&tiers.map(|(one, price)| (when(tier(one)), price)));
         let nothing = Traits::default();
         for (asked, held, shown, paid) in [
             (nothing, 10, nothing, 10),
@@ -488,6 +494,8 @@ mod tests {
             (tier(Flex), 10, tier(Default), 10),
             (tier(Auto), 20, tier(Priority), 20),
             (tier(Auto), 20, nothing, 10),
+            (tier(Ultrafast), 60, tier(Ultrafast), 60),
+            (tier(Ultrafast), 60, tier(Default), 10),
         ] {
             let quote = list.quote(&asked, &input(1), NOON);
             assert_eq!(rate(quote.dearest()), Nanousd::new(held), "{asked:?}");

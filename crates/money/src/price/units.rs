@@ -207,6 +207,17 @@ macro_rules! each_unit {
             { side: Input, priced_as: Some(Unit::InputTokens), shown_as: VideoInputTokens,
               label: "Video input tokens", words: ["video token seen", "video tokens seen"],
               metric: Some("video_input"), column: None };
+
+            /// Input tokens written to a prompt cache for twelve hours.
+            CacheWrite12hTokens: cache_write_12h_tokens,
+            /// Per input token written to a twelve-hour cache.
+            cache_write_12h,
+            /// A million input tokens written to a prompt cache for twelve hours. Without it, none may be
+            /// asked for; what is reported all the same has the price of a write for an hour.
+            cache_write_12h_per_1m_tokens: PerMillion,
+            { side: Input, priced_as: Some(Unit::CacheWrite1hTokens), shown_as: CacheWriteTokens,
+              label: "Cached input tokens written for twelve hours",
+              words: ["written token", "written tokens"], metric: Some("cache_write"), column: None };
         }
     };
 }
@@ -373,6 +384,7 @@ mod tests {
             ("image_output_tokens", "image_output_per_1m_tokens"),
             ("audio_seconds", "per_audio_second"),
             ("video_input_tokens", "video_input_per_1m_tokens"),
+            ("cache_write_12h_tokens", "cache_write_12h_per_1m_tokens"),
         ];
         assert_eq!(found[PLACED..], numbered);
     }

@@ -23,7 +23,8 @@ fn counts(usage: &Usage, reasoning: u64) -> Counts {
         input: usage.input_tokens,
         cache_read: usage.cache_read_tokens,
         cache_write: usage.cache_write_tokens,
-        cache_write_1h: usage.cache_write_1h_tokens,
+        // No other dialect has a word for twelve hours.
+        cache_write_1h: usage.cache_write_1h_tokens.saturating_add(usage.cache_write_12h_tokens),
         audio_input: usage.audio_input_tokens,
         image_input: usage.image_input_tokens,
         video_input: usage.video_input_tokens,

@@ -11,7 +11,7 @@ const CANDIDATES_MAX: u64 = 8;
 
 /// Fields that change no price, by the first of their spellings. Those that make pictures and sound are
 /// not among them.
-const FIELDS: [&str; 19] = [
+pub(in super::super) const FIELDS: [&str; 19] = [
     "temperature",
     "topP",
     "topK",

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::limits::{Pass, Priced};
+use tollgate_money::price::ServiceTier;
 
 fn limits() -> ModelLimits {
     ModelLimits { input_tokens_max: 1000, output_tokens_max: 500, ..ModelLimits::default() }
@@ -258,4 +259,30 @@ fn counts_name_the_model_as_the_upstream_knows_it() {
     let expected = body.replace("models/mine", "models/gemini-2.5-pro");
     assert_eq!(std::str::from_utf8(&edited), Ok(expected.as_str()));
     assert!(call.local_answer().is_some_and(|answer| answer.starts_with(b"{\"totalTokens\":")));
+}
+
+#[test]
+fn a_tier_needs_a_price_and_counts_as_it_was_served() {
+    let priced = Priced { words: vec![("service_tier", "priority")], ..Priced::default() };
+    let priced = ModelLimits { priced, ..limits() };
+    for spelling in ["serviceTier", "service_tier"] {
+        let body = |tier: &str| format!(r#"{{"contents":[{{"parts":[]}}],"{spelling}":"{tier}"}}"#);
+        assert!(read_with(&body("standard"), &limits()).is_ok(), "the usual one");
+        let error = refused(read_with(&body("priority"), &limits()));
+        assert!(error.contains(spelling), "{error}");
+        let call = read_with(&body("priority"), &priced).expect("it has a price");
+        assert_eq!(call.traits().service_tier, Some(ServiceTier::Priority), "{spelling}");
+        for (traffic, served) in [
+            ("ON_DEMAND", Some(ServiceTier::Default)),
+            ("ON_DEMAND_PRIORITY", Some(ServiceTier::Priority)),
+            ("ON_DEMAND_FLEX", Some(ServiceTier::Flex)),
+            ("PROVISIONED_THROUGHPUT", None),
+        ] {
+            let usage = json!({"promptTokenCount": 4, "trafficType": traffic});
+            let answer = json!({"candidates": [], "usageMetadata": usage}).to_string();
+            let mut meter = call.meter(Framing::Json);
+            meter.relay(Bytes::from(answer));
+            assert_eq!(meter.served().service_tier, served, "{traffic}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::metering::{self, UsageReport};
-use tollgate_money::price::{Traits, Usage};
+use tollgate_money::price::{ServiceTier, Traits, Usage};
 
 /// The `usageMetadata` object. `promptTokenCount` has what a cache has read in it, and
 /// `candidatesTokenCount` leaves out what was thought.
@@ -21,6 +21,9 @@ pub(super) struct WireContentUsage {
     cache_tokens_details: Option<Vec<WireModality>>,
     tool_use_prompt_tokens_details: Option<Vec<WireModality>>,
     candidates_tokens_details: Option<Vec<WireModality>>,
+    /// How the request was served.
+    #[serde(deserialize_with = "metering::if_readable")]
+    traffic_type: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -67,8 +70,18 @@ impl WireContentUsage {
             usage,
             has_details: self.cached_content_token_count.is_some(),
             rounds: 1,
-            served: Traits { thinking, ..Traits::default() },
+            served: Traits { thinking, service_tier: self.tier(), ..Traits::default() },
             cost: None,
+        }
+    }
+
+    /// The tier that has served the request: one that was asked for can be busy.
+    fn tier(&self) -> Option<ServiceTier> {
+        match self.traffic_type.as_deref()? {
+            "ON_DEMAND" => Some(ServiceTier::Default),
+            "ON_DEMAND_PRIORITY" => Some(ServiceTier::Priority),
+            "ON_DEMAND_FLEX" => Some(ServiceTier::Flex),
+            _ => None,
         }
     }
 

@@ -5,9 +5,11 @@
 //! `thinking_budget` and `enable_search`, and xAI's `search_parameters`. Left out is what nobody can
 //! count: `web_search_options`, of whose searches no answer tells, xAI's `deferred`, and `extra_body`,
 //! in which Gemini finds the like. `input_audio` costs more than text at those who take it, and so can
-//! `video_url`, with or without the `fps` and `max_frames` that Qwen reads beside it.
+//! `video_url`, with or without the `fps` and `max_frames` that Qwen reads beside it. What is
+//! kept in a prompt cache for longer than usual needs a price, wherever it is asked for.
 
 use super::Field::Plain;
+use super::setting::{CACHE_BREAKPOINT, CACHE_OPTIONS};
 use super::{Field, Key, Kind, ObjectTable, Offer, Size, Tool, ToolKey, Unit};
 
 /// Searches at most of one answer of Qwen's, which takes a question apart. It says nowhere how far.
@@ -43,8 +45,9 @@ pub(in super::super) static CHAT: Offer = Offer {
         ("logprobs", Plain),
         ("top_logprobs", Plain),
         ("metadata", Plain),
-        ("prediction", Plain),
+        ("prediction", Field::Items(&PREDICTION)),
         ("prompt_cache_key", Plain),
+        ("prompt_cache_options", Field::Settings(CACHE_OPTIONS)),
         ("prompt_cache_retention", Plain),
         ("safety_identifier", Plain),
         ("store", Plain),
@@ -104,6 +107,15 @@ static MESSAGES: ObjectTable = ObjectTable {
     ],
 };
 
+static PREDICTION: ObjectTable = ObjectTable {
+    what: "a prediction",
+    keys: &[("type", Key::Type), ("content", Key::Items(&PARTS))],
+    kinds: &[
+        Kind { name: "content", size: Size::Bytes(&[]) },
+        Kind { name: "", size: Size::Bytes(&[]) },
+    ],
+};
+
 static PARTS: ObjectTable = ObjectTable {
     what: "content",
     keys: &[
@@ -112,7 +124,7 @@ static PARTS: ObjectTable = ObjectTable {
         ("image_url", Key::Picture),
         ("refusal", Key::Plain),
         ("cache_control", Key::Plain),
-        ("prompt_cache_breakpoint", Key::Plain),
+        ("prompt_cache_breakpoint", Key::Settings(CACHE_BREAKPOINT)),
         ("input_audio", Key::Billed(Unit::AudioInputTokens)),
         ("audio_url", Key::Billed(Unit::AudioInputTokens)),
         ("video_url", Key::Billed(Unit::VideoInputTokens)),

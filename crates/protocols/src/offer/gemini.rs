@@ -1,7 +1,7 @@
 //! What content that upstreams of Google's generate offers.
 //!
 //! Fields, parts and tools: the Gemini API's reference, "Generating content", and that of Vertex AI.
-//! Fields have two names there. What has a price of its own needs one: searches. Left out are
+//! Fields have two names there. What has a price of its own needs one: searches, tiers. Left out are
 //! `cachedContent`, which the operator's account keeps, maps, stores of files and computers.
 
 use super::Field::Plain;
@@ -20,6 +20,8 @@ pub(in super::super) static GEMINI: Offer = Offer {
         ("safetySettings", Plain),
         ("safety_settings", Plain),
         ("labels", Plain),
+        ("serviceTier", Field::Words(&["standard"])),
+        ("service_tier", Field::Words(&["standard"])),
     ],
     tools: &[declared("functionDeclarations"), declared("function_declarations")],
     server_tools: &[

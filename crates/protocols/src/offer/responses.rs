@@ -1,9 +1,11 @@
 //! What responses over upstreams that speak OpenAI's protocol offer.
 //!
 //! Fields, items and tools: OpenAI's API reference, "Responses", and what Codex sends. Tools that the
-//! upstream runs need a price. Left out are `computer` and a `shell` in a container.
+//! upstream runs need a price, and so does what is kept in a prompt cache for longer than usual. Left
+//! out are `computer` and a `shell` in a container.
 
 use super::Field::Plain;
+use super::setting::{CACHE_BREAKPOINT, CACHE_OPTIONS, Setting, Settings};
 use super::{Field, Key, Kind, ObjectTable, Offer, ServerTool, Size, Tool, ToolKey, Unit};
 
 pub(in super::super) static RESPONSES: Offer = Offer {
@@ -32,12 +34,15 @@ pub(in super::super) static RESPONSES: Offer = Offer {
         ("truncation", Plain),
         ("user", Plain),
         ("safety_identifier", Plain),
+        ("prompt_cache_options", Field::Settings(CACHE_OPTIONS)),
         ("prompt_cache_retention", Plain),
         ("top_logprobs", Plain),
         ("max_tool_calls", Plain),
         // Tiers that cost no more than the prices in `models.yaml`.
         ("service_tier", Field::Words(&["default", "flex"])),
         ("context_management", Field::ContextManagement),
+        ("image", Field::Settings(IMAGE)),
+        ("access_programs", Field::Settings(ACCESS_PROGRAMS)),
         // Refused where it is asked for.
         ("background", Plain),
     ],
@@ -63,17 +68,25 @@ pub(in super::super) static COMPACT: Offer = Offer {
         ("instructions", Field::Items(&ITEMS)),
         ("previous_response_id", Field::Reference),
         ("prompt_cache_key", Plain),
+        ("prompt_cache_options", Field::Settings(CACHE_OPTIONS)),
         ("prompt_cache_retention", Plain),
         ("tools", Field::Tools),
         ("parallel_tool_calls", Plain),
         ("reasoning", Plain),
         ("text", Plain),
         ("service_tier", Field::Words(&["default", "flex"])),
+        ("image", Field::Settings(IMAGE)),
     ],
     tools: TOOLS,
     server_tools: &[],
     tool_keys: TOOL_KEYS,
 };
+
+/// How pictures in the input are compressed, which changes how many tokens are reported.
+const IMAGE: Settings = &[("context_compression", Setting::Plain)];
+
+/// Programs that the operator's account may be in; `standard` says none of them.
+const ACCESS_PROGRAMS: Settings = &[("cyber", Setting::Words(&["standard"]))];
 
 const TOOLS: &[Tool] = &[
     bounded("function", None),
@@ -101,7 +114,16 @@ const TOOL_KEYS: &[(&str, ToolKey)] = &[
     ("tools", ToolKey::Tools),
     // Of the pictures that a tool makes. Their size and quality are what prices can depend on.
     ("size", ToolKey::Plain),
-    ("quality", ToolKey::Plain),
+    ("quality", ToolKey::Dearer(&["\"auto\"", "\"low\"", "\"medium\"", "\"high\""])),
+    ("output_format", ToolKey::Dearer(&["\"png\"", "\"jpeg\"", "\"webp\""])),
+    ("svg", ToolKey::Dearer(&[])),
+    ("complexity", ToolKey::Dearer(&[])),
+    ("frame_count", ToolKey::Dearer(&[])),
+    ("frame_duration_ms", ToolKey::Dearer(&[])),
+    // Searches for pictures.
+    ("search_content_types", ToolKey::Dearer(&["[\"text\"]"])),
+    // A way into the operator's network.
+    ("tunnel_id", ToolKey::Dearer(&[])),
     ("model", ToolKey::Dearer(&[])),
     ("partial_images", ToolKey::Dearer(&["0"])),
     ("input_fidelity", ToolKey::Dearer(&["\"low\""])),
@@ -192,7 +214,7 @@ static PARTS: ObjectTable = ObjectTable {
         ("annotations", Key::Plain),
         ("logprobs", Key::Plain),
         ("refusal", Key::Plain),
-        ("prompt_cache_breakpoint", Key::Plain),
+        ("prompt_cache_breakpoint", Key::Settings(CACHE_BREAKPOINT)),
         ("stdout", Key::Plain),
         ("stderr", Key::Plain),
         ("outcome", Key::Plain),

@@ -170,7 +170,7 @@ fn fields_that_are_not_known_are_refused() {
             &CHAT,
             &["web_search_options", "deferred", "extra_body", "cached_content", "max_tool_calls"][..],
         ),
-        (&RESPONSES, &["moderation", "image", "access_programs", "background_options"]),
+        (&RESPONSES, &["moderation", "background_options"]),
         (
             &MESSAGES,
             &["mcp_servers", "container", "fallbacks", "thread", "compaction", "billing_policy"],
@@ -554,4 +554,101 @@ fn a_context_that_may_be_summed_up_is_one_answer_more() {
         let prompt = read(offer, compacts);
         assert!(prompt.is_compacted && !prompt.is_plain(), "{compacts}");
     }
+}
+
+/// With a price for what is kept for twelve hours, or without.
+fn with_lifetimes(
+    offer: &'static Offer,
+    body: &str,
+    is_priced: bool,
+) -> Result<Prompt, GatewayError> {
+    let units = if is_priced { vec![Unit::CacheWrite12hTokens] } else { Vec::new() };
+    let priced = Priced { units, ..Priced::default() };
+    let limits = ModelLimits { priced, ..limits(Pass::default()) };
+    read(&Object::parse(body.as_bytes()).expect(body), offer, &limits)
+}
+
+/// Bodies that ask for the lifetime wherever OpenAI's dialects can.
+fn of_lifetime(ttl: &str) -> Vec<(&'static Offer, String)> {
+    let mark = format!(r#""prompt_cache_breakpoint":{{"mode":"explicit","ttl":{ttl}}}"#);
+    let options = format!(r#""prompt_cache_options":{{"ttl":{ttl}}}"#);
+    let text = format!(r#"{{"type":"input_text","text":"a",{mark}}}"#);
+    let output = format!(r#"{{"type":"function_call_output","call_id":"c","output":[{text}]}}"#);
+    let image = format!(r#"{{"type":"input_image","image_url":"https://a.example/b",{mark}}}"#);
+    let part = format!(r#"{{"type":"text","text":"a",{mark}}}"#);
+    vec![
+        (&RESPONSES, format!(r#"{{"model":"m","input":"a",{options}}}"#)),
+        (&COMPACT, format!(r#"{{"model":"m","input":"a",{options}}}"#)),
+        (&CHAT, format!(r#"{{"model":"m","messages":[],{options}}}"#)),
+        (&RESPONSES, format!(r#"{{"input":[{{"role":"user","content":[{text}]}}]}}"#)),
+        (&RESPONSES, format!(r#"{{"input":[{{"role":"user","content":[{image}]}}]}}"#)),
+        (&RESPONSES, format!(r#"{{"input":[{output}]}}"#)),
+        (&CHAT, format!(r#"{{"messages":[{{"role":"user","content":[{part}]}}]}}"#)),
+        (&CHAT, format!(r#"{{"prediction":{{"type":"content","content":[{part}]}}}}"#)),
+    ]
+}
+
+#[test]
+fn a_lifetime_of_a_cache_is_looked_at_by_its_value() {
+    for (offer, body) in of_lifetime(r#""12h""#) {
+        let error = with_lifetimes(offer, &body, false).expect_err(&body);
+        assert!(error.message.contains("cache_write_12h_per_1m_tokens"), "{body}: {error}");
+        let prompt = with_lifetimes(offer, &body, true).expect(&body);
+        assert_eq!(prompt.input_ways().cache_writes, CacheWrites::Any, "{body}");
+        assert_eq!(prompt.written_as, Some(Unit::CacheWrite12hTokens), "{body}");
+        let escaped = body.replace("12h", r"\u00312h").replace("ttl", r"\u0074tl");
+        let prompt = with_lifetimes(offer, &escaped, true).expect(&escaped);
+        assert_eq!(prompt.written_as, Some(Unit::CacheWrite12hTokens), "{escaped}");
+    }
+    for usual in [r#""30m""#, "null"] {
+        for (offer, body) in of_lifetime(usual) {
+            let prompt = with_lifetimes(offer, &body, false).expect(&body);
+            assert_eq!(prompt.input_ways().cache_writes, CacheWrites::Hour, "{body}");
+            assert_eq!(prompt.written_as, None, "{body}");
+        }
+    }
+    for unknown in [r#""24h""#, "720", "true"] {
+        for (offer, body) in of_lifetime(unknown) {
+            let error = with_lifetimes(offer, &body, true).expect_err(&body);
+            assert!(error.message.contains("30m or 12h"), "{body}: {error}");
+        }
+    }
+    let kept = r#"{"model":"m","input":"a","previous_response_id":"resp_1"}"#;
+    let prompt = with_lifetimes(&RESPONSES, kept, true).expect(kept);
+    assert_eq!(prompt.input_ways().cache_writes, CacheWrites::Any, "what is kept may be marked");
+}
+
+#[test]
+fn options_that_change_no_price_pass_and_others_are_named() {
+    for (offer, fields) in [
+        (&CHAT, r#""prompt_cache_options":{"mode":"implicit"}"#),
+        (&RESPONSES, r#""prompt_cache_options":{"mode":"implicit","prewarm":false}"#),
+        (&RESPONSES, r#""image":{"context_compression":"enabled"}"#),
+        (&RESPONSES, r#""access_programs":{"cyber":"standard"}"#),
+        (&RESPONSES, r#""access_programs":null"#),
+    ] {
+        let body = format!(r#"{{"model":"m",{fields}}}"#);
+        let prompt = read_with(offer, &body, Pass::default()).expect(&body);
+        assert!(prompt.is_plain(), "{body}: {prompt:?}");
+    }
+    for (fields, named) in [
+        (r#""prompt_cache_options":{"prewarm":true}"#, "prompt_cache_options.prewarm"),
+        (
+            r#""prompt_cache_options":{"comparison_response_id":"resp_1"}"#,
+            "prompt_cache_options.comparison_response_id",
+        ),
+        (r#""prompt_cache_options":{"later":1}"#, "prompt_cache_options.later"),
+        (r#""prompt_cache_options":"12h""#, "must be an object"),
+        (r#""access_programs":{"cyber":"daybreak_red"}"#, "access_programs.cyber"),
+        (r#""moderation":{"model":"m"}"#, "moderation"),
+        (r#""background_options":{}"#, "background_options"),
+    ] {
+        let body = format!(r#"{{"model":"m",{fields}}}"#);
+        let error = read_with(&RESPONSES, &body, Pass::default()).expect_err(&body);
+        assert!(error.message.contains(named), "{body}: {error}");
+    }
+    let pass = Pass { fields: names(&["prompt_cache_options.prewarm"]), ..Pass::default() };
+    let body = r#"{"model":"m","prompt_cache_options":{"prewarm":true}}"#;
+    let prompt = read_with(&RESPONSES, body, pass).expect("the operator passes it");
+    assert_eq!((prompt.has_passed, prompt.input_ways().cache_writes), (true, CacheWrites::Any));
 }

@@ -6,7 +6,7 @@ use super::AudioForm;
 use tollgate_money::error::GatewayError;
 
 /// The field, and its members as SDKs write them that take objects of forms apart.
-pub(super) const FIELDS: [&str; 5] = [
+pub(in super::super) const FIELDS: [&str; 5] = [
     "chunking_strategy",
     "chunking_strategy[type]",
     "chunking_strategy[prefix_padding_ms]",

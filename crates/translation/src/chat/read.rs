@@ -13,11 +13,12 @@ use crate::part::{
 use crate::seal::{self, Maker};
 
 /// Fields that change neither what a request means nor what it costs.
-const HINTS: [&str; 6] = [
+const HINTS: [&str; 7] = [
     "metadata",
     "logit_bias",
     "top_logprobs",
     "prompt_cache_retention",
+    "prompt_cache_options",
     "repetition_penalty",
     "min_p",
 ];
@@ -413,6 +414,8 @@ fn content<'a>(at: &FieldPath<'_>, value: Raw<'a>) -> Result<ContentPart<'a>, Un
         match (&*kind, &*key) {
             (_, "type") => {}
             (_, "cache_control") => cache = kit::cache_control(&at, value)?,
+            // Where other providers' caches end is theirs to choose.
+            (_, "prompt_cache_breakpoint") => {}
             ("text", "text") | ("refusal", "refusal") => text = Some(at.text(value)?),
             ("image_url", "image_url") => media = Some(image(&at, value)?),
             ("input_audio", "input_audio") => media = Some(audio(&at, value)?),

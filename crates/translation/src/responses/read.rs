@@ -15,13 +15,16 @@ use crate::seal::{self, Maker};
 /// show that they were left out: the gateway stores nothing, and encrypted reasoning always comes.
 const UNDERSTOOD: [&str; 3] = ["store", "include", "stream_options"];
 /// Hints that other dialects have no words for.
-const HINTS: [&str; 7] = [
+const HINTS: [&str; 10] = [
     "metadata",
     "truncation",
     "top_logprobs",
     "max_tool_calls",
     "client_metadata",
     "prompt_cache_retention",
+    "prompt_cache_options",
+    "image",
+    "access_programs",
     "context_management",
 ];
 /// What an answer repeats of its request, and what it says where the request does not.
@@ -374,6 +377,8 @@ fn content<'a>(at: &FieldPath<'_>, value: Raw<'a>) -> Result<ContentPart<'a>, Un
                 text = Some(at.text(value)?);
             }
             ("output_text", "annotations" | "logprobs") => {}
+            // Where other providers' caches end is theirs to choose.
+            (_, "prompt_cache_breakpoint") => {}
             ("input_image", "image_url") | ("input_file", "file_data" | "file_url") => {
                 url = Some(kit::source_of_url(&at, at.text(value)?)?);
             }
