@@ -5,7 +5,7 @@ use super::prices::{field, listed, prices, typed};
 use crate::document::{Document, Fault};
 use crate::raw;
 use crate::spans::Path;
-use tollgate_money::price::{Condition, Prices, ServiceTier, Traits};
+use tollgate_money::price::{Condition, Prices, ServiceTier, Traits, Unit};
 use tollgate_protocols::Operation;
 
 /// Compiles `prices_when` beside its `base`, and notes conditions that no request can meet and prices
@@ -25,6 +25,7 @@ pub(super) fn compile(
             let help = "a price for requests that meet no condition is needed too";
             document.note(Fault::at_key(&at.key("prices").key(field(*unit)), message).help(help));
         }
+        left_out(document, &at.key("prices"), (when, one), base);
         let own = condition(&one.when);
         let mut earlier = compiled.iter().map(|(earlier, _)| earlier);
         if when.iter().take(index).any(|earlier| earlier.when == one.when) {
@@ -64,6 +65,40 @@ fn check(document: &mut Document, at: &Path, one: &raw::PricesWhen, operations: 
     }
 }
 
+/// Warns of units that keep their base price in an entry although a unit whose price they would follow
+/// changes there, or a longer or shorter length of prompts has another price for them: cached tokens of
+/// long prompts at the price of short ones are half of the bill.
+fn left_out(
+    document: &mut Document,
+    at: &Path,
+    (when, one): (&[raw::PricesWhen], &raw::PricesWhen),
+    base: &raw::Prices,
+) {
+    let changes = |entry: &raw::PricesWhen, unit: Unit| {
+        entry.prices.rate(unit).is_some_and(|rate| Some(rate) != base.rate(unit))
+    };
+    let is_left_out = |unit: Unit| {
+        if one.prices.rate(unit).is_some() || base.rate(unit).is_none() {
+            return false;
+        }
+        let mut followed =
+            std::iter::successors(unit.info().priced_as, |like| like.info().priced_as);
+        let is_length = |entry: &&raw::PricesWhen| entry.when.input_tokens_above.is_some();
+        let mut lengths = when.iter().filter(is_length);
+        followed.any(|like| changes(one, like))
+            || is_length(&one) && lengths.any(|entry| changes(entry, unit))
+    };
+    for unit in Unit::ALL.iter().copied().filter(|unit| is_left_out(*unit)) {
+        let changed = typed(&one.prices).into_iter().find(|changed| changes(one, *changed));
+        let Some(changed) = changed else { continue };
+        let name = field(unit);
+        let message =
+            format!("`{name}` keeps its base price here, while `{}` changes", field(changed));
+        let help = format!("type `{name}` here too, also where it stays as it is");
+        document.note(Fault::at_key(at, message).help(help).warning());
+    }
+}
+
 /// Conditions as they are compiled.
 pub(super) fn condition(when: &raw::When) -> Condition {
     Condition {
@@ -90,8 +125,6 @@ fn conditions(when: &raw::When) -> Vec<(&'static str, &'static [Operation])> {
         Chat, Embeddings, GenerateContent, ImageEdit, ImageGeneration, Messages, Moderations,
         Rerank, Responses, Video,
     };
-    // Of which Gemini's own answers do not say by what tier they were served.
-    const WITH_TIERS: &[Operation] = &[Chat, Messages, Responses];
     const PROMPTS: &[Operation] = &[Chat, Messages, Responses, GenerateContent];
     const WITH_TOKENS: &[Operation] =
         &[Chat, Messages, Responses, GenerateContent, Embeddings, Rerank, Moderations];
@@ -99,7 +132,7 @@ fn conditions(when: &raw::When) -> Vec<(&'static str, &'static [Operation])> {
     const IMAGES: &[Operation] = &[ImageGeneration, ImageEdit, Responses];
     let typed = [
         ("input_tokens_above", WITH_TOKENS, when.input_tokens_above.is_some()),
-        ("service_tier", WITH_TIERS, when.service_tier.is_some()),
+        ("service_tier", PROMPTS, when.service_tier.is_some()),
         ("speed", &[Messages], when.speed.is_some()),
         ("inference_geo", &[Messages], when.inference_geo.is_some()),
         ("thinking", PROMPTS, when.thinking.is_some()),
