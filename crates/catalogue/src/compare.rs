@@ -31,8 +31,9 @@ pub struct NamedCatalogue {
 /// Holds our models against lists.
 ///
 /// A price is proposed only if every list that has it says the same. A price of zero is taken at its word
-/// for the tokens of prompts and answers; elsewhere lists write it for what they do not know. Models that
-/// are free here are left alone.
+/// for the tokens of prompts and answers; elsewhere lists write it for what they do not know. An entry with
+/// a word that is not known here can contradict others, and proposes nothing by itself. Models that are
+/// free here are left alone.
 #[must_use]
 pub fn compare(models: &[OwnModel], lists: &[NamedCatalogue]) -> PriceReport {
     let index = Index::new(lists);
@@ -74,6 +75,8 @@ struct PriceRow {
     unit: Unit,
     when: Condition,
     figures: Vec<Figure>,
+    /// An entry has it of which all is known here.
+    is_sayable: bool,
 }
 
 impl PriceRow {
@@ -97,7 +100,7 @@ impl PriceRow {
 
 fn prices(report: &mut PriceReport, own: &OwnModel, witnesses: &[Witness<'_>]) {
     let disputed = disputed_lengths(own, witnesses);
-    let mut agreed = Vec::new();
+    let mut proposed = Vec::new();
     let mut is_different = false;
     for row in rows(own, witnesses) {
         let (unit, when) = (row.unit, row.when);
@@ -112,10 +115,13 @@ fn prices(report: &mut PriceReport, own: &OwnModel, witnesses: &[Witness<'_>]) {
                 continue;
             }
         };
-        agreed.push((unit, when, theirs));
+        if row.is_sayable {
+            proposed.push((unit, when, theirs));
+        }
         if theirs == ours {
             continue;
         }
+        is_different |= row.is_sayable;
         let group = match own.typed(unit, &when) {
             None => &mut report.missing,
             Some(_) if theirs < ours => &mut report.cheaper,
@@ -123,11 +129,9 @@ fn prices(report: &mut PriceReport, own: &OwnModel, witnesses: &[Witness<'_>]) {
         };
         let (model, sources) = (own.id.clone(), row.sources());
         group.push(Difference { model, unit, when, ours, theirs, sources });
-        is_different = true;
     }
-    let is_sayable = witnesses.iter().all(|witness| witness.listing.unsayable.is_empty());
-    if is_different && is_sayable {
-        let yaml = proposal::yaml(&changed(own, &agreed));
+    if is_different {
+        let yaml = proposal::yaml(&changed(own, &proposed));
         report.proposed.push(Proposal { model: own.id.clone(), yaml });
     }
 }
@@ -144,11 +148,16 @@ fn rows(own: &OwnModel, witnesses: &[Witness<'_>]) -> Vec<PriceRow> {
                 continue;
             }
             let figure = Figure { source: (*source).to_owned(), rate };
+            let is_sayable = listing.unsayable.is_empty();
             match rows.iter_mut().find(|row| row.unit == unit && row.when == when) {
-                // A list can have a model under several names.
-                Some(row) if row.figures.contains(&figure) => {}
-                Some(row) => row.figures.push(figure),
-                None => rows.push(PriceRow { unit, when, figures: vec![figure] }),
+                Some(row) => {
+                    row.is_sayable |= is_sayable;
+                    // A list can have a model under several names.
+                    if !row.figures.contains(&figure) {
+                        row.figures.push(figure);
+                    }
+                }
+                None => rows.push(PriceRow { unit, when, figures: vec![figure], is_sayable }),
             }
         }
     }

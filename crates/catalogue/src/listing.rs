@@ -96,6 +96,18 @@ pub(crate) enum Meaning {
     Unknown,
 }
 
+#[cfg(test)]
+impl Meaning {
+    /// Whether it is the price of the unit.
+    pub(crate) fn is_of(&self, unit: Unit) -> bool {
+        match self {
+            Self::Price(of, _) => *of == unit,
+            Self::InPlaceOf(of, alone, _) => *of == unit || *alone == unit,
+            Self::PartOf(..) | Self::Unknown => false,
+        }
+    }
+}
+
 /// A listing that is being read.
 #[derive(Debug, Default)]
 pub(crate) struct EntryReading {

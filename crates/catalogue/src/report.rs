@@ -20,7 +20,7 @@ pub struct PriceReport {
     pub limits: Vec<LimitDifference>,
     /// Prices of which the lists say different things.
     pub disagree: Vec<Disagreement>,
-    /// Prices that cannot be said here. No change of their models is proposed.
+    /// Prices that cannot be said here. What their entries alone have is not proposed.
     pub unknown: Vec<UnknownPrice>,
     /// Entries for our models that cannot be read.
     pub malformed: Vec<MalformedEntry>,

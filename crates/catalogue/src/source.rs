@@ -100,6 +100,19 @@ fn tokens(value: Option<&Tree<'_>>) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tollgate_money::price::Unit;
+
+    /// What no list has a price for, although we bill it.
+    const UNLISTED: [Unit; 1] = [Unit::ToolCalls];
+
+    #[test]
+    fn every_unit_has_a_word_in_some_list() {
+        for unit in Unit::ALL {
+            let is_listed =
+                litellm::knows(*unit) || openrouter::knows(*unit) || models_dev::knows(*unit);
+            assert_eq!(is_listed, !UNLISTED.contains(unit), "{unit:?}");
+        }
+    }
 
     #[test]
     fn formats_are_told_by_their_content() {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::condition::in_tier;
+use crate::listing::ListFormat;
 use crate::own::OwnTarget;
 use crate::render::{as_json, as_text};
 use crate::source::read;
@@ -156,14 +157,39 @@ fn lengths_that_lists_do_not_agree_on_are_disputed() {
 }
 
 #[test]
-fn a_price_without_a_unit_forbids_a_proposal() {
+fn a_word_that_is_not_known_silences_its_own_entry_and_no_other() {
     let own = chat("gemini", "gemini-2.5-pro", [1_250, 125, 9_000]);
-    let report = compare(&[own], &lists());
+    let all = lists();
+    let is_litellm = |list: &&NamedCatalogue| list.catalogue.format == ListFormat::LiteLlm;
+    let litellm: Vec<_> = all.iter().filter(is_litellm).cloned().collect();
+    let report = compare(std::slice::from_ref(&own), &litellm);
     assert_eq!(told_of(&report.dearer).len(), 1, "still said");
     let [maps] = report.unknown.as_slice() else { panic!("{report:?}") };
     assert_eq!(maps.key, "google_maps_grounding_cost_per_query");
     assert_eq!((maps.source.as_str(), maps.figure.as_str()), ("litellm", "0.025"));
-    assert_eq!(report.proposed, []);
+    assert_eq!(report.proposed, [], "nobody else has it");
+    let report = compare(&[own], &all);
+    assert_eq!(report.unknown.len(), 1, "{report:?}");
+    let [proposal] = report.proposed.as_slice() else { panic!("{report:?}") };
+    assert!(proposal.yaml.contains("output_per_1m_tokens: 10.00"), "{}", proposal.yaml);
+}
+
+/// grok-4.5 and its tier of 200,000 tokens, of which one list has a word more.
+#[test]
+fn two_lists_that_agree_propose_a_tier_beside_a_word_that_is_not_known() {
+    let tier = r#""input_cost_per_token": 2e-6, "output_cost_per_token": 6e-6,
+        "cache_read_input_token_cost": 5e-7, "input_cost_per_token_above_200k_tokens": 4e-6,
+        "output_cost_per_token_above_200k_tokens": 1.2e-5"#;
+    let known = format!(r#""xai/grok-4.5": {{"litellm_provider": "xai", {tier}}}"#);
+    let odd = format!(
+        r#""xai/grok-4.5": {{"litellm_provider": "xai", "input_cost_per_smell": 1e-6, {tier}}}"#
+    );
+    let own = chat("grok", "grok-4.5", [2_000, 500, 6_000]);
+    let report = compare(&[own], &[list(&known), list(&known), list(&odd)]);
+    assert_eq!((report.unknown.len(), report.missing.len()), (1, 2), "{report:?}");
+    let [proposal] = report.proposed.as_slice() else { panic!("{report:?}") };
+    let expected = "{ input_per_1m_tokens: 4.00, output_per_1m_tokens: 12.00 }";
+    assert!(proposal.yaml.contains(expected), "{}", proposal.yaml);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //!
 //! Source: <https://github.com/BerriAI/litellm/blob/main/model_prices_and_context_window.json> and its
 //! first entry, `sample_spec`. The end of a price's name says when it holds: `_priority`, `_flex`,
-//! `_batches`, `_above_200k_tokens`, `_720p`.
+//! `_ultrafast`, `_batches`, `_above_200k_tokens`, `_720p`.
 
 use tollgate_money::price::{Condition, Resolution, ServiceTier, Unit};
 
@@ -26,21 +26,27 @@ const COSTS: &[(&str, Meaning)] = &[
         "cache_creation_input_token_cost_above_1hr",
         Meaning::Price(Unit::CacheWrite1hTokens, Per::One),
     ),
+    (
+        "cache_creation_input_token_cost_above_12hr",
+        Meaning::Price(Unit::CacheWrite12hTokens, Per::One),
+    ),
     ("input_cost_per_audio_token", Meaning::Price(Unit::AudioInputTokens, Per::One)),
     ("input_cost_per_image_token", Meaning::Price(Unit::ImageInputTokens, Per::One)),
+    ("input_cost_per_video_token", Meaning::Price(Unit::VideoInputTokens, Per::One)),
     ("output_cost_per_audio_token", Meaning::Price(Unit::AudioOutputTokens, Per::One)),
     ("output_cost_per_image", Meaning::Price(Unit::Images, Per::One)),
     ("output_cost_per_second", Meaning::Price(Unit::Seconds, Per::One)),
     ("output_cost_per_video_per_second", Meaning::Price(Unit::Seconds, Per::One)),
     ("input_cost_per_character", Meaning::Price(Unit::Characters, Per::One)),
     ("input_cost_per_request", Meaning::Price(Unit::Requests, Per::One)),
+    ("input_cost_per_second", Meaning::Price(Unit::AudioSeconds, Per::One)),
+    ("input_cost_per_query", Meaning::Price(Unit::RerankUnits, Per::One)),
     ("code_interpreter_cost_per_session", Meaning::Price(Unit::ContainerSessions, Per::One)),
     ("file_search_cost_per_1k_calls", Meaning::Price(Unit::FileSearches, Per::Thousand)),
     ("input_cost_per_token_cache_hit", Meaning::PartOf(Unit::CacheReadTokens, Per::One)),
     ("cache_read_input_audio_token_cost", Meaning::PartOf(Unit::CacheReadTokens, Per::One)),
     ("cache_read_input_image_token_cost", Meaning::PartOf(Unit::CacheReadTokens, Per::One)),
     ("cache_creation_input_audio_token_cost", Meaning::PartOf(Unit::CacheWriteTokens, Per::One)),
-    ("input_cost_per_video_token", Meaning::PartOf(Unit::InputTokens, Per::One)),
     ("output_cost_per_reasoning_token", Meaning::PartOf(Unit::OutputTokens, Per::One)),
     // Some models put out nothing else.
     (
@@ -50,9 +56,10 @@ const COSTS: &[(&str, Meaning)] = &[
 ];
 
 /// Ends of names, and the tier whose price it is.
-const TIERS: [(&str, ServiceTier); 3] = [
+const TIERS: [(&str, ServiceTier); 4] = [
     ("_priority", ServiceTier::Priority),
     ("_flex", ServiceTier::Flex),
+    ("_ultrafast", ServiceTier::Ultrafast),
     ("_batches", ServiceTier::Batch),
 ];
 
@@ -62,6 +69,12 @@ const RESOLUTIONS: [(&str, Resolution); 3] =
 
 /// Words in the names of prices, whatever they are for.
 const PRICE_WORDS: [&str; 3] = ["cost", "pricing", "price"];
+
+/// Whether some price of the list is that of the unit.
+#[cfg(test)]
+pub(super) fn knows(unit: Unit) -> bool {
+    COSTS.iter().any(|(_, meaning)| meaning.is_of(unit)) || unit == Unit::WebSearches
+}
 
 /// The models of all providers.
 pub(super) fn listings(tree: &Tree<'_>) -> Vec<Listing> {
@@ -269,6 +282,32 @@ mod tests {
         let both =
             condition("cache_creation_input_token_cost_above_1hr_above_200k_tokens", above(1));
         assert_eq!(both, ("cache_creation_input_token_cost_above_1hr", above(200_000)));
+    }
+
+    #[test]
+    fn a_cache_of_twelve_hours_and_the_fastest_tier_are_known() {
+        let text = r#"{"m": {"litellm_provider": "openai", "input_cost_per_token": 1e-05,
+            "cache_creation_input_token_cost_above_12hr": 2.5e-05,
+            "cache_creation_input_token_cost_above_12hr_above_272k_tokens_ultrafast": 0.0003}}"#;
+        let listing = listings(&Tree::parse(text).expect("JSON")).remove(0);
+        let price = |when| dollars(&listing, Unit::CacheWrite12hTokens, when);
+        assert_eq!(price(Condition::default()).as_deref(), Some("25.00"));
+        let fastest = in_tier(ServiceTier::Ultrafast);
+        let long = Condition { input_tokens_above: Some(272_000), ..fastest };
+        assert_eq!(price(long).as_deref(), Some("300.00"));
+        assert!(listing.unsayable.is_empty(), "{:?}", listing.unsayable);
+    }
+
+    #[test]
+    fn seconds_of_audio_and_queries_are_known() {
+        let text = r#"{"hears": {"litellm_provider": "openai", "input_cost_per_second": 0.0001},
+            "ranks": {"litellm_provider": "cohere", "input_cost_per_query": 0.002}}"#;
+        let [hears, ranks] = <[Listing; 2]>::try_from(listings(&Tree::parse(text).expect("JSON")))
+            .expect("two models");
+        let base = Condition::default();
+        assert_eq!(dollars(&hears, Unit::AudioSeconds, base).as_deref(), Some("0.0001"));
+        assert_eq!(dollars(&ranks, Unit::RerankUnits, base).as_deref(), Some("2.00"));
+        assert!(hears.unsayable.is_empty() && ranks.unsayable.is_empty());
     }
 
     #[test]

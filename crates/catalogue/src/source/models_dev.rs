@@ -26,6 +26,12 @@ const COSTS: &[(&str, Meaning)] = &[
 /// The length of prompts that `context_over_200k` is about, in tokens.
 const OVER_200K: u64 = 200_000;
 
+/// Whether some price of the list is that of the unit.
+#[cfg(test)]
+pub(super) fn knows(unit: Unit) -> bool {
+    COSTS.iter().any(|(_, meaning)| meaning.is_of(unit))
+}
+
 /// The models of all providers.
 pub(super) fn listings(tree: &Tree<'_>) -> Vec<Listing> {
     let mut listings = Vec::new();

@@ -2,13 +2,14 @@
 //! strings of US dollars for one unit.
 //!
 //! Source: <https://openrouter.ai/docs/api/api-reference/models/get-models>. A `-1` is a price that
-//! depends on where a request goes.
+//! depends on where a request goes. Each of `overrides` has the prices that change for longer prompts,
+//! and says from which length on with `min_prompt_tokens`.
 
 use tollgate_money::price::{Condition, Unit};
 
 use super::{begin, tokens};
 use crate::figure::Per;
-use crate::listing::{Listing, Meaning};
+use crate::listing::{EntryReading, Listing, Meaning};
 use crate::tree::Tree;
 
 /// What the fields of `pricing` stand for. `image` is a picture in the input, of which authors count
@@ -30,6 +31,11 @@ const COSTS: &[(&str, Meaning)] = &[
     ("input_audio_cache", Meaning::PartOf(Unit::CacheReadTokens, Per::One)),
 ];
 
+/// The field of `pricing` with prices that hold for some requests.
+const OVERRIDES: &str = "overrides";
+/// The field of an override that says from how many tokens of a prompt on it holds.
+const LENGTH: &str = "min_prompt_tokens";
+
 /// The models of all authors.
 pub(super) fn listings(tree: &Tree<'_>) -> Vec<Listing> {
     tree.get("data").map(Tree::items).unwrap_or_default().iter().filter_map(listing).collect()
@@ -45,9 +51,10 @@ fn listing(entry: &Tree<'_>) -> Option<Listing> {
                 reading.refuse(field, "is there twice");
             }
             for (key, value) in pricing.fields() {
-                let known = COSTS.iter().find(|(name, _)| name == key);
-                let meaning = known.map_or(Meaning::Unknown, |(_, meaning)| *meaning);
-                reading.price(key, value, meaning, Condition::default());
+                match key.as_str() {
+                    OVERRIDES => overrides(&mut reading, value),
+                    _ => reading.price(key, value, meaning(key), Condition::default()),
+                }
             }
         }
         _ => reading.refuse("pricing", "is not an object"),
@@ -59,6 +66,42 @@ fn listing(entry: &Tree<'_>) -> Option<Listing> {
     listing.output_tokens_max =
         tokens(provider.and_then(|provider| provider.get("max_completion_tokens")));
     Some(listing)
+}
+
+fn meaning(key: &str) -> Meaning {
+    let known = COSTS.iter().find(|(name, _)| *name == key);
+    known.map_or(Meaning::Unknown, |(_, meaning)| *meaning)
+}
+
+/// Prices that hold for some requests, each beside what such a request is like.
+fn overrides(reading: &mut EntryReading, all: &Tree<'_>) {
+    for one in all.items() {
+        if let Some(field) = one.twice() {
+            return reading.refuse(field, "is there twice");
+        }
+        let (prices, conditions): (Vec<_>, Vec<_>) =
+            one.fields().iter().partition(|(key, _)| meaning(key) != Meaning::Unknown);
+        let above = match conditions.as_slice() {
+            [(key, length)] if key == LENGTH => tokens(Some(length)),
+            _ => None,
+        };
+        if above.is_none() {
+            let words: Vec<&str> = conditions.iter().map(|(key, _)| key.as_str()).collect();
+            let why = format!("there is no condition for `{}`", words.join("` and `"));
+            reading.unsayable(OVERRIDES, "", &why);
+            continue;
+        }
+        let when = Condition { input_tokens_above: above, ..Condition::default() };
+        for (key, value) in prices {
+            reading.price(&format!("{OVERRIDES}.{key}"), value, meaning(key), when);
+        }
+    }
+}
+
+/// Whether some price of the list is that of the unit.
+#[cfg(test)]
+pub(super) fn knows(unit: Unit) -> bool {
+    COSTS.iter().any(|(_, meaning)| meaning.is_of(unit))
 }
 
 /// Writes what [`listings`] reads.
@@ -89,6 +132,25 @@ mod tests {
     fn dollars(listing: &Listing, unit: Unit) -> Option<String> {
         let listed = listing.rates.iter().find(|listed| listed.unit == unit)?;
         Some(listed.rate.dollars(unit.info().per))
+    }
+
+    #[test]
+    fn overrides_are_prices_of_longer_prompts() {
+        let text = r#"{"data": [{"id": "x-ai/grok-4.5", "pricing": {"prompt": "0.000002",
+            "completion": "0.000006", "input_cache_read": "0.0000005", "overrides": [
+            {"min_prompt_tokens": 200000, "prompt": "0.000004", "input_cache_read": "0.000001"},
+            {"region": "eu", "prompt": "0.000005"}]}}]}"#;
+        let listing = listings(&Tree::parse(text).expect("JSON")).remove(0);
+        let long = Condition { input_tokens_above: Some(200_000), ..Condition::default() };
+        for (unit, price) in [(Unit::InputTokens, "4.00"), (Unit::CacheReadTokens, "1.00")] {
+            let mut rates = listing.rates.iter();
+            let listed = rates.find(|listed| listed.unit == unit && listed.when == long);
+            let dollars = listed.map(|listed| listed.rate.dollars(1_000_000));
+            assert_eq!(dollars.as_deref(), Some(price), "{unit:?}");
+        }
+        assert_eq!(dollars(&listing, Unit::InputTokens).as_deref(), Some("2.00"), "the base");
+        let [unsayable] = listing.unsayable.as_slice() else { panic!("{listing:?}") };
+        assert_eq!(unsayable.why, "there is no condition for `region`");
     }
 
     #[test]
