@@ -12,8 +12,9 @@ use serde::Deserialize;
 use super::CustomerConsole;
 use super::customer::{LoggedInCustomer, PageResult};
 use super::key_names::KeyNames;
-use crate::ledger::{ListedTask, TaskFilter, TaskId, TaskPage};
+use crate::ledger::{ListedTask, Task, TaskFilter, TaskId, TaskPage};
 use crate::money::Nanousd;
+use crate::tasks::customer_id;
 use crate::web::{HtmlPage, PageFrame, show};
 use record::Record;
 
@@ -45,7 +46,8 @@ struct Videos {
 
 /// A row in the list of tasks.
 struct VideoRow {
-    id: TaskId,
+    /// By which its page is found.
+    id: String,
     short: String,
     at: String,
     state: String,
@@ -62,8 +64,8 @@ impl VideoRow {
         let task = &listed.task;
         let record = Record::load(&console.tasks, task).await;
         Self {
-            id: task.id(),
-            short: short(task.id()),
+            id: page_id(task),
+            short: short(task),
             at: show::time(&task.intent.at),
             tone: record.tone(),
             state: record.state,
@@ -75,10 +77,25 @@ impl VideoRow {
     }
 }
 
-/// The beginning of a task's id: they are random.
-pub(super) fn short(id: TaskId) -> String {
-    let text = id.to_string();
-    text.get(..11).map_or_else(|| text.clone(), |head| format!("{head}…"))
+/// The letters of a task's id that a list shows. Ids of family S are no longer; of the gateway's own,
+/// which are random, the beginning is enough.
+const SHORT_LETTERS_MAX: usize = 28;
+
+/// The id by which the customer knows a task, as lists show it.
+pub(super) fn short(task: &Task) -> String {
+    match customer_id(task) {
+        None => NO_ID.to_owned(),
+        Some(id) if id.len() <= SHORT_LETTERS_MAX => id,
+        Some(id) => id.get(..11).map_or_else(|| id.clone(), |head| format!("{head}…")),
+    }
+}
+
+/// What stands in the place of the id that family S has from its upstream, before there is one.
+pub(super) const NO_ID: &str = "no id yet";
+
+/// The id below which a task has its page: the one by which the customer knows it, if there is one.
+pub(super) fn page_id(task: &Task) -> String {
+    customer_id(task).unwrap_or_else(|| task.id().to_string())
 }
 
 /// Which tasks are asked for.

@@ -75,7 +75,7 @@ impl Delivery {
         });
         Self {
             task: task.id(),
-            short: videos::short(task.id()),
+            short: videos::short(task),
             url: show::line(task.intent.webhook_url.as_deref().unwrap_or_default()).into_owned(),
             state,
             tone,

@@ -23,7 +23,7 @@ use crate::protocols::{Dialect, Fault};
 /// A submit whose outcome nobody knows is given up after a day: providers' tasks do not take longer.
 const DOUBT_MS: u64 = 24 * 3600 * 1000;
 /// A submit takes less, with all upstreams that are tried one after the other.
-const SUBMIT_MAX: Duration = Duration::from_secs(15 * 60);
+pub(super) const SUBMIT_MAX: Duration = Duration::from_secs(15 * 60);
 /// How long behind its time a task is asked about whose upstream still says that it is at work: it may
 /// yet end, and be billed. No upstream that is known works for so long, so a clock that was wrong by
 /// less ends no task.

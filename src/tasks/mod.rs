@@ -106,6 +106,8 @@ impl Tasks {
             unpaid: Unpaid::default(),
             slots: Slots::default(),
         });
+        // Whoever had an answer of the last process, or none because of its end, repeats it now.
+        tasks.ledger.count_submits_from_now(follow::SUBMIT_MAX + WAIT_MAX);
         // Looked for at once: what is submitted from here on is this process's own.
         let left = tasks.ledger.tasks_in_work();
         let resumed = Arc::clone(&tasks);
@@ -172,7 +174,7 @@ impl Tasks {
             drop(tokio::time::timeout(REFRESH_TIMEOUT, asking).await);
             found = self.agenda.find(account, id, FRESH_FOR).await?.unwrap_or(found);
         }
-        Ok(Some(shown_as(&found.task, &found.said)))
+        Ok(Some(shown_as(&found.task, &found.said, UnixMs::now())))
     }
 
     /// Waits for the end of a task, for at most [`WAIT_MAX`], and gives its record as it stands then.
@@ -220,7 +222,7 @@ impl Tasks {
     /// The record of a task as it stands: JSON.
     pub async fn shown(&self, task: &Task) -> String {
         let said = self.agenda.last_said(task).await;
-        shown_as(task, &said)
+        shown_as(task, &said, UnixMs::now())
     }
 
     /// How many tasks have not ended; in a fleet, of those that this node took.
@@ -230,21 +232,48 @@ impl Tasks {
     }
 }
 
-/// The record of a task that has ended, or of which `said` was said last.
-fn shown_as(task: &Task, said: &Said) -> String {
+/// What the record says of a task that is [overdue](is_overdue).
+const OVERDUE: Error = Error {
+    code: "Expired",
+    message: "The video was not made in time. Should its upstream end it well all the same, this \
+              record has it, and it is charged.",
+};
+
+/// Whether the time of a task is over that an upstream has taken and not ended. Its customer reads that
+/// it has expired. It ends, and gives back what it holds, only by its upstream's word or when nobody
+/// expects one any more: it may yet be made, and billed.
+fn is_overdue(task: &Task, now: UnixMs) -> bool {
+    matches!(task.stage, Stage::Submitted { .. }) && now >= task.intent.expires_at
+}
+
+/// The id by which the customer knows a task: the gateway's, or in family S the upstream's, of which
+/// there is none before an upstream has taken the task.
+pub(crate) fn customer_id(task: &Task) -> Option<String> {
+    if codec_of(task).is_some_and(TaskCodec::is_native) {
+        return task.upstream_id().map(str::to_owned);
+    }
+    Some(task.id().to_string())
+}
+
+/// The record, at `now`, of a task that has ended, or of which `said` was said last.
+fn shown_as(task: &Task, said: &Said, now: UnixMs) -> String {
     let Some(codec) = codec_of(task) else { return "null".to_owned() };
     let facts = facts_of(task);
+    let expired;
     let (state, document, updated_at) = match task.ended() {
         Some(ended) => {
             let state = TaskState::of(&ended.state).unwrap_or(TaskState::Failed);
             (state, &ended.document, ended.at)
         }
+        None if is_overdue(task, now) => {
+            expired = given_up(task, &said.document, &OVERDUE);
+            (TaskState::Expired, &expired, task.intent.expires_at)
+        }
         None => (said.state, &said.document, said.changed_at),
     };
-    let own = task.id().to_string();
-    let id = if codec.is_native() { task.upstream_id().unwrap_or(&own) } else { &own };
+    let id = customer_id(task).unwrap_or_else(|| task.id().to_string());
     codec.record(&Shown {
-        id,
+        id: &id,
         model: &task.intent.model,
         state,
         facts: &facts,
@@ -266,7 +295,8 @@ fn is_known_by(task: &Task, id: &str) -> bool {
     is_native == (task.upstream_id() == Some(id))
 }
 
-fn codec_of(task: &Task) -> Option<&'static dyn TaskCodec> {
+/// How the upstreams of the task are asked.
+pub(crate) fn codec_of(task: &Task) -> Option<&'static dyn TaskCodec> {
     let spoken = |dialect: &&Dialect| dialect.as_str() == task.intent.protocol;
     task_codec(*Dialect::ALL.iter().find(spoken)?)
 }

@@ -988,3 +988,24 @@ async fn both_lines_of_the_log_name_the_agents_own_address() {
         assert!(line["key_id"].is_string(), "{line}");
     }
 }
+
+/// What a conflict names can be read with the other tool, in every family.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_video_is_a_conflict_that_names_the_first() {
+    let (_demo, _, _, client) = demo().await;
+    for model in ["vf2.7-t2v", "happyhorse-1.0-r2v", "df-sf-2-0-260128", "gif-video"] {
+        let mut order =
+            json!({"model": model, "prompt": "a tide", "duration": 5, "resolution": "720p"});
+        if model.ends_with("-r2v") {
+            order["image_urls"] = json!(["https://a.example/a.png"]);
+        }
+        let begun = client.done("submit_video", order.clone()).await;
+        let error = client.refused("submit_video", order).await;
+        assert_eq!(error["code"], "idempotency_conflict", "{model}: {error}");
+        let id = begun["id"].as_str().expect("an id");
+        let message = error["message"].as_str().expect("a message");
+        assert!(message.contains(&format!("as the task {id},")), "{model}: {message}");
+        let read = client.done("get_video", json!({"id": id})).await;
+        assert_eq!(read["record"]["id"], begun["id"], "{model}");
+    }
+}

@@ -2,7 +2,7 @@
 //! tasks stand in memory with nobody else's, and to a node of a fleet on PostgreSQL.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tollgate::clock::UnixMs;
 use tollgate::ledger::{
@@ -197,19 +197,50 @@ impl Subject {
         let first = self.open(account, Some(repeat), REPEATED_WITHIN).await.expect("the first");
         assert_eq!(known(&repeat, REPEATED_WITHIN).await, Repeated::Same(first.id()));
         assert_eq!(known(&other, REPEATED_WITHIN).await, Repeated::Other);
-        tokio::time::sleep(Duration::from_millis(2)).await;
-        assert_eq!(known(&repeat, Duration::from_millis(1)).await, Repeated::New, "later");
+        let brief = Duration::from_millis(1);
+        let pause = Duration::from_millis(3);
+        tokio::time::sleep(pause).await;
+        for (stage, what) in [(None, "under way"), (Some(Stage::InDoubt), "in doubt")] {
+            if let Some(stage) = stage {
+                self.to(account, first.id(), stage).await.expect("changed");
+            }
+            assert_eq!(known(&repeat, brief).await, Repeated::Same(first.id()), "{what}");
+            let twin = self.open(account, Some(repeat), brief).await;
+            assert!(matches!(twin, Err(LedgerError::Conflict)), "{what}: {twin:?}");
+        }
+        // Counted from when it was taken, and not from when it began.
+        let begun = Instant::now();
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        self.to(account, first.id(), taken_as("repeat-1")).await.expect("changed");
+        let since = begun.elapsed();
+        assert_eq!(
+            known(&repeat, since).await,
+            Repeated::Same(first.id()),
+            "it was taken just now"
+        );
+        tokio::time::sleep(pause).await;
+        assert_eq!(known(&repeat, brief).await, Repeated::New, "later");
+        // Its customer waits for the end of the task, and then does not.
+        let now = UnixMs::now();
+        ledger.submit_answered(&first, UnixMs(now.0 + 60_000)).await.expect("noted");
+        assert_eq!(known(&repeat, brief).await, Repeated::Same(first.id()), "it waits");
+        ledger.submit_answered(&first, now).await.expect("noted");
+        tokio::time::sleep(pause).await;
+        assert_eq!(known(&repeat, brief).await, Repeated::New, "it waits no more");
         let holds = ledger.open_holds();
         let twin = self.open(account, Some(repeat), REPEATED_WITHIN).await;
         assert!(matches!(twin, Err(LedgerError::Conflict)), "{twin:?}");
         assert_eq!(ledger.open_holds(), holds, "what the twin held is given back");
-        let late = self.open(account, Some(repeat), Duration::from_millis(1)).await;
+        let late = self.open(account, Some(repeat), brief).await;
         let late = late.expect("the time of the first is over");
         assert_eq!(known(&repeat, REPEATED_WITHIN).await, Repeated::Same(late.id()));
+        self.end(account, first.id(), TaskSettlement::Void).await.expect("open until then");
+        let newer = "the end of the older one says nothing of the newer one";
+        assert_eq!(known(&repeat, REPEATED_WITHIN).await, Repeated::Same(late.id()), "{newer}");
+        ledger.submit_answered(&first, UnixMs::now()).await.expect("nothing to note");
         self.end(account, late.id(), TaskSettlement::Void).await.expect("open until then");
         let again = "no upstream took it, so it may be tried again";
         assert_eq!(known(&repeat, REPEATED_WITHIN).await, Repeated::New, "{again}");
-        self.end(account, first.id(), TaskSettlement::Void).await.expect("open until then");
     }
 
     async fn doubts_are_listed_and_resolved_once(&self) {

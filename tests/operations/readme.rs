@@ -140,6 +140,80 @@ fn the_command_of_every_endpoint_works_against_the_demo() {
     assert_eq!(ran, 20, "commands");
 }
 
+/// Ids in the documentation that stand for a model and are none: what they are for.
+const NO_MODELS: [(&str, &str); 5] = [
+    ("video-1", "an operator's own name, in an answer of the admin API"),
+    ("NAME", "a word of a command's synopsis"),
+    ("no-such-model", "a request that is refused"),
+    ("<129>", "a name that is too long"),
+    ("gpt-5-2026-01-01", "a name that an upstream could have"),
+];
+/// How the ids of models that are shipped begin.
+const FAMILIES: [&str; 27] = [
+    "gpt-",
+    "claude-",
+    "gemini-",
+    "deepseek-",
+    "qwen",
+    "kimi-",
+    "mistral-",
+    "grok-",
+    "glm-",
+    "text-embedding-",
+    "whisper-",
+    "rerank-",
+    "omni-",
+    "codex-",
+    "o1",
+    "o3",
+    "o4-",
+    "vf2",
+    "sf-",
+    "df-",
+    "gif-",
+    "happyhorse-",
+    "qf",
+    "pimg-",
+    "dle-",
+    "vyg-",
+    "voyage-",
+];
+
+/// What stands in `text` between each of these marks and the next of the ends.
+fn between<'a>(text: &'a str, mark: &'a str, ends: &'a [char]) -> impl Iterator<Item = &'a str> {
+    text.split(mark).skip(1).filter_map(|rest| rest.split(ends).next())
+}
+
+/// Who copies an example from the documentation finds its model.
+#[test]
+fn every_model_that_the_documents_name_is_shipped() {
+    let shipped = fs::read_to_string("models.yaml").expect("models.yaml");
+    let is_shipped = |id: &str| shipped.contains(&format!("\n  {id}:\n"));
+    let documents = fs::read_dir("docs").expect("docs").map(|entry| entry.expect("one").path());
+    let documents = documents.filter(|path| path.extension().is_some_and(|kind| kind == "md"));
+    let mut named = 0;
+    for path in documents.chain(["README.md".into()]) {
+        let text = fs::read_to_string(&path).expect("text");
+        let marks =
+            ["\"model\": \"", "\"model\":\"", "model = \"", "model=\"", "--model ", "MODEL="];
+        let examples =
+            marks.iter().flat_map(|mark| between(&text, mark, &['"', ' ', '`', '\n', '\\']));
+        // In prose: one word between backticks.
+        let words = between(&text, "`", &['`']).filter(|word| {
+            let is_id = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+            let is_model = FAMILIES.iter().any(|family| word.starts_with(family));
+            is_model && word.bytes().all(is_id) && word.bytes().any(|byte| byte.is_ascii_digit())
+        });
+        for id in examples.chain(words) {
+            let is_none = NO_MODELS.iter().any(|(none, _)| *none == id);
+            let path = path.display();
+            assert!(is_none || is_shipped(id), "{path} names `{id}`, which is not in models.yaml");
+            named += 1;
+        }
+    }
+    assert!(named > 50, "only {named} were found");
+}
+
 /// The YAML blocks of the README, in pairs, are configurations that `tollgate check` accepts.
 #[test]
 fn the_yaml_of_the_readme_is_accepted() {

@@ -313,7 +313,8 @@ pub struct Tasks {
     pub poll_max: Duration,
     /// The customers who may wait for the end of a task at one time.
     pub waiting_max: u32,
-    /// How long the same submit without an `Idempotency-Key` is taken for a repetition.
+    /// How long behind its answer a submit is recognised that comes again without an
+    /// `Idempotency-Key`.
     pub repeat_window: Option<Duration>,
     /// The tasks of one account that may come to nothing in a minute.
     pub unpaid_per_minute: u32,

@@ -306,6 +306,10 @@ impl TaskStore for SharedTasks {
         Ok(Self::repeated(self, account, repeat, at, within).await?)
     }
 
+    async fn answered(&self, task: &Task, at: UnixMs) -> Result<(), TaskStoreError> {
+        Ok(Self::answered(self, task, at).await?)
+    }
+
     async fn list(&self, query: &TaskQuery) -> Result<Option<TaskPage>, TaskStoreError> {
         let TaskQuery { account, filter, after, limit } = query;
         let Some(found) = Self::list(self, *account, filter.as_ref(), *after, *limit).await? else {

@@ -104,7 +104,7 @@ pub use self::rules::general_ledger::{BookLine, BookState, GeneralLedger, TrialB
 pub use self::rules::postings::{BookAccount, Posting, postings};
 pub use self::rules::settlement::{Settlement, TaskSettlement};
 pub use self::rules::spend::Span;
-pub use self::rules::submit::Repeated;
+pub use self::rules::submit::{Repeated, is_unanswered};
 pub use self::rules::{audit, core, key_rules};
 pub use self::seam::funds::{LeaseWait, SharedFunds, Shortfall, UsageOfModel};
 pub use self::seam::standing::{Progress, Standing};

@@ -1,5 +1,6 @@
 //! Everything that is known of one request.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use askama::Template;
@@ -12,7 +13,8 @@ use crate::console::customer::{LoggedInCustomer, PageResult};
 use crate::console::key_names::KeyNames;
 use crate::console::lines::StatementLine;
 use crate::console::units;
-use crate::ledger::{CallMoney, CallName, EntryKind, RequestId, TaskId};
+use crate::console::videos;
+use crate::ledger::{CallMoney, CallName, EntryKind, RequestId, Task};
 use crate::money::Nanousd;
 use crate::price::PriceVersion;
 use crate::request_log::{Logged, Position, Scope};
@@ -32,7 +34,8 @@ struct OneRequest {
     price: Option<AppliedPrice>,
     units: Vec<(&'static str, u64)>,
     source: &'static str,
-    task: Option<TaskId>,
+    /// The page of its task, and what the customer calls that.
+    task: Option<(String, String)>,
 }
 
 /// The prices that it is charged by.
@@ -109,7 +112,8 @@ pub(in crate::console) async fn page(
         known => known,
     };
     let logged = logged.map_err(|error| super::failed(&console, &customer, &error))?;
-    let money = money(&console, &customer, id, logged.as_ref()).await?;
+    let task = task(&console, &customer, logged.as_ref()).await?;
+    let money = money(&console, &customer, id, (logged.as_ref(), task.as_deref())).await?;
     if logged.is_none() && money.is_none() {
         return Err(nowhere());
     }
@@ -132,10 +136,21 @@ pub(in crate::console) async fn page(
         },
         units,
         source,
-        task: logged.as_ref().and_then(|logged| logged.task_id),
+        task: task.map(|task| (videos::page_id(&task), videos::short(&task))),
         logged: logged.map(|logged| Facts::from_logged(&logged, &keys)),
     };
     Ok(HtmlPage(shown).into_response())
+}
+
+/// The task that the request started.
+async fn task(
+    console: &CustomerConsole,
+    customer: &LoggedInCustomer,
+    logged: Option<&Logged>,
+) -> PageResult<Option<Arc<Task>>> {
+    let failed = |error| customer.failed(console, &error);
+    let Some(id) = logged.and_then(|logged| logged.task_id) else { return Ok(None) };
+    console.ledger.task(customer.account.id, &id.to_string()).await.map_err(failed)
 }
 
 /// What happened to the request's money, looked for where its hold ended.
@@ -143,7 +158,7 @@ async fn money(
     console: &CustomerConsole,
     customer: &LoggedInCustomer,
     id: RequestId,
-    logged: Option<&Logged>,
+    (logged, task): (Option<&Logged>, Option<&Task>),
 ) -> PageResult<Option<CallMoney>> {
     let failed = |error| customer.failed(console, &error);
     let account = customer.account.id;
@@ -151,11 +166,7 @@ async fn money(
         // Nothing was held for it.
         return Ok(None);
     }
-    let task = match logged.and_then(|logged| logged.task_id) {
-        Some(task) => console.ledger.task(account, &task.to_string()).await.map_err(failed)?,
-        None => None,
-    };
-    let name = match (&task, logged) {
+    let name = match (task, logged) {
         (Some(task), _) => CallName::Hold(task.intent.hold, task.ended().map(|ended| ended.at)),
         // Its hold had not ended when it had begun to.
         (None, Some(logged)) if logged.task_id.is_none() => CallName::Request(id, logged.ended_at),

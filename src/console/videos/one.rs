@@ -12,14 +12,19 @@ use crate::console::customer::{LoggedInCustomer, PageResult};
 use crate::console::key_names::KeyNames;
 use crate::console::lines::StatementLine;
 use crate::console::units;
-use crate::ledger::{CallName, TaskId};
+use crate::console::videos::{NO_ID, page_id};
+use crate::ledger::CallName;
+use crate::tasks::customer_id;
 use crate::web::{HtmlPage, PageFrame, ShowsMedia, show};
 
 #[derive(Template)]
 #[template(path = "customer_video.html")]
 struct VideoPage {
     frame: PageFrame,
-    id: TaskId,
+    /// By which its page is found.
+    page_id: String,
+    /// By which the customer knows it.
+    id: String,
     record: Record,
     tone: &'static str,
     is_open: bool,
@@ -39,18 +44,18 @@ pub(in crate::console) async fn page(
 ) -> PageResult {
     let nowhere = || customer.nowhere(&console);
     let failed = |error| customer.failed(&console, &error);
-    let id: TaskId = id.parse().map_err(|_| nowhere())?;
     let account = customer.account.id;
-    let task = console.ledger.task(account, &id.to_string()).await.map_err(failed)?;
+    let task = console.ledger.task(account, &id).await.map_err(failed)?;
     let task = task.ok_or_else(nowhere)?;
-    let tried = console.ledger.tried(id).await.map_err(failed)?;
+    let tried = console.ledger.tried(task.id()).await.map_err(failed)?;
     let name = CallName::Hold(task.intent.hold, task.ended().map(|ended| ended.at));
     let money = console.ledger.call_money(account, name).await.map_err(failed)?;
     let keys = KeyNames::load(&console, &customer);
     let record = Record::load(&console.tasks, &task).await;
     let shown = VideoPage {
         frame: customer.frame(&console, "/videos"),
-        id,
+        page_id: page_id(&task),
+        id: customer_id(&task).unwrap_or_else(|| NO_ID.to_owned()),
         tone: record.tone(),
         is_open: task.ended().is_none(),
         model: task.intent.model.to_string(),

@@ -1,9 +1,10 @@
 //! Submits that are made again: what marks them, and the answer of the first.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use pingora::http::RequestHeader;
+use pingora_proxy::Session;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
@@ -12,12 +13,14 @@ use crate::config::snapshot::Snapshot;
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::call::task_record::unreadable;
 use crate::gateway::proxy::Gateway;
-use crate::ledger::{Key, REPEATED_WITHIN, Repeat, Repeated, Taken, Task, TaskId};
-use crate::protocols::Dialect;
+use crate::ledger::{
+    AccountId, Key, REPEATED_WITHIN, Repeat, Repeated, Stage as TaskStage, Taken, Task,
+};
+use crate::protocols::Request;
 use crate::protocols::task::TaskCodec;
-use crate::protocols::task_codec;
+use crate::tasks::{WAIT_MAX, codec_of, customer_id};
 
-/// What marks repetitions of a submit, and how long they are recognised.
+/// What marks repetitions of a submit, and how long they are recognised behind its answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     pub(crate) repeat: Repeat,
@@ -28,37 +31,76 @@ pub(crate) struct Mark {
 
 /// The header with which a customer marks repetitions of a submit.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// The member of a body that says whether its customer waits for the end of the task.
+const WAIT: &str = "wait";
 /// The longest such mark.
 const MARK_BYTES_MAX: usize = 255;
 
-/// The answer to a submit that was made before, if this is one.
-pub(crate) async fn repeated(
+/// How long a repetition waits for the answer to the first submit: as long as a submit may wait for the
+/// end of its task.
+const FIRST_WAIT_MAX: Duration = WAIT_MAX;
+/// How often it is looked for meanwhile. Submits take about a second.
+const FIRST_LOOK_EVERY: Duration = Duration::from_millis(200);
+/// When a submit may be sent again that came together with another one that came to nothing.
+const RETRY_OVERTAKEN: Duration = Duration::from_secs(1);
+
+/// The answer to a submit that was made before, if this is one. While the first is under way it is waited
+/// for, as long as the customer of `session` does, if there is one: with the first answer the customer
+/// has the id of the task, also where it has lost that answer.
+///
+/// # Errors
+/// A conflict with the first submit, or that one's own end.
+pub(crate) async fn answer_of_first(
     gateway: &Gateway,
-    key: &Key,
-    mark: Option<&Mark>,
+    account: AccountId,
+    mark: &Mark,
+    mut session: Option<&mut Session>,
 ) -> Result<Option<(u16, Bytes)>, GatewayError> {
-    let Some(mark) = mark else { return Ok(None) };
-    let conflict =
-        |message: &'static str| Err(GatewayError::new(ErrorKind::IdempotencyConflict, message));
-    let when = (UnixMs::now(), mark.within);
-    let repeated = gateway.ledger.repeated(key.account, &mark.repeat, when).await;
-    match repeated.map_err(|error| unreadable(&error))? {
-        Repeated::New => Ok(None),
-        Repeated::Other => conflict("This Idempotency-Key was used with another request."),
-        Repeated::Same(id) if !mark.is_named => Err(repetition(id, mark.within)),
-        Repeated::Same(id) => {
-            let task = gateway.ledger.task(key.account, &id.to_string()).await;
-            let task = task.map_err(|error| unreadable(&error))?;
-            match task.filter(|task| task.upstream_id().is_some()) {
-                Some(task) => Ok(Some(accepted(&task))),
-                None => conflict("The first of these requests has no answer yet."),
+    let deadline = Instant::now() + FIRST_WAIT_MAX;
+    loop {
+        let when = (UnixMs::now(), mark.within);
+        let repeated = gateway.ledger.repeated(account, &mark.repeat, when).await;
+        let first = match repeated.map_err(|error| unreadable(&error))? {
+            Repeated::New => return Ok(None),
+            Repeated::Other => {
+                let message = "This Idempotency-Key was used with another request.";
+                return Err(GatewayError::new(ErrorKind::IdempotencyConflict, message));
+            }
+            Repeated::Same(id) => gateway.ledger.task(account, &id.to_string()).await,
+        };
+        let first = first.map_err(|error| unreadable(&error))?;
+        match first {
+            Some(first) if first.taken().is_some() && mark.is_named => {
+                return Ok(Some(accepted(&first)));
+            }
+            Some(first) if first.taken().is_some() || first.stage == TaskStage::InDoubt => {
+                return Err(repetition(&first, mark));
+            }
+            Some(first) if Instant::now() >= deadline => return Err(repetition(&first, mark)),
+            // It has come to nothing since, which the next look sees.
+            Some(_) | None => {}
+        }
+        let Some(session) = &mut session else {
+            tokio::time::sleep(FIRST_LOOK_EVERY).await;
+            continue;
+        };
+        tokio::select! {
+            () = tokio::time::sleep(FIRST_LOOK_EVERY) => {}
+            _ = session.as_downstream_mut().read_body_or_idle(true) => {
+                return Err(GatewayError::new(ErrorKind::ClientGone, "The customer went away."));
             }
         }
     }
 }
 
-/// What marks repetitions of the request, for this key and path: what the customer calls it, else
-/// its body for as long as the operator has set.
+/// What the customer reads of a submit that came together with another one, which came to nothing.
+pub(crate) fn overtaken() -> GatewayError {
+    let message = "The same request came at the same time and came to nothing. Send it again.";
+    GatewayError::new(ErrorKind::Overloaded, message).retry_after(RETRY_OVERTAKEN)
+}
+
+/// What marks repetitions of the request, for this key and path: what the customer calls it, else its
+/// body for as long as the operator has set.
 ///
 /// # Errors
 /// A mark that is none.
@@ -66,6 +108,7 @@ pub(crate) fn mark(
     head: &RequestHeader,
     snapshot: &Snapshot,
     key: &Key,
+    request: &Request<'_>,
     body: &[u8],
 ) -> Result<Option<Mark>, GatewayError> {
     let name = |kind: u8, value: &[u8]| -> [u8; 32] {
@@ -73,11 +116,10 @@ pub(crate) fn mark(
         let name = Sha256::new().chain_update(key).chain_update(head.uri.path());
         name.chain_update([kind]).chain_update(value).finalize().into()
     };
-    let digest = || -> [u8; 32] { Sha256::digest(body).into() };
     let Some(value) = head.headers.get(IDEMPOTENCY_KEY) else {
         let window = snapshot.tasks.repeat_window;
         return Ok(window.map(|within| {
-            let body = digest();
+            let body = wish(request, body);
             Mark { repeat: Repeat { key: name(1, &body), body }, within, is_named: false }
         }));
     };
@@ -86,17 +128,52 @@ pub(crate) fn mark(
         let message = format!("Idempotency-Key must have 1 to {MARK_BYTES_MAX} characters.");
         return Err(GatewayError::invalid("Idempotency-Key", message));
     }
-    let repeat = Repeat { key: name(0, value), body: digest() };
+    let repeat = Repeat { key: name(0, value), body: Sha256::digest(body).into() };
     Ok(Some(Mark { repeat, within: REPEATED_WITHIN, is_named: true }))
 }
 
-/// Refuses a body that came a moment ago as well: one of two that were meant as one, as a rule.
-fn repetition(first: TaskId, within: Duration) -> GatewayError {
-    let message = format!(
-        "The same request was taken less than {} s ago, as the task {first}. If another video of it \
-         is wanted, wait so long, or send each with an Idempotency-Key of its own.",
-        within.as_secs_f32().ceil()
-    );
+/// The SHA-256 of what a body asks for, whether or not it waits for that: who has waited in vain may ask
+/// again without.
+fn wish(request: &Request<'_>, body: &[u8]) -> [u8; 32] {
+    let mut digest = Sha256::new();
+    let mut from = 0;
+    let waits = request.json().map(|object| object.member_ranges(&[WAIT])).unwrap_or_default();
+    for range in waits {
+        digest.update(body.get(from..range.start).unwrap_or_default());
+        from = range.end;
+    }
+    digest.update(body.get(from..).unwrap_or_default());
+    digest.finalize().into()
+}
+
+/// Refuses a repetition of a submit: one of two that were meant as one, as a rule.
+fn repetition(first: &Task, mark: &Mark) -> GatewayError {
+    let named = customer_id(first).map(|id| format!(", as the task {id}")).unwrap_or_default();
+    if mark.is_named && first.stage == TaskStage::InDoubt {
+        // The answer that the first submit had, or would have had.
+        let message = format!(
+            "The first of these requests was sent{named}. Its upstream did not answer in time, and may \
+             still be at work."
+        );
+        return GatewayError::new(ErrorKind::UpstreamTimeout, message);
+    }
+    let another = "If another video of it is wanted, send each with an Idempotency-Key of its own";
+    let message = match first.stage {
+        TaskStage::Submitting if mark.is_named => format!(
+            "The first of these requests is under way{named}. Send this one again: it gets the answer \
+             of the first."
+        ),
+        TaskStage::Submitting => format!("The same request is under way{named}. {another}."),
+        TaskStage::InDoubt => format!(
+            "The same request was sent{named}, and it is not known whether its upstream took it. \
+             {another}, or wait until it is known, for a day at most."
+        ),
+        TaskStage::Submitted { .. } | TaskStage::Ended(_) => format!(
+            "The same request was taken{named}, and was answered less than {} s ago or its customer \
+             waits for the end. {another}, or wait so long.",
+            mark.within.as_secs_f32().ceil()
+        ),
+    };
     GatewayError::new(ErrorKind::IdempotencyConflict, message)
 }
 
@@ -138,11 +215,6 @@ pub(crate) fn taken(task: &Task, id: &str, answer: &Bytes) -> Taken {
         Ok(answer) if is_native && answer != id_alone(id) => Taken::with_answer(id, answer),
         _ => Taken::from(id),
     }
-}
-
-fn codec_of(task: &Task) -> Option<&'static dyn TaskCodec> {
-    let spoken = Dialect::ALL.into_iter().find(|one| one.as_str() == task.intent.protocol);
-    spoken.and_then(task_codec)
 }
 
 fn id_alone(id: &str) -> String {

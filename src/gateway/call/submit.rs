@@ -15,11 +15,11 @@ use crate::gateway::answer::{refused, respond};
 use crate::gateway::call::failure::CallFailure;
 use crate::gateway::call::own_call::{FailedCall, OwnAnswer, is_error};
 use crate::gateway::call::post::{ConnectionReuse, Poster};
-use crate::gateway::call::repeat::{accepted_as, taken};
+use crate::gateway::call::repeat::{accepted_as, answer_of_first, overtaken, taken};
 use crate::gateway::call::sending::{Attempt, Lack, Sending};
 use crate::gateway::call::targets::{AskTarget, TryResult, ask_targets};
 use crate::gateway::call::task_record::{
-    internal, no_such_task, open, reject, retarget, stand, unreadable,
+    count_repetitions_after, internal, no_such_task, open, reject, retarget, stand, unreadable,
 };
 use crate::gateway::call::{headers, peer};
 use crate::gateway::exchange::{Exchange, RequestStage};
@@ -30,6 +30,7 @@ use crate::outbound::{OutboundError, may_announce};
 use crate::pipeline;
 use crate::protocols::task::Submit;
 use crate::protocols::{Call, Delivery};
+use crate::tasks::WAIT_MAX;
 
 /// An upstream's answer to a submit.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
@@ -90,8 +91,11 @@ pub(crate) async fn answer(
     if let RequestStage::Sending(sending) = &mut exchange.stage {
         sending.attempt = None;
     }
-    let Accepted { task: submitted, answer: said } = match asked? {
-        OwnAnswer::Done(accepted) => accepted,
+    let (submitted, said) = match asked? {
+        OwnAnswer::Done(Accepted::Taken { task, answer }) => (task, answer),
+        OwnAnswer::Done(Accepted::Before(status, answer)) => {
+            return respond::relayed(session, exchange.stamp(), status, answer).await;
+        }
         OwnAnswer::Words(status, words) => {
             let words = refused::with_own_id(words, exchange);
             return respond::relayed(session, exchange.stamp(), status, words).await;
@@ -108,15 +112,18 @@ pub(crate) async fn answer(
         let sent = respond::relayed(session, exchange.stamp(), status, document).await;
         return sent.map_err(|error| error.into_down());
     }
+    count_repetitions_after(gateway, &submitted, WAIT_MAX).await;
     // A submit that was taken is answered as such, also if nobody may wait any more.
     let waited = tokio::select! {
-        waited = gateway.tasks.wait(&submitted) => waited,
+        waited = gateway.tasks.wait(&submitted) => Ok(waited),
         // Who leaves gives the place up; the task goes on.
         left = session.as_downstream_mut().read_body_or_idle(true) => {
             let left = left.map(|_| pingora::Error::new(pingora::ErrorType::ConnectionClosed));
-            return Err(left.unwrap_or_else(|error| error).into_down());
+            Err(left.unwrap_or_else(|error| error).into_down())
         }
     };
+    count_repetitions_after(gateway, &submitted, Duration::ZERO).await;
+    let waited = waited?;
     let sent = match waited {
         Ok(record) => respond::document(session, exchange.stamp(), record.into()).await,
         Err(_) => respond::relayed(session, exchange.stamp(), status, document).await,
@@ -124,11 +131,12 @@ pub(crate) async fn answer(
     sent.map_err(|error| error.into_down())
 }
 
-/// A task that an upstream has taken.
-struct Accepted {
-    task: Arc<Task>,
-    /// The body of the upstream's answer.
-    answer: Bytes,
+/// What a submit is answered with.
+enum Accepted {
+    /// An upstream has taken the task, with this body of its answer.
+    Taken { task: Arc<Task>, answer: Bytes },
+    /// Another submit under the same name was faster: the status and body of its answer.
+    Before(u16, Bytes),
 }
 
 /// Asks targets to take a task.
@@ -181,15 +189,18 @@ impl SubmitTo<'_> {
         let rewrite = || pipeline::rewrite_submit(&sending.admitted, &candidate, body);
         let rewritten = gateway.offload.run(body.len(), rewrite).await;
         let Some(request) = rewritten else { return Ok(TryResult::Skipped) };
-        let task = match self.opened.take() {
-            None => open(gateway, sending, &candidate).await?,
-            Some(task) => retarget(gateway, &task, &candidate, &sending.admitted.resolved).await?,
-        };
         let Some(call) = sending.admitted.call.submit() else { return Err(internal("no submit")) };
         let Ok(headers) = headers::to_upstream(self.headers, &request, id) else {
             return Err(internal("the request could not be written for the upstream"));
         };
         let headers = with_own(headers, call);
+        let task = match self.opened.take() {
+            None => match open(gateway, sending, &candidate).await? {
+                Some(task) => task,
+                None => return answer_as_first(gateway, sending).await,
+            },
+            Some(task) => retarget(gateway, &task, &candidate, &sending.admitted.resolved).await?,
+        };
         let (upstream, token) = (Arc::clone(&candidate.target.upstream), candidate.token.clone());
         let channel = Arc::clone(&candidate.channel);
         let hidden = Hidden { upstream: &upstream, token: token.as_ref() };
@@ -208,7 +219,7 @@ impl SubmitTo<'_> {
                 let upstream_id = taken(&task, &id, &answer);
                 let task = stand(gateway, &task, TaskStage::Submitted { upstream_id }).await?;
                 gateway.tasks.follow(&task).await;
-                return Ok(TryResult::Answered(OwnAnswer::Done(Accepted { task, answer })));
+                return Ok(TryResult::Answered(OwnAnswer::Done(Accepted::Taken { task, answer })));
             }
             Err(failed) => failed,
         };
@@ -225,6 +236,15 @@ impl SubmitTo<'_> {
         }
         Ok(TryResult::Failed(failed.failure, failed.otherwise()))
     }
+}
+
+/// Answers a submit of which another one turns out to be the first.
+async fn answer_as_first(gateway: &Gateway, sending: &Sending) -> Submitted {
+    let account = sending.admitted.resolved.key.account;
+    let Some(mark) = &sending.mark else { return Err(internal("no mark")) };
+    let first = answer_of_first(gateway, account, mark, None).await?;
+    let (status, answer) = first.ok_or_else(overtaken)?;
+    Ok(TryResult::Answered(OwnAnswer::Done(Accepted::Before(status, answer))))
 }
 
 /// The headers, with those that the protocol wants beside the usual ones.

@@ -19,12 +19,13 @@ use crate::pipeline::Resolved;
 /// When to try again while the database of a fleet is away: a standby takes over in that time.
 const RETRY_CUT_OFF: Duration = Duration::from_secs(5);
 
-/// Puts the task on disk: from here on it, and not the request, ends the hold.
+/// Puts the task on disk: from here on it, and not the request, ends the hold. `None` where another
+/// submit of the same name or body was faster.
 pub(crate) async fn open(
     gateway: &Gateway,
     sending: &mut Sending,
     candidate: &Candidate,
-) -> std::result::Result<Arc<Task>, GatewayError> {
+) -> std::result::Result<Option<Arc<Task>>, GatewayError> {
     let Some(call) = sending.admitted.call.submit() else { return Err(internal("no submit")) };
     let (resolved, facts) = (&sending.admitted.resolved, call.facts());
     let key = &resolved.key;
@@ -62,16 +63,22 @@ pub(crate) async fn open(
         webhook,
     });
     let within = sending.mark.map_or(Duration::ZERO, |mark| mark.within);
-    let opened = gateway.ledger.open_task(hold, Arc::clone(&task), within).await;
-    opened.map_err(|error| match error {
-        LedgerError::Conflict => {
-            let message = "The same request is under way.";
-            GatewayError::new(ErrorKind::IdempotencyConflict, message)
-        }
-        LedgerError::Invalid(why) => GatewayError::new(ErrorKind::InvalidRequest, why),
-        error => unrecorded(&error),
-    })?;
-    Ok(task)
+    match gateway.ledger.open_task(hold, Arc::clone(&task), within).await {
+        Ok(()) => Ok(Some(task)),
+        Err(LedgerError::Conflict) => Ok(None),
+        Err(LedgerError::Invalid(why)) => Err(GatewayError::new(ErrorKind::InvalidRequest, why)),
+        Err(error) => Err(unrecorded(&error)),
+    }
+}
+
+/// Counts the repetitions of a submit from `time` after now: while its customer waits for the end of the
+/// task, from when the wait ends at the latest.
+pub(crate) async fn count_repetitions_after(gateway: &Gateway, task: &Task, time: Duration) {
+    let time_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let at = UnixMs(UnixMs::now().0.saturating_add(time_ms));
+    if let Err(error) = gateway.ledger.submit_answered(task, at).await {
+        log::warn!("when {} was answered could not be noted: {error}", task.id());
+    }
 }
 
 /// Notes that another upstream is about to be asked.

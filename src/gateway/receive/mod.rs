@@ -96,11 +96,14 @@ pub(crate) async fn receive(
     if validated.call.submit().is_some() {
         let (key, call) = (&validated.resolved.key, validated.call.as_ref());
         exchange.waiting = submit::check(gateway, exchange, key, call).await?;
-        let repeated = repeat::repeated(gateway, key, mark.as_ref()).await?;
-        if let Some((status, answer)) = repeated {
-            let answered = respond::relayed(session, exchange.id, status, answer).await;
-            answered.map_err(|error| gone(&error))?;
-            return Ok(Received::Answered);
+        if let Some(mark) = &mark {
+            let first = repeat::answer_of_first(gateway, key.account, mark, Some(session));
+            // It is large, and most requests do without it.
+            if let Some((status, answer)) = Box::pin(first).await? {
+                let answered = respond::relayed(session, exchange.id, status, answer).await;
+                answered.map_err(|error| gone(&error))?;
+                return Ok(Received::Answered);
+            }
         }
     }
     let headers = &session.req_header().headers;
@@ -116,8 +119,8 @@ pub(crate) async fn receive(
 }
 
 /// A request of which all is here.
-struct Arrived<'a> {
-    head: &'a RequestHeader,
+struct Arrived<'h, 'a> {
+    head: &'h RequestHeader,
     /// What the path says of it.
     named: Option<NamedInPath<'a>>,
     reading: BodyReading,
@@ -138,7 +141,7 @@ async fn understand_aside<'a>(
     exchange: &mut Exchange,
     key: Arc<Key>,
     route: &Route,
-    arrived: Arrived<'a>,
+    arrived: Arrived<'_, 'a>,
 ) -> Result<Understood<'a>, GatewayError> {
     let body = arrived.body;
     let leave = gateway.offload.enter(body.bytes.len()).await;
@@ -156,7 +159,7 @@ fn understand<'a>(
     exchange: &mut Exchange,
     key: Arc<Key>,
     route: &Route,
-    arrived: Arrived<'a>,
+    arrived: Arrived<'_, 'a>,
 ) -> Result<Understood<'a>, GatewayError> {
     let snapshot = Arc::clone(&exchange.snapshot);
     let Arrived { head, named, reading, body } = arrived;
@@ -173,7 +176,7 @@ fn understand<'a>(
     let validated = pipeline::validate(resolved, &request)?;
     exchange.stream = validated.call.streams();
     let mark = match validated.call.submit() {
-        Some(_) => repeat::mark(head, &snapshot, &validated.resolved.key, body)?,
+        Some(_) => repeat::mark(head, &snapshot, &validated.resolved.key, &request, body)?,
         None => None,
     };
     Ok(Understood { request, validated, mark })

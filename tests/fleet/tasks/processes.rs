@@ -97,11 +97,8 @@ fn a_fleet_answers_for_its_tasks_and_ends_those_of_a_killed_node() {
         let submits = [&b, &c].map(|node| scope.spawn(|| submit(node, &key, "marked")));
         submits.map(|submit| submit.join().expect("no panic"))
     });
-    let taken = both.iter().filter(|answer| answer.status() == 202).count();
-    assert!(taken >= 1, "{both:?}");
-    for answer in &both {
-        assert!([202, 409].contains(&answer.status()), "{answer:?}");
-    }
+    let [one, other] = &both;
+    assert_eq!((one.status(), one.body()), (202, other.body()), "the first answer twice: {both:?}");
     assert_eq!(sim.tasks().len(), 2, "one task more");
 
     server.stop(Stop::Fast);
@@ -115,4 +112,70 @@ fn a_fleet_answers_for_its_tasks_and_ends_those_of_a_killed_node() {
     until("the money", || server.sql(&name, &sums), |sums| sums == "0|420000000");
     let account = c.admin("GET", &format!("/admin/v1/accounts/{account}"), &Value::Null);
     assert_eq!(account["balance"]["spent"], "0.42");
+}
+
+/// A wish that comes again at another node, or behind the death of the node that it was told first.
+#[test]
+fn one_wish_is_one_video_at_any_node() {
+    let server = Postgres::start();
+    let (name, url) = server.database("wishes");
+    tokio::runtime::Runtime::new().expect("a runtime").block_on(make_schema(&url));
+    let sim = Sim::start(SimOptions::default()).expect("a simulator");
+    let with = |behaviour: &str| {
+        let (upstreams, models) = videos(&sim, behaviour);
+        let upstreams = upstreams.replace("repeat_window: none", "repeat_window: 1s");
+        Gateway::node(&url, &upstreams, models)
+    };
+    let slow = "task-running-ms=60000;delay-ms=2500";
+    let [mut a, b] = [with(slow), with(slow)];
+    let lost = with("fault=submit-reset");
+    let key = a.key.clone();
+    for node in [&b, &lost] {
+        until("the key", || record(node, &key, "gt_none").status(), |status| *status == 404);
+    }
+    let id = |answer: &Answer| answer.json()["id"].as_str().unwrap_or_default().to_owned();
+    let names = |answer: &Answer, id: &str| {
+        let text = String::from_utf8_lossy(&answer.body()).into_owned();
+        assert_eq!(answer.status(), 409, "{text}");
+        assert!(text.contains(&format!("as the task {id}")), "{id}: {text}");
+    };
+
+    let paid = |node: &Gateway, prompt: &str| {
+        let has_money = |answer: &Answer| ![402, 503].contains(&answer.status());
+        until("money", || submit(node, &key, prompt), has_money)
+    };
+    assert_eq!(paid(&a, "a calm").status(), 202);
+
+    // While it is under way for longer than the window, and right behind it.
+    let (second, first) = std::thread::scope(|scope| {
+        let first = scope.spawn(|| paid(&a, "a tide"));
+        std::thread::sleep(Duration::from_millis(1800));
+        (submit(&b, &key, "a tide"), first.join().expect("no panic"))
+    });
+    assert_eq!(first.status(), 202, "{first:?}");
+    names(&second, &id(&first));
+    names(&submit(&b, &key, "a tide"), &id(&first));
+    assert_eq!(sim.tasks().len(), 2, "one video");
+    std::thread::sleep(Duration::from_millis(1200));
+    assert_eq!(paid(&b, "a tide").status(), 202, "wanted once more");
+    assert_eq!(sim.tasks().len(), 3);
+
+    // The answer was lost.
+    assert_eq!(paid(&lost, "a gale").status(), 504);
+    std::thread::sleep(Duration::from_millis(1200));
+    names(&submit(&b, &key, "a gale"), "gt_");
+    assert_eq!(sim.tasks().len(), 4);
+
+    // The node is gone in the middle of it, which the others find out when its term is over.
+    let body = json!({"model": "gif-video", "prompt": "a wreck", "duration": 2}).to_string();
+    let request = a.post(PATH, &format!("Content-Length: {}\r\n", body.len()), &body);
+    let mut stream = std::net::TcpStream::connect(a.address).expect("a node");
+    std::io::Write::write_all(&mut stream, &request).expect("sent");
+    std::thread::sleep(Duration::from_millis(1000));
+    a.kill();
+    let again = submit(&b, &key, "a wreck");
+    names(&again, "gt_");
+    assert_eq!(sim.tasks().len(), 5, "nobody sends it again");
+    let marks = format!("SELECT count(*) FROM tollgate.submits WHERE account = '{}'", a.account);
+    assert_eq!(server.sql(&name, &marks), "4", "one for each wish");
 }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tollgate::clock::UnixMs;
 use tollgate::config::{ConfigHandle, Overrides, Sources};
-use tollgate::ledger::{AccountId, REPEATED_WITHIN, Stage, Task, Webhook};
+use tollgate::ledger::{AccountId, Intent, REPEATED_WITHIN, Stage, Task, Webhook};
 use tollgate::metrics::Metrics;
 use tollgate::money::Rate;
 use tollgate::outbound::Outbound;
@@ -207,6 +207,44 @@ async fn one_node_asks_all_answer_and_the_end_is_announced_with_one_id() {
     let tried = b.ledger.tried(taken.id()).await.expect("read").expect("a try");
     assert_eq!(tried.status, Some(200));
     assert_eq!(outside.announcements().len(), 2, "what was taken is not announced again");
+}
+
+/// At every node a task reads as expired once its time is over; its money stays held, and it is charged
+/// when its upstream makes it all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_overdue_task_reads_expired_at_every_node() {
+    let place = Place::new("overdue").await;
+    let (outside, address) = Outside::start().await;
+    let [a, b] = [Member::join(&place.url, "a").await, Member::join(&place.url, "b").await];
+    let account = customer(&a, &[&b]).await;
+    let nodes = [works(&a, address), works(&b, address)];
+    let hold = hold(&a, account, HELD).await;
+    let plain = announced_at(&task(&hold, account, None), address);
+    let expires_at = UnixMs(plain.intent.at.0 - 60_000);
+    let intent = Arc::new(Intent { expires_at, ..(*plain.intent).clone() });
+    let task = Arc::new(Task { intent, ..Task::clone(&plain) });
+    a.ledger.open_task(hold, Arc::clone(&task), REPEATED_WITHIN).await.expect("opened");
+    let stage = Stage::Submitted { upstream_id: "up-overdue".into() };
+    let change = |task: &Task| Task { stage: stage.clone(), ..task.clone() };
+    let id = (account, task.id());
+    a.ledger.change_task(id, change).await.expect("written").expect("changed");
+    nodes[0].0.follow(&task).await;
+    until("a few questions", || outside.asked.load(Ordering::Relaxed) > 3).await;
+    for (tasks, _) in &nodes {
+        let record = tasks.record(account, &task.id().to_string()).await.expect("read");
+        let record = document(&record.expect("a record"));
+        assert_eq!(
+            (&record["status"], &record["error"]["code"]),
+            (&json!("expired"), &json!("Expired"))
+        );
+    }
+    assert_eq!(place.purse(account).held, HELD, "it may yet be made");
+    assert!(outside.announcements().is_empty(), "that is not its end");
+    outside.is_done.store(true, Ordering::Relaxed);
+    until("the announcement", || !outside.announcements().is_empty()).await;
+    assert_eq!(outside.announcements()[0].1["type"], "video.task.succeeded");
+    let purse = place.purse(account);
+    assert_eq!((purse.held, purse.spent), (0, 40), "four seconds");
 }
 
 #[test]

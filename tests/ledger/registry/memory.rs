@@ -14,7 +14,7 @@ use tollgate::ledger::{
     LeaseWait, LedgerError, ListedTask, Logged, Losses, NodeId, OpenHold, OpenTask, Page,
     PreparedOpening, Progress, Record, Repeat, Repeated, Seq, SharedFunds, Shortfall, Stage,
     Standing, Task, TaskFilter, TaskId, TaskOpened, TaskPage, TaskQuery, TaskStore, TaskStoreError,
-    Totals, Tried, Turn, UsageCell, UsageOfModel, UsageTotal, WriteLog,
+    Totals, Tried, Turn, UsageCell, UsageOfModel, UsageTotal, WriteLog, is_unanswered,
 };
 use tollgate::money::Nanousd;
 
@@ -50,8 +50,19 @@ impl Rows {
         repeat: &Repeat,
         (at, within): (UnixMs, Duration),
     ) -> Option<Submitted> {
-        let known = self.submits.get(&(account, repeat.key)).copied();
-        known.filter(|known| Duration::from_millis(at.0.saturating_sub(known.at.0)) < within)
+        let known = self.submits.get(&(account, repeat.key)).copied()?;
+        let is_recent = Duration::from_millis(at.0.saturating_sub(known.at.0)) < within;
+        let mut tasks = self.tasks.iter().map(|row| &row.task);
+        let is_open = tasks.any(|task| task.id() == known.task && is_unanswered(task));
+        (is_recent || is_open).then_some(known)
+    }
+
+    fn answered(&mut self, task: &Task, at: UnixMs) {
+        let Some(repeat) = task.intent.repeat else { return };
+        let submit = self.submits.get_mut(&(task.intent.account, repeat.key));
+        if let Some(submit) = submit.filter(|submit| submit.task == task.id()) {
+            submit.at = at;
+        }
     }
 }
 
@@ -147,8 +158,13 @@ impl TaskStore for Shared {
             if after != row.task && !row.task.can_become(&after) {
                 return None;
             }
+            let is_taken =
+                is_unanswered(&row.task) && matches!(after.stage, Stage::Submitted { .. });
             row.task = Arc::clone(&after);
             row.tried = tried.cloned().or(row.tried.take());
+            if is_taken {
+                rows.answered(&after, UnixMs::now());
+            }
             Some(after)
         })
     }
@@ -208,6 +224,11 @@ impl TaskStore for Shared {
             Some(known) if known.body == repeat.body => Repeated::Same(known.task),
             Some(_) => Repeated::Other,
         })
+    }
+
+    async fn answered(&self, task: &Task, at: UnixMs) -> Result<(), TaskStoreError> {
+        self.0.read().answered(task, at);
+        Ok(())
     }
 
     async fn list(&self, query: &TaskQuery) -> Result<Option<TaskPage>, TaskStoreError> {

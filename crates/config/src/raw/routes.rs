@@ -213,8 +213,9 @@ pub(crate) struct TasksSection {
     /// The customers who may wait for the end of a task at one time. Default: 256.
     #[schemars(range(min = 1, max = 100_000))]
     pub(crate) waiting_max: u32,
-    /// How long the same submit with the same key, without an `Idempotency-Key`, is taken for a
-    /// repetition, which is refused; `none` for not at all. Default: `5s`.
+    /// How long after its answer, or after the end of its `wait`, a submit is recognised when it comes
+    /// again under the same key without an `Idempotency-Key`, and refused; `none` for not at all.
+    /// Default: `5s`.
     pub(crate) repeat_window: Window,
     /// The tasks of one account that may come to nothing in a minute, since they cost nothing.
     /// Default: 30.

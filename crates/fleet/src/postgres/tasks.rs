@@ -25,7 +25,7 @@ use tokio_postgres::Row;
 pub use self::due::{Claims, UpstreamProgress};
 pub use self::list::Listing;
 pub use self::open::{Found, Opened, Opening};
-use super::{Db, DbError};
+use super::{Db, DbError, Transaction};
 use crate::Fleet;
 use tollgate_ledger::{AccountId, Repeat, Repeated, Stage, Task, TaskId, Tried};
 use tollgate_money::clock::UnixMs;
@@ -110,7 +110,8 @@ impl SharedTasks {
         rows.first().map(read).transpose()
     }
 
-    /// Whether a submit was made less than `within` before `at`.
+    /// Whether a submit repeats one that is under way or in doubt, or was answered less than `within`
+    /// before `at`.
     ///
     /// # Errors
     /// See [`DbError`].
@@ -121,8 +122,10 @@ impl SharedTasks {
         at: UnixMs,
         within: Duration,
     ) -> Result<Repeated, DbError> {
-        let sql = "SELECT task, body FROM tollgate.submits
-                   WHERE account = $1 AND key = $2 AND at > $3";
+        let sql = "SELECT s.task, s.body FROM tollgate.submits s
+                   LEFT JOIN tollgate.tasks t ON t.id = s.task
+                   WHERE s.account = $1 AND s.key = $2
+                     AND (s.at > $3 OR t.stage IN ('submitting', 'in_doubt'))";
         let params = (account.to_string(), &repeat.key[..], before(at, within));
         let rows = self.db().query(sql, &[&params.0, &params.1, &params.2]).await?;
         let Some(row) = rows.first() else { return Ok(Repeated::New) };
@@ -132,6 +135,23 @@ impl SharedTasks {
         let task: &str = row.try_get(0)?;
         Ok(Repeated::Same(task.parse().map_err(|_| unreadable("a task's id"))?))
     }
+
+    /// Counts the repetitions of a task's submit from `at`.
+    ///
+    /// # Errors
+    /// See [`DbError`].
+    pub async fn answered(&self, task: &Task, at: UnixMs) -> Result<(), DbError> {
+        self.db().transact(move |tx| Box::pin(count_from(tx, task, at))).await
+    }
+}
+
+/// Counts the repetitions of a task's submit from `at`, unless another one has taken its name since.
+async fn count_from(tx: &Transaction<'_>, task: &Task, at: UnixMs) -> Result<(), DbError> {
+    let Some(repeat) = task.intent.repeat else { return Ok(()) };
+    let sql = "UPDATE tollgate.submits SET at = $4 WHERE account = $1 AND key = $2 AND task = $3";
+    let (account, id) = (task.intent.account.to_string(), task.id().to_string());
+    tx.execute(sql, &[&account, &&repeat.key[..], &id, &ms(at)]).await?;
+    Ok(())
 }
 
 /// The word for a task's stage.

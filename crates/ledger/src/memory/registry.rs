@@ -26,8 +26,8 @@ use tollgate_money::money::Nanousd;
 #[async_trait]
 pub(crate) trait TaskRegistry: Send + Sync {
     /// Opens a task that `hold` pays for, which its end ends from here on. The hold is voided where the
-    /// task is not opened: with [`LedgerError::Conflict`] where a submit of the same name has come
-    /// within `repeat_within`.
+    /// task is not opened: with [`LedgerError::Conflict`] where it repeats a submit, as
+    /// [`TaskRegistry::repeated`] says.
     async fn open(
         &self,
         ledger: &Ledger,
@@ -98,7 +98,8 @@ pub(crate) trait TaskRegistry: Send + Sync {
     /// The tasks of which nobody knows whether their upstreams took them, oldest first.
     async fn in_doubt(&self, ledger: &Ledger) -> Result<Vec<Arc<Task>>, LedgerError>;
 
-    /// Whether a submit was made less than `within` before `at`.
+    /// Whether a submit repeats one that is under way or in doubt, or was answered less than `within`
+    /// before `at`.
     async fn repeated(
         &self,
         ledger: &Ledger,
@@ -107,6 +108,10 @@ pub(crate) trait TaskRegistry: Send + Sync {
         at: UnixMs,
         within: Duration,
     ) -> Result<Repeated, LedgerError>;
+
+    /// Counts the repetitions of a task's submit from `at`. They are counted from when an upstream took
+    /// it, as long as nobody says otherwise.
+    async fn answered(&self, ledger: &Ledger, task: &Task, at: UnixMs) -> Result<(), LedgerError>;
 
     /// Forgets tasks that ended before `ended_before`, at most `limit` of them, and says how many.
     async fn forget(

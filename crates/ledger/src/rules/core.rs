@@ -400,15 +400,27 @@ impl AccountState {
             }
             Record::AccountLimited { rates, .. } => self.rates = *rates,
             Record::Task(task) => match submit_of(task) {
-                Some((key, Some(submit))) => {
-                    self.submits.insert(key, submit);
-                }
-                Some((key, None)) => {
-                    self.submits.remove(&key);
-                }
+                Some((key, submit)) => self.remember_submit(key, task, submit),
                 None => {}
             },
             record => self.remember_people(record),
+        }
+    }
+
+    /// Remembers the submit of a task, or forgets it where no upstream took that.
+    fn remember_submit(&mut self, key: [u8; 32], task: &Task, submit: Option<Submit>) {
+        let known = self.submits.get(&key).copied();
+        match (known, submit) {
+            // When it was answered stands in memory alone, and the same body may have been taken again
+            // since: the end of the older task says nothing of the newer one.
+            (Some(known), Some(submit)) if known.task == submit.task || known.at > submit.at => {}
+            (Some(known), None) if known.task != task.id() => {}
+            (_, Some(submit)) => {
+                self.submits.insert(key, submit);
+            }
+            (_, None) => {
+                self.submits.remove(&key);
+            }
         }
     }
 

@@ -34,11 +34,21 @@ pub(crate) fn is_recent(at: UnixMs, (now, within): (UnixMs, Duration)) -> bool {
 pub(crate) struct Submit {
     pub(crate) task: TaskId,
     pub(crate) body: [u8; 32],
+    /// When it was made. In memory, once it is answered: when that was, and while its customer waits
+    /// for the end of the task, when the wait ends at the latest.
     pub(crate) at: UnixMs,
 }
 
+/// Whether no answer to the submit of a task is known: it is under way, or in doubt. What repeats it
+/// meanwhile could be a second video for one wish, however long ago the first began.
+#[must_use]
+pub fn is_unanswered(task: &Task) -> bool {
+    matches!(task.stage, Stage::Submitting | Stage::InDoubt)
+}
+
 impl Core {
-    /// Whether a submit was made less than `within` before `now`.
+    /// Whether a submit repeats one that is unanswered, or was answered less than `within` before
+    /// `now`.
     #[must_use]
     pub fn repeated(
         &self,
@@ -47,10 +57,37 @@ impl Core {
         (now, within): (UnixMs, Duration),
     ) -> Repeated {
         let known = self.accounts.get(&account).and_then(|state| state.submits.get(&repeat.key));
-        match known.filter(|known| is_recent(known.at, (now, within))) {
+        let blocks = |known: &&Submit| {
+            is_recent(known.at, (now, within))
+                || self.task(known.task).is_some_and(|task| is_unanswered(task))
+        };
+        match known.filter(blocks) {
             None => Repeated::New,
             Some(known) if known.body == repeat.body => Repeated::Same(known.task),
             Some(_) => Repeated::Other,
+        }
+    }
+
+    /// Counts the repetitions of a task's submit from `at`, when it was answered or will be at the
+    /// latest.
+    ///
+    /// This is in memory alone: a record of it would cost each submit a second write, and the next
+    /// start can only count from a later time, by [`Self::count_submits_from`].
+    pub(crate) fn note_answer(&mut self, task: &Task, at: UnixMs) {
+        let Some(repeat) = task.intent.repeat else { return };
+        let state = self.accounts.get_mut(&task.intent.account);
+        let known = state.and_then(|state| state.submits.get_mut(&repeat.key));
+        if let Some(submit) = known.filter(|submit| submit.task == task.id()) {
+            submit.at = at;
+        }
+    }
+
+    /// Counts the repetitions of submits from `now` that were made less than `longest` before: when the
+    /// last process answered them is not known.
+    pub(crate) fn count_submits_from(&mut self, now: UnixMs, longest: Duration) {
+        let submits = self.accounts.values_mut().flat_map(|state| state.submits.values_mut());
+        for submit in submits.filter(|submit| is_recent(submit.at, (now, longest))) {
+            submit.at = submit.at.max(now);
         }
     }
 

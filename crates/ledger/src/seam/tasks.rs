@@ -155,7 +155,7 @@ pub trait PreparedOpening: Send + Sync {
 #[async_trait]
 pub trait TaskStore: Send + Sync {
     /// Makes ready what opens a task that `hold` pays for, without asking anybody. A submit that
-    /// repeats one within `repeat_within` is refused later.
+    /// repeats one, as [`TaskStore::repeated`] says, is refused later.
     ///
     /// # Errors
     /// [`TaskStoreError::Failed`] for what cannot be encoded.
@@ -170,7 +170,8 @@ pub trait TaskStore: Send + Sync {
     async fn with_holds(&self, holds: &[HoldId]) -> Result<HashSet<HoldId>, TaskStoreError>;
 
     /// Changes a task, and notes the last try to announce its end; `None` when it cannot become so. A
-    /// change that an earlier try of the same made counts as made.
+    /// change that an earlier try of the same made counts as made. From when an upstream takes a task
+    /// the repetitions of its submit are counted.
     async fn change(
         &self,
         account: AccountId,
@@ -195,7 +196,8 @@ pub trait TaskStore: Send + Sync {
     /// The task of this id, whosever it is.
     async fn any_task(&self, id: TaskId) -> Result<Option<ListedTask>, TaskStoreError>;
 
-    /// Whether a submit was made less than `within` before `at`.
+    /// Whether a submit repeats one that is under way or in doubt, or was answered less than `within`
+    /// before `at`.
     async fn repeated(
         &self,
         account: AccountId,
@@ -203,6 +205,9 @@ pub trait TaskStore: Send + Sync {
         at: UnixMs,
         within: Duration,
     ) -> Result<Repeated, TaskStoreError>;
+
+    /// Counts the repetitions of a task's submit from `at`.
+    async fn answered(&self, task: &Task, at: UnixMs) -> Result<(), TaskStoreError>;
 
     /// A part of a list; `None` if there is no such task as the one that it begins behind.
     async fn list(&self, query: &TaskQuery) -> Result<Option<TaskPage>, TaskStoreError>;

@@ -23,7 +23,7 @@ use crate::records::record::{Record, VoidReason};
 use crate::records::task::{Intent, Repeat, Stage, Task, Tried};
 use crate::rules::core::Core;
 use crate::rules::settlement::{Settlement, TaskSettlement};
-use crate::rules::submit::Repeated;
+use crate::rules::submit::{Repeated, is_unanswered};
 use crate::seam::tasks::{ChangeTask, ListedTask, TaskPage, TaskQuery};
 use crate::tasks::task::{ended_as, resolution};
 use tollgate_money::clock::UnixMs;
@@ -185,6 +185,11 @@ impl TaskRegistry for LocalRegistry {
         Ok(ledger.shard(account).lock().repeated(account, repeat, (at, within)))
     }
 
+    async fn answered(&self, ledger: &Ledger, task: &Task, at: UnixMs) -> Result<(), LedgerError> {
+        ledger.shard(task.intent.account).lock().note_answer(task, at);
+        Ok(())
+    }
+
     async fn forget(
         &self,
         ledger: &Ledger,
@@ -245,9 +250,13 @@ fn alter(
     if !before.can_become(&after) {
         return Ok(None);
     }
+    let is_taken = is_unanswered(before) && matches!(after.stage, Stage::Submitted { .. });
     let after = Arc::new(after);
     let records = beside.into_iter().chain([Record::Task(Arc::clone(&after))]);
     let seq = ledger.commit_all(&mut core, records)?;
+    if is_taken {
+        core.note_answer(&after, UnixMs::now());
+    }
     Ok(Some((after, seq)))
 }
 

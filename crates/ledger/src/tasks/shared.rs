@@ -239,6 +239,10 @@ impl TaskRegistry for SharedRegistry {
         Ok(self.0.repeated(account, repeat, at, within).await?)
     }
 
+    async fn answered(&self, _ledger: &Ledger, task: &Task, at: UnixMs) -> Result<(), LedgerError> {
+        Ok(self.0.answered(task, at).await?)
+    }
+
     /// Forgets also what the ledger has of the time before it shared its tasks.
     async fn forget(
         &self,

@@ -26,9 +26,9 @@ impl Ledger {
     /// when this returns.
     ///
     /// # Errors
-    /// [`LedgerError::Stopped`]; the hold is voided then. [`LedgerError::Conflict`] when a submit
-    /// of the same name has come within `repeat_within`, [`LedgerError::Invalid`] when the task's texts
-    /// are too long for a record; the hold is voided then as well.
+    /// [`LedgerError::Stopped`]; the hold is voided then. [`LedgerError::Conflict`] when it repeats a
+    /// submit, as [`Ledger::repeated`] says, [`LedgerError::Invalid`] when the task's texts are too long
+    /// for a record; the hold is voided then as well.
     /// [`LedgerError::Unavailable`] in a fleet; the hold ends then, if not at once.
     pub async fn open_task(
         &self,
@@ -114,7 +114,8 @@ impl Ledger {
         self.tasks.find(self, account, id).await
     }
 
-    /// Whether a submit was made less than `within` before `at`.
+    /// Whether a submit repeats one that is under way or in doubt, or was answered less than `within`
+    /// before `at`. One that no upstream took is not repeated.
     ///
     /// # Errors
     /// [`LedgerError::Store`], [`LedgerError::Stopped`] and [`LedgerError::Unavailable`].
@@ -125,6 +126,24 @@ impl Ledger {
         (at, within): (UnixMs, Duration),
     ) -> Result<Repeated, LedgerError> {
         self.tasks.repeated(self, account, repeat, at, within).await
+    }
+
+    /// Counts the repetitions of a task's submit from `at`: when its customer was answered, or will be at
+    /// the latest. Without it they are counted from when an upstream took the task.
+    ///
+    /// # Errors
+    /// [`LedgerError::Unavailable`].
+    pub async fn submit_answered(&self, task: &Task, at: UnixMs) -> Result<(), LedgerError> {
+        self.tasks.answered(self, task, at).await
+    }
+
+    /// Counts the repetitions of submits from now that began less than `longest` ago. For a start:
+    /// it is not known when the last process answered them.
+    pub fn count_submits_from_now(&self, longest: Duration) {
+        let now = UnixMs::now();
+        for shard in &self.shards {
+            shard.lock().count_submits_from(now, longest);
+        }
     }
 
     /// Forgets tasks that ended before `before`, at most `limit` of them, and says how many.

@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use super::{SharedTasks, decode, encode, ms, stage_of};
+use super::{SharedTasks, count_from, decode, encode, ms, stage_of};
 use crate::postgres::history::put_history;
 use crate::postgres::tasks::open::SOON;
 use crate::postgres::{DbError, Transaction, debts};
 use tollgate_ledger::{
-    AccountId, Charge, History, OpenTask, Task, TaskEnding, TaskId, Tried, Webhook,
+    AccountId, Charge, History, OpenTask, Stage, Task, TaskEnding, TaskId, Tried, Webhook,
+    is_unanswered,
 };
 use tollgate_money::clock::UnixMs;
 use tollgate_money::money::Nanousd;
@@ -42,6 +43,9 @@ impl SharedTasks {
                     return Ok(None);
                 }
                 write(tx, &after, tried.as_deref()).await?;
+                if is_unanswered(&before) && matches!(after.stage, Stage::Submitted { .. }) {
+                    count_from(tx, &after, UnixMs::now()).await?;
+                }
                 Ok(Some(Arc::new(after)))
             })
         });

@@ -47,7 +47,8 @@ pub enum Found {
 }
 
 impl Opening {
-    /// Of a task that `hold` pays for. A submit that repeats one within `repeat_within` is refused.
+    /// Of a task that `hold` pays for. A submit that repeats one, as [`SharedTasks::repeated`] says with
+    /// `repeat_within`, is refused.
     ///
     /// # Errors
     /// [`DbError::Failed`] for what cannot be encoded.
@@ -216,7 +217,8 @@ impl SharedTasks {
     }
 }
 
-/// Notes what marks repetitions of a submit, unless one of the same name came before.
+/// Notes what marks repetitions of a submit, unless one of the same name came before that is under way
+/// or in doubt, or was answered within the time.
 async fn mark(tx: &Transaction<'_>, opening: &Opening) -> Result<bool, DbError> {
     let intent = &opening.task.intent;
     let Some(repeat) = intent.repeat else { return Ok(true) };
@@ -227,8 +229,11 @@ async fn mark(tx: &Transaction<'_>, opening: &Opening) -> Result<bool, DbError> 
     if tx.execute(first, &[&account, &key, &body, &id, &at]).await? == 1 {
         return Ok(true);
     }
-    let again = "UPDATE tollgate.submits SET body = $3, task = $4, at = $5
-                 WHERE account = $1 AND key = $2 AND at <= $6";
+    // What becomes taken meanwhile changes `at` with it, which this sees once it has the row.
+    let again = "UPDATE tollgate.submits s SET body = $3, task = $4, at = $5
+                 WHERE account = $1 AND key = $2 AND at <= $6
+                   AND NOT EXISTS (SELECT 1 FROM tollgate.tasks t WHERE t.id = s.task
+                                   AND t.stage IN ('submitting', 'in_doubt'))";
     let old = before(intent.at, opening.repeat_within);
     Ok(tx.execute(again, &[&account, &key, &body, &id, &at, &old]).await? == 1)
 }
