@@ -9,8 +9,8 @@ use tollgate::ledger::{
     AccountId, Intent, KeyId, Ledger, Options, REPEATED_WITHIN, RequestId, Reserve, Stage, Task,
     TaskId, Webhook,
 };
-use tollgate::money::Nanousd;
-use tollgate::price::{Prices, Rate, Usage};
+use tollgate::money::{Nanousd, Rate};
+use tollgate::price::{Prices, Usage};
 use tollgate::protocols::task::Facts;
 
 use super::upstream::{Upstream, json};
