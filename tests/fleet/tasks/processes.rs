@@ -175,7 +175,9 @@ fn one_wish_is_one_video_at_any_node() {
     a.kill();
     let again = submit(&b, &key, "a wreck");
     names(&again, "gt_");
-    assert_eq!(sim.tasks().len(), 5, "nobody sends it again");
+    // The simulator forgets a submit whose connection ends before its answer: a second one would be the
+    // fifth task.
+    assert_eq!(sim.tasks().len(), 4, "nobody sends it again");
     let marks = format!("SELECT count(*) FROM tollgate.submits WHERE account = '{}'", a.account);
     assert_eq!(server.sql(&name, &marks), "4", "one for each wish");
 }
