@@ -113,7 +113,7 @@ pub(in crate::console) async fn page(
     };
     let logged = logged.map_err(|error| super::failed(&console, &customer, &error))?;
     let task = task(&console, &customer, logged.as_ref()).await?;
-    let money = money(&console, &customer, id, (logged.as_ref(), task.as_deref())).await?;
+    let money = money(&console, &customer, id, logged.as_ref(), task.as_deref()).await?;
     if logged.is_none() && money.is_none() {
         return Err(nowhere());
     }
@@ -158,7 +158,8 @@ async fn money(
     console: &CustomerConsole,
     customer: &LoggedInCustomer,
     id: RequestId,
-    (logged, task): (Option<&Logged>, Option<&Task>),
+    logged: Option<&Logged>,
+    task: Option<&Task>,
 ) -> PageResult<Option<CallMoney>> {
     let failed = |error| customer.failed(console, &error);
     let account = customer.account.id;
