@@ -28,6 +28,9 @@ use queue::{LineQueue, Urgency};
 /// Other crates are heard from this level on, whatever the level of our own lines: below it, some of
 /// them print the headers that they handle, and with those, keys.
 const FOREIGN_LEVEL: LevelFilter = LevelFilter::Warn;
+/// A crate that logs each certificate that it refuses as an error, without the server. The gateway's own
+/// line has that, and the reason.
+const SAID_BY_US: &str = "rustls_platform_verifier";
 /// The crates of the gateway: what they say is heard at every level that is asked for.
 const OWN_CRATES: [&str; 16] = [
     "tollgate",
@@ -175,7 +178,11 @@ impl Log for Backend {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         let crate_name = metadata.target().split("::").next().unwrap_or_default();
         let is_own = OWN_CRATES.contains(&crate_name);
-        let level = if is_own { LevelFilter::Trace } else { FOREIGN_LEVEL };
+        let level = match crate_name {
+            _ if is_own => LevelFilter::Trace,
+            SAID_BY_US => LevelFilter::Off,
+            _ => FOREIGN_LEVEL,
+        };
         metadata.level() <= level.min(log::max_level())
     }
 

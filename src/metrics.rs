@@ -22,6 +22,7 @@ use crate::money::Nanousd;
 use crate::request_log;
 
 mod configuration;
+mod connect_failures;
 mod cost;
 mod credentials;
 mod fleet;
@@ -37,6 +38,8 @@ mod tasks;
 mod upstreams;
 
 use configuration::ConfigurationFigures;
+pub use connect_failures::ConnectFailure;
+use connect_failures::ConnectFailures;
 use cost::CostMetrics;
 pub use credentials::CredentialFigures;
 use credentials::CredentialMetrics;
@@ -83,6 +86,7 @@ pub struct Metrics {
     tasks: TaskCounters,
     load: Load,
     upstreams: UpstreamMetrics,
+    connect_failures: ConnectFailures,
     rate_limited: IntCounterVec,
     commit_duration: Histogram,
     keeping: KeepingMetrics,
@@ -161,6 +165,7 @@ impl Metrics {
             tasks: TaskCounters::new(r),
             load: Load::new(r),
             upstreams: UpstreamMetrics::new(r),
+            connect_failures: ConnectFailures::new(r),
             rate_limited: rate_limited(r),
             keeping: KeepingMetrics::new(r),
             costs: CostMetrics::new(r),

@@ -1,17 +1,18 @@
 //! HTTP calls that the gateway makes itself: questions about tasks, announcements, and results that an
 //! upstream leaves at a URL. What a customer's request asks of upstreams goes through `crate::gateway`.
 
-use std::io;
-use std::net::SocketAddr;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, RETRY_AFTER};
-use http::{HeaderMap, Method};
-use reqwest::Client;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use tollgate_outbound::{CONNECT_TIMEOUT, FormClient, client};
+use http::{HeaderMap, HeaderValue, Method};
+use tollgate_options::network::{ClientTls, Destination, ProxyRules};
+use tollgate_outbound::{
+    AllowedAddresses, AnswerTimes, CONNECT_TIMEOUT, Clients, Dialer, FormClient, OutboundBody,
+    ProxyChoice, Reach,
+};
 pub use tollgate_outbound::{OutboundError, OutboundResponse};
 use url::Url;
 
@@ -25,14 +26,18 @@ use crate::public_url;
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The clients for such calls, and what upstreams are shown that the gateway signs in to. Cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Outbound {
-    /// For addresses that the operator has configured.
-    configured: Client,
-    /// For URLs that come from outside: they lead to public addresses only.
-    public: Client,
+    clients: Clients,
+    metrics: Arc<Metrics>,
     /// What was issued for the operator's credentials, for these calls and for those that are relayed.
     pub credentials: Arc<Credentials>,
+}
+
+impl fmt::Debug for Outbound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outbound").field("clients", &self.clients).finish_non_exhaustive()
+    }
 }
 
 /// What shows an upstream who asks.
@@ -45,21 +50,28 @@ pub struct SignedIn {
 }
 
 impl Outbound {
-    /// Clients without any connection yet; `metrics` counts the calls to those that issue tokens.
-    ///
-    /// # Errors
-    /// When TLS cannot be spoken at all.
-    pub fn new(metrics: &Arc<Metrics>) -> anyhow::Result<Self> {
-        let configured = client()?.build()?;
-        // Each of a customer's receivers may have a name of its own: connections that are kept for the
-        // next one would be as many as they like.
-        let public = client()?.pool_max_idle_per_host(0);
-        let public = public.https_only(true).dns_resolver(PublicOnly).build()?;
-        let metrics = Arc::clone(metrics);
+    /// Clients without any connection yet, which connect with `dialer`; `metrics` counts the calls to those
+    /// that issue tokens.
+    #[must_use]
+    pub fn new(metrics: &Arc<Metrics>, dialer: Arc<Dialer>) -> Self {
+        let (clients, counts) = (Clients::new(dialer), Arc::clone(metrics));
         let observer =
-            move |upstream: &str, outcome| metrics.credential_refreshed(upstream, outcome);
-        let credentials = Arc::new(Credentials::new(FormClient::new()?, Arc::new(observer)));
-        Ok(Self { configured, public, credentials })
+            move |upstream: &str, outcome| counts.credential_refreshed(upstream, outcome);
+        let client = FormClient::new(clients.clone());
+        let credentials = Arc::new(Credentials::new(client, Arc::new(observer)));
+        Self { clients, metrics: Arc::clone(metrics), credentials }
+    }
+
+    /// An answer of an upstream, or why there is none, which is noted where nothing was sent.
+    fn noted(
+        &self,
+        upstream: &Upstream,
+        sent: Result<OutboundResponse, OutboundError>,
+    ) -> Result<OutboundResponse, OutboundError> {
+        if let Err(OutboundError::Unreachable(error)) = &sent {
+            self.metrics.connect_failed(&upstream.name, error);
+        }
+        sent
     }
 
     /// Asks an upstream something, and waits for the head of its answer.
@@ -116,20 +128,24 @@ impl Outbound {
         credential: Vec<(&'static str, String)>,
     ) -> Result<OutboundResponse, OutboundError> {
         let url = format!("{}{path}", origin(upstream));
-        let mut call = self.configured.request(method, url).header(ACCEPT_ENCODING, "identity");
-        for (name, value) in credential {
-            call = call.header(name, value);
+        let mut headers = unencoded();
+        for (name, value) in &credential {
+            headers.append(*name, sendable(value)?);
         }
         for own in upstream.headers.iter() {
-            call = call.header(&own.name, own.value.expose());
+            headers.append(&own.name, sendable(own.value.expose())?);
         }
         let timeouts = &upstream.timeouts;
         let time = timeouts.connect + timeouts.read.min(READ_TIMEOUT);
-        OutboundResponse::to(call, time, timeouts.read).await
+        let (client, times) =
+            (self.clients.get(&reach(upstream)), AnswerTimes { head: time, piece: timeouts.read });
+        let sent = client.send(method, &url, headers, OutboundBody::EMPTY, times).await;
+        self.noted(upstream, sent)
     }
 
     /// Sends an announcement to a URL of a customer's: on the public internet, or to one of
-    /// `hosts`. Waits for the head of the answer, for at most `timeout`.
+    /// `hosts`. Waits for the head of the answer, for at most `timeout`. A proxy that `proxies` names is
+    /// asked for an address that was checked here, unless the host is one of `hosts`.
     ///
     /// # Errors
     /// See [`OutboundError`].
@@ -137,21 +153,24 @@ impl Outbound {
         &self,
         url: &str,
         hosts: &[WebhookHost],
+        proxies: &Arc<ProxyRules>,
         timeout: Duration,
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<OutboundResponse, OutboundError> {
-        let client = if may_announce(url, hosts).map_err(OutboundError::Forbidden)? {
-            &self.public
-        } else {
-            &self.configured
-        };
-        let call = client.post(url).headers(headers).body(body);
-        OutboundResponse::to(call, timeout, timeout).await
+        let is_public = may_announce(url, hosts).map_err(OutboundError::Forbidden)?;
+        let allowed = if is_public { PUBLIC } else { AllowedAddresses::All };
+        let proxy = ProxyChoice::ByRules(Arc::clone(proxies));
+        let client = self.clients.get(&Reach { proxy, allowed, ..direct() });
+        let body = OutboundBody::Whole(body);
+        client
+            .send(Method::POST, url, headers, body, AnswerTimes { head: timeout, piece: timeout })
+            .await
     }
 
     /// Begins to fetch what an upstream has left at a URL: on the public internet, or at the
-    /// upstream's own address, which the operator has configured.
+    /// upstream's own address, which the operator has configured. It is reached through the upstream's
+    /// proxy, which is asked for an address that was checked here where the URL is not the upstream's own.
     ///
     /// # Errors
     /// See [`OutboundError`].
@@ -160,25 +179,68 @@ impl Outbound {
         url: &str,
         upstream: &Upstream,
     ) -> Result<OutboundResponse, OutboundError> {
-        let client = if is_at(url, upstream) {
-            &self.configured
+        let own = reach(upstream);
+        let reach = if is_at(url, upstream) {
+            own
         } else {
             let parsed = public_url::parse(url);
             parsed.map_err(|error| OutboundError::Forbidden(error.to_string()))?;
-            &self.public
+            Reach { proxy: own.proxy, allowed: PUBLIC, ..direct() }
         };
-        let call = client.get(url).header(ACCEPT_ENCODING, "identity");
-        OutboundResponse::to(call, CONNECT_TIMEOUT + READ_TIMEOUT, READ_TIMEOUT).await
+        let times = AnswerTimes { head: CONNECT_TIMEOUT + READ_TIMEOUT, piece: READ_TIMEOUT };
+        let client = self.clients.get(&reach);
+        client.send(Method::GET, url, unencoded(), OutboundBody::EMPTY, times).await
     }
 
     /// Begins to fetch what is at a URL that the operator has named.
     ///
     /// # Errors
     /// See [`OutboundError`].
-    pub async fn fetch_named(&self, url: &str) -> Result<OutboundResponse, OutboundError> {
-        let call = self.configured.get(url).header(ACCEPT_ENCODING, "identity");
-        OutboundResponse::to(call, CONNECT_TIMEOUT + READ_TIMEOUT, READ_TIMEOUT).await
+    pub async fn fetch_named(
+        &self,
+        url: &str,
+        proxies: Arc<ProxyRules>,
+    ) -> Result<OutboundResponse, OutboundError> {
+        let client = self.clients.get(&Reach { proxy: ProxyChoice::ByRules(proxies), ..direct() });
+        let times = AnswerTimes { head: CONNECT_TIMEOUT + READ_TIMEOUT, piece: READ_TIMEOUT };
+        client.send(Method::GET, url, unencoded(), OutboundBody::EMPTY, times).await
     }
+}
+
+/// Where URLs that come from outside may lead. It is asked for every connection, so a name that changes
+/// its mind is checked each time.
+const PUBLIC: AllowedAddresses = AllowedAddresses::Checked(public_url::is_public);
+
+/// How an upstream is reached.
+fn reach(upstream: &Upstream) -> Reach {
+    let to = &upstream.destination;
+    Reach {
+        proxy: ProxyChoice::Fixed(to.proxy.clone()),
+        tls: to.tls.clone().unwrap_or_default(),
+        allowed: AllowedAddresses::All,
+        connect_timeout: upstream.timeouts.connect,
+    }
+}
+
+/// How a machine is reached that nothing is configured about.
+fn direct() -> Reach {
+    Reach {
+        proxy: ProxyChoice::Fixed(None),
+        tls: ClientTls::default(),
+        allowed: AllowedAddresses::All,
+        connect_timeout: CONNECT_TIMEOUT,
+    }
+}
+
+/// A text as the value of a header.
+fn sendable(text: &str) -> Result<HeaderValue, OutboundError> {
+    let unsendable = |_| OutboundError::Forbidden("a header cannot be sent".to_owned());
+    HeaderValue::from_str(text).map_err(unsendable)
+}
+
+/// Headers that ask for an answer as it is.
+fn unencoded() -> HeaderMap {
+    HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("identity"))])
 }
 
 /// When whoever answered wants to be asked again: milliseconds where they are said, else seconds.
@@ -190,10 +252,10 @@ pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 }
 
 fn origin(upstream: &Upstream) -> String {
-    let scheme = if upstream.tls { "https" } else { "http" };
-    let host = &upstream.host;
+    let scheme = if upstream.is_tls() { "https" } else { "http" };
+    let Destination { host, port, .. } = &*upstream.destination;
     let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-    format!("{scheme}://{host}:{}", upstream.port)
+    format!("{scheme}://{host}:{port}")
 }
 
 /// Whether announcements may go to a URL: `true` to a public address, `false` to one of `hosts`,
@@ -225,29 +287,10 @@ pub fn may_announce(url: &str, hosts: &[WebhookHost]) -> Result<bool, String> {
 /// Whether a URL has the upstream's own scheme, host and port.
 fn is_at(url: &str, upstream: &Upstream) -> bool {
     Url::parse(url).is_ok_and(|url| {
-        let scheme = if upstream.tls { "https" } else { "http" };
+        let scheme = if upstream.is_tls() { "https" } else { "http" };
         let host = url.host_str().map(|host| host.trim_matches(['[', ']']));
         url.scheme() == scheme
-            && host == Some(upstream.host.as_str())
-            && url.port_or_known_default() == Some(upstream.port)
+            && host == Some(upstream.destination.host.as_str())
+            && url.port_or_known_default() == Some(upstream.destination.port)
     })
-}
-
-/// Looks names up, and drops addresses that are not public. It is asked for every connection, so a
-/// name that changes its mind is checked each time.
-struct PublicOnly;
-
-impl Resolve for PublicOnly {
-    fn resolve(&self, name: Name) -> Resolving {
-        Box::pin(async move {
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let public: Vec<SocketAddr> =
-                found.filter(|address| public_url::is_public(address.ip())).collect();
-            if public.is_empty() {
-                return Err(io::Error::other("no public address").into());
-            }
-            let addresses: Addrs = Box::new(public.into_iter());
-            Ok(addresses)
-        })
-    }
 }

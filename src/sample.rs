@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tollgate_options::network::{ClientTls, Destination};
+
 use crate::config::snapshot::{PassedHeaders, Upstream, UpstreamTimeouts};
 use crate::protocols::Dialect;
 use crate::protocols::limits::Pass;
@@ -21,9 +23,7 @@ pub(crate) fn upstream() -> Upstream {
         name: "a".to_owned(),
         dialect: Dialect::Openai,
         azure: None,
-        tls: false,
-        host: "127.0.0.1".to_owned(),
-        port: 1,
+        destination: Arc::new(destination(None)),
         authority: "127.0.0.1:1".to_owned(),
         path_prefix: String::new(),
         credentials: Vec::new(),
@@ -36,4 +36,13 @@ pub(crate) fn upstream() -> Upstream {
         pass_response_headers: Vec::new(),
         leave_out_fields: Vec::new(),
     }
+}
+
+/// The sample upstream, called over TLS.
+pub(crate) fn upstream_over_tls() -> Upstream {
+    Upstream { destination: Arc::new(destination(Some(ClientTls::default()))), ..upstream() }
+}
+
+fn destination(tls: Option<ClientTls>) -> Destination {
+    Destination { host: "127.0.0.1".to_owned(), port: 1, tls, proxy: None }
 }

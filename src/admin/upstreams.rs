@@ -11,7 +11,7 @@ use super::AdminState;
 use super::value::Time;
 use crate::balance::{Channel, CircuitStanding as Standing, QuotaKind, QuotaStanding};
 use crate::config::snapshot::{Credential, Model, Snapshot, Target};
-use crate::metrics::{CircuitFigures, CredentialFigures, UpstreamFigures};
+use crate::metrics::{CircuitFigures, ConnectFailure, CredentialFigures, UpstreamFigures};
 
 /// Every upstream, by its name.
 #[derive(Serialize, JsonSchema)]
@@ -32,7 +32,19 @@ pub(super) struct UpstreamView {
     pub(super) in_flight: u32,
     /// Calls whose answers nobody waits for any more, and that are read on for their usage.
     pub(super) orphans: u32,
+    /// The last connection to it that did not come about.
+    pub(super) last_connect_failure: Option<ConnectFailureView>,
     pub(super) targets: Vec<TargetView>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ConnectFailure")]
+pub(super) struct ConnectFailureView {
+    pub(super) at: Time,
+    /// The kind of the failure, as in `tollgate_upstream_connect_failures_total`.
+    pub(super) reason: &'static str,
+    /// Who could not be reached, at which addresses, and why.
+    pub(super) text: String,
 }
 
 /// A target with one of its upstream's credentials.
@@ -134,6 +146,10 @@ pub(super) fn seen(state: &AdminState) -> UpstreamsView {
             healthy: known.is_healthy(),
             in_flight: known.in_flight(),
             orphans: known.orphans(),
+            last_connect_failure: state.metrics.last_connect_failure(name).map(|failure| {
+                let ConnectFailure { at, reason, text } = failure;
+                ConnectFailureView { at: at.into(), reason, text }
+            }),
             targets,
         })
     };

@@ -35,6 +35,9 @@ pub enum Outcome {
     Credential,
     /// No connection came about.
     Unreachable,
+    /// The forward proxy in front of the upstream failed. Its circuit opens as for an upstream that cannot
+    /// be reached, since no call gets through, under another word.
+    Proxy,
     /// It took too long.
     TimedOut,
     /// The connection to the upstream broke.
@@ -43,8 +46,17 @@ pub enum Outcome {
 
 impl Outcome {
     /// Every word in metrics and in the admin API.
-    pub const WORDS: [&str; 8] =
-        ["ok", "refused", "busy", "failed", "credential", "unreachable", "timeout", "broken"];
+    pub const WORDS: [&str; 9] = [
+        "ok",
+        "refused",
+        "busy",
+        "failed",
+        "credential",
+        "unreachable",
+        "proxy",
+        "timeout",
+        "broken",
+    ];
 
     /// Its word in metrics and in the admin API: one of [`Self::WORDS`].
     #[must_use]
@@ -56,6 +68,7 @@ impl Outcome {
             Self::Failed => "failed",
             Self::Credential => "credential",
             Self::Unreachable => "unreachable",
+            Self::Proxy => "proxy",
             Self::TimedOut => "timeout",
             Self::Broken => "broken",
         }
@@ -299,7 +312,7 @@ impl Candidate {
             Outcome::Busy(asked) => (Some(Verdict::Busy(asked)), Some(Verdict::Good)),
             // The credential may be good or not.
             Outcome::Failed | Outcome::TimedOut | Outcome::Broken => (Some(Verdict::Bad), None),
-            Outcome::Unreachable => (Some(Verdict::Down), None),
+            Outcome::Unreachable | Outcome::Proxy => (Some(Verdict::Down), None),
             Outcome::Credential => (None, Some(Verdict::Bad)),
             Outcome::NotOffered => (None, None),
         };

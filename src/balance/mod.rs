@@ -12,7 +12,6 @@
 //! | `memory` | what accounts have found out about upstreams, for a while and within bounds |
 //! | `stored` | which credential made what upstreams keep for accounts |
 //! | `unknown` | names that customers chose and upstreams do not know |
-//! | `resolve` | where an upstream is found |
 //! | `ways` | how calls are spread now, for those who look on |
 
 mod accounts;
@@ -23,7 +22,6 @@ mod choose;
 mod circuit;
 mod memory;
 mod quota;
-mod resolve;
 mod stored;
 mod unknown;
 mod ways;
@@ -45,7 +43,6 @@ use channel::UntriedWay;
 pub use channel::{Candidate, Channel, Orphaned, Outcome, UpstreamState};
 pub use circuit::{Circuit, CircuitStanding};
 pub use quota::{QuotaKind, QuotaReport, QuotaStanding};
-pub use resolve::Addresses;
 use stored::Stored;
 pub use stored::{Home, Keeper};
 use unknown::UnknownNames;

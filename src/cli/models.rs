@@ -11,7 +11,7 @@ use super::exit;
 use super::files::Files;
 use super::serve;
 use crate::catalogue::{self, LIST_BYTES_MAX, NamedCatalogue, OwnModel, OwnTarget};
-use crate::config::{self, TypedModel};
+use crate::config::{self, TypedModel, environment_proxies};
 use crate::metrics::Metrics;
 use crate::outbound::Outbound;
 
@@ -133,7 +133,9 @@ fn list_bytes(from: &str) -> anyhow::Result<Vec<u8>> {
 fn fetched(url: &str) -> anyhow::Result<Vec<u8>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let answer = Outbound::new(&Arc::new(Metrics::new()))?.fetch_named(url).await?;
+        let outbound = Outbound::new(&Arc::new(Metrics::new()), Arc::default());
+        let proxies = Arc::new(environment_proxies());
+        let answer = outbound.fetch_named(url, proxies).await?;
         let status = answer.status();
         if status != 200 {
             bail!("it answers with status {status}");

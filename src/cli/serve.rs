@@ -242,8 +242,8 @@ async fn serve(
     let handle = Arc::new(ConfigHandle::new(config, sources, overrides));
     let readiness = Arc::new(Readiness::default());
     let (stop, stopped) = watch::channel(false);
-    let outbound = Outbound::new(&metrics).context("cannot prepare calls to upstreams")?;
-    let credentials = Arc::clone(&outbound.credentials);
+    let outbound = Outbound::new(&metrics, Arc::clone(connectors.dialer()));
+    let (credentials, connecting) = (Arc::clone(&outbound.credentials), Arc::clone(&connectors));
     let tasks = start_tasks(&handle, &ledger, &outbound, &metrics, &requests)?;
     let passwords = Passwords::default();
     let parts =
@@ -264,7 +264,7 @@ async fn serve(
         passwords,
         guesses: Arc::default(),
     };
-    let watching = watch(&handle, &metrics, &state.balancer);
+    let watching = watch(&handle, &metrics, &state.balancer, connecting);
     let app = admin::app(state).context("cannot prepare the operators' console")?;
     let tls = listen::admin_tls(&handle, &metrics, &stopped)?;
     let has_tls = tls.is_some();
@@ -293,11 +293,17 @@ fn watch(
     config: &Arc<ConfigHandle>,
     metrics: &Arc<Metrics>,
     balancer: &Arc<Balancer>,
+    connectors: Arc<Connectors>,
 ) -> [tokio::task::JoinHandle<()>; 4] {
     let limits = Arc::clone(config);
     [
         tokio::spawn(resident::give_back(move || limits.load().limits.body_memory_bytes_max)),
-        tokio::spawn(check_upstreams(Arc::clone(config), Arc::clone(balancer))),
+        tokio::spawn(check_upstreams(
+            Arc::clone(config),
+            Arc::clone(balancer),
+            connectors,
+            Arc::clone(metrics),
+        )),
         tokio::spawn(reload::watch(Arc::clone(config), Arc::clone(metrics))),
         tokio::spawn(Arc::clone(metrics).watch_recent()),
     ]

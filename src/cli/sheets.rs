@@ -225,6 +225,8 @@ pub(super) const UPSTREAMS: Sheet = Sheet {
         ("tokens left", "/tokens_left", Figure),
         ("last failure", "/last_failure/outcome", Text),
         ("at", "/last_failure/at", Text),
+        ("last connect failure", "../last_connect_failure/text", Text),
+        ("failed at", "../last_connect_failure/at", Text),
     ],
     main: "/name",
 };

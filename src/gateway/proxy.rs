@@ -11,7 +11,7 @@ use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, Result};
 use pingora_proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 
-use crate::balance::{Addresses, Balancer};
+use crate::balance::Balancer;
 use crate::clock::UnixMs;
 use crate::config::ConfigHandle;
 use crate::gateway::answer::{relay, respond};
@@ -92,7 +92,6 @@ pub struct Gateway {
     /// for those that come that way.
     pub(super) inward: Inward,
     pub(super) deadline: Arc<Deadline>,
-    pub(super) addresses: Arc<Addresses>,
     pub(super) upstreams: Arc<Upstreams>,
     pub(super) open: Arc<Open>,
 }
@@ -135,7 +134,6 @@ impl Gateway {
             hosted: Arc::default(),
             inward: Inward::default(),
             deadline: Arc::clone(&deadline),
-            addresses: Arc::default(),
             upstreams: Arc::new(Upstreams::new(connectors, descriptors.idle_upstream)),
             open: Arc::new(open),
         };

@@ -38,6 +38,7 @@ impl Metrics {
             for outcome in Outcome::WORDS {
                 self.upstreams.begin(&upstream.name, outcome);
             }
+            self.connect_failures.begin(&upstream.name);
             let signs_in = |kind: &CredentialKind| matches!(kind, CredentialKind::Auth(_));
             if upstream.credentials.iter().any(|credential| signs_in(&credential.kind)) {
                 self.begin_refreshes(&upstream.name);

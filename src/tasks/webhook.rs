@@ -156,8 +156,10 @@ impl Tasks {
             return unsendable();
         };
         let config = self.config.load();
-        let (hosts, timeout) = (&config.tasks.webhook_hosts, config.tasks.webhook_timeout);
-        match self.outbound.announce(url, hosts, timeout, headers, body.into()).await {
+        let (hosts, timeout) = (&*config.tasks.webhook_hosts, config.tasks.webhook_timeout);
+        let proxies = &config.proxies;
+        let sent = self.outbound.announce(url, hosts, proxies, timeout, headers, body.into());
+        match sent.await {
             Ok(answer) => {
                 let heard = match answer.status() {
                     200..300 => Heard::Taken,

@@ -76,7 +76,7 @@ impl Admin {
         let model = snapshot.models.first().expect("a model").id.to_string();
         let (metrics, readiness) = (Arc::new(Metrics::new()), Arc::new(Readiness::default()));
         let config = Arc::new(ConfigHandle::new(snapshot, Sources::Embedded, overrides));
-        let outbound = Outbound::new(&metrics).expect("clients");
+        let outbound = Outbound::new(&metrics, Arc::default());
         let credentials = Arc::clone(&outbound.credentials);
         let (followed, seen) = (Arc::clone(&ledger), Arc::clone(&metrics));
         let requests = RequestLog::open(dir.join("requests"), 1 << 20).expect("a request log");

@@ -146,7 +146,7 @@ routes:
     let data_dir = snapshot.store.data_dir.clone();
     let config = Arc::new(ConfigHandle::new(snapshot, sources, overrides));
     let metrics = Arc::new(Metrics::new());
-    let outbound = Outbound::new(&metrics).expect("a client");
+    let outbound = Outbound::new(&metrics, Arc::default());
     let (own, tasks_config) = (Arc::clone(&ledger), Arc::clone(&config));
     let tasks = Tasks::start(
         own,

@@ -32,6 +32,7 @@ mod overload;
 mod own_headers;
 mod price_attacks;
 mod quotas;
+mod reach;
 mod recipes;
 mod relay;
 mod rerank;

@@ -66,6 +66,16 @@ impl Gateway {
         Self::run("", "", upstreams, models, true)
     }
 
+    /// Like [`Gateway::logging`], with these variables in its environment.
+    pub(crate) fn in_environment(
+        environment: &[(&str, &str)],
+        upstreams: &str,
+        models: &str,
+    ) -> Self {
+        let process = Process { logs: true, environment, ..Process::default() };
+        Self::run_in("", "", "", (upstreams, models), process)
+    }
+
     /// A node of the fleet whose database is there, with the schema; its lease is as short as it can
     /// be. It has an account of its own, which the others know as well.
     pub(crate) fn node(database: &str, upstreams: &str, models: &str) -> Self {
@@ -85,7 +95,13 @@ impl Gateway {
     ) -> Self {
         let upstreams = format!("{}{more}", self::upstreams(upstream));
         let files = (upstreams.as_str(), MODELS);
-        Self::run_in("", listeners, limits, files, Process { logs: true, descriptors })
+        Self::run_in(
+            "",
+            listeners,
+            limits,
+            files,
+            Process { logs: true, descriptors, ..Process::default() },
+        )
     }
 
     /// Like [`Gateway::start_with`], with all of its files below `place`.
@@ -96,7 +112,7 @@ impl Gateway {
     }
 
     fn run(listeners: &str, limits: &str, upstreams: &str, models: &str, logs: bool) -> Self {
-        let process = Process { logs, descriptors: None };
+        let process = Process { logs, ..Process::default() };
         Self::run_in("", listeners, limits, (upstreams, models), process)
     }
 
@@ -105,7 +121,7 @@ impl Gateway {
         listeners: &str,
         limits: &str,
         (upstreams, models): (&str, &str),
-        process: Process,
+        process: Process<'_>,
     ) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         Self::run_at(directory, store, listeners, limits, (upstreams, models), process)
@@ -117,7 +133,7 @@ impl Gateway {
         listeners: &str,
         limits: &str,
         (upstreams, models): (&str, &str),
-        process: Process,
+        process: Process<'_>,
     ) -> Self {
         let file = |name: &str, text: String| {
             let path = directory.path().join(name);
@@ -135,8 +151,7 @@ impl Gateway {
         let routes = file("routes.yaml", format!("{head}{limits}upstreams:\n{upstreams}"));
         let models = file("models.yaml", models.to_owned());
         let log = process.logs.then(|| directory.path().join("log"));
-        let (process, listeners, admin) =
-            spawn(&routes, &models, log.as_deref(), process.descriptors);
+        let (process, listeners, admin) = spawn(&routes, &models, log.as_deref(), process);
         let (key, account) = (String::new(), String::new());
         let address = listeners[0];
         let mut gateway = Self { address, listeners, key, admin, account, process, directory };
@@ -157,7 +172,8 @@ impl Gateway {
     pub(crate) fn kill_and_restart(&mut self) {
         self.process.kill();
         let (routes, models) = (self.path("routes.yaml"), self.path("models.yaml"));
-        (self.process, self.listeners, self.admin) = spawn(&routes, &models, None, None);
+        (self.process, self.listeners, self.admin) =
+            spawn(&routes, &models, None, Process::default());
         self.address = self.listeners[0];
     }
 
@@ -344,11 +360,13 @@ impl Gateway {
 
 /// How a gateway's process is started.
 #[derive(Clone, Copy, Default)]
-struct Process {
+struct Process<'a> {
     /// What it logs is in the file `log`.
     logs: bool,
     /// The file descriptors that it may have.
     descriptors: Option<u32>,
+    /// Variables beside those of the test.
+    environment: &'a [(&'a str, &'a str)],
 }
 
 /// Starts a gateway over these files, and waits until it is ready. It logs warnings to standard
@@ -357,9 +375,9 @@ fn spawn(
     routes: &std::path::Path,
     models: &std::path::Path,
     log: Option<&std::path::Path>,
-    descriptors: Option<u32>,
+    process: Process<'_>,
 ) -> (Running, Vec<SocketAddr>, SocketAddr) {
-    let command = match descriptors {
+    let mut command = match process.descriptors {
         None => Command::new(env!("CARGO_BIN_EXE_tollgate")),
         Some(descriptors) => {
             let limits = format!("ulimit -H -n {descriptors} && ulimit -S -n {}", descriptors / 2);
@@ -372,6 +390,7 @@ fn spawn(
             shell
         }
     };
+    command.envs(process.environment.iter().copied());
     spawn_as(command, routes, models, log)
 }
 

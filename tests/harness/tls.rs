@@ -1,12 +1,16 @@
 //! Certificates made for one test, and TLS by hand over them.
 
-use std::net::{SocketAddr, TcpStream};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned,
+};
 
 use super::wire::connect;
 
@@ -58,6 +62,68 @@ impl TestCertificate {
     /// What is in the file now.
     pub(crate) fn der(&self) -> CertificateDer<'static> {
         CertificateDer::from_pem_file(&self.certificate).expect("a certificate")
+    }
+}
+
+/// An answer to a chat over TLS, on a free port, with this certificate. Lives as long as the process. Those who
+/// connect show a certificate that `clients` has signed, if it is given.
+pub(crate) fn serve_chat_over_tls(
+    server: &TestCertificate,
+    clients: Option<&TestCertificate>,
+) -> SocketAddr {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .expect("versions");
+    let builder = match clients {
+        None => builder.with_no_client_auth(),
+        Some(clients) => {
+            let mut roots = RootCertStore::empty();
+            roots.add(clients.der()).expect("a certificate");
+            let verifier =
+                WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+            builder.with_client_cert_verifier(verifier.expect("a verifier"))
+        }
+    };
+    let key = PrivateKeyDer::from_pem_file(&server.key).expect("a key");
+    let config = builder.with_single_cert(vec![server.der()], key).expect("a certificate");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let (address, config) = (listener.local_addr().expect("an address"), Arc::new(config));
+    std::thread::spawn(move || {
+        for socket in listener.incoming().flatten() {
+            let session = ServerConnection::new(Arc::clone(&config)).expect("a session");
+            std::thread::spawn(move || {
+                // Who refuses the certificate ends it.
+                let _ended = answer_chats(StreamOwned::new(session, socket));
+            });
+        }
+    });
+    address
+}
+
+fn answer_chats(stream: StreamOwned<ServerConnection, TcpStream>) -> std::io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    loop {
+        let (mut head, mut length) = (String::new(), 0);
+        while !head.ends_with("\r\n\r\n") {
+            let begun = head.len();
+            if stream.read_line(&mut head)? == 0 {
+                return Ok(());
+            }
+            let line = head[begun..].to_ascii_lowercase();
+            if let Some(value) = line.strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap_or(0);
+            }
+        }
+        stream.read_exact(&mut vec![0; length])?;
+        let body = r#"{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}"#;
+        let length = body.len();
+        let out = stream.get_mut();
+        write!(
+            out,
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        )?;
+        out.flush()?;
     }
 }
 

@@ -41,7 +41,7 @@ fn env(name: &str) -> Option<String> {
     if name == "GOOGLE_SERVICE_ACCOUNT_KEY" {
         return fs::read_to_string(root().join("tests/fixtures/google/service_account.json")).ok();
     }
-    let endings = ["_KEY", "_KEY_ID", "_TOKEN", "_SECRET", "_EXTERNAL_ID", "_PG_PASSWORD"];
+    let endings = ["_KEY", "_KEY_ID", "_TOKEN", "_SECRET", "_EXTERNAL_ID", "_PASSWORD"];
     let is_set = endings.iter().any(|ending| name.ends_with(ending));
     is_set.then(|| format!("value-of-{name}"))
 }
@@ -201,7 +201,8 @@ fn one_simulated_server_stands_for_every_upstream_and_needs_no_environment() {
     let (snapshot, _) = loaded.unwrap_or_else(|errors| panic!("{}", rendered(&errors)));
     assert_eq!(snapshot.upstreams.len(), 15, "none is switched off");
     let qwen = &snapshot.upstreams["qwen"];
-    assert_eq!((qwen.tls, qwen.host.as_str(), qwen.port), (false, "127.0.0.1", 4321));
+    let to = &qwen.destination;
+    assert_eq!((qwen.is_tls(), to.host.as_str(), to.port), (false, "127.0.0.1", 4321));
     assert_eq!(qwen.path_prefix, "/compatible-mode/v1", "the path prefix is kept");
     let secrets: Vec<&str> = qwen.credentials.iter().flat_map(Credential::secrets).collect();
     assert_eq!(secrets, ["simulated-upstream-credential"]);
@@ -390,7 +391,7 @@ fn every_invalid_case_is_refused_as_expected() {
     }
     let hint = "UPDATE_EXPECTED=1 renews what is expected";
     assert!(differing.is_empty(), "{hint}\n{}", differing.join("\n"));
-    assert_eq!(cases.len(), 51, "the number of files in tests/config/invalid");
+    assert_eq!(cases.len(), 52, "the number of files in tests/config/invalid");
 }
 
 #[test]
@@ -629,7 +630,18 @@ fn every_example_of_the_reference_loads() {
     let text = read("docs/configuration.md") + &read("docs/translation.md");
     let blocks: Vec<&str> =
         text.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    let tls = root().join("tests/config/tls");
+    let (certificate, key) = (tls.join("server.pem"), tls.join("server-key.pem"));
+    let (certificate, key) = (certificate.to_string_lossy(), key.to_string_lossy());
     for block in &blocks {
+        let block = ["tls/tls.crt", "client.pem", "corp-ca.pem"]
+            .iter()
+            .fold((*block).to_owned(), |block, file| {
+                block.replace(&format!("/etc/tollgate/{file}"), &certificate)
+            });
+        let block = ["tls/tls.key", "client-key.pem"]
+            .iter()
+            .fold(block, |block, file| block.replace(&format!("/etc/tollgate/{file}"), &key));
         if block.contains("models:\n") {
             let upstreams = "
   anthropic: { protocol: anthropic, base_url: 'https://x' }
@@ -637,23 +649,16 @@ fn every_example_of_the_reference_loads() {
   xai: { protocol: xai, base_url: 'https://x' }
   bedrock: { protocol: bedrock, base_url: 'https://x' }
 ";
-            loads(&format!("{}{}", MINIMAL_ROUTES.trim_end(), upstreams), block);
+            loads(&format!("{}{}", MINIMAL_ROUTES.trim_end(), upstreams), &block);
         } else if block.contains("upstreams:\n") {
             let name = block.split("upstreams:\n").nth(1).and_then(|rest| rest.split(':').next());
             let models = MINIMAL_MODELS.replace("openai", name.expect("a name").trim());
-            loads(block, &models);
+            loads(&block, &models);
         } else {
-            let tls = root().join("tests/config/tls");
-            let block = block
-                .replace("/etc/tollgate/tls/tls.crt", &tls.join("server.pem").to_string_lossy())
-                .replace(
-                    "/etc/tollgate/tls/tls.key",
-                    &tls.join("server-key.pem").to_string_lossy(),
-                );
             loads(&format!("{block}{MINIMAL_ROUTES}"), MINIMAL_MODELS);
         }
     }
-    assert_eq!(blocks.len(), 42, "the number of examples in both pages");
+    assert_eq!(blocks.len(), 44, "the number of examples in both pages");
 }
 
 /// The loader must come to an end without a panic, whatever the bytes; proptest prints its seed.

@@ -49,7 +49,7 @@ fn only_one_place_names_each_heavy_dependency() {
         ("prometheus::", &["src/metrics"]),
         ("pingora::", &["src/gateway/", "src/cli/"]),
         ("pingora_proxy::", &["src/gateway/"]),
-        ("reqwest::", &["src/outbound.rs", "crates/outbound/"]),
+        ("client::legacy", &["crates/outbound/"]),
         ("rusty_s3", &["crates/ledger/src/archive/", "crates/options/src/archive.rs"]),
         ("opentelemetry", &["src/traces.rs"]),
         ("axum::", &["src/admin/", "src/console/", "src/web/"]),

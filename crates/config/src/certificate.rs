@@ -95,6 +95,11 @@ impl Certificate {
         Self::from_pem(&self.files, &chain, &key, now).map(Some)
     }
 
+    /// A digest of both files.
+    pub(crate) fn fingerprint(&self) -> [u8; 32] {
+        self.fingerprint
+    }
+
     fn from_pem(
         files: &CertificateFiles,
         chain_pem: &[u8],

@@ -10,6 +10,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
@@ -53,6 +54,7 @@ pub use shape::WithoutNull;
 use document::{Document, Fault};
 use snapshot::Snapshot;
 use spans::Path;
+use tollgate_options::network::ProxyRules;
 
 /// The field in which models are listed, in either file.
 const MODELS: &str = "models";
@@ -154,6 +156,12 @@ pub fn load_with(
             compile_text(routes, models, overrides, env)
         }
     }
+}
+
+/// The forward proxies that the environment of this process names.
+#[must_use]
+pub fn environment_proxies() -> ProxyRules {
+    ProxyRules::from_environment(variable)
 }
 
 /// The bytes of the files of a configuration.
@@ -289,7 +297,8 @@ fn compile_text(
         }
     };
     let hash = hash(routes_file.bytes, models_file.map(|file| file.bytes).unwrap_or_default());
-    let snapshot = compile::compile(&mut routes, &mut models, overrides, hash);
+    let proxies = Arc::new(ProxyRules::from_environment(env));
+    let snapshot = compile::compile(&mut routes, &mut models, overrides, &proxies, hash);
     let mut diagnostics = routes.into_diagnostics();
     diagnostics.append(&mut models.into_diagnostics());
     let is_error = |diagnostic: &Diagnostic| diagnostic.severity == Severity::Error;

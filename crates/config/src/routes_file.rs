@@ -14,7 +14,7 @@ use super::compile::{archive_of, database_of, sendable};
 use super::diagnostic::{Diagnostic, Severity};
 use super::document::Document;
 use super::scalar::{Address, SecretText};
-use super::{raw, routes_schema, unreadable, variable};
+use super::{environment_proxies, raw, routes_schema, unreadable, variable};
 use tollgate_money::secret::Secret;
 use tollgate_options::archive::Archive;
 use tollgate_options::postgres::PostgresOptions;
@@ -148,7 +148,7 @@ impl RoutesFile {
     pub fn archive(&self) -> Result<Option<Archive>, Vec<Diagnostic>> {
         let data_dir = self.data_dir()?;
         self.setting(&[ARCHIVE], |document, read| {
-            archive_of(document, read.store.journal.archive?, &data_dir)
+            archive_of(document, read.store.journal.archive?, &data_dir, &environment_proxies())
         })
     }
 

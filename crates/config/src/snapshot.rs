@@ -21,6 +21,7 @@ use tollgate_money::secret::Secret;
 use tollgate_money::words::words;
 use tollgate_options::archive::Archive;
 use tollgate_options::ledger::{Pruning, RecoveryPolicy};
+use tollgate_options::network::ProxyRules;
 use tollgate_options::postgres::PostgresOptions;
 use tollgate_protocols::Operation;
 
@@ -71,6 +72,8 @@ pub struct Snapshot {
     pub access_log: AccessLog,
     /// What is kept of finished requests for people to look at. Restart-only.
     pub request_log: RequestLog,
+    /// The forward proxies that the environment names.
+    pub proxies: Arc<ProxyRules>,
     /// Which path does what, in the order of `routes.yaml`.
     pub routes: Vec<Arc<Route>>,
     /// Every upstream that is switched on, by name.

@@ -6,7 +6,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue};
 use tollgate_money::clock::{UnixMs, uptime};
 use tollgate_options::auth::{Auth, AuthKind};
-use tollgate_outbound::{FormAnswer, FormClient, OutboundError};
+use tollgate_outbound::{FormAnswer, FormClient, FormLimits, OutboundError};
 
 use crate::issued::{Issued, Proof};
 use crate::question::{Grant, TokenRequest, ahead_ms, is_sendable};
@@ -78,7 +78,8 @@ async fn ask(
     let form = HeaderValue::from_static("application/x-www-form-urlencoded");
     request.headers.insert(CONTENT_TYPE, form);
     let TokenRequest { url, form, headers } = request;
-    let sent = client.post(url, headers, form, CALL_TIMEOUT, ANSWER_BYTES_MAX).await;
+    let limits = FormLimits { time: CALL_TIMEOUT, bytes_max: ANSWER_BYTES_MAX };
+    let sent = client.post(url, auth.proxy.as_ref(), headers, form, limits).await;
     let answer = sent.map_err(|error| (unanswered(&error), false))?;
     if !(200..300).contains(&answer.status) {
         let differs = learn_clock(source, &answer.headers, ahead_ms);

@@ -104,7 +104,7 @@ fn credentials() -> (Arc<Credentials>, Arc<Mutex<Vec<RefreshOutcome>>>) {
     let told: Arc<Mutex<Vec<RefreshOutcome>>> = Arc::default();
     let observed = Arc::clone(&told);
     let observer = Arc::new(move |_: &str, outcome| observed.lock().push(outcome));
-    let client = FormClient::new().expect("a client");
+    let client = FormClient::new(tollgate_outbound::Clients::new(Arc::default()));
     (Arc::new(Credentials::new(client, observer)), told)
 }
 

@@ -1,11 +1,14 @@
 //! Where closed files of the journal go: a directory, or a bucket of an object store that speaks S3.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusty_s3::UrlStyle;
 use tollgate_money::secret::Secret;
 use url::Url;
+
+use crate::network::Proxy;
 
 /// Where segments go that a start does not need any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +47,8 @@ pub struct BucketOptions {
     pub secret_key: Secret,
     /// The longest silence of the store.
     pub timeout: Duration,
+    /// The forward proxy in front of the store.
+    pub proxy: Option<Arc<Proxy>>,
 }
 
 impl BucketOptions {

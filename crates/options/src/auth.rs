@@ -2,9 +2,12 @@
 //! say about it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use tollgate_money::secret::Secret;
 use url::Url;
+
+use crate::network::Proxy;
 
 /// One way to sign in to an upstream: what `auth` says in `routes.yaml`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +18,8 @@ pub struct Auth {
     pub credential: String,
     /// Who is asked, as whom.
     pub kind: AuthKind,
+    /// The forward proxy in front of whoever issues tokens.
+    pub proxy: Option<Arc<Proxy>>,
     id: u64,
 }
 
@@ -103,8 +108,26 @@ impl Auth {
     pub fn new(upstream: &str, credential: &str, kind: AuthKind) -> Self {
         let mut hasher = DefaultHasher::new();
         (upstream, credential, &kind).hash(&mut hasher);
-        let id = hasher.finish();
-        Self { upstream: upstream.to_owned(), credential: credential.to_owned(), kind, id }
+        let (upstream, credential) = (upstream.to_owned(), credential.to_owned());
+        Self { upstream, credential, kind, proxy: None, id: hasher.finish() }
+    }
+
+    /// This way to sign in, with its tokens fetched through a proxy.
+    #[must_use]
+    pub fn through(&self, proxy: Arc<Proxy>) -> Self {
+        let mut hasher = DefaultHasher::new();
+        (self.id, &proxy).hash(&mut hasher);
+        Self { proxy: Some(proxy), id: hasher.finish(), ..self.clone() }
+    }
+
+    /// Where tokens are issued; `None` where nobody is asked.
+    #[must_use]
+    pub fn token_url(&self) -> Option<&Url> {
+        match &self.kind {
+            AuthKind::Entra(entra) => Some(&entra.token_url),
+            AuthKind::Google(google) => Some(&google.token_url),
+            AuthKind::Aws(aws) => aws.assume_role.as_ref().map(|role| &role.sts_url),
+        }
     }
 
     /// A number that differs where anything of it does: after a reload it tells whether what was issued

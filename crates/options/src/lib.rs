@@ -1,5 +1,5 @@
-//! What an operator decides about the ledger, the database of a fleet, the log of requests, and how the
-//! process signs in to upstreams.
+//! What an operator decides about the ledger, the database of a fleet, the log of requests, and how
+//! the process reaches upstreams and signs in to them.
 //!
 //! The configuration builds these values, and those parts take them; neither names the other. A check
 //! stands here when the configuration makes it before anything is opened.
@@ -11,6 +11,7 @@ pub mod archive;
 pub mod auth;
 pub mod key_file;
 pub mod ledger;
+pub mod network;
 pub mod postgres;
 pub mod database_url;
 pub mod request_log;

@@ -1,17 +1,21 @@
 //! Forms that are posted to machines that the operator has configured, and answers that are read whole.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderMap;
-use reqwest::Client;
+use http::{HeaderMap, Method};
+use tollgate_options::network::{ClientTls, Proxy};
 use url::Url;
 
-use crate::{OutboundError, OutboundResponse, client};
+use crate::{
+    AllowedAddresses, AnswerTimes, CONNECT_TIMEOUT, Clients, OutboundBody, OutboundError,
+    ProxyChoice, Reach,
+};
 
 /// A client for forms. Cheap to clone; it keeps connections for the next one.
 #[derive(Clone, Debug)]
-pub struct FormClient(Client);
+pub struct FormClient(Clients);
 
 /// An answer to a form.
 #[derive(Clone, Debug)]
@@ -24,31 +28,52 @@ pub struct FormAnswer {
     pub body: Bytes,
 }
 
+/// What an answer to a form may take.
+#[derive(Clone, Copy, Debug)]
+pub struct FormLimits {
+    /// The time until its head is there, and that of each piece of its body.
+    pub time: Duration,
+    /// The length of its body.
+    pub bytes_max: usize,
+}
+
 impl FormClient {
-    /// A client without any connection yet.
-    ///
-    /// # Errors
-    /// When TLS cannot be spoken at all.
-    pub fn new() -> Result<Self, OutboundError> {
-        let client = client().map_err(|error| OutboundError::Unreachable(error.to_string()))?;
-        Ok(Self(client.build()?))
+    /// A client over these.
+    #[must_use]
+    pub fn new(clients: Clients) -> Self {
+        Self(clients)
     }
 
-    /// Posts a form with these headers, and waits for all of the answer: the head for at most `time`,
-    /// each piece of the body as well, and at most `bytes_max` of it.
+    /// Posts a form with these headers, through a proxy where there is one, and waits for all of the
+    /// answer.
     ///
     /// # Errors
     /// See [`OutboundError`].
     pub async fn post(
         &self,
         url: &Url,
+        proxy: Option<&Arc<Proxy>>,
         headers: HeaderMap,
         form: String,
-        time: Duration,
-        bytes_max: usize,
+        limits: FormLimits,
     ) -> Result<FormAnswer, OutboundError> {
-        let call = self.0.post(url.clone()).headers(headers).body(form);
-        let answer = OutboundResponse::to(call, time, time).await?;
+        let client = self.0.get(&Reach {
+            proxy: ProxyChoice::Fixed(proxy.cloned()),
+            tls: ClientTls::default(),
+            allowed: AllowedAddresses::All,
+            connect_timeout: CONNECT_TIMEOUT,
+        });
+        let FormLimits { time, bytes_max } = limits;
+        let body = OutboundBody::Whole(form.into());
+        let answer = client
+            .send(
+                Method::POST,
+                url.as_str(),
+                headers,
+                body,
+                AnswerTimes { head: time, piece: time },
+            )
+            .await?;
         let (status, headers) = (answer.status(), answer.headers().clone());
         let body = answer.whole_within(bytes_max).await?;
         Ok(FormAnswer { status, headers, body })

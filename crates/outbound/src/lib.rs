@@ -1,24 +1,34 @@
-//! How the process makes HTTP calls of its own: one request, one answer, and why there is none.
+//! How the process reaches other machines: connections, with every address of a name, forward proxies
+//! and TLS; and HTTP calls of its own over them: one request, one answer, and why there is none.
 //!
 //! The gateway calls upstreams with it where it puts an answer together, the ledger its archive in an
-//! object store. What is relayed as it comes goes through Pingora instead.
+//! object store. What is relayed as it comes goes over the same connections, without this client.
 
+mod client;
 mod coding;
+mod dial;
 mod form;
 mod roots;
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http::{HeaderMap, Method};
-use reqwest::redirect::Policy;
-use reqwest::{Body, Client, ClientBuilder, RequestBuilder};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use tollgate_options::network::{ClientTls, Proxy};
 use url::Url;
 
+pub use client::{AnswerTimes, Clients, HttpClient, OutboundBody, ProxyChoice, Reach};
 pub use coding::{CodingError, ContentCoding, Decoder};
-pub use form::{FormAnswer, FormClient};
+pub use dial::{
+    AllowedAddresses, DialError, DialFault, DialedConnection, Dialer, Name, Resolve,
+    certificate_refusal, read_roots,
+};
+pub use form::{FormAnswer, FormClient, FormLimits};
 
 /// How long an unused connection is kept: as long as `timeouts.idle` keeps those of relayed requests by
 /// default.
@@ -30,7 +40,7 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub enum OutboundError {
     /// Nothing was sent: it can be tried elsewhere.
-    Unreachable(String),
+    Unreachable(DialError),
     /// There was no answer in time. The other side may be at work.
     TimedOut,
     /// The connection broke. The other side may be at work.
@@ -64,111 +74,87 @@ impl From<CodingError> for OutboundError {
     }
 }
 
-impl From<reqwest::Error> for OutboundError {
-    fn from(error: reqwest::Error) -> Self {
-        let (connect, timeout) = (error.is_connect(), error.is_timeout());
-        // The URL can have a signature in it.
-        let error = error.without_url();
-        let source = std::error::Error::source(&error).map(|source| format!(": {source}"));
-        let told = format!("{error}{}", source.unwrap_or_default());
-        match (connect, timeout) {
-            (true, _) => Self::Unreachable(told),
-            (false, true) => Self::TimedOut,
-            (false, false) => Self::Broken(told),
-        }
-    }
-}
-
-/// What every client of the gateway's own calls has in common: HTTP/1.1, no proxy, no redirects, and
-/// servers that the machine's root certificates vouch for. Those are read for the first server that
-/// shows a certificate, and once for all clients: a process that calls nobody over TLS does without them.
-///
-/// # Errors
-/// When TLS cannot be spoken at all.
-pub fn client() -> Result<ClientBuilder, rustls::Error> {
-    let client = Client::builder()
-        .tls_backend_preconfigured(roots::client_config()?)
-        .http1_only()
-        .no_proxy()
-        .redirect(Policy::none())
-        .referer(false)
-        .connect_timeout(CONNECT_TIMEOUT)
-        .pool_idle_timeout(KEEPALIVE);
-    Ok(client)
-}
-
 async fn within<T>(
     time: Duration,
-    call: impl Future<Output = Result<T, reqwest::Error>>,
+    call: impl Future<Output = Result<T, hyper::Error>>,
 ) -> Result<T, OutboundError> {
     match tokio::time::timeout(time, call).await {
-        Ok(done) => Ok(done?),
+        Ok(done) => done.map_err(|error| OutboundError::Broken(told(&error))),
         Err(_) => Err(OutboundError::TimedOut),
     }
+}
+
+/// An error with its causes.
+fn told(error: &dyn std::error::Error) -> String {
+    let source = error.source().map(|source| format!(": {source}"));
+    format!("{error}{}", source.unwrap_or_default())
 }
 
 /// The pieces of a body, one after the other.
 pub type Pieces = Box<dyn Iterator<Item = io::Result<Bytes>> + Send>;
 
 /// Sends a request to an object store that the operator has configured, and waits for the head of its
-/// answer, for at most `time`; a piece of the answer may take `silence`. The URL has the signature in it; a
-/// body has the length that `headers` state. Each request has a connection of its own, which ends with the
-/// runtime of the thread that asks.
+/// answer. The URL has the signature in it; a body has the length that `headers` state. Each request has a
+/// connection of its own, which ends with the runtime of the thread that asks.
 ///
 /// # Errors
 /// See [`OutboundError`].
 pub async fn ask_store(
-    method: Method,
-    url: Url,
-    headers: HeaderMap,
+    store: StoreRequest,
     body: Option<Pieces>,
-    time: Duration,
-    silence: Duration,
+    times: AnswerTimes,
 ) -> Result<OutboundResponse, OutboundError> {
-    let client = client().map_err(|error| OutboundError::Unreachable(error.to_string()))?;
-    let client = client.pool_max_idle_per_host(0).build()?;
-    let mut call = client.request(method, url).headers(headers);
-    if let Some(pieces) = body {
-        call = call.body(Body::wrap_stream(futures_util::stream::iter(pieces)));
-    }
-    OutboundResponse::to(call, time, silence).await
+    let StoreRequest { method, url, headers, proxy } = store;
+    let reach = Reach {
+        proxy: ProxyChoice::Fixed(proxy),
+        tls: ClientTls::default(),
+        allowed: AllowedAddresses::All,
+        connect_timeout: CONNECT_TIMEOUT,
+    };
+    let client = HttpClient::new(Arc::default(), reach);
+    let body = body.map_or(OutboundBody::EMPTY, OutboundBody::Pieces);
+    client.send(method, url.as_str(), headers, body, times).await
+}
+
+/// A request to an object store, without its body.
+#[derive(Clone, Debug)]
+pub struct StoreRequest {
+    /// Whether the object is put or read.
+    pub method: Method,
+    /// The object, with the signature.
+    pub url: Url,
+    /// The headers that are signed.
+    pub headers: HeaderMap,
+    /// The forward proxy in front of the store.
+    pub proxy: Option<Arc<Proxy>>,
 }
 
 /// An answer whose body is still to come.
 #[derive(Debug)]
 pub struct OutboundResponse {
-    response: reqwest::Response,
+    response: http::Response<Incoming>,
     read_timeout: Duration,
     /// What decodes its body, where that is compressed although nobody asked for it.
     decoder: Option<Box<Decoder>>,
 }
 
 impl OutboundResponse {
-    /// Sends a request, and waits for the head of its answer for at most `time`. Each piece of its body
-    /// may take `read_timeout`.
-    ///
-    /// # Errors
-    /// See [`OutboundError`].
-    pub async fn to(
-        call: RequestBuilder,
-        time: Duration,
-        read_timeout: Duration,
-    ) -> Result<Self, OutboundError> {
-        let mut response = within(time, call.send()).await?;
+    /// An answer whose head is there. Each piece of its body may take `read_timeout`.
+    fn new(mut response: http::Response<Incoming>, read_timeout: Duration) -> Self {
         let coding =
             ContentCoding::from_fields(response.headers().get_all(CONTENT_ENCODING).iter());
         let decoder = match coding {
             ContentCoding::Known(decoder) => Some(decoder),
             ContentCoding::Identity => None,
             // Whoever reads it cannot, and says so.
-            ContentCoding::Unknown => return Ok(Self { response, read_timeout, decoder: None }),
+            ContentCoding::Unknown => return Self { response, read_timeout, decoder: None },
         };
         let headers = response.headers_mut();
         headers.remove(CONTENT_ENCODING);
         if decoder.is_some() {
             headers.remove(CONTENT_LENGTH);
         }
-        Ok(Self { response, read_timeout, decoder })
+        Self { response, read_timeout, decoder }
     }
 
     /// The HTTP status of the answer.
@@ -186,7 +172,6 @@ impl OutboundResponse {
     /// The length that it states.
     #[must_use]
     pub fn content_length(&self) -> Option<u64> {
-        // reqwest's own figure is about what is still to come.
         self.headers().get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
     }
 
@@ -195,16 +180,34 @@ impl OutboundResponse {
     /// # Errors
     /// When it breaks off or cannot be decoded, or the next piece is not there in time.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, OutboundError> {
-        let Some(decoder) = &mut self.decoder else {
-            return within(self.read_timeout, self.response.chunk()).await;
-        };
         loop {
-            if let Some(piece) = decoder.next_piece()? {
+            if let Some(decoder) = &mut self.decoder
+                && let Some(piece) = decoder.next_piece()?
+            {
                 return Ok(Some(piece));
             }
-            match within(self.read_timeout, self.response.chunk()).await? {
-                Some(coded) => decoder.feed(coded),
-                None => return decoder.finish().map(|()| None).map_err(OutboundError::from),
+            let coded = self.coded_chunk().await?;
+            match (&mut self.decoder, coded) {
+                (None, piece) => return Ok(piece),
+                (Some(decoder), Some(coded)) => decoder.feed(coded),
+                (Some(decoder), None) => {
+                    return decoder.finish().map(|()| None).map_err(OutboundError::from);
+                }
+            }
+        }
+    }
+
+    /// The next piece of the body as it comes.
+    async fn coded_chunk(&mut self) -> Result<Option<Bytes>, OutboundError> {
+        loop {
+            let frame = within(self.read_timeout, async {
+                self.response.body_mut().frame().await.transpose()
+            });
+            match frame.await?.map(hyper::body::Frame::into_data) {
+                None => return Ok(None),
+                Some(Ok(data)) => return Ok(Some(data)),
+                // Trailers.
+                Some(Err(_)) => {}
             }
         }
     }

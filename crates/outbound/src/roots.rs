@@ -5,35 +5,64 @@
 
 use std::sync::{Arc, LazyLock, OnceLock};
 
+use rustls::client::WantsClientCert;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
+use rustls::{
+    ClientConfig, ConfigBuilder, DigitallySignedStruct, Error, SignatureScheme, WantsVerifier,
+};
 use rustls_platform_verifier::Verifier;
 
 /// The protocol that all calls are made in, as TLS names it.
-const HTTP_1: &[u8] = b"http/1.1";
+pub(crate) const HTTP_1: &[u8] = b"http/1.1";
 
 static ROOTS: LazyLock<Arc<MachineRoots>> = LazyLock::new(|| Arc::new(MachineRoots::new()));
-static CONFIG: LazyLock<Result<ClientConfig, Error>> = LazyLock::new(configure);
+static CONFIG: LazyLock<Result<Arc<ClientConfig>, Error>> = LazyLock::new(configure);
 
 /// How servers are called over TLS. What they agreed on to resume a session is shared by all clients.
 ///
 /// # Errors
 /// When TLS cannot be spoken at all.
-pub(crate) fn client_config() -> Result<ClientConfig, Error> {
+pub(crate) fn client_config() -> Result<Arc<ClientConfig>, Error> {
     CONFIG.clone()
 }
 
-fn configure() -> Result<ClientConfig, Error> {
-    let roots = Arc::clone(&ROOTS);
-    let builder = ClientConfig::builder_with_provider(Arc::clone(&roots.provider));
-    let builder = builder.with_safe_default_protocol_versions()?;
-    // It verifies as ever, but for when the roots are read.
-    let builder = builder.dangerous().with_custom_certificate_verifier(roots);
-    let mut config = builder.with_no_client_auth();
+/// What settings of TLS begin with.
+///
+/// # Errors
+/// When TLS cannot be spoken at all.
+pub(crate) fn builder() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, Error> {
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&ROOTS.provider));
+    builder.with_safe_default_protocol_versions()
+}
+
+/// Has servers verified by the machine's root certificates, as ever but for when those are read.
+pub(crate) fn by_machine(
+    builder: ConfigBuilder<ClientConfig, WantsVerifier>,
+) -> ConfigBuilder<ClientConfig, WantsClientCert> {
+    let roots: Arc<MachineRoots> = Arc::clone(&ROOTS);
+    builder.dangerous().with_custom_certificate_verifier(roots)
+}
+
+/// Reads the root certificates, unless that was done. Blocks for a while.
+pub(crate) fn read() {
+    // Whoever needs them meets the error.
+    drop(ROOTS.read());
+}
+
+/// Waits until the root certificates are read.
+pub(crate) async fn ready() {
+    if ROOTS.read.get().is_none() {
+        // A runtime that ends needs none.
+        drop(tokio::task::spawn_blocking(read).await);
+    }
+}
+
+fn configure() -> Result<Arc<ClientConfig>, Error> {
+    let mut config = by_machine(builder()?).with_no_client_auth();
     config.alpn_protocols = vec![HTTP_1.to_vec()];
-    Ok(config)
+    Ok(Arc::new(config))
 }
 
 /// Verifies servers by the machine's root certificates, once it has read them.
@@ -104,7 +133,7 @@ mod tests {
 
     #[test]
     fn clients_are_made_without_reading_the_roots() {
-        crate::client().expect("a builder").build().expect("a client");
+        drop(client_config().expect("settings"));
         assert!(ROOTS.read.get().is_none(), "nobody has shown a certificate");
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use pingora::{Error, ErrorType};
+use tollgate_outbound::DialError;
 
 use crate::balance::Outcome;
 use crate::config::snapshot::RepeatAfter;
@@ -21,6 +22,8 @@ use crate::protocols::{Delivery, Fault};
 pub(crate) enum CallFailure {
     /// No connection came about: the name was not found, or TCP or TLS failed. Nothing was sent.
     NotConnected,
+    /// The forward proxy in front of the upstream failed. Nothing was sent.
+    ProxyFailed,
     /// A connection that was kept had been closed before the upstream read any of the request.
     ClosedWhileIdle,
     /// The connection broke before the upstream had the whole request.
@@ -113,6 +116,7 @@ impl CallFailure {
     /// | Failure | The customer reads | Circuit | Another target | Charged, if it was the last try |
     /// |---|---|---|---|---|
     /// | `NotConnected` | 502 | unreachable | yes | nothing |
+    /// | `ProxyFailed` | 502 | proxy | yes | nothing |
     /// | `ClosedWhileIdle` | 502 | – | the same again | nothing |
     /// | `BrokenWhileSending` | 502 | broken | yes | nothing |
     /// | `StalledWhileSending` | 502 | timeout | yes | nothing |
@@ -157,6 +161,7 @@ impl CallFailure {
         let credential = Some(Outcome::Credential);
         let (reads, outcome, next, progress) = match self {
             Self::NotConnected => (Reads::Unavailable, down, Another, NotSent),
+            Self::ProxyFailed => (Reads::Unavailable, Some(Outcome::Proxy), Another, NotSent),
             Self::ClosedWhileIdle => (Reads::Unavailable, None, Same, NotSent),
             Self::BrokenWhileSending => (Reads::Unavailable, broken, Another, NotSent),
             Self::StalledWhileSending => (Reads::Unavailable, late, Another, NotSent),
@@ -212,6 +217,7 @@ impl CallFailure {
     fn cause(self) -> String {
         let cause = match self {
             Self::NotConnected => "it could not be reached",
+            Self::ProxyFailed => "the proxy in front of it failed",
             Self::ClosedWhileIdle | Self::BrokenWhileSending => {
                 "the connection broke before the request was sent"
             }
@@ -288,10 +294,15 @@ impl CallFailure {
         }
     }
 
+    /// What it means that no connection came about.
+    pub(crate) fn from_dial(error: &DialError) -> Self {
+        if error.fault.is_of_proxy() { Self::ProxyFailed } else { Self::NotConnected }
+    }
+
     /// What a call without an answer means that the gateway's own client made.
     pub(crate) fn from_outbound(error: &OutboundError) -> Self {
         match error {
-            OutboundError::Unreachable(_) => Self::NotConnected,
+            OutboundError::Unreachable(error) => Self::from_dial(error),
             OutboundError::TimedOut => Self::TimedOut,
             OutboundError::Broken(_) | OutboundError::Forbidden(_) => Self::ConnectionLost,
             OutboundError::TooLarge => Self::TooLarge,

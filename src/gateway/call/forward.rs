@@ -13,6 +13,7 @@ use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use pingora::{Error, ErrorType, Result};
 use pingora_proxy::Session;
+use tollgate_outbound::{DialError, certificate_refusal};
 
 use crate::balance::Candidate;
 use crate::gateway::answer::customer::{Customer, gone};
@@ -29,7 +30,7 @@ use crate::gateway::exchange::Exchange;
 use crate::gateway::proxy::Gateway;
 use crate::gateway::receive::cors;
 use crate::pipeline;
-use crate::protocols::Framing;
+use crate::protocols::{Delivery, Framing};
 
 /// Pieces of an answer that are there at once go to the customer together, up to about this size.
 const GATHERED_BYTES_MAX: usize = 16 * 1024;
@@ -93,7 +94,6 @@ impl Forward<'_> {
         let (id, budget) = (exchange.id, exchange.snapshot.limits.body_memory_bytes_max);
         let delivery = exchange.delivery();
         let upstream = Arc::clone(&candidate.target.upstream);
-        let found = gateway.addresses.find(&upstream.host, upstream.port).await;
         let sending = exchange.sending()?;
         let (query, body) = (session.req_header().uri.query(), &sending.body.bytes);
         let rewrite = || pipeline::rewrite(&sending.admitted, &candidate, query, body);
@@ -103,19 +103,14 @@ impl Forward<'_> {
             return Err(exchange.fail(full.to_error()));
         }
         sending.attempt = Some(Attempt::begin(candidate, request));
-        let not_connected = |cause: String| {
-            let failure = CallFailure::NotConnected;
-            TryResult::Failed(failure, Otherwise::Error(failure.error(delivery).cause(cause)))
-        };
-        let address = match found {
-            Ok(address) => address,
-            Err(error) => return Ok(not_connected(error.to_string())),
-        };
         let fresh = sending.take_new_connection();
-        let connecting = gateway.upstreams.connect(&upstream, address, fresh);
+        let connecting = gateway.upstreams.connect(&upstream, fresh);
         let mut call = match self.customer.wait(session, exchange, pin!(connecting)).await? {
             Ok(call) => call,
-            Err(error) => return Ok(not_connected(describe_error(&error))),
+            Err(error) => {
+                exchange.metrics.connect_failed(&upstream.name, &error);
+                return Ok(not_connected(&error, delivery));
+            }
         };
         let sending = exchange.sending()?;
         let Some(attempt) = &mut sending.attempt else { return Err(gone()) };
@@ -200,6 +195,12 @@ fn note_quota(exchange: &mut Exchange, call: &UpstreamCall) {
     }
 }
 
+/// No connection to the target came about, or none on which it takes requests.
+fn not_connected(error: &DialError, delivery: Delivery) -> TryResult<Begun> {
+    let failure = CallFailure::from_dial(error);
+    TryResult::Failed(failure, Otherwise::Error(failure.error(delivery).cause(error)))
+}
+
 /// The target got the request, or some of it, and the connection failed before it had answered.
 fn unanswered(
     exchange: &mut Exchange,
@@ -207,6 +208,10 @@ fn unanswered(
     error: Box<Error>,
 ) -> Result<TryResult<Begun>> {
     let delivery = exchange.delivery();
+    if let Some(refused) = certificate_refusal(&call.upstream().authority, error.root_cause()) {
+        exchange.metrics.connect_failed(&call.upstream().name, &refused);
+        return Ok(not_connected(&refused, delivery));
+    }
     let failure = match (call.has_not_begun(), error.etype()) {
         // The upstream had closed an idle connection when the request came: it is asked again, over a
         // new one.

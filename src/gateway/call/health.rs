@@ -1,29 +1,36 @@
-//! Active health checks, with those of Pingora's load balancer: an upstream that fails them gets no
-//! calls until it passes them again.
+//! Active health checks: an upstream that fails them gets no calls until it passes them again.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use pingora::http::RequestHeader;
-use pingora::lb::Backend;
-use pingora::lb::health_check::{HealthCheck as Probe, HttpHealthCheck, TcpHealthCheck};
-use pingora::{Error, ErrorType, Result};
+use bytes::Bytes;
+use http::Request;
+use http::header::HOST;
+use http_body_util::Empty;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
 use tokio::task::JoinSet;
+use tollgate_outbound::{AllowedAddresses, DialError, Dialer};
 
-use crate::balance::{Addresses, Balancer, UpstreamState};
+use crate::balance::{Balancer, UpstreamState};
 use crate::config::ConfigHandle;
 use crate::config::snapshot::{HealthCheck, Upstream};
-use crate::gateway::describe_error;
+use crate::gateway::call::connectors::Connectors;
+use crate::metrics::Metrics;
 
 /// How often a new configuration is looked for.
 const CONFIG_POLL: Duration = Duration::from_secs(1);
 
-/// How one upstream is checked.
-type Prober = Box<dyn Probe + Send + Sync>;
+/// Of the time for an answer, the part for the connection: a failure to connect then says why.
+const CONNECT_SHARE: f64 = 0.9;
 
 /// Checks the upstreams that the running configuration wants checked, until it is dropped.
-pub async fn check_upstreams(config: Arc<ConfigHandle>, balancer: Arc<Balancer>) {
-    let addresses = Arc::new(Addresses::default());
+pub async fn check_upstreams(
+    config: Arc<ConfigHandle>,
+    balancer: Arc<Balancer>,
+    connectors: Arc<Connectors>,
+    metrics: Arc<Metrics>,
+) {
     loop {
         let snapshot = config.load();
         let table = balancer.table(&snapshot);
@@ -32,8 +39,10 @@ pub async fn check_upstreams(config: Arc<ConfigHandle>, balancer: Arc<Balancer>)
             let Some(state) = table.upstream(name).cloned() else { continue };
             match &upstream.health_check {
                 Some(rules) => {
-                    let (upstream, addresses) = (Arc::clone(upstream), Arc::clone(&addresses));
-                    checks.spawn(check(upstream, rules.clone(), state, addresses));
+                    let dialer = Arc::clone(connectors.dialer());
+                    let probe =
+                        Probe { upstream: Arc::clone(upstream), rules: rules.clone(), dialer };
+                    checks.spawn(check(probe, state, Arc::clone(&metrics)));
                 }
                 // Nothing would find it in order again.
                 None => {
@@ -47,21 +56,28 @@ pub async fn check_upstreams(config: Arc<ConfigHandle>, balancer: Arc<Balancer>)
     }
 }
 
-async fn check(
+/// How one upstream is checked.
+struct Probe {
     upstream: Arc<Upstream>,
     rules: HealthCheck,
-    state: Arc<UpstreamState>,
-    addresses: Arc<Addresses>,
-) {
-    let prober = match prober(&upstream, &rules) {
-        Ok(prober) => prober,
-        Err(error) => return log::error!("{} cannot be checked: {error}", upstream.name),
-    };
+    dialer: Arc<Dialer>,
+}
+
+/// Why a check failed.
+enum ProbeFailure {
+    /// No connection came about.
+    NotConnected(DialError),
+    /// The answer is not a good one, or there is none.
+    Answer(String),
+}
+
+async fn check(probe: Probe, state: Arc<UpstreamState>, metrics: Arc<Metrics>) {
+    let Probe { upstream, rules, .. } = &probe;
     let (mut passed, mut failed) = (0_u32, 0_u32);
     loop {
         // Not all at once, and not all gateways at once.
         tokio::time::sleep(rules.interval.mul_f64(0.9 + 0.2 * fastrand::f64())).await;
-        match tokio::time::timeout(rules.timeout, ask(&prober, &upstream, &addresses)).await {
+        match tokio::time::timeout(rules.timeout, probe.run()).await {
             Ok(Ok(())) => {
                 (passed, failed) = (passed.saturating_add(1), 0);
                 if passed >= rules.healthy_after && state.set_healthy(true) {
@@ -70,11 +86,15 @@ async fn check(
             }
             outcome => {
                 (passed, failed) = (0, failed.saturating_add(1));
+                let cause = match outcome {
+                    Ok(Err(ProbeFailure::NotConnected(error))) => {
+                        metrics.connect_failed(&upstream.name, &error);
+                        error.to_string()
+                    }
+                    Ok(Err(ProbeFailure::Answer(cause))) => cause,
+                    _ => "no answer in time".to_owned(),
+                };
                 if failed >= rules.unhealthy_after && state.set_healthy(false) {
-                    let cause = match outcome {
-                        Ok(Err(error)) => describe_error(&error),
-                        _ => "no answer in time".to_owned(),
-                    };
                     let name = &upstream.name;
                     log::warn!("{name} fails its health check and gets no calls: {cause}");
                 }
@@ -83,34 +103,36 @@ async fn check(
     }
 }
 
-async fn ask(prober: &Prober, upstream: &Upstream, addresses: &Addresses) -> Result<()> {
-    let unresolved = |error| Error::because(ErrorType::ConnectError, "its name", error);
-    let address = addresses.find(&upstream.host, upstream.port).await.map_err(unresolved)?;
-    prober.check(&Backend::new(&address.to_string())?).await
-}
-
-fn prober(upstream: &Upstream, rules: &HealthCheck) -> Result<Prober> {
-    let Some(path) = &rules.path else {
-        let check = if upstream.tls {
-            TcpHealthCheck::new_tls(&upstream.host)
-        } else {
-            TcpHealthCheck::new()
+impl Probe {
+    /// Connects, as calls do, and asks for a path if there is one.
+    async fn run(&self) -> Result<(), ProbeFailure> {
+        let Self { upstream, rules, dialer } = self;
+        let time = upstream.timeouts.connect.min(rules.timeout.mul_f64(CONNECT_SHARE));
+        let dialed = dialer.dial(&upstream.destination, AllowedAddresses::All, time).await;
+        let connection = dialed.map_err(ProbeFailure::NotConnected)?;
+        let Some(path) = &rules.path else { return Ok(()) };
+        let failed = |error: hyper::Error| ProbeFailure::Answer(error.to_string());
+        let (mut sender, driver) =
+            http1::handshake(TokioIo::new(connection)).await.map_err(failed)?;
+        let request = Request::get(path.as_str()).header(HOST, upstream.authority.as_str());
+        let request = upstream
+            .headers
+            .iter()
+            .fold(request, |request, own| request.header(&own.name, own.value.expose()));
+        let request = request.body(Empty::<Bytes>::new());
+        let request = request.map_err(|error| ProbeFailure::Answer(error.to_string()))?;
+        let answered = tokio::select! {
+            biased;
+            answered = sender.send_request(request) => answered,
+            ended = driver => match ended {
+                Ok(()) => return Err(ProbeFailure::Answer("it closed the connection".to_owned())),
+                Err(error) => Err(error),
+            },
         };
-        return Ok(check);
-    };
-    let mut check = HttpHealthCheck::new(&upstream.host, upstream.tls);
-    check.req = RequestHeader::build("GET", path.as_bytes(), None)?;
-    check.req.insert_header("host", &upstream.authority)?;
-    for own in upstream.headers.iter() {
-        check.req.insert_header(own.name.clone(), own.value.expose())?;
-    }
-    check.peer_template.options.connection_timeout = Some(rules.timeout);
-    check.peer_template.options.read_timeout = Some(rules.timeout);
-    check.validator = Some(Box::new(|header| {
-        if header.status.is_server_error() {
-            return Error::e_explain(ErrorType::HTTPStatus(header.status.as_u16()), "not in order");
+        let status = answered.map_err(failed)?.status();
+        if status.is_server_error() {
+            return Err(ProbeFailure::Answer(format!("it answered {status}")));
         }
         Ok(())
-    }));
-    Ok(Box::new(check))
+    }
 }

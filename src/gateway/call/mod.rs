@@ -9,8 +9,9 @@
 //! | `collect` | asks for an answer that is put together |
 //! | `submit` | asks for a task; `repeat` knows submits that are made again, `task_record` what is on disk |
 //! | `own_call`, `post` | what the last two share: what calls come to, and how they are made |
-//! | `upstream`, `peer` | one call over HTTP/1.1, and the connections that are kept |
-//! | `connectors` | where connections come from, with the root certificates |
+//! | `upstream` | one call over HTTP/1.1, and the connections that are kept |
+//! | `connectors` | where connections come from |
+//! | `peer` | what customers read of failures |
 //! | `orphan` | answers that are read on although nobody waits for them |
 //! | `headers` | what of a request's headers goes upstream |
 //! | `health` | upstreams that are asked how they are |

@@ -1,28 +1,13 @@
-//! The connection to a target, and what customers read of failures.
+//! What customers read of failures.
 
 use std::fmt::Display;
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use pingora::upstreams::peer::HttpPeer;
-
-use crate::config::snapshot::Upstream;
 use crate::error::{ErrorKind, GatewayError};
 use crate::protocols::Dialect;
 
 /// When to try again where a busy upstream does not say.
 const RETRY_BUSY: Duration = Duration::from_secs(2);
-
-/// The peer for one try. HTTP/1.1 always: one try has a connection of its own then, so a failure
-/// says exactly what was sent and what was not.
-pub(crate) fn peer(upstream: &Upstream, address: SocketAddr) -> HttpPeer {
-    let mut peer = HttpPeer::new(address, upstream.tls, upstream.host.clone());
-    let timeouts = &upstream.timeouts;
-    peer.options.set_http_version(1, 1);
-    peer.options.connection_timeout = Some(timeouts.connect);
-    peer.options.total_connection_timeout = Some(timeouts.connect);
-    peer
-}
 
 /// Whether the last target's own words about a failure of it are relayed: clients of Anthropic's API
 /// act on them.

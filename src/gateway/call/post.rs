@@ -7,6 +7,7 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use pingora::{Error, ErrorType};
+use tollgate_outbound::{DialError, certificate_refusal};
 
 use crate::balance::Channel;
 use crate::config::snapshot::Upstream;
@@ -64,13 +65,27 @@ impl<'a> Poster<'a> {
             Err(failed) => failed,
         };
         if is_new || !(call.is_reused() && call.has_not_begun()) {
-            return Err(unanswered(&error));
+            return Err(self.unanswered(&error));
         }
         drop(call);
         self.gateway.metrics.reconnected(&self.upstream.name);
         match self.ask(head, &body, true).await? {
             Ok(answer) => Ok(answer),
-            Err((_, error)) => Err(unanswered(&error)),
+            Err((_, error)) => Err(self.unanswered(&error)),
+        }
+    }
+
+    /// What a connection that did not come about means, which is noted.
+    fn unreachable(&self, error: DialError) -> OutboundError {
+        self.gateway.metrics.connect_failed(&self.upstream.name, &error);
+        OutboundError::Unreachable(error)
+    }
+
+    /// Why there is no answer. A server that refuses the client certificate has read nothing.
+    fn unanswered(&self, error: &Error) -> OutboundError {
+        match certificate_refusal(&self.upstream.authority, error.root_cause()) {
+            Some(refused) => self.unreachable(refused),
+            None => unanswered(error),
         }
     }
 
@@ -83,11 +98,8 @@ impl<'a> Poster<'a> {
         is_new: bool,
     ) -> Result<Result<PostAnswer<'a>, (Box<UpstreamCall>, Box<Error>)>, OutboundError> {
         let (gateway, upstream) = (self.gateway, self.upstream);
-        let found = gateway.addresses.find(&upstream.host, upstream.port).await;
-        let address = found.map_err(|error| OutboundError::Unreachable(error.to_string()))?;
-        let connected = gateway.upstreams.connect(upstream, address, is_new).await;
-        let mut call =
-            connected.map_err(|error| OutboundError::Unreachable(describe_error(&error)))?;
+        let connected = gateway.upstreams.connect(upstream, is_new).await;
+        let mut call = connected.map_err(|error| self.unreachable(error))?;
         if let Err(error) = call.send(head, body).await {
             return Ok(Err((call, error)));
         }

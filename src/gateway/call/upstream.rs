@@ -294,7 +294,7 @@ impl UpstreamCall {
             self.room = READ_BYTES_MAX;
         }
         // What is encrypted comes in records, and a read gives one of them.
-        self.is_drained = !is_full && !self.upstream.tls;
+        self.is_drained = !is_full && !self.upstream.destination.is_encrypted();
         Ok(count)
     }
 
@@ -419,6 +419,11 @@ impl UpstreamCall {
     /// From now on silences have no limit of their own.
     pub(crate) fn wait_without_limit(&mut self) {
         self.read_timeout = None;
+    }
+
+    /// The upstream that is called.
+    pub(crate) fn upstream(&self) -> &Upstream {
+        &self.upstream
     }
 
     /// Whether the connection had served a request before.

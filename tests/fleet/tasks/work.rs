@@ -116,7 +116,7 @@ tasks: {{ repeat_window: none, poll_min: 50ms, poll_max: 100ms, webhook_hosts: [
     let tasks = Tasks::start(
         Arc::clone(&member.ledger),
         config,
-        Outbound::new(&metrics).expect("a client"),
+        Outbound::new(&metrics, Arc::default()),
         metrics,
         RequestLog::off(),
         dir.path(),

@@ -359,6 +359,7 @@ fn a_real_server_takes_it() {
         access_key: Secret::new("a".to_owned()),
         secret_key: Secret::new("b".to_owned()),
         timeout: Duration::from_secs(20),
+        proxy: None,
     };
     let archive = Archive { to: ArchiveTo::Bucket(Box::new(options)), keep: Duration::ZERO };
     move_some(dir.path(), archive, 2);

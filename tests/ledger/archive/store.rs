@@ -89,6 +89,7 @@ impl Store {
             access_key: Secret::new(ACCESS_KEY.to_owned()),
             secret_key: Secret::new(SECRET_KEY.to_owned()),
             timeout: Duration::from_millis(700),
+            proxy: None,
         }
     }
 

@@ -6,11 +6,13 @@ use std::time::Duration;
 use url::Url;
 
 use super::DAY;
+use super::reach::{ServerAddress, TypedProxy};
 use crate::document::{Document, Fault};
 use crate::raw;
 use crate::spans::Path;
 use crate::url::BaseUrl;
 use tollgate_options::archive::{Archive, ArchiveTo, BucketOptions};
+use tollgate_options::network::ProxyRules;
 
 /// The length of a bucket's name in bytes, as S3 allows it.
 const BUCKET_BYTES: std::ops::RangeInclusive<usize> = 3..=63;
@@ -27,13 +29,17 @@ pub(super) fn compile(
     at: &Path,
     raw: raw::Archive,
     data_dir: &std::path::Path,
+    proxies: &ProxyRules,
 ) -> Option<Archive> {
     let at = at.key("journal").key("archive");
     let to = match (raw.directory, raw.s3) {
         (Some(named), None) => {
             ArchiveTo::Directory(directory(document, &at.key("directory"), named, data_dir))
         }
-        (None, Some(raw)) => ArchiveTo::Bucket(Box::new(bucket(document, &at.key("s3"), raw)?)),
+        (None, Some(raw)) => {
+            let options = bucket(document, &at.key("s3"), raw)?;
+            ArchiveTo::Bucket(Box::new(through_proxy(document, &at.key("s3"), options, proxies)))
+        }
         (Some(_), Some(_)) => {
             let fault = Fault::at_key(&at.key("s3"), "files cannot go to two places");
             document.note(fault.help("remove `directory` or `s3`"));
@@ -64,6 +70,18 @@ fn directory(
         document.note(fault.help("name a directory beside it, best on another disk"));
     }
     directory
+}
+
+/// Has a bucket reached through the proxy that the environment names for it.
+fn through_proxy(
+    document: &mut Document,
+    at: &Path,
+    options: BucketOptions,
+    rules: &ProxyRules,
+) -> BucketOptions {
+    let place = ServerAddress::of_url(&options.endpoint);
+    let proxy = TypedProxy::Default.before(document, at, rules, place);
+    BucketOptions { proxy, ..options }
 }
 
 fn bucket(document: &mut Document, at: &Path, raw: raw::Bucket) -> Option<BucketOptions> {
@@ -103,6 +121,7 @@ fn bucket(document: &mut Document, at: &Path, raw: raw::Bucket) -> Option<Bucket
         access_key: raw.access_key.0,
         secret_key: raw.secret_key.0,
         timeout: raw.timeout.0,
+        proxy: None,
     };
     let is_https = options.endpoint.scheme() == "https";
     if !options.path_style && is_https && options.bucket.contains('.') {

@@ -12,6 +12,7 @@ use super::snapshot::{Model, NAME_BYTES_MAX, Snapshot, Upstream};
 use super::spans::{Path, Step};
 use super::{Overrides, diagnostic};
 use tollgate_money::limit::Rates;
+use tollgate_options::network::ProxyRules;
 
 mod admin;
 mod archive;
@@ -31,6 +32,7 @@ mod models;
 mod pass;
 mod prices;
 mod prices_when;
+mod reach;
 mod routes;
 mod secrets;
 mod single;
@@ -47,9 +49,10 @@ pub(super) use typed::typed_models;
 /// The unit of times that are typed as a number of days.
 const DAY: Duration = Duration::from_millis(tollgate_money::clock::MS_PER_DAY);
 
-/// The fields of an upstream that say who asks, and what else only the operator knows: a simulated one
-/// gets none of them.
-const CREDENTIAL_FIELDS: [&str; 5] = ["credential", "credentials", "auth", "auths", "headers"];
+/// The fields of an upstream that say who asks and how it is reached, and what else only the operator
+/// knows: a simulated one gets none of them.
+const CREDENTIAL_FIELDS: [&str; 7] =
+    ["credential", "credentials", "auth", "auths", "headers", "proxy", "tls"];
 
 /// The upstreams of `routes.yaml`, in whatever state they are.
 struct Upstreams {
@@ -66,6 +69,7 @@ pub(super) fn compile(
     routes: &mut Document,
     models: &mut Document,
     overrides: &Overrides,
+    proxies: &Arc<ProxyRules>,
     hash: String,
 ) -> Option<Snapshot> {
     say_unfilled(routes, overrides);
@@ -74,7 +78,7 @@ pub(super) fn compile(
     let raw_models: Option<raw::Models> = models.read(&["models"]);
 
     let prefer = raw_routes.as_ref().map_or(raw::Prefer::Weight, |raw| raw.balancing.prefer);
-    let compiled = raw_routes.map(|raw| routes::compile(routes, raw, overrides));
+    let compiled = raw_routes.map(|raw| routes::compile(routes, raw, overrides, proxies));
     let upstreams = match &compiled {
         Some(compiled) => Upstreams {
             on: compiled.upstreams.clone(),
@@ -127,6 +131,7 @@ pub(super) fn compile(
         console: compiled.console,
         access_log: compiled.access_log,
         request_log: compiled.request_log,
+        proxies: Arc::clone(proxies),
         routes: compiled.routes,
         upstreams: compiled.upstreams,
         models_by_id: listed.iter().map(by_id).collect(),

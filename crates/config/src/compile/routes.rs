@@ -17,6 +17,7 @@ use crate::spans::Path;
 use crate::{Overrides, raw};
 use tollgate_money::secret::Secret;
 use tollgate_options::ledger::REPEATED_WITHIN;
+use tollgate_options::network::ProxyRules;
 use tollgate_options::request_log::SIZE_MIN;
 use tollgate_protocols::{Dialect, Operation};
 
@@ -58,10 +59,11 @@ pub(super) fn compile(
     document: &mut Document,
     raw: raw::Routes,
     overrides: &Overrides,
+    proxies: &ProxyRules,
 ) -> Compiled {
     let admin = super::admin::compile(document, raw.admin, overrides);
     let listeners = super::listeners::compile(document, &raw.listeners, &admin, overrides);
-    let store = super::store::compile(document, raw.store, overrides);
+    let store = super::store::compile(document, raw.store, overrides, proxies);
     let tasks = tasks(document, raw.tasks, overrides);
     let mut limits = limits(document, &raw.limits, tasks.waiting_max);
     let access_log =
@@ -75,7 +77,7 @@ pub(super) fn compile(
         bodies::of_one_account(&limits, percent, largest.unwrap_or(0));
     let console = super::console::compile(document, raw.console, &routes, &mcp, overrides);
     let balancing = balancing(document, &raw.balancing);
-    let upstreams = upstreams::compile(document, raw.upstreams.0, overrides);
+    let upstreams = upstreams::compile(document, raw.upstreams.0, overrides, proxies);
     Compiled {
         listeners,
         trusted_proxies: raw.trusted_proxies.into_iter().map(|network| network.0).collect(),

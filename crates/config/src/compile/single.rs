@@ -6,6 +6,7 @@ use crate::raw;
 use crate::spans::Path;
 use tollgate_money::secret::Secret;
 use tollgate_options::archive::Archive;
+use tollgate_options::network::ProxyRules;
 use tollgate_options::postgres::PostgresOptions;
 
 /// The secret at the path of these keys; one that cannot be sent in a header is noted.
@@ -29,6 +30,7 @@ pub(crate) fn archive_of(
     document: &mut Document,
     raw: raw::Archive,
     data_dir: &std::path::Path,
+    proxies: &ProxyRules,
 ) -> Option<Archive> {
-    archive::compile(document, &Path::root().key("store"), raw, data_dir)
+    archive::compile(document, &Path::root().key("store"), raw, data_dir, proxies)
 }

@@ -11,6 +11,7 @@ use crate::spans::Path;
 use crate::{Overrides, raw};
 use tollgate_options::database_url::Host;
 use tollgate_options::ledger::{Pruning, RecoveryPolicy};
+use tollgate_options::network::ProxyRules;
 use tollgate_options::postgres::{PostgresOptions, TlsMode, authorities_of};
 
 /// The most days for which files are kept: ten years.
@@ -35,6 +36,7 @@ pub(super) fn compile(
     document: &mut Document,
     raw: raw::StoreSection,
     overrides: &Overrides,
+    proxies: &ProxyRules,
 ) -> Store {
     let at = Path::root().key("store");
     if raw.data_dir.is_empty() {
@@ -48,7 +50,7 @@ pub(super) fn compile(
     let data_dir = overrides.data_dir.clone().unwrap_or_else(|| PathBuf::from(raw.data_dir));
     let postgres = raw.postgres.map(|raw| postgres(document, &at.key("postgres"), raw));
     let archive = raw.journal.archive;
-    let archive = archive.and_then(|raw| archive::compile(document, &at, raw, &data_dir));
+    let archive = archive.and_then(|raw| archive::compile(document, &at, raw, &data_dir, proxies));
     let pruning = pruning(document, &at.key("statements"), &raw.statements);
     Store { data_dir, recovery, postgres, archive, pruning }
 }

@@ -1,10 +1,12 @@
 //! The providers' APIs in `routes.yaml`.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::auth::AuthFor;
-use super::{auth, azure, base_url, check_name, pass, secrets, upstream_headers};
+use super::reach::{ServerAddress, TypedProxy};
+use super::{auth, azure, base_url, check_name, pass, reach, secrets, upstream_headers};
 use crate::document::{Document, Fault};
 use crate::scalar::SecretText;
 use crate::snapshot::{
@@ -13,6 +15,7 @@ use crate::snapshot::{
 use crate::spans::Path;
 use crate::{Overrides, raw};
 use tollgate_money::secret::Secret;
+use tollgate_options::network::{Destination, ProxyRules};
 use tollgate_protocols::limits::Pass;
 
 /// What every upstream gets for a credential when all of them are one simulated server.
@@ -29,6 +32,7 @@ pub(super) fn compile(
     document: &mut Document,
     raw: Vec<(String, raw::Upstream)>,
     overrides: &Overrides,
+    proxies: &ProxyRules,
 ) -> HashMap<String, Arc<Upstream>> {
     let path = Path::root().key("upstreams");
     if document.keys(&["upstreams"]).is_empty() {
@@ -62,11 +66,22 @@ pub(super) fn compile(
             None => upstream_headers::compile(document, &path, &raw, azure.as_ref()),
             Some(_) => Vec::new(),
         };
-        let credentials = match overrides.every_upstream_at {
-            None => credentials(document, &path, &name, &raw),
-            Some(_) => vec![Credential::key("", Secret::new(SIMULATED_CREDENTIAL.to_owned()))],
+        let (destination, credentials) = match overrides.every_upstream_at {
+            None => {
+                let proxy = TypedProxy::compile(document, &path, &raw);
+                let destination = reach::compile(document, &path, &raw, &proxy, proxies);
+                let mut credentials = credentials(document, &path, &name, &raw);
+                for credential in &mut credentials {
+                    lead_through(document, &path, credential, &proxy, proxies);
+                }
+                (destination, credentials)
+            }
+            Some(address) => {
+                let key = Credential::key("", Secret::new(SIMULATED_CREDENTIAL.to_owned()));
+                (simulated(address), vec![key])
+            }
         };
-        let typed = upstream(&name, raw, overrides);
+        let typed = upstream(&name, raw, destination, overrides);
         let upstream = Upstream {
             azure,
             credentials,
@@ -82,7 +97,33 @@ pub(super) fn compile(
     upstreams
 }
 
-fn upstream(name: &str, raw: raw::Upstream, overrides: &Overrides) -> Upstream {
+/// The one server that stands for every upstream.
+fn simulated(address: SocketAddr) -> Destination {
+    Destination { host: address.ip().to_string(), port: address.port(), tls: None, proxy: None }
+}
+
+/// Has a credential's tokens fetched as the upstream is reached.
+fn lead_through(
+    document: &mut Document,
+    path: &Path,
+    credential: &mut Credential,
+    proxy: &TypedProxy,
+    rules: &ProxyRules,
+) {
+    let CredentialKind::Auth(auth) = &mut credential.kind else { return };
+    let Some(url) = auth.token_url().cloned() else { return };
+    let place = ServerAddress::of_url(&url);
+    if let Some(proxy) = proxy.before(document, path, rules, place) {
+        *auth = Arc::new(auth.through(proxy));
+    }
+}
+
+fn upstream(
+    name: &str,
+    raw: raw::Upstream,
+    destination: Destination,
+    overrides: &Overrides,
+) -> Upstream {
     let url = raw.base_url;
     let timeouts = UpstreamTimeouts {
         connect: raw.timeouts.connect.0,
@@ -95,9 +136,7 @@ fn upstream(name: &str, raw: raw::Upstream, overrides: &Overrides) -> Upstream {
         name: name.to_owned(),
         dialect: raw.protocol.0.dialect(),
         azure: None,
-        tls: url.tls,
-        host: url.host,
-        port: url.port,
+        destination: Arc::new(destination),
         authority: url.authority,
         path_prefix: url.path_prefix,
         credentials: Vec::new(),
@@ -112,14 +151,7 @@ fn upstream(name: &str, raw: raw::Upstream, overrides: &Overrides) -> Upstream {
     };
     match overrides.every_upstream_at {
         None => typed,
-        Some(address) => Upstream {
-            tls: false,
-            host: address.ip().to_string(),
-            port: address.port(),
-            authority: address.to_string(),
-            health_check: None,
-            ..typed
-        },
+        Some(address) => Upstream { authority: address.to_string(), health_check: None, ..typed },
     }
 }
 

@@ -58,6 +58,16 @@ pub(crate) struct Upstream {
     /// How long to wait for it.
     #[serde(default)]
     pub(crate) timeouts: Timeouts,
+    /// The forward proxy through which it is reached, such as
+    /// `http://user:${PROXY_PASSWORD}@proxy.internal:3128`, or `none` for no proxy. The URL begins with
+    /// `http://`, `https://`, `socks5://` or `socks5h://`. Tokens for it are fetched through the same
+    /// proxy. Default: the one that `HTTPS_PROXY`, `HTTP_PROXY` or `ALL_PROXY` names in the environment,
+    /// unless `NO_PROXY` lists the host or it is this machine.
+    #[serde(default)]
+    pub(crate) proxy: Option<SecretText>,
+    /// How TLS is spoken with it. Default: its certificate is from an authority that this machine trusts.
+    #[serde(default)]
+    pub(crate) tls: Option<UpstreamTls>,
     /// When another target may be asked although this one may have done the work.
     #[serde(default)]
     pub(crate) retries: UpstreamRetries,
@@ -81,6 +91,21 @@ pub(crate) struct Upstream {
     /// Types of messages, items and content that models let through if all of their upstreams do.
     #[serde(default)]
     pub(crate) pass_content: Vec<String>,
+}
+
+/// How TLS is spoken with an upstream. The files are read again at a reload.
+#[derive(Debug, Default, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct UpstreamTls {
+    /// The path of a PEM file with the authorities that are trusted, in the place of those of this
+    /// machine. A relative path begins at the directory of this file.
+    pub(crate) ca_file: Option<String>,
+    /// The path of a PEM file with a client certificate, and the intermediates behind it.
+    pub(crate) certificate: Option<String>,
+    /// The path of a PEM file with the client certificate's private key, without a passphrase.
+    pub(crate) key: Option<String>,
+    /// The name that its certificate must prove. Default: the host of `base_url`.
+    pub(crate) server_name: Option<String>,
 }
 
 /// When another target may be asked although this one may have done the work.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::HeaderName;
 use tollgate_money::secret::Secret;
 use tollgate_options::auth::Auth;
+use tollgate_options::network::Destination;
 use tollgate_protocols::limits::Pass;
 use tollgate_protocols::{Dialect, Operation};
 
@@ -19,12 +20,8 @@ pub struct Upstream {
     pub dialect: Dialect,
     /// What it wants in Azure's way; `None` for everybody else's.
     pub azure: Option<Azure>,
-    /// Whether it is reached over TLS.
-    pub tls: bool,
-    /// DNS name or IP address, without brackets.
-    pub host: String,
-    /// The TCP port of the host.
-    pub port: u16,
+    /// Where it is, and how it is reached.
+    pub destination: Arc<Destination>,
     /// The `Host` header: the host, with the port unless it is the scheme's own.
     pub authority: String,
     /// What the base URL's path adds before a protocol's own path: empty, or `/v1` and the like,
@@ -96,6 +93,12 @@ impl PassedHeaders {
 }
 
 impl Upstream {
+    /// Whether it is reached over TLS.
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        self.destination.tls.is_some()
+    }
+
     /// Whether a request may be repeated elsewhere after an answer with this status, although this
     /// upstream may have done the work.
     #[must_use]

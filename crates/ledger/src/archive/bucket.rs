@@ -11,6 +11,7 @@ use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use rusty_s3::{Credentials, S3Action as _};
 use tollgate_options::archive::BucketOptions;
+use tollgate_outbound::StoreRequest;
 
 use super::transfer::{self, Fetched, Sum};
 
@@ -51,7 +52,8 @@ impl Bucket {
         headers.insert(CONTENT_LENGTH, sum.bytes.into());
         let md5 = HeaderValue::from_str(&sum.md5).map_err(io::Error::other)?;
         headers.insert(HeaderName::from_static(CONTENT_MD5), md5);
-        let request = transfer::Request { method: Method::PUT, url, headers };
+        let request =
+            StoreRequest { method: Method::PUT, url, headers, proxy: self.options.proxy.clone() };
         let said = transfer::put(request, body, (sum.bytes, self.options.timeout), stop);
         said.map_err(|error| self.told(&error))
     }
@@ -88,7 +90,8 @@ impl Bucket {
         let url = self.signer.get_object(Some(&self.credentials), key).sign(VALID);
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        let request = transfer::Request { method: Method::GET, url, headers };
+        let request =
+            StoreRequest { method: Method::GET, url, headers, proxy: self.options.proxy.clone() };
         transfer::get(request, (bytes, self.options.timeout), stop.cloned())
     }
 

@@ -10,12 +10,10 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http::{HeaderMap, Method};
 use md5::{Digest as _, Md5};
-use url::Url;
 
 use super::BUFFER_BYTES;
-use tollgate_outbound::{OutboundError, OutboundResponse, ask_store};
+use tollgate_outbound::{AnswerTimes, OutboundError, OutboundResponse, StoreRequest, ask_store};
 
 /// A transfer that is slower than this, in bytes a second, has failed: it would never end.
 const RATE_MIN: u64 = 64 << 10;
@@ -27,14 +25,6 @@ const POLL: Duration = Duration::from_millis(100);
 const ERROR_BYTES_MAX: usize = 16 << 10;
 /// The most that an object has whose length nobody has noted: a seal has 600 bytes.
 const SMALL_BYTES_MAX: u64 = 16 << 10;
-
-/// What is asked of a store.
-pub(super) struct Request {
-    pub(super) method: Method,
-    /// With the signature in it: never shown.
-    pub(super) url: Url,
-    pub(super) headers: HeaderMap,
-}
 
 /// Why a transfer was not made.
 #[derive(Debug)]
@@ -129,7 +119,7 @@ fn time(bytes: u64, silence: Duration) -> Duration {
 
 /// Sends `body`, which has so many bytes, and waits for a yes.
 pub(super) fn put(
-    request: Request,
+    request: StoreRequest,
     body: Box<dyn Read + Send>,
     (bytes, silence): (u64, Duration),
     stop: &Arc<AtomicBool>,
@@ -138,9 +128,8 @@ pub(super) fn put(
     let (tell, told) = mpsc::sync_channel(1);
     on_a_thread(move |runtime| {
         let sent = runtime.block_on(async {
-            let Request { method, url, headers } = request;
-            let time = time(bytes, silence);
-            let asked = ask_store(method, url, headers, Some(pieces), time, silence).await?;
+            let times = AnswerTimes { head: time(bytes, silence), piece: silence };
+            let asked = ask_store(request, Some(pieces), times).await?;
             accepted(asked).await.map(|_| ())
         });
         // Whoever has asked may not wait any more.
@@ -159,7 +148,7 @@ pub(super) struct Fetched {
 
 /// Begins to fetch an object of this length, or, where that is not known, of a few kilobytes.
 pub(super) fn get(
-    request: Request,
+    request: StoreRequest,
     (bytes, silence): (Option<u64>, Duration),
     stop: Option<Arc<AtomicBool>>,
 ) -> Result<Fetched, Failed> {
@@ -176,12 +165,11 @@ pub(super) fn get(
 
 /// Sends on what comes, as fast as it is taken. Only what the store takes counts in the time.
 async fn fetch(
-    request: Request,
+    request: StoreRequest,
     (bytes, silence): (Option<u64>, Duration),
     tell: &SyncSender<Result<Option<Bytes>, Failed>>,
 ) -> Result<(), Failed> {
-    let Request { method, url, headers } = request;
-    let asked = ask_store(method, url, headers, None, silence, silence).await?;
+    let asked = ask_store(request, None, AnswerTimes { head: silence, piece: silence }).await?;
     let mut answer = accepted(asked).await?;
     let has = answer.content_length();
     if let (Some(found), Some(bytes)) = (has, bytes)

@@ -9,19 +9,23 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use parking_lot::Mutex;
-use pingora::Result;
 use pingora::protocols::Stream;
 use tokio::io::AsyncReadExt;
+use tollgate_options::network::Destination;
+use tollgate_outbound::{DialError, Name};
 
 use crate::config::snapshot::Upstream;
-use crate::gateway::call::connectors::Connectors;
-use crate::gateway::call::peer;
+use crate::gateway::call::connectors::{Connectors, DialedStream};
 use crate::gateway::call::upstream::UpstreamCall;
 use crate::gateway::patience::Patience;
 
 /// So much sooner than an upstream says it will, a connection is given up: a request that goes out as the
 /// upstream closes has to be sent again.
 const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
+/// Of so many requests to a name with several addresses one is made over a new connection, as long as an
+/// address has none that is open. More often, a quiet provider with many addresses would be connected to
+/// for each call; never, and all calls would stay with the pod that was met first.
+const SPREAD_EVERY: usize = 8;
 /// How often unused connections are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -46,9 +50,9 @@ pub(super) struct UpstreamConnection {
 /// Where connections lead that can stand for each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ConnectionTarget {
+    destination: Arc<Destination>,
+    /// The address at the other end: the proxy's, where there is one.
     address: SocketAddr,
-    is_tls: bool,
-    host: Arc<str>,
 }
 
 impl Upstreams {
@@ -64,26 +68,25 @@ impl Upstreams {
     pub(crate) async fn connect(
         &self,
         upstream: &Arc<Upstream>,
-        address: SocketAddr,
         fresh: bool,
-    ) -> Result<Box<UpstreamCall>> {
-        let kept = if fresh { None } else { self.idle.take(upstream, address) };
+    ) -> Result<Box<UpstreamCall>, DialError> {
+        let to = &upstream.destination;
+        let name = self.connectors.addresses_of(to).await?;
+        let kept = if fresh { None } else { self.idle.take(to, name.as_deref()) };
         let connection = match kept {
             Some(kept) => kept,
-            // Making one takes a future of 20 KB, which most requests do without.
-            None => Box::pin(self.make(upstream, address)).await?,
+            // Making one takes a large future, which most requests do without.
+            None => Box::pin(self.make(upstream)).await?,
         };
         // It is large, and moved from step to step.
         Ok(Box::new(UpstreamCall::new(connection, Arc::clone(upstream))))
     }
 
-    async fn make(&self, upstream: &Upstream, address: SocketAddr) -> Result<UpstreamConnection> {
-        let connector = self.connectors.get(upstream.tls).await.map_err(|error| error.into_up())?;
-        let made = connector.new_stream(&peer::peer(upstream, address)).await;
-        let stream = made.map_err(|error| error.into_up())?;
-        let written = acked(&stream).filter(|_| !upstream.tls);
-        let target =
-            ConnectionTarget { address, is_tls: upstream.tls, host: (*upstream.host).into() };
+    async fn make(&self, upstream: &Upstream) -> Result<UpstreamConnection, DialError> {
+        let DialedStream { stream, address } = self.connectors.connect(upstream).await?;
+        let destination = Arc::clone(&upstream.destination);
+        let written = acked(&stream).filter(|_| !destination.is_encrypted());
+        let target = ConnectionTarget { destination, address };
         Ok(UpstreamConnection {
             stream,
             patience: Patience::default(),
@@ -138,10 +141,11 @@ struct Unused {
 }
 
 impl Idle {
-    /// One that leads to `address`, and is open. The last one that was used: others end in time.
-    fn take(&self, upstream: &Upstream, address: SocketAddr) -> Option<UpstreamConnection> {
+    /// One that leads to an address of the destination as it is now, and is open. Of several addresses one
+    /// after the other is taken, and of the connections to one the last that was used: others end in time.
+    fn take(&self, to: &Arc<Destination>, name: Option<&Name>) -> Option<UpstreamConnection> {
         loop {
-            let mut connection = self.kept.lock().take(upstream, address)?;
+            let mut connection = self.kept.lock().take(to, name)?;
             if is_open(&mut connection.stream) {
                 connection.is_reused = true;
                 return Some(connection);
@@ -166,12 +170,25 @@ impl Idle {
 }
 
 impl UnusedByTarget {
-    fn take(&mut self, upstream: &Upstream, address: SocketAddr) -> Option<UpstreamConnection> {
-        let leads_there = |group: &&mut Group| {
-            let ConnectionTarget { address: own, is_tls, host } = &group.target;
-            *own == address && *is_tls == upstream.tls && **host == *upstream.host
+    fn take(&mut self, to: &Arc<Destination>, name: Option<&Name>) -> Option<UpstreamConnection> {
+        let leads_there = |group: &Group| {
+            let ConnectionTarget { destination, address } = &group.target;
+            !group.connections.is_empty()
+                && (Arc::ptr_eq(destination, to) || destination == to)
+                && name.is_none_or(|name| name.has(address.ip()))
         };
-        let group = self.groups.iter_mut().find(leads_there)?;
+        let turn = match name.filter(|name| name.spread() > 1) {
+            None => 0,
+            Some(name) => {
+                let open = self.groups.iter().filter(|group| leads_there(group)).count();
+                let turn = name.next_turn();
+                if open < name.spread() && turn % SPREAD_EVERY == SPREAD_EVERY - 1 {
+                    return None;
+                }
+                turn.checked_rem(open)?
+            }
+        };
+        let group = self.groups.iter_mut().filter(|group| leads_there(group)).nth(turn)?;
         let is_due = |unused: &mut Unused| unused.until > Instant::now();
         let unused = group.connections.pop_if(is_due)?;
         self.count -= 1;
@@ -238,9 +255,8 @@ fn is_open(stream: &mut Stream) -> bool {
 impl UpstreamConnection {
     /// A new connection over `stream`, as if it led to the sample upstream at `address`.
     pub(super) fn over(stream: Stream, address: SocketAddr) -> Self {
-        let upstream = crate::sample::upstream();
-        let target =
-            ConnectionTarget { address, is_tls: upstream.tls, host: (*upstream.host).into() };
+        let destination = crate::sample::upstream().destination;
+        let target = ConnectionTarget { destination, address };
         let patience = Patience::default();
         Self { stream, patience, target, is_reused: false, written: None }
     }
@@ -273,19 +289,32 @@ mod tests {
         builder.enable_time().start_paused(true).build().expect("a runtime")
     }
 
+    /// The sample upstream's destination, as far as `change` leaves it.
+    fn destination(change: impl FnOnce(&mut Destination)) -> Arc<Destination> {
+        let mut destination = (*sample::upstream().destination).clone();
+        change(&mut destination);
+        Arc::new(destination)
+    }
+
     #[test]
     fn a_connection_is_taken_for_its_own_target_and_once() {
         paused().block_on(async {
-            let (idle, upstream) = (idle(8), sample::upstream());
+            let idle = idle(8);
             let (one, _other) = connection(1);
             idle.keep(one, IDLE_TIMEOUT);
-            assert!(idle.take(&upstream, at(2)).is_none());
-            let elsewhere = Upstream { host: "elsewhere".into(), ..sample::upstream() };
-            assert!(idle.take(&elsewhere, at(1)).is_none(), "another name at the same address");
-            let encrypted = Upstream { tls: !upstream.tls, ..sample::upstream() };
-            assert!(idle.take(&encrypted, at(1)).is_none());
-            assert!(idle.take(&upstream, at(1)).is_some_and(|taken| taken.is_reused));
-            assert!(idle.take(&upstream, at(1)).is_none());
+            let proxy = tollgate_options::network::Proxy::parse("http://proxy:1");
+            let proxy = proxy.ok().map(Arc::new);
+            for other in [
+                destination(|to| to.port += 1),
+                destination(|to| to.host = "elsewhere".into()),
+                destination(|to| to.tls = Some(tollgate_options::network::ClientTls::default())),
+                destination(|to| to.proxy = proxy.clone()),
+            ] {
+                assert!(idle.take(&other, None).is_none(), "{other:?}");
+            }
+            let own = destination(|_| {});
+            assert!(idle.take(&own, None).is_some_and(|taken| taken.is_reused));
+            assert!(idle.take(&own, None).is_none());
         });
     }
 
@@ -299,14 +328,14 @@ mod tests {
     #[test]
     fn what_is_closed_or_has_sent_something_is_not_taken() {
         paused().block_on(async {
-            let (idle, upstream) = (idle(8), sample::upstream());
+            let idle = idle(8);
             let (closed, other) = connection(1);
             idle.keep(closed, IDLE_TIMEOUT);
             drop(other);
             let (odd, mut other) = connection(1);
             idle.keep(odd, IDLE_TIMEOUT);
             other.write_all(b"x").await.expect("written");
-            assert!(idle.take(&upstream, at(1)).is_none());
+            assert!(idle.take(&destination(|_| {}), None).is_none());
             assert_eq!(idle.kept.lock().count, 0);
         });
     }
@@ -336,7 +365,7 @@ mod tests {
     #[test]
     fn there_are_no_more_than_may_be_and_the_oldest_goes() {
         paused().block_on(async {
-            let (idle, upstream) = (idle(2), sample::upstream());
+            let idle = idle(2);
             let mut others = Vec::new();
             for port in [1, 2, 3] {
                 let (connection, other) = connection(port);
@@ -344,8 +373,11 @@ mod tests {
                 others.push(other);
             }
             assert_eq!(idle.kept.lock().count, 2);
-            assert!(idle.take(&upstream, at(1)).is_none());
-            assert!(idle.take(&upstream, at(2)).is_some() && idle.take(&upstream, at(3)).is_some());
+            let own = destination(|_| {});
+            let mut taken = [idle.take(&own, None), idle.take(&own, None)]
+                .map(|taken| taken.map(|taken| taken.target.address.port()));
+            taken.sort_unstable();
+            assert_eq!(taken, [Some(2), Some(3)], "the oldest is gone");
         });
     }
 }

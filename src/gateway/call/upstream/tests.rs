@@ -283,7 +283,7 @@ fn what_is_there_at_once_is_given_and_nothing_is_looked_for_behind_a_read_that_t
 fn what_is_encrypted_is_looked_for_behind_each_record() {
     run(async {
         let (own, mut other) = tokio::io::duplex(1 << 20);
-        let mut call = call_to(Upstream { tls: true, ..sample::upstream() }, own);
+        let mut call = call_to(sample::upstream_over_tls(), own);
         call.send(REQUEST.into(), &Bytes::new().into()).await.expect("sent");
         let head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n";
         other.write_all(head).await.expect("it is listened to");

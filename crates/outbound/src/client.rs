@@ -1,0 +1,298 @@
+//! HTTP/1.1 clients over the connections of a [`Dialer`]: one for each way in which servers are reached,
+//! which keeps its connections for the next request.
+
+use std::error::Error as _;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::header::{ACCEPT, HeaderValue};
+use http::{HeaderMap, Method, Request, Uri};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::body::Frame;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::{Connected, Connection as Described};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use parking_lot::Mutex;
+use tollgate_options::network::{ClientTls, Destination, Proxy, ProxyRules};
+use url::Url;
+
+use crate::dial::{AllowedAddresses, DialError, DialedConnection, Dialer, certificate_refusal};
+use crate::{KEEPALIVE, OutboundError, OutboundResponse, Pieces};
+
+/// Clients that are kept: one for each upstream that has settings of its own, over a few reloads.
+const CLIENTS_MAX: usize = 128;
+
+/// How servers are reached.
+#[derive(Clone, Debug)]
+pub struct Reach {
+    /// Which proxy leads to them.
+    pub proxy: ProxyChoice,
+    /// How TLS is spoken with those whose URLs begin with `https`.
+    pub tls: ClientTls,
+    /// Which addresses may be connected to. With a check, TLS must be spoken.
+    pub allowed: AllowedAddresses,
+    /// The time for the TCP and TLS handshakes.
+    pub connect_timeout: Duration,
+}
+
+/// Which proxy leads to a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProxyChoice {
+    /// None, or this one.
+    Fixed(Option<Arc<Proxy>>),
+    /// The one that the environment names for the server.
+    ByRules(Arc<ProxyRules>),
+}
+
+impl PartialEq for Reach {
+    fn eq(&self, other: &Self) -> bool {
+        self.proxy == other.proxy
+            && self.tls == other.tls
+            && self.connect_timeout == other.connect_timeout
+            && matches!(self.allowed, AllowedAddresses::All)
+                == matches!(other.allowed, AllowedAddresses::All)
+    }
+}
+
+/// The clients of a process, which share what is known of addresses. Cheap to clone.
+#[derive(Clone)]
+pub struct Clients {
+    dialer: Arc<Dialer>,
+    made: Arc<Mutex<Vec<(Reach, HttpClient)>>>,
+}
+
+impl fmt::Debug for Clients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clients").field("made", &self.made.lock().len()).finish_non_exhaustive()
+    }
+}
+
+impl Clients {
+    /// Clients that are made when they are first needed.
+    #[must_use]
+    pub fn new(dialer: Arc<Dialer>) -> Self {
+        Self { dialer, made: Arc::default() }
+    }
+
+    /// The client for servers that are reached so.
+    #[must_use]
+    pub fn get(&self, reach: &Reach) -> HttpClient {
+        let mut made = self.made.lock();
+        if let Some((_, client)) = made.iter().find(|(known, _)| known == reach) {
+            return client.clone();
+        }
+        if made.len() >= CLIENTS_MAX {
+            made.clear();
+        }
+        let client = HttpClient::new(Arc::clone(&self.dialer), reach.clone());
+        made.push((reach.clone(), client.clone()));
+        client
+    }
+}
+
+/// How long an answer may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnswerTimes {
+    /// Until its head is there, from the beginning of the request.
+    pub head: Duration,
+    /// Until the next piece of its body is there.
+    pub piece: Duration,
+}
+
+/// A client. Cheap to clone.
+#[derive(Clone)]
+pub struct HttpClient(legacy::Client<Connector, RequestBody>);
+
+/// A request's body, whole or in pieces.
+type RequestBody = UnsyncBoxBody<Bytes, io::Error>;
+
+impl HttpClient {
+    /// A client without any connection yet. Each of a customer's receivers may have a name of its own, and
+    /// connections that are kept for the next one would be as many as they like: of those none is kept.
+    #[must_use]
+    pub fn new(dialer: Arc<Dialer>, reach: Reach) -> Self {
+        let idle_max = match reach.allowed {
+            AllowedAddresses::All => usize::MAX,
+            AllowedAddresses::Checked(_) => 0,
+        };
+        let client = legacy::Client::builder(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(KEEPALIVE)
+            .pool_max_idle_per_host(idle_max)
+            .build(Connector { dialer, reach: Arc::new(reach) });
+        Self(client)
+    }
+
+    /// Sends a request, and waits for the head of its answer.
+    ///
+    /// # Errors
+    /// See [`OutboundError`].
+    pub async fn send(
+        &self,
+        method: Method,
+        url: &str,
+        mut headers: HeaderMap,
+        body: OutboundBody,
+        times: AnswerTimes,
+    ) -> Result<OutboundResponse, OutboundError> {
+        let uri: Uri =
+            url.parse().map_err(|_| OutboundError::Forbidden("it is no URL".to_owned()))?;
+        headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
+        let mut request = Request::new(body.into_inner());
+        (*request.method_mut(), *request.uri_mut()) = (method, uri);
+        *request.headers_mut() = headers;
+        match tokio::time::timeout(times.head, self.0.request(request)).await {
+            Ok(Ok(response)) => Ok(OutboundResponse::new(response, times.piece)),
+            Ok(Err(error)) => Err(failure(url, &error)),
+            Err(_) => Err(OutboundError::TimedOut),
+        }
+    }
+}
+
+/// The body of a request.
+pub enum OutboundBody {
+    /// All of it is there; it may be empty.
+    Whole(Bytes),
+    /// It comes in pieces.
+    Pieces(Pieces),
+}
+
+impl OutboundBody {
+    /// The body of a request that has none.
+    pub const EMPTY: Self = Self::Whole(Bytes::new());
+
+    fn into_inner(self) -> RequestBody {
+        match self {
+            Self::Whole(bytes) => Full::new(bytes).map_err(|never| match never {}).boxed_unsync(),
+            Self::Pieces(pieces) => {
+                let frames = pieces.map(|piece| piece.map(Frame::data));
+                StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync()
+            }
+        }
+    }
+}
+
+/// Why a request has no answer. The URL can have a signature in it: only its host is told.
+fn failure(url: &str, error: &legacy::Error) -> OutboundError {
+    let host = Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
+    if let Some(refused) = certificate_refusal(&host.unwrap_or_default(), error) {
+        return OutboundError::Unreachable(refused);
+    }
+    let mut told = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        if let Some(cause) = cause.downcast_ref::<DialError>() {
+            return OutboundError::Unreachable(cause.clone());
+        }
+        told = format!("{told}: {cause}");
+        source = cause.source();
+    }
+    OutboundError::Broken(told)
+}
+
+/// Makes connections for clients.
+#[derive(Clone)]
+struct Connector {
+    dialer: Arc<Dialer>,
+    reach: Arc<Reach>,
+}
+
+impl tower_service::Service<Uri> for Connector {
+    type Response = ClientIo;
+    type Error = DialError;
+    type Future = BoxFuture<'static, Result<ClientIo, DialError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), DialError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let Self { dialer, reach } = self.clone();
+        Box::pin(async move {
+            let to = destination(&uri, &reach)?;
+            let connection = dialer.dial(&to, reach.allowed, reach.connect_timeout).await?;
+            Ok(ClientIo { address: connection.address(), io: TokioIo::new(connection) })
+        })
+    }
+}
+
+fn destination(uri: &Uri, reach: &Reach) -> Result<Destination, DialError> {
+    let host = uri.host().unwrap_or_default();
+    let host = host.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(host);
+    let is_tls = uri.scheme_str() == Some("https");
+    if !is_tls && matches!(reach.allowed, AllowedAddresses::Checked(_)) {
+        return Err(DialError::forbidden(host, "it is called over TLS only"));
+    }
+    let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+    let proxy = match &reach.proxy {
+        ProxyChoice::Fixed(proxy) => proxy.clone(),
+        ProxyChoice::ByRules(rules) => {
+            let found = rules.find(is_tls, host, port);
+            found.map_err(|error| DialError::no_proxy(host, &error))?
+        }
+    };
+    let tls = is_tls.then(|| reach.tls.clone());
+    Ok(Destination { host: host.to_owned(), port, tls, proxy })
+}
+
+/// A connection as hyper takes it.
+struct ClientIo {
+    io: TokioIo<DialedConnection>,
+    address: SocketAddr,
+}
+
+impl Described for ClientIo {
+    fn connected(&self) -> Connected {
+        Connected::new().extra(self.address)
+    }
+}
+
+impl Read for ClientIo {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_read(context, buffer)
+    }
+}
+
+impl Write for ClientIo {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().io).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().io).poll_write_vectored(context, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,83 @@
+//! Connections to upstreams that did not come about: counted by reason, the last one of each upstream kept
+//! for operators, and what is new of them logged.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use prometheus::{IntCounterVec, Registry};
+use tollgate_outbound::{DialError, DialFault};
+
+use super::Metrics;
+use super::register::int_counters;
+use crate::clock::UnixMs;
+
+/// How often the same reason is logged of one upstream: an outage is thousands of calls.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+/// Upstreams whose last failure is kept. Those of earlier configurations are among them.
+const KEPT_MAX: usize = 4096;
+
+/// The last connection to an upstream that did not come about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectFailure {
+    /// When the connection failed.
+    pub at: UnixMs,
+    /// The kind of the failure, in one word.
+    pub reason: &'static str,
+    /// Who could not be reached, at which address, and why.
+    pub text: String,
+}
+
+pub(super) struct ConnectFailures {
+    total: IntCounterVec,
+    last: Mutex<HashMap<String, (ConnectFailure, Instant)>>,
+}
+
+impl ConnectFailures {
+    pub(super) fn new(r: &Registry) -> Self {
+        let total = int_counters(
+            r,
+            "tollgate_upstream_connect_failures_total",
+            "Connections to an upstream that did not come about, by reason.",
+            &["upstream", "reason"],
+        );
+        Self { total, last: Mutex::default() }
+    }
+
+    /// The counters of an upstream at zero.
+    pub(super) fn begin(&self, upstream: &str) {
+        for fault in DialFault::ALL {
+            self.total.with_label_values(&[upstream, fault.as_str()]).inc_by(0);
+        }
+    }
+}
+
+impl Metrics {
+    /// Counts a connection to an upstream that did not come about, and logs what is new of it.
+    pub fn connect_failed(&self, upstream: &str, error: &DialError) {
+        let ConnectFailures { total, last } = &self.connect_failures;
+        let reason = error.fault.as_str();
+        total.with_label_values(&[upstream, reason]).inc();
+        let failure = ConnectFailure { at: UnixMs::now(), reason, text: error.to_string() };
+        let mut last = last.lock();
+        let logged = last
+            .get(upstream)
+            .filter(|(known, logged)| known.reason == reason && logged.elapsed() < LOG_INTERVAL);
+        let logged = logged.map(|(_, logged)| *logged);
+        if logged.is_some() || last.len() < KEPT_MAX || last.contains_key(upstream) {
+            let logged_at = logged.unwrap_or_else(Instant::now);
+            last.insert(upstream.to_owned(), (failure, logged_at));
+        }
+        drop(last);
+        if logged.is_none() {
+            log::warn!("{upstream} cannot be reached ({reason}): {error}");
+        }
+    }
+
+    /// The last connection to an upstream that did not come about.
+    #[must_use]
+    pub fn last_connect_failure(&self, upstream: &str) -> Option<ConnectFailure> {
+        let last = self.connect_failures.last.lock();
+        last.get(upstream).map(|(failure, _)| failure.clone())
+    }
+}
