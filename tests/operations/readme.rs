@@ -181,7 +181,7 @@ const FAMILIES: [&str; 27] = [
 
 /// What stands in `text` between each of these marks and the next of the ends.
 fn between<'a>(text: &'a str, mark: &'a str, ends: &'a [char]) -> impl Iterator<Item = &'a str> {
-    text.split(mark).skip(1).filter_map(|rest| rest.split(ends).next())
+    text.split(mark).skip(1).filter_map(move |rest| rest.split(ends).next())
 }
 
 /// Who copies an example from the documentation finds its model.
