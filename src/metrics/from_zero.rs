@@ -35,9 +35,7 @@ impl Metrics {
             }
         }
         for upstream in config.upstreams.values() {
-            for outcome in Outcome::WORDS {
-                self.upstreams.begin(&upstream.name, outcome);
-            }
+            self.upstreams.begin(&upstream.name, &Outcome::WORDS);
             self.connect_failures.begin(&upstream.name);
             let signs_in = |kind: &CredentialKind| matches!(kind, CredentialKind::Auth(_));
             if upstream.credentials.iter().any(|credential| signs_in(&credential.kind)) {

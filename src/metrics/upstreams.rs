@@ -133,9 +133,12 @@ impl UpstreamMetrics {
         made
     }
 
-    /// The counter of one outcome of tries at zero.
-    pub(super) fn begin(&self, upstream: &str, outcome: &str) {
-        self.requests.with_label_values(&[upstream, outcome]).inc_by(0);
+    /// The counters of tries at zero, for each of these outcomes.
+    pub(super) fn begin(&self, upstream: &str, outcomes: &[&str]) {
+        for outcome in outcomes {
+            self.requests.with_label_values(&[upstream, outcome]).inc_by(0);
+        }
+        self.reconnects.with_label_values(&[upstream]).inc_by(0);
     }
 
     /// The counter of retries that go to a target at zero.
