@@ -83,6 +83,7 @@ pub struct Metrics {
     spend: CounterVec,
     settlements: IntCounterVec,
     above_limits: IntCounterVec,
+    contradictions: IntCounterVec,
     tasks: TaskCounters,
     load: Load,
     upstreams: UpstreamMetrics,
@@ -162,6 +163,7 @@ impl Metrics {
                 &["model", "usage_source"],
             ),
             above_limits: above_limits(r),
+            contradictions: contradictions(r),
             tasks: TaskCounters::new(r),
             load: Load::new(r),
             upstreams: UpstreamMetrics::new(r),
@@ -229,6 +231,11 @@ impl Metrics {
     /// Counts a request whose upstream reported more usage than the model's limits allow.
     pub fn usage_above_limits(&self, model: &str) {
         self.above_limits.with_label_values(&[model]).inc();
+    }
+
+    /// Counts a request whose upstream reported a usage that contradicts itself.
+    pub fn usage_contradicts(&self, model: &str, upstream: &str, cause: &str) {
+        self.contradictions.with_label_values(&[model, upstream, cause]).inc();
     }
 
     /// Counts a request as in flight, until [`Metrics::in_flight_end`].
@@ -374,6 +381,11 @@ fn above_limits(registry: &Registry) -> IntCounterVec {
         "Requests whose upstream reported more usage than the model's limits allow.",
         &["model"],
     )
+}
+
+fn contradictions(r: &Registry) -> IntCounterVec {
+    let help = "Requests whose upstream reported a usage that contradicts itself.";
+    int_counters(r, "tollgate_usage_contradictions_total", help, &["model", "upstream", "cause"])
 }
 
 fn rate_limited(r: &Registry) -> IntCounterVec {

@@ -17,6 +17,7 @@ use crate::gateway::client;
 use crate::gateway::exchange::{CutReason, Exchange, RequestStage};
 use crate::gateway::local::inward;
 use crate::pipeline::{Bill, Ending};
+use crate::protocols::Contradiction;
 
 /// The longest of the methods that IANA lists has 17 letters.
 const METHOD_BYTES_MAX: usize = 20;
@@ -32,6 +33,7 @@ impl Exchange {
             response.candidate.report(outcome, now);
         }
         self.report_stale_limits();
+        self.report_contradictions();
         let paid = self.is_paid();
         let target = self.tried_target().cloned();
         let tried = self.tried_model().cloned();
@@ -104,6 +106,26 @@ impl Exchange {
             model.id,
             model.limits.input_tokens_max,
             model.limits.output_tokens_max,
+        );
+    }
+
+    /// Tells the operator of an upstream whose usage contradicts itself: it was charged by the dearer of
+    /// what it can mean.
+    fn report_contradictions(&self) {
+        let RequestStage::Relaying(response) = &self.stage else { return };
+        let found = response.relaying.contradictions();
+        let Some(model) = self.tried_model().filter(|_| !found.is_empty()) else { return };
+        let upstream = &response.candidate.target.upstream.name;
+        let causes: Vec<&str> = found.iter().map(Contradiction::as_str).collect();
+        for cause in &causes {
+            self.metrics.usage_contradicts(&model.id, upstream, cause);
+        }
+        log::warn!(
+            "request {}: the usage that {upstream} reported for `{}` contradicts itself ({}); it was \
+             read the dearer way",
+            self.id,
+            model.id,
+            causes.join(", "),
         );
     }
 

@@ -50,8 +50,19 @@ pub struct Admitted {
     pub retried: Nanousd,
     /// What those tries cost the operator, where targets have prices of their own.
     pub(super) retry_costs: Vec<TryCost>,
-    /// What was used of a request that is answered in parts.
-    pub partial: Option<(Usage, UsageSource)>,
+    /// What was used of a request that is answered in parts, of which one has failed.
+    pub partial: Option<AnsweredParts>,
+}
+
+/// The parts that were answered of a request of which one has failed.
+#[derive(Clone, Copy, Debug)]
+pub struct AnsweredParts {
+    /// What they used.
+    pub usage: Usage,
+    /// How that is known.
+    pub source: UsageSource,
+    /// The upstream has refused a part for what is in it, which is the customer's doing.
+    pub is_refused: bool,
 }
 
 /// What the account pays for the models that may serve a request; a reload does not change that.
@@ -224,6 +235,11 @@ impl Admitted {
         (self.rank > 0).then(|| self.model())
     }
 
+    /// What `usage` costs with every token billed in the dearest way that the call allows.
+    pub(super) fn dearest(&self, usage: &Usage) -> Nanousd {
+        dearest_prices(self.quote.dearest(), self.call.as_ref()).cost(usage)
+    }
+
     /// How the answer travels to the customer, whichever target is asked: where the protocol of one
     /// has it put together, it is put together for all of them.
     #[must_use]
@@ -250,15 +266,19 @@ fn bounds(quote: &Quote, call: &dyn Call) -> (Nanousd, Nanousd) {
 
 /// The most that the call can cost: every token billed in the dearest way that it allows.
 fn most(prices: &Prices, call: &dyn Call) -> Nanousd {
+    dearest_prices(prices, call).cost(&Usage { requests: 1, ..call.bound() })
+}
+
+/// The dearest way in which every token of the call can be billed.
+fn dearest_prices(prices: &Prices, call: &dyn Call) -> Prices {
     let or = |can_be: bool, rate: Rate| if can_be { rate } else { prices.output };
     let sound = or(call.sounds(), prices.audio_output);
     let picture = or(call.makes_pictures(), prices.image_output);
-    let dearest = Prices {
+    Prices {
         input: prices.input_dearest(call.input_ways()),
         output: prices.output.max(sound).max(picture),
         ..*prices
-    };
-    dearest.cost(&Usage { requests: 1, ..call.bound() })
+    }
 }
 
 /// How a request of this kind is made cheaper, where one field does it whatever the model.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::config::snapshot::{Target, TargetCost};
-use crate::ledger::CostKind;
+use crate::ledger::{CostKind, LossCause};
 use crate::money::{Nanousd, Rate};
-use crate::pipeline::{Admitted, Bill, Relaying};
+use crate::pipeline::{Admitted, AnsweredParts, Bill, Relaying};
 use crate::price::{Traits, Usage, UsageSource};
 
 /// Where a try was made: at a target, with the credential of this name.
@@ -42,7 +42,7 @@ impl Admitted {
 
     /// A request that is answered in parts is asked for anew: what was answered is paid for twice.
     pub fn retry_parts(&mut self, at: TriedAt) {
-        if let Some((usage, source)) = self.partial.take() {
+        if let Some(AnsweredParts { usage, source, .. }) = self.partial.take() {
             let amount = self.quote.prices(&usage, &Traits::default()).cost(&usage);
             self.retry_with(amount, (usage, source), at);
         }
@@ -59,11 +59,14 @@ impl Admitted {
     #[must_use]
     pub fn costs(&mut self, bill: &Bill, last: Option<TriedAt>) -> Vec<TryCost> {
         let mut costs = std::mem::take(&mut self.retry_costs);
+        let most = (self.call.bound(), UsageSource::Estimated);
         let used = match (&bill.settlement, bill.loss) {
             (Some(settled), _) => Some((CostKind::Answer, (settled.usage, settled.source))),
-            (None, Some(_)) => {
-                Some((CostKind::Unpaid, (self.call.bound(), UsageSource::Estimated)))
+            (None, Some((LossCause::Undelivered, _))) => {
+                let parts = self.partial.map(|parts| (parts.usage, parts.source));
+                Some((CostKind::Unpaid, parts.unwrap_or(most)))
             }
+            (None, Some(_)) => Some((CostKind::Unpaid, most)),
             (None, None) => None,
         };
         if let Some((at, (kind, usage))) = last.zip(used) {
@@ -107,6 +110,8 @@ impl Relaying {
             return costs;
         }
         let (kind, usage) = match &bill.settlement {
+            // The upstream bills all of what the customer got a part of.
+            Some(_) if self.meter.given_up().is_some() => (CostKind::Answer, self.unpaid()),
             Some(settled) => (CostKind::Answer, (settled.usage, settled.source)),
             None if bill.loss.is_none() => return costs,
             None => (CostKind::Unpaid, self.unpaid()),

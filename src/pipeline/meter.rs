@@ -10,7 +10,7 @@ use crate::ledger::{LedgerError, Refusal};
 use crate::money::Nanousd;
 use crate::pipeline::Admitted;
 use crate::price::{Usage, UsageSource};
-use crate::protocols::{Framing, KnownMeter, Meter};
+use crate::protocols::{Contradictions, Framing, KnownMeter, Meter};
 
 /// A request whose response is on its way to the customer.
 pub struct Relaying {
@@ -125,6 +125,12 @@ impl Relaying {
     #[must_use]
     pub fn above_limits(&self) -> Option<Usage> {
         self.meter.is_above_limits().then(|| self.meter.measure().0)
+    }
+
+    /// What the upstream's reports contradict themselves in.
+    #[must_use]
+    pub fn contradictions(&self) -> Contradictions {
+        self.meter.contradictions()
     }
 
     /// Whether the response was whole.

@@ -2,8 +2,9 @@
 
 use crate::ledger::{LossCause, Posted, Settlement, VoidReason};
 use crate::money::{Nanousd, Rate};
-use crate::pipeline::{Admitted, Relaying};
-use crate::price::{Traits, Usage, UsageSource};
+use crate::pipeline::{Admitted, AnsweredParts, Relaying};
+use crate::price::{Side, Traits, UNITS, Usage, UsageSource};
+use crate::protocols::{ReportedSides, is_estimated};
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,19 +91,20 @@ impl Admitted {
     #[must_use]
     pub fn bill(&self, ending: Ending) -> Bill {
         let served = Traits::default();
-        let partial = || self.partial.map(|(usage, source)| self.price(usage, source, &served));
+        let parts =
+            self.partial.map(|parts| (parts, self.price(parts.usage, parts.source, &served)));
         let bill = match ending {
             Ending::Untold if self.call.is_all_shown() && self.call.streams() => {
                 Bill::charge(self.price(self.call.floor(), UsageSource::Estimated, &served))
             }
             Ending::Untold => Bill::charge(self.most()),
-            Ending::Lost => match partial() {
-                Some(part) => Bill::part(part, LossCause::ConnectionLost, self.bound),
-                None => Bill::lost(LossCause::ConnectionLost, self.bound),
+            Ending::Lost => Bill::lost(LossCause::ConnectionLost, self.bound),
+            // Who asks for what no upstream takes would have the rest for nothing.
+            Ending::Complete | Ending::Failed | Ending::Exhausted => match parts {
+                Some((AnsweredParts { is_refused: true, .. }, priced)) => Bill::charge(priced),
+                Some((_, priced)) => Bill::lost(LossCause::Undelivered, priced.charge),
+                None => Bill::NOTHING,
             },
-            Ending::Complete | Ending::Failed | Ending::Exhausted => {
-                partial().map_or(Bill::NOTHING, Bill::charge)
-            }
         };
         Bill { retried: self.retried, ..bill }
     }
@@ -111,6 +113,20 @@ impl Admitted {
     fn most(&self) -> Settlement {
         let (usage, source) = (self.call.bound(), UsageSource::Estimated);
         Settlement { charge: self.bound, usage, source }
+    }
+
+    /// The most that the call can have cost of which the upstream has reported these sides of `usage`.
+    fn most_beside(&self, usage: &Usage, reported: ReportedSides) -> Nanousd {
+        let bound = self.call.bound();
+        let unless = |is_reported: bool, most: u64, used: u64| {
+            if is_reported { most.saturating_sub(used) } else { 0 }
+        };
+        let unused = Usage {
+            input_tokens: unless(reported.input, bound.input_tokens, usage.input_tokens_total()),
+            output_tokens: unless(reported.output, bound.output_tokens, usage.total(Side::Output)),
+            ..Usage::ZERO
+        };
+        self.bound.saturating_sub(self.dearest(&unused))
     }
 
     /// Sets aside what a bill comes to beyond the hold, as far as that is elsewhere in a fleet.
@@ -162,6 +178,11 @@ impl Relaying {
         let (usage, source) = self.meter.measure();
         let measured = self.admitted.price(usage, source, &self.meter.served());
         let most = self.admitted.most();
+        if let Some(delivered) = self.meter.given_up() {
+            let whole = if source == UsageSource::Upstream { measured } else { most };
+            let bill = self.given_up(&delivered, &measured, whole.charge);
+            return Bill { retried: self.admitted.retried, has_failed, ..bill };
+        }
         let bill = match source {
             UsageSource::Upstream if is_broken && !of_use => {
                 Bill::lost(LossCause::Undelivered, measured.charge)
@@ -172,10 +193,50 @@ impl Relaying {
             _ if is_broken && !of_use => Bill::lost(LossCause::Untold, most.charge),
             _ if self.is_all_shown() => Bill::charge(measured),
             _ if is_broken || has_failed => Bill::part(measured, LossCause::Untold, most.charge),
+            _ if ending == Ending::Complete && self.is_estimated() => {
+                let most = self.admitted.most_beside(&usage, self.meter.reported_sides());
+                Bill::part(measured, LossCause::Untold, most)
+            }
             _ if measured.charge > most.charge => Bill::charge(measured),
             _ => Bill::charge(most),
         };
         Bill { retried: self.admitted.retried, has_failed, ..bill }
+    }
+
+    /// The gateway has broken the answer off: the customer pays for what was delivered by then, and what
+    /// else the upstream bills of `whole` is the operator's.
+    fn given_up(&self, delivered: &Usage, measured: &Settlement, whole: Nanousd) -> Bill {
+        let output = delivered.total(Side::Output);
+        if output == 0 {
+            // Providers do not bill an answer that says itself that it failed.
+            let is_billed = !self.meter.has_failed();
+            return if is_billed {
+                Bill::lost(LossCause::Undelivered, whole)
+            } else {
+                Bill::NOTHING
+            };
+        }
+        let has_input = self.meter.reported_sides().input;
+        let mut usage = if has_input { measured.usage } else { *delivered };
+        for info in UNITS {
+            match info.side {
+                Side::Input => {}
+                Side::Output => usage[info.unit] = 0,
+                Side::Made => usage[info.unit] = delivered[info.unit],
+            }
+        }
+        usage.output_tokens = match measured.source {
+            UsageSource::Upstream => output.min(measured.usage.total(Side::Output)),
+            UsageSource::Estimated | UsageSource::None => output,
+        };
+        let served = self.meter.served();
+        let part = self.admitted.price(usage, UsageSource::Estimated, &served);
+        Bill::part(part, LossCause::Undelivered, whole)
+    }
+
+    /// Whether an answer without a report is charged by what was seen of it.
+    fn is_estimated(&self) -> bool {
+        is_estimated(self.admitted.call.as_ref(), self.meter.as_ref())
     }
 
     /// Whether all that the answer costs is to be seen in it.

@@ -136,6 +136,17 @@ MESSAGES_PATTERN = Model(
     "messages-family-*", ("messages",), TEXT_PRICES, ("anthropic",), TEXT_LIMITS
 )
 
+GEMINI = Model("gemini", ("generate_content",), TEXT_PRICES, ("gemini",), TEXT_LIMITS)
+GEMINI_SHOWN = Model(
+    "gemini-shown", ("generate_content",), TEXT_PRICES, ("gemini",), TEXT_LIMITS, rules=SHOWN
+)
+#: What nobody reports is charged as the most that it can be.
+BOUND = {"missing_usage": "bound"}
+CHAT_BOUND = CHAT.own("chat-bound", rules=BOUND)
+RESPONSES_BOUND = RESPONSES.own("responses-bound", rules=BOUND)
+MESSAGES_BOUND = MESSAGES.own("messages-bound", rules=BOUND)
+GEMINI_BOUND = GEMINI.own("gemini-bound", rules=BOUND)
+
 #: Where providers double their prices.
 EDGE_TOKENS = 200_000
 LONG_LIMITS = {"context_tokens_max": 1_000_000, "output_tokens_max": 32_000}

@@ -267,6 +267,42 @@ def messages_stream(
     return streamed(pieces, leaving, used.with_output(hidden))
 
 
+# Gemini
+
+
+def gemini(**fields: Any) -> dict[str, Any]:
+    """A request for content."""
+    parts = [{"text": "Tell me of the lighthouse, {case}."}]
+    return {"contents": [{"role": "user", "parts": parts}]} | fields
+
+
+def candidate(text: str, finish: str | None = None) -> dict[str, Any]:
+    said: dict[str, Any] = {"index": 0, "content": {"role": "model", "parts": [{"text": text}]}}
+    return said if finish is None else said | {"finishReason": finish}
+
+
+def gemini_document(usage: Any, used: Units, leaving: str | None = None) -> Answer:
+    body = {"candidates": [candidate("".join(STORY), "STOP")], "modelVersion": "m"}
+    return document(body if usage is None else {**body, "usageMetadata": usage}, used, leaving)
+
+
+def gemini_stream(
+    usage: Any,
+    used: Units,
+    leaving: str | None = None,
+    hidden: int = 0,
+    story: tuple[str, ...] = STORY,
+    tokens: tuple[int, ...] = STORY_COUNTS,
+) -> Answer:
+    head = event({"candidates": [candidate("")], "modelVersion": "m"})
+    pieces = [Piece(head, used.with_output(hidden), "head")]
+    for text, by_then, moment in told(story, used, hidden, tokens):
+        pieces.append(Piece(event({"candidates": [candidate(text)]}), by_then, moment))
+    last: dict[str, Any] = {"candidates": [candidate("", "STOP")]}
+    pieces.append(Piece(event(last if usage is None else last | {"usageMetadata": usage}), used))
+    return streamed(pieces, leaving, used.with_output(hidden))
+
+
 # Embeddings
 
 

@@ -42,6 +42,7 @@ def upstreams(upstream: str) -> dict[str, Any]:
         "ark": "",
         "xai": "",
         "voyage": "/v1",
+        "gemini": "/v1beta",
     }
     listed = {name: one(name, base) for name, base in bases.items()}
     listed |= {f"{name}-spare": one(name, f"/spare{base}") for name, base in bases.items()}

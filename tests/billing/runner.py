@@ -16,7 +16,17 @@ from .customer import Reply
 from .gateway import Gateway
 from .script import Case
 from .upstream import Upstream
-from .vector import AtLeastBill, Covered, Estimate, Exact, InDoubt, Refused, Vector, Void
+from .vector import (
+    AtLeastBill,
+    Covered,
+    Estimate,
+    Exact,
+    InDoubt,
+    Noted,
+    Refused,
+    Vector,
+    Void,
+)
 
 #: How long a call may take to be settled once its customer has gone and its upstream has ended.
 SETTLED_S = 20.0
@@ -124,6 +134,13 @@ def judge(vector: Vector, books: Books, bill: int, replies: list[Reply], case: C
         case Estimate(factor, floor, small):
             expect(charged >= bill * Decimal(floor), "the estimate is below the bill")
             expect(charged <= bill * Decimal(factor) + small, "the estimate is far above the bill")
+        case Noted(known, factor, small):
+            least = 0 if known is None else rounded(vector.bill_prices.cost(known))
+            most = books.held if known is None else least * Decimal(factor) + small
+            expect(charged >= least, f"the charge is below what is known, {show(least)}")
+            expect(charged <= most, f"the charge is far above what is known, {show(least)}")
+            expect(charged + books.lost >= bill, "some of the bill is nobody's")
+            expect(charged + books.lost <= max(books.held, bill), "more is lost than was held")
         case Void():
             expect(charged == 0, "something is charged")
             expect(books.lost >= bill, "the bill is nobody's")

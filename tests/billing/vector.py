@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .arithmetic import Prices
+from .arithmetic import Prices, Units
 from .catalogue import Model
 from .customer import Customer, Reply, Request
 from .script import Case, Script
@@ -30,6 +30,18 @@ class Estimate:
     #: The share of the bill that must be charged: less than all of it for text that is known to be
     #: denser than estimates are made for.
     floor: str = "1"
+    #: In nano-dollars: what an estimate may add to the shortest answer.
+    small: int = 300_000
+
+
+@dataclass(frozen=True)
+class Noted:
+    """Nobody told all of it: what is known is charged, with a margin, and what the upstream may bill beyond
+    is a declared loss."""
+
+    #: What the answer tells of itself; nothing where it may be anything up to the hold.
+    known: Units | None = None
+    factor: str = "1.5"
     #: In nano-dollars: what an estimate may add to the shortest answer.
     small: int = 300_000
 
@@ -59,7 +71,7 @@ class InDoubt:
     knows it was not may give the hold back."""
 
 
-Expectation = Exact | AtLeastBill | Estimate | Refused | Void | Covered | InDoubt
+Expectation = Exact | AtLeastBill | Estimate | Noted | Refused | Void | Covered | InDoubt
 #: What else must hold: says what does not.
 Check = Callable[[Case, Reply], list[str]]
 

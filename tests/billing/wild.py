@@ -9,6 +9,7 @@ from typing import Any
 from .arithmetic import Units
 from .catalogue import (
     EMBED,
+    EMBED_SPLIT,
     IMAGE_COUNTED,
     RERANK_TOKENS,
     RERANK_UNITS,
@@ -30,7 +31,7 @@ from .dialects import (
     rerank_document,
 )
 from .script import Answer, Break, Pause, Script
-from .vector import KEEPALIVE, PLAIN, AtLeastBill, Covered, Estimate, Exact, Expectation, Vector
+from .vector import KEEPALIVE, PLAIN, Covered, Estimate, Exact, Expectation, Noted, Vector, Void
 from .vectors import asking
 from .vectors.breaks import failure, lost
 from .vectors.images import image
@@ -62,7 +63,8 @@ def random_vectors(count: int, seed: int) -> list[Vector]:
 
 
 def one(dice: random.Random, name: str) -> Vector:
-    kinds = (talk, talk, talk, talk, talk, repeated, embedding, ranking, picture, speech, video)
+    kinds = (talk, talk, talk, talk, talk, odd, odd, repeated, embedding, parts, ranking, picture,
+             speech, video)  # fmt: skip
     return dice.choice(kinds)(dice, name)
 
 
@@ -133,13 +135,73 @@ def talk(dice: random.Random, name: str) -> Vector:
     elif breaks:
         expect = Covered()
     elif not is_told:
-        expect = Estimate("3.2") if is_shown else AtLeastBill()
+        expect = Estimate("3.2") if is_shown else Noted()
     if breaks or not is_told:
         answer = bounded(answer, model)
     body = of.ask(stream=True) if streams else of.ask()
     place = dice.choice((PLAIN, PLAIN, KEEPALIVE)) if not breaks else PLAIN
     request = asking.ask(of.path, model, body)
     return Vector(name, model, request, Script((answer,)), expect, customer, gateway=place)
+
+
+def odd(dice: random.Random, name: str) -> Vector:
+    """A usage in OpenAI's shape that contradicts itself, counts in another provider's way, or has lost some of
+    its counts."""
+    of = dice.choice([talk for talk in TALKS if talk.name != "messages"])
+    prompt, output = (
+        ("prompt_tokens", "completion_tokens") if of.name == "chat" else ("input_tokens", "output_tokens")
+    )
+    plain, read, written = dice.randint(8, 3_000), dice.randint(0, 9_000), dice.randint(0, 9_000)
+    hour = dice.choice((0, dice.randint(0, written)))
+    put_out = dice.randint(60, 20_000)
+    cached = read + written
+    # Within the prompt, or beside it, where nobody can take it for anything else.
+    is_beside = cached > plain and dice.random() < 0.5
+    all_input = plain if is_beside else plain + cached
+    details: dict[str, Any] = {"cached_tokens": read}
+    details[dice.choice(("cache_write_tokens", "cache_creation_tokens"))] = written
+    if hour:
+        lifetimes = dice.choice(("cache_creation", "cache_creation_token_details"))
+        split = {"ephemeral_5m_input_tokens": written - hour, "ephemeral_1h_input_tokens": hour}
+        details[lifetimes] = split
+    told: dict[str, Any] = {prompt: all_input, output: put_out, f"{prompt}_details": details}
+    totals = (None, all_input + put_out, plain + cached + put_out)
+    total = dice.choice(totals)
+    if total is not None:
+        told["total_tokens"] = total
+    if dice.random() < 0.3:
+        told |= {"cache_read_input_tokens": read, "cache_creation_input_tokens": written}
+    used = Units(
+        input=plain, cache_read=read, cache_write=written - hour, cache_write_1h=hour, output=put_out
+    )
+    expect: Expectation = Exact()
+    lost = dice.random()
+    if lost < 0.15:
+        told[output] = dice.choice((-3, 0.5, "some", None))
+        expect = Covered()
+    elif lost < 0.3 and not is_beside:
+        # What was read is charged as if it had not been. Beside the prompt, nobody could know of it.
+        details["cached_tokens"] = dice.choice((-3, 0.5, "some", None))
+        told.pop("cache_read_input_tokens", None)
+        expect = Covered()
+    streams = dice.random() < 0.6
+    answer = (of.stream if streams else of.whole)(told, used)
+    body = of.ask(stream=True) if streams else of.ask()
+    request = asking.ask(of.path, of.hiding, body)
+    return Vector(name, of.hiding, request, Script((answer,)), expect)
+
+
+def parts(dice: random.Random, name: str) -> Vector:
+    """Embeddings in several calls, of which one may fail: then nobody gets any, and nobody pays."""
+    ten = embeddings_document({"prompt_tokens": 70}, Units(input=70), count=10)
+    failed = failure(dice.choice((429, 500, 503)))
+    calls = [ten, ten, ten]
+    fails = dice.random() < 0.6
+    if fails:
+        calls[dice.randrange(3)] = failed
+    body = {"input": [f"input {number} of {{case}}" for number in range(30)]}
+    request = asking.ask(asking.EMBEDDINGS, EMBED_SPLIT, body)
+    return Vector(name, EMBED_SPLIT, request, Script(tuple(calls)), Void() if fails else Exact())
 
 
 def bounded(answer: Answer, model: Model) -> Answer:

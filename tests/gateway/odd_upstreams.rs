@@ -91,6 +91,78 @@ fn an_error_with_a_good_status_costs_nothing() {
     assert_eq!(text.matches("data: ").count(), 1, "the upstream has said it already: {text}");
 }
 
+/// A gateway with a model that may think in secret, whose upstream says this.
+fn thinking(response: &str, more: &str) -> Gateway {
+    let upstream = upstream_that_says(response.to_owned());
+    Gateway::serving(
+        &format!(
+            "  odd: {{ protocol: openai, base_url: 'http://{upstream}/v1', credential: k }}\n\
+             routes:\n  - {{ path: /v1/chat/completions, operation: chat }}\n"
+        ),
+        &format!(
+            "models:\n  m:\n    operations: [chat]\n    targets: [{{ upstream: odd }}]\n    \
+             prices: {{ input_per_1m_tokens: 1, cached_input_per_1m_tokens: 0.1, \
+             output_per_1m_tokens: 5 }}\n    \
+             limits: {{ context_tokens_max: 200000, output_tokens_max: 100000 }}\n{more}"
+        ),
+    )
+}
+
+/// What is charged for an answer of such an upstream, in dollars.
+fn charged(gateway: &Gateway) -> f64 {
+    let answer = ask(gateway.address, &gateway.chat_json(GOOD));
+    assert_eq!(answer.status(), 200, "{answer:?}");
+    gateway.settled()["spent"].as_str().and_then(|spent| spent.parse().ok()).expect("dollars")
+}
+
+/// Cached tokens beside the prompt, as resellers of Claude write them in OpenAI's shape.
+#[test]
+fn usage_that_contradicts_itself_is_read_the_dearer_way_and_counted() {
+    let usage = |total: u64| {
+        format!(
+            "{{\"choices\":[],\"usage\":{{\"prompt_tokens\":100,\"completion_tokens\":10,\
+             \"total_tokens\":{total},\"prompt_tokens_details\":{{\"cached_tokens\":4000}}}}}}"
+        )
+    };
+    let cause = "upstream=\"odd\"";
+    for (total, contradicts) in [(110, true), (4110, false)] {
+        let gateway = thinking(&json_with("", &usage(total)), "");
+        let spent = charged(&gateway);
+        assert!((spent - 0.00055).abs() < 1e-12, "{total}: {spent}");
+        let metrics = gateway.metrics();
+        let lines = metrics.lines().filter(|line| {
+            line.starts_with("tollgate_usage_contradictions_total{cause=\"cache_above_prompt\"")
+        });
+        let found: Vec<&str> = lines.filter(|line| line.contains(cause)).collect();
+        assert_eq!(found.len(), usize::from(contradicts), "{total}: {found:?}");
+    }
+}
+
+#[test]
+fn a_finished_answer_without_usage_costs_what_is_known_of_it() {
+    let stream = |usage: &str| {
+        let text = "data: {\"choices\":[{\"delta\":{\"content\":\"Hello there\"}}]}\n\n";
+        let end = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+        closing("text/event-stream", &format!("{text}{end}{usage}data: [DONE]\n\n"))
+    };
+    let said = "data: {\"choices\":[],\"usage\":{\"completion_tokens\":25}}\n\n";
+    for (usage, more, least, most) in [
+        ("", "", 0.0, 0.0002),
+        (said, "", 0.000_125, 0.0002),
+        ("", "    missing_usage: bound\n", 0.5, 0.7),
+        ("", "    reasoning: false\n", 0.0, 0.0002),
+    ] {
+        let gateway = thinking(&stream(usage), more);
+        let spent = charged(&gateway);
+        assert!((least..most).contains(&spent), "{usage}{more}: {spent}");
+        let lost = gateway.metric("tollgate_operator_loss_dollars_total{cause=\"untold\"}");
+        let is_noted = more.is_empty();
+        assert_eq!(lost > 0.0, is_noted, "{usage}{more}: {lost}");
+        // A side that is told is not lost.
+        assert!(usage.is_empty() || lost < 0.01, "{usage}: {lost}");
+    }
+}
+
 #[test]
 fn a_busy_upstreams_words_stay_here_but_for_when_to_come_again() {
     let body = r#"{"error":{"message":"Rate limit reached in organization org-canary"}}"#;

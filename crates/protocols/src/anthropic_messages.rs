@@ -6,20 +6,23 @@
 use bytes::Bytes;
 use serde::Deserialize;
 
+use super::disjoint::{
+    CACHE_CONTROL, CacheWritten, NamedCount, RequestedLifetime, WireLifetimes, count,
+};
 use super::estimate::TextSize;
 use super::json::Object;
 use super::json_cursor::Cursor;
-use super::limits::ModelLimits;
+use super::limits::{MissingUsage, ModelLimits};
 use super::metering::{
     self, Frame, JsonMeter, Shown, StreamMeter, StreamState, Tally, UsageReport,
 };
 use super::server_tools::{ItemScan, RanTools};
 use super::sse::EventAction;
-use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
-use tollgate_money::error::GatewayError;
-use tollgate_money::price::{
-    CacheWrites, InferenceGeo, InputWays, Speed, Traits, Usage, UsageSource,
+use super::{
+    Call, Codec, Contradictions, Dialect, Framing, Meter, Operation, Request, Terms, offer,
 };
+use tollgate_money::error::GatewayError;
+use tollgate_money::price::{InferenceGeo, InputWays, Speed, Traits, Unit, Usage, UsageSource};
 
 /// Fields that decide what is counted: a spelling that only some parsers take for them is refused.
 const COUNTED_FIELDS: [&str; 4] = ["model", "messages", "system", "tools"];
@@ -61,11 +64,19 @@ impl Codec for AnthropicMessages {
             Some(thinks) => !thinks,
             None => !limits.reasoning,
         };
+        let has = |field: &str| body.get_non_null(field).is_some();
+        let lifetime = RequestedLifetime::in_body(body, &CACHE_CONTROL);
         Ok(Box::new(MessagesCall {
             is_all_shown: prompt.is_plain() && shows_thinking,
+            estimates_unreported: limits.missing_usage == MissingUsage::Estimate
+                && prompt.is_plain()
+                && thinks(body) != Some(true)
+                && !has("stop_sequences")
+                && !has("output_config"),
+            unsplit: lifetime.unsplit(),
             traits: traits(body),
             input_ways: InputWays {
-                cache_writes: cache_writes(body, prompt.has_passed),
+                cache_writes: lifetime.cache_writes(prompt.has_passed),
                 ..prompt.input_ways()
             },
             runs_tools: prompt.has_server_tools(),
@@ -95,21 +106,6 @@ fn thinks(body: &Object<'_>) -> Option<bool> {
     let thinking = body.get_non_null("thinking")?.as_object().ok();
     let kind = thinking.and_then(|thinking| thinking.get("type"));
     Some(kind.and_then(|kind| kind.as_str()).as_deref() != Some("disabled"))
-}
-
-/// What is written to the cache: what `cache_control` stands beside, for five minutes where no `ttl` says
-/// otherwise. Text in which either stands between quotes has a backslash before them.
-fn cache_writes(body: &Object<'_>, has_passed: bool) -> CacheWrites {
-    let has = |key: &str| memchr::memmem::find(body.text(), key.as_bytes()).is_some();
-    if body.has_escaped_keys() || has_passed {
-        CacheWrites::Any
-    } else if !has("\"cache_control\"") {
-        CacheWrites::None
-    } else if has("\"ttl\"") {
-        CacheWrites::Any
-    } else {
-        CacheWrites::Short
-    }
 }
 
 /// The codec of `POST /v1/messages/count_tokens`.
@@ -147,6 +143,9 @@ impl Codec for AnthropicCountTokens {
 struct MessagesCall {
     terms: Terms,
     is_all_shown: bool,
+    estimates_unreported: bool,
+    /// The unit of cache writes of which a report does not say how long they are kept.
+    unsplit: Unit,
     traits: Traits,
     input_ways: InputWays,
     runs_tools: bool,
@@ -181,6 +180,10 @@ impl Call for MessagesCall {
         self.is_all_shown
     }
 
+    fn estimates_unreported(&self) -> bool {
+        self.estimates_unreported
+    }
+
     fn input_ways(&self) -> InputWays {
         self.input_ways
     }
@@ -190,17 +193,25 @@ impl Call for MessagesCall {
     }
 
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
-        let frame = Frame::new(&self.terms, self.possible.usage());
+        let (frame, unsplit) = (Frame::new(&self.terms, self.possible.usage()), self.unsplit);
         match framing {
             Framing::Json | Framing::EventStream | Framing::Binary => {
                 let items = self.runs_tools.then(|| ItemScan::new("content"));
-                let meter = JsonMeter::new(frame, Box::new(WireMessagesUsage::report));
+                let report = move |usage: &[u8]| WireMessagesUsage::report(usage, unsplit);
+                let meter = JsonMeter::new(frame, Box::new(report));
                 Box::new(meter.counting(items))
             }
             Framing::Sse => {
                 let known = StreamState::new(frame);
                 let ran = self.runs_tools.then(RanTools::default);
-                let tally = MessagesTally { known, ran, ..MessagesTally::default() };
+                let tally = MessagesTally {
+                    known,
+                    unsplit,
+                    reported: WireMessagesUsage::default(),
+                    ended: false,
+                    ran,
+                    stopped: false,
+                };
                 Box::new(StreamMeter::new(tally))
             }
         }
@@ -232,10 +243,14 @@ impl Call for CountCall {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct WireMessagesUsage {
+    #[serde(deserialize_with = "count")]
     input_tokens: Option<u64>,
+    #[serde(deserialize_with = "count")]
     cache_read_input_tokens: Option<u64>,
+    #[serde(deserialize_with = "count")]
     cache_creation_input_tokens: Option<u64>,
-    cache_creation: Option<WireCacheCreation>,
+    cache_creation: Option<WireLifetimes>,
+    #[serde(deserialize_with = "count")]
     output_tokens: Option<u64>,
     server_tool_use: Option<WireServerToolUse>,
     service_tier: Option<String>,
@@ -245,22 +260,17 @@ struct WireMessagesUsage {
     iterations: Option<Vec<WireMessagesUsage>>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct WireCacheCreation {
-    ephemeral_5m_input_tokens: u64,
-    ephemeral_1h_input_tokens: u64,
-}
-
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 struct WireServerToolUse {
-    web_search_requests: u64,
+    #[serde(deserialize_with = "count")]
+    web_search_requests: Option<u64>,
 }
 
 impl WireMessagesUsage {
-    fn report(usage: &[u8]) -> Option<UsageReport> {
-        metering::read_wire(usage).map(|usage: Self| usage.to_report())
+    fn report(usage: &[u8], unsplit: Unit) -> Option<UsageReport> {
+        let read: Self = metering::read_wire(usage)?;
+        Some(read.to_report(unsplit).with_no_counts_noted(usage))
     }
 
     /// Takes over what a later report says. Reports are cumulative, and later ones leave out what
@@ -280,16 +290,24 @@ impl WireMessagesUsage {
         self.iterations = later.iterations.or(self.iterations.take());
     }
 
-    /// The usage in disjoint kinds.
-    fn to_report(&self) -> UsageReport {
+    /// The usage in disjoint kinds. `unsplit` is the unit of cache writes without a lifetime.
+    fn to_report(&self, unsplit: Unit) -> UsageReport {
+        let mut found = Contradictions::default();
         let iterations = self.iterations.as_deref().unwrap_or_default();
         let sum = iterations
             .iter()
-            .map(Self::flat)
+            .map(|round| round.flat(unsplit, &mut found))
             .fold(Usage::ZERO, |sum, round| combine(sum, round, u64::saturating_add));
-        let usage = combine(self.flat(), sum, u64::max);
+        let usage = combine(self.flat(unsplit, &mut found), sum, u64::max);
         let rounds = iterations.len().max(1) as u64;
-        UsageReport { usage, has_details: true, rounds, served: self.served(), cost: None }
+        UsageReport {
+            usage,
+            has_details: true,
+            rounds,
+            served: self.served(),
+            cost: None,
+            contradictions: found,
+        }
     }
 
     fn served(&self) -> Traits {
@@ -302,22 +320,18 @@ impl WireMessagesUsage {
         }
     }
 
-    fn flat(&self) -> Usage {
-        let split = self.cache_creation.clone().unwrap_or_default();
-        let (five_minutes, one_hour) =
-            (split.ephemeral_5m_input_tokens, split.ephemeral_1h_input_tokens);
-        let written =
-            self.cache_creation_input_tokens.unwrap_or(five_minutes.saturating_add(one_hour));
-        let one_hour = one_hour.min(written);
-        Usage {
+    fn flat(&self, unsplit: Unit, found: &mut Contradictions) -> Usage {
+        let searches = self.server_tool_use.unwrap_or_default().web_search_requests;
+        let mut usage = Usage {
             input_tokens: self.input_tokens.unwrap_or(0),
             cache_read_tokens: self.cache_read_input_tokens.unwrap_or(0),
-            cache_write_tokens: written.saturating_sub(one_hour),
-            cache_write_1h_tokens: one_hour,
             output_tokens: self.output_tokens.unwrap_or(0),
-            web_searches: self.server_tool_use.unwrap_or_default().web_search_requests,
+            web_searches: searches.unwrap_or(0),
             ..Usage::ZERO
-        }
+        };
+        let total = NamedCount::from_values(&[self.cache_creation_input_tokens]);
+        CacheWritten::new(total, &[self.cache_creation]).add_to(&mut usage, unsplit, found);
+        usage
     }
 }
 
@@ -343,6 +357,8 @@ struct MessagesEvent<'a> {
     /// A block that begins.
     block: Option<&'a [u8]>,
     stops: bool,
+    /// It stops because no more output was asked for, or fits the context.
+    ends_at_limit: bool,
     has_error: bool,
 }
 
@@ -382,7 +398,14 @@ impl<'a> MessagesEvent<'a> {
                 b"text" | b"thinking" | b"partial_json" | b"name" | b"content" => {
                     self.text.add(value.text_size()?);
                 }
-                b"stop_reason" => self.stops |= value.non_null()?.is_some(),
+                b"stop_reason" => {
+                    let reason = value.non_null()?;
+                    self.stops |= reason.is_some();
+                    self.ends_at_limit |= matches!(
+                        reason,
+                        Some(b"\"max_tokens\"" | b"\"model_context_window_exceeded\"")
+                    );
+                }
                 _ => value.skip()?,
             }
             Some(())
@@ -391,9 +414,10 @@ impl<'a> MessagesEvent<'a> {
 }
 
 /// What a stream has shown so far.
-#[derive(Default)]
 struct MessagesTally {
     known: StreamState,
+    /// The unit of cache writes of which a report does not say how long they are kept.
+    unsplit: Unit,
     /// What the reports say one after the other, of which each leaves out what has not changed.
     reported: WireMessagesUsage,
     ended: bool,
@@ -414,16 +438,19 @@ impl Tally for MessagesTally {
             ran.count(block);
             self.known.made = ran.usage();
         }
-        for usage in event.usages.iter().filter_map(|usage| metering::read_wire(usage)) {
+        for text in &event.usages {
+            let Some(usage) = metering::read_wire::<WireMessagesUsage>(text) else { continue };
+            let has_output = usage.output_tokens.is_some();
             self.reported.update(usage);
-            let report = self.reported.to_report();
-            // The one at the start knows nothing of the output.
+            let report = self.reported.to_report(self.unsplit).with_no_counts_noted(text);
+            // The one at the start knows nothing of the output, nor does one whose count is none.
             match event.kind {
-                b"\"message_delta\"" => self.known.report(report),
+                b"\"message_delta\"" if has_output => self.known.report(report),
                 _ => self.known.report_begun(report),
             }
         }
         self.known.failed |= event.has_error;
+        self.known.ended_at_limit |= event.ends_at_limit;
         self.ended |= event.stops || event.has_error;
         self.stopped = event.kind == b"\"message_stop\"";
         EventAction::Keep
@@ -431,6 +458,10 @@ impl Tally for MessagesTally {
 
     fn is_complete(&self) -> bool {
         self.stopped || self.ended
+    }
+
+    fn state(&self) -> Option<&StreamState> {
+        Some(&self.known)
     }
 
     fn has_failed(&self) -> bool {

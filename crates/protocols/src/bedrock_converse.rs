@@ -6,24 +6,30 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::LazyLock;
 
+use memchr::memmem;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use tollgate_money::error::GatewayError;
-use tollgate_money::price::{CacheWrites, InputWays, Traits, Usage, UsageSource};
+use tollgate_money::price::{InputWays, Traits, Unit, Usage, UsageSource};
 use tollgate_translation::Converse;
 
+use super::disjoint::{CacheWritten, NamedCount, RequestedLifetime, count};
 use super::estimate::TextSize;
 use super::event_stream::EventFrame;
 use super::json::Object;
 use super::json_cursor::Cursor;
-use super::limits::ModelLimits;
+use super::limits::{MissingUsage, ModelLimits};
 use super::metering::{
     self, Frame, JsonMeter, Shown, StreamMeter, StreamState, Tally, UsageReport,
 };
 use super::splice::{Splice, json_string};
 use super::sse::EventAction;
-use super::{Call, Codec, Dialect, Framing, Meter, Operation, PathAsked, Request, Terms, offer};
+use super::{
+    Call, Codec, Contradictions, Dialect, Framing, Meter, Operation, PathAsked, Request, Terms,
+    offer,
+};
 
 /// What stays as it is in a segment of a path (RFC 3986, section 2.3).
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -74,10 +80,18 @@ impl Codec for BedrockConverse {
         let output_tokens_max = asked.unwrap_or(limits.output_tokens_max);
         let terms = Terms::of_prompt(body, &prompt, limits, output_tokens_max)?;
         let thinks = thinks(body);
+        let has_stops = config.is_some_and(|it| it.get_non_null("stopSequences").is_some());
+        let lifetime = RequestedLifetime::in_body(body, &CACHE_POINT);
+        let cache_writes = lifetime.cache_writes(false);
         Ok(Box::new(ConverseCall {
             is_all_shown: prompt.is_plain() && !thinks.unwrap_or(limits.reasoning),
+            estimates_unreported: limits.missing_usage == MissingUsage::Estimate
+                && prompt.is_plain()
+                && thinks != Some(true)
+                && !has_stops,
+            unsplit: lifetime.unsplit(),
             thinks,
-            input_ways: InputWays { cache_writes: cache_writes(body), ..prompt.input_ways() },
+            input_ways: InputWays { cache_writes, ..prompt.input_ways() },
             model: body.member_range("model"),
             terms,
             possible: Usage {
@@ -97,21 +111,17 @@ fn thinks(body: &Object<'_>) -> Option<bool> {
     Some(thinking.get("type").and_then(|kind| kind.as_str()).as_deref() != Some("disabled"))
 }
 
-/// What is written to the cache: what a `cachePoint` stands behind, for five minutes where no `ttl` says
-/// otherwise. Text in which either stands between quotes has a backslash before them.
-fn cache_writes(body: &Object<'_>) -> CacheWrites {
-    let has = |key: &str| memchr::memmem::find(body.text(), key.as_bytes()).is_some();
-    match (has("\"cachePoint\""), has("\"ttl\"")) {
-        (false, _) => CacheWrites::None,
-        (true, false) => CacheWrites::Short,
-        (true, true) => CacheWrites::Any,
-    }
-}
+/// Finds the marks of what is written to a cache.
+static CACHE_POINT: LazyLock<memmem::Finder<'static>> =
+    LazyLock::new(|| memmem::Finder::new(b"\"cachePoint\""));
 
 #[derive(Debug)]
 struct ConverseCall {
     terms: Terms,
     is_all_shown: bool,
+    estimates_unreported: bool,
+    /// The unit of cache writes of which a report does not say how long they are kept.
+    unsplit: Unit,
     thinks: Option<bool>,
     input_ways: InputWays,
     /// Where the body names the model, which goes into the path.
@@ -127,6 +137,10 @@ impl Call for ConverseCall {
 
     fn is_all_shown(&self) -> bool {
         self.is_all_shown
+    }
+
+    fn estimates_unreported(&self) -> bool {
+        self.estimates_unreported
     }
 
     fn input_ways(&self) -> InputWays {
@@ -153,12 +167,16 @@ impl Call for ConverseCall {
         let frame = Frame::new(&self.terms, self.possible);
         match framing {
             Framing::Json | Framing::Binary => {
-                Box::new(JsonMeter::new(frame, Box::new(WireConverseUsage::report)))
+                let unsplit = self.unsplit;
+                let report = move |usage: &[u8]| WireConverseUsage::report(usage, unsplit);
+                Box::new(JsonMeter::new(frame, Box::new(report)))
             }
             // Whoever translates has taken the frames apart.
             Framing::Sse | Framing::EventStream => Box::new(StreamMeter::new(ConverseTally {
                 known: StreamState::new(frame),
-                ..ConverseTally::default()
+                unsplit: self.unsplit,
+                has_ended: false,
+                has_closed: false,
             })),
         }
     }
@@ -168,9 +186,13 @@ impl Call for ConverseCall {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct WireConverseUsage {
+    #[serde(deserialize_with = "count")]
     input_tokens: Option<u64>,
+    #[serde(deserialize_with = "count")]
     output_tokens: Option<u64>,
+    #[serde(deserialize_with = "count")]
     cache_read_input_tokens: Option<u64>,
+    #[serde(deserialize_with = "count")]
     cache_write_input_tokens: Option<u64>,
     cache_details: Option<Vec<WireCacheDetail>>,
 }
@@ -180,28 +202,41 @@ struct WireConverseUsage {
 #[serde(default, rename_all = "camelCase")]
 struct WireCacheDetail {
     ttl: String,
-    input_tokens: u64,
+    #[serde(deserialize_with = "count")]
+    input_tokens: Option<u64>,
 }
 
 impl WireConverseUsage {
-    fn report(usage: &[u8]) -> Option<UsageReport> {
-        let usage: Self = metering::read_wire(usage)?;
-        let details = usage.cache_details.unwrap_or_default();
-        let sum = |all: &mut dyn Iterator<Item = &WireCacheDetail>| {
-            all.fold(0_u64, |sum, detail| sum.saturating_add(detail.input_tokens))
+    fn report(usage: &[u8], unsplit: Unit) -> Option<UsageReport> {
+        let read: Self = metering::read_wire(usage)?;
+        Some(read.to_report(unsplit).with_no_counts_noted(usage))
+    }
+
+    /// The usage in disjoint kinds. `unsplit` is the unit of cache writes without a lifetime.
+    fn to_report(&self, unsplit: Unit) -> UsageReport {
+        let details = || self.cache_details.iter().flatten();
+        let sum = |is_counted: &dyn Fn(&str) -> bool| {
+            let counts = details().filter(|one| is_counted(&one.ttl));
+            counts.filter_map(|one| one.input_tokens).fold(0, u64::saturating_add)
         };
-        let written = usage.cache_write_input_tokens.unwrap_or_else(|| sum(&mut details.iter()));
-        let one_hour = sum(&mut details.iter().filter(|detail| detail.ttl == "1h")).min(written);
+        let total = self.cache_write_input_tokens.unwrap_or_else(|| sum(&|_| true));
+        let written = CacheWritten {
+            total: NamedCount::from_values(&[Some(total)]),
+            short: sum(&|ttl| ttl == "5m"),
+            // A time that nobody knows here is no shorter than an hour.
+            hour: sum(&|ttl| !matches!(ttl, "" | "5m")),
+            twelve_hours: 0,
+        };
+        let (mut usage, mut contradictions) = (Usage::ZERO, Contradictions::default());
+        written.add_to(&mut usage, unsplit, &mut contradictions);
         let usage = Usage {
-            input_tokens: usage.input_tokens.unwrap_or(0),
-            cache_read_tokens: usage.cache_read_input_tokens.unwrap_or(0),
-            cache_write_tokens: written.saturating_sub(one_hour),
-            cache_write_1h_tokens: one_hour,
-            output_tokens: usage.output_tokens.unwrap_or(0),
-            ..Usage::ZERO
+            input_tokens: self.input_tokens.unwrap_or(0),
+            cache_read_tokens: self.cache_read_input_tokens.unwrap_or(0),
+            output_tokens: self.output_tokens.unwrap_or(0),
+            ..usage
         };
         let served = Traits::default();
-        Some(UsageReport { usage, has_details: true, rounds: 1, served, cost: None })
+        UsageReport { usage, has_details: true, rounds: 1, served, cost: None, contradictions }
     }
 }
 
@@ -226,9 +261,10 @@ pub(super) fn event_data(message: &EventFrame<'_>) -> Vec<u8> {
 }
 
 /// What a stream has shown so far.
-#[derive(Default)]
 struct ConverseTally {
     known: StreamState,
+    /// The unit of cache writes of which a report does not say how long they are kept.
+    unsplit: Unit,
     /// The end of what was said has come, or why there is none.
     has_ended: bool,
     /// Behind that, what was used: what comes later is neither believed nor passed on.
@@ -263,6 +299,10 @@ impl Tally for ConverseTally {
         self.has_ended
     }
 
+    fn state(&self) -> Option<&StreamState> {
+        Some(&self.known)
+    }
+
     fn has_failed(&self) -> bool {
         self.known.has_failed()
     }
@@ -288,7 +328,21 @@ impl ConverseTally {
                 add_text(&mut Cursor::new(payload), &mut text);
                 self.known.show(Shown::from_text(text));
             }
-            b"\"messageStop\"" => self.has_ended = true,
+            b"\"messageStop\"" => {
+                self.has_ended = true;
+                Cursor::new(payload).object(|key, value| {
+                    match key {
+                        b"stopReason" => {
+                            self.known.ended_at_limit = matches!(
+                                value.raw()?,
+                                b"\"max_tokens\"" | b"\"model_context_window_exceeded\""
+                            );
+                        }
+                        _ => value.skip()?,
+                    }
+                    Some(())
+                });
+            }
             b"\"metadata\"" => {
                 let mut usages = Vec::new();
                 Cursor::new(payload).object(|key, value| {
@@ -298,7 +352,8 @@ impl ConverseTally {
                     }
                     Some(())
                 });
-                for report in usages.into_iter().filter_map(WireConverseUsage::report) {
+                let read = |usage| WireConverseUsage::report(usage, self.unsplit);
+                for report in usages.into_iter().filter_map(read) {
                     self.known.report(report);
                 }
                 self.has_closed = self.has_ended;

@@ -34,7 +34,7 @@ use super::{
     Call, Codec, Dialect, Framing, Meter, NamedInPath, Operation, PathAsked, Request, Terms,
 };
 use local_count::LOCAL_COUNTS;
-use meter::{BridgedDocument, BridgedStream};
+use meter::{BridgedDocument, BridgedStream, Unreported};
 
 /// The version of Anthropic's API in which requests are written.
 const ANTHROPIC_VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
@@ -276,6 +276,10 @@ impl Call for BridgedCall {
         self.inner.is_all_shown()
     }
 
+    fn estimates_unreported(&self) -> bool {
+        self.inner.estimates_unreported()
+    }
+
     fn input_ways(&self) -> InputWays {
         self.inner.input_ways()
     }
@@ -310,8 +314,11 @@ impl Call for BridgedCall {
 
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
         let inner = self.inner.meter(framing);
-        // Where not all is shown, an answer without a report is billed as the most that it can be.
-        let unreported = (!self.inner.is_all_shown()).then(|| self.inner.bound());
+        // Where not all is shown, an answer without a report may be billed as the most that it can be.
+        let unreported = (!self.inner.is_all_shown()).then(|| Unreported {
+            bound: self.inner.bound(),
+            is_estimated: self.inner.estimates_unreported(),
+        });
         let (customers, upstreams) = (self.customers, self.upstreams);
         match framing {
             Framing::Json | Framing::Binary => Box::new(BridgedDocument::new(

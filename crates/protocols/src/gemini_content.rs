@@ -15,7 +15,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use super::estimate::TextSize;
 use super::json::Object;
 use super::json_cursor::Cursor;
-use super::limits::ModelLimits;
+use super::limits::{MissingUsage, ModelLimits};
 use super::metering::{Frame, JsonMeter, Shown, StreamMeter, StreamState, Tally};
 use super::server_tools::{QueryScan, count_queries};
 use super::sse::EventAction;
@@ -75,6 +75,10 @@ impl Codec for GeminiContent {
         let hides_thoughts = config.thinks.unwrap_or(limits.reasoning);
         Ok(Box::new(ContentCall {
             is_all_shown: prompt.is_plain() && !hides_thoughts,
+            estimates_unreported: limits.missing_usage == MissingUsage::Estimate
+                && prompt.is_plain()
+                && config.thinks != Some(true)
+                && !config.has_stops,
             traits: Traits {
                 thinking: config.thinks,
                 service_tier: super::service_tier(body),
@@ -152,6 +156,7 @@ fn check_lists(body: &Object<'_>) -> Result<(), GatewayError> {
 struct ContentCall {
     terms: Terms,
     is_all_shown: bool,
+    estimates_unreported: bool,
     traits: Traits,
     input_ways: InputWays,
     /// The upstream may search, which it bills beside tokens.
@@ -168,6 +173,10 @@ impl Call for ContentCall {
 
     fn is_all_shown(&self) -> bool {
         self.is_all_shown
+    }
+
+    fn estimates_unreported(&self) -> bool {
+        self.estimates_unreported
     }
 
     fn input_ways(&self) -> InputWays {
@@ -214,6 +223,8 @@ struct ContentEvent<'a> {
     queries: u64,
     /// Candidates that have a reason to finish.
     finished: u64,
+    /// One of these reasons is that no more output was asked for.
+    ends_at_limit: bool,
     /// The prompt was blocked.
     is_blocked: bool,
     has_error: bool,
@@ -252,7 +263,11 @@ impl<'a> ContentEvent<'a> {
                     }
                     Some(())
                 })?,
-                b"finishReason" => self.finished += u64::from(value.non_null()?.is_some()),
+                b"finishReason" => {
+                    let reason = value.non_null()?;
+                    self.finished += u64::from(reason.is_some());
+                    self.ends_at_limit |= reason == Some(b"\"MAX_TOKENS\"");
+                }
                 b"groundingMetadata" => self.queries += count_queries(value.raw()?),
                 _ => value.skip()?,
             }
@@ -303,6 +318,7 @@ impl Tally for ContentTally {
             self.known.report(report);
         }
         self.known.failed |= event.has_error;
+        self.known.ended_at_limit |= event.ends_at_limit;
         self.finished += event.finished;
         self.ended |= event.is_blocked || event.has_error || self.finished >= self.candidates;
         self.stopped = self.ended && !event.usages.is_empty();
@@ -311,6 +327,10 @@ impl Tally for ContentTally {
 
     fn is_complete(&self) -> bool {
         self.ended
+    }
+
+    fn state(&self) -> Option<&StreamState> {
+        Some(&self.known)
     }
 
     fn has_failed(&self) -> bool {

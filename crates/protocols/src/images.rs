@@ -7,10 +7,11 @@
 use bytes::Bytes;
 use serde::Deserialize;
 
+use super::disjoint::count;
 use super::json_cursor::Cursor;
 use super::json_scan::UsageScan;
 use super::limits::{ImageFormat, ImageLimits, Priced, ResponseFormat, choose};
-use super::metering::{StreamMeter, Tally};
+use super::metering::{self, StreamMeter, Tally};
 use super::sse::EventAction;
 use super::{Framing, Meter, Terms};
 use tollgate_money::error::GatewayError;
@@ -191,29 +192,29 @@ fn check_quality(
 /// `usage` as OpenAI writes it, and as Ark does.
 #[derive(Deserialize)]
 struct WireImagesUsage {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     input_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     output_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     total_tokens: Option<u64>,
     #[serde(default)]
     input_tokens_details: Option<WireImagesInput>,
     #[serde(default)]
     output_tokens_details: Option<WireImagesOutput>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     generated_images: Option<u64>,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
 struct WireImagesOutput {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     text_tokens: Option<u64>,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
 struct WireImagesInput {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     image_tokens: Option<u64>,
 }
 
@@ -228,25 +229,30 @@ struct Reported {
 
 /// What a `usage` says; `None` for one that says nothing, or nothing of what was made.
 fn read_usage(usage: &[u8], bound: &Usage) -> Option<Reported> {
-    let wire: WireImagesUsage = serde_json::from_slice(usage).ok()?;
+    let wire: WireImagesUsage = metering::read_wire(usage)?;
     let input_tokens = wire.input_tokens.unwrap_or(0);
     let total = wire.total_tokens.unwrap_or(0);
+    let seen = wire.input_tokens_details.unwrap_or_default().image_tokens.unwrap_or(0);
+    // More pictures than input are beside it.
+    let beside = if seen > input_tokens { seen } else { 0 };
     // What is in the total and in neither part was put out.
-    let output_tokens = wire.output_tokens.unwrap_or(0).max(total.saturating_sub(input_tokens));
+    let beyond = total.saturating_sub(input_tokens).saturating_sub(beside);
+    let output_tokens = wire.output_tokens.unwrap_or(0).max(beyond);
     // Where a model has no limit of tokens, tokens have no price.
     let has_tokens = output_tokens > 0 || bound.output_tokens == 0;
     let says_something =
         wire.generated_images.is_some() || wire.output_tokens.is_some() || total > 0;
     let images = wire.generated_images.unwrap_or(0);
-    let seen = wire.input_tokens_details.unwrap_or_default().image_tokens.unwrap_or(0);
-    let image_input_tokens = seen.min(input_tokens);
-    let input_tokens = input_tokens - image_input_tokens;
+    let input_tokens = if beside > 0 { input_tokens } else { input_tokens - seen };
     let text = wire.output_tokens_details.unwrap_or_default().text_tokens.unwrap_or(0);
+    // More text than output is beside the pictures.
+    let pictures = output_tokens.checked_sub(text).unwrap_or(output_tokens);
+    let output_tokens = output_tokens.max(pictures.saturating_add(text));
     let usage = Usage {
         input_tokens,
-        image_input_tokens,
+        image_input_tokens: seen,
         output_tokens,
-        image_output_tokens: output_tokens.saturating_sub(text),
+        image_output_tokens: pictures,
         images,
         ..Usage::ZERO
     };

@@ -14,6 +14,8 @@ use strings::{CutString, StartOfText, StringRole};
 const USAGE_BYTES_MAX: usize = 64 * 1024;
 /// The bytes of an `error` that are kept: enough to tell it from `null`.
 const ERROR_BYTES_MAX: usize = 8;
+/// The longest reason to end that is kept, with its quotes.
+const END_BYTES_MAX: usize = 32;
 /// The longest name of a tier that is kept, with its quotes.
 const TIER_BYTES_MAX: usize = 16;
 /// Objects with one key twice are read as their first or their last by different parsers: so many are
@@ -44,6 +46,10 @@ pub struct UsageScan {
     /// The last key or word among the members of a choice.
     word: ChoiceWord,
     has_failed_choice: bool,
+    /// A choice has ended at the most output that was asked for.
+    has_long_choice: bool,
+    /// Why the answer has ended, where it says so at the top level.
+    end: StartOfText<END_BYTES_MAX>,
     data_items: u64,
     /// Bytes inside string values of the member that is being read, and what those before it have had.
     member_bytes: u64,
@@ -66,7 +72,9 @@ enum Captured {
     BaseResp,
     Data,
     Choices,
+    Candidates,
     Output,
+    End,
 }
 
 impl Captured {
@@ -80,7 +88,9 @@ impl Captured {
             b"data" | b"results" => Self::Data,
             b"base_resp" => Self::BaseResp,
             b"choices" => Self::Choices,
-            b"candidates" | b"content" | b"output" => Self::Output,
+            b"candidates" => Self::Candidates,
+            b"content" | b"output" => Self::Output,
+            b"stop_reason" | b"stopReason" | b"status" => Self::End,
             _ => Self::Nothing,
         }
     }
@@ -93,6 +103,7 @@ enum ChoiceWord {
     Other,
     Error,
     NetworkError,
+    Length,
     FinishReason,
 }
 
@@ -101,7 +112,8 @@ impl ChoiceWord {
         match word {
             b"error" => Self::Error,
             b"network_error" => Self::NetworkError,
-            b"finish_reason" => Self::FinishReason,
+            b"length" | b"max_tokens" | b"MAX_TOKENS" => Self::Length,
+            b"finish_reason" | b"finishReason" => Self::FinishReason,
             _ => Self::Other,
         }
     }
@@ -217,6 +229,24 @@ impl UsageScan {
         self.has_error() || self.has_failed_choice || base_resp::has_failed(&self.base_resp)
     }
 
+    /// Whether the answer has ended at the most output that was asked for, or at the end of the context.
+    #[must_use]
+    pub fn ended_at_limit(&self) -> bool {
+        let is_limit = |end: &[u8]| {
+            matches!(
+                end,
+                b"\"max_tokens\"" | b"\"model_context_window_exceeded\"" | b"\"incomplete\""
+            )
+        };
+        self.has_long_choice || is_limit(self.end.text())
+    }
+
+    /// Whether a `usage` was too long to be kept.
+    #[must_use]
+    pub fn has_unread_usage(&self) -> bool {
+        self.usage.len() > USAGE_BYTES_MAX
+    }
+
     /// Whether there is an `error`, and no object in `data` or `results` beside it.
     #[must_use]
     pub fn has_only_error(&self) -> bool {
@@ -266,6 +296,7 @@ impl UsageScan {
         self.captured = named;
         match named {
             Captured::Tier => self.tier.length = 0,
+            Captured::End => self.end.length = 0,
             Captured::Meta if self.metas.len() < USAGES_MAX => self.metas.push(Vec::new()),
             Captured::Meta => self.captured = Captured::Nothing,
             Captured::Usage => {
@@ -292,10 +323,14 @@ impl UsageScan {
     fn member_text(&self) -> (u64, u64) {
         match self.captured {
             Captured::Usage | Captured::Error | Captured::BaseResp => (0, 0),
-            Captured::Choices | Captured::Output => (self.member_bytes, self.member_bytes),
-            Captured::Nothing | Captured::Meta | Captured::Tier | Captured::Data => {
-                (self.member_bytes, 0)
+            Captured::Choices | Captured::Candidates | Captured::Output => {
+                (self.member_bytes, self.member_bytes)
             }
+            Captured::Nothing
+            | Captured::Meta
+            | Captured::Tier
+            | Captured::Data
+            | Captured::End => (self.member_bytes, 0),
         }
     }
 
@@ -310,7 +345,9 @@ impl UsageScan {
     fn role(&mut self) -> StringRole {
         match self.captured {
             _ if std::mem::take(&mut self.key_next) => StringRole::Key,
-            Captured::Choices if self.depth == CHOICE_DEPTH => StringRole::Word,
+            Captured::Choices | Captured::Candidates if self.depth == CHOICE_DEPTH => {
+                StringRole::Word
+            }
             _ => StringRole::Text,
         }
     }
@@ -377,8 +414,11 @@ impl UsageScan {
             StringRole::Key => self.named = Some(Captured::named(text)),
             StringRole::Word => {
                 let word = ChoiceWord::read(text);
-                self.has_failed_choice |= self.word == ChoiceWord::FinishReason
-                    && matches!(word, ChoiceWord::Error | ChoiceWord::NetworkError);
+                if self.word == ChoiceWord::FinishReason {
+                    self.has_failed_choice |=
+                        matches!(word, ChoiceWord::Error | ChoiceWord::NetworkError);
+                    self.has_long_choice |= word == ChoiceWord::Length;
+                }
                 self.word = word;
             }
         }
@@ -387,8 +427,8 @@ impl UsageScan {
     /// Keeps `bytes` if they belong to what is kept.
     #[inline(always)]
     fn capture(&mut self, bytes: &[u8]) {
-        use Captured::{Choices, Data, Nothing, Output};
-        if !matches!(self.captured, Nothing | Data | Choices | Output) {
+        use Captured::{Candidates, Choices, Data, Nothing, Output};
+        if !matches!(self.captured, Nothing | Data | Choices | Candidates | Output) {
             self.keep_captured(bytes);
         }
     }
@@ -403,8 +443,13 @@ impl UsageScan {
             }
             Captured::Error => self.error.add_dense(bytes),
             Captured::Tier => self.tier.add_dense(bytes),
+            Captured::End => self.end.add_dense(bytes),
             Captured::BaseResp => keep(&mut self.base_resp, bytes),
-            Captured::Data | Captured::Choices | Captured::Output | Captured::Nothing => {}
+            Captured::Data
+            | Captured::Choices
+            | Captured::Candidates
+            | Captured::Output
+            | Captured::Nothing => {}
         }
     }
 }

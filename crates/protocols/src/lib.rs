@@ -63,6 +63,7 @@ mod stored;
 pub mod limits;
 mod metering;
 mod counts;
+mod disjoint;
 mod base_resp;
 pub mod sse;
 pub mod event_stream;
@@ -76,6 +77,7 @@ mod video;
 
 pub use bridge::bridge;
 pub use dialect::Dialect;
+pub use disjoint::{Contradiction, Contradictions};
 use fields::{
     boolean, check_known, check_messages, integer, is_passed, no_object, output_tokens,
     refuse_case_variants, refuse_unknown_fields, refuse_unknown_members, service_tier, text,
@@ -273,6 +275,14 @@ pub trait Call: Send + Sync + fmt::Debug {
     /// no reasoning, no media in the prompt, no tools that the upstream runs. Then a stream can be cut
     /// anywhere and what was generated is known; else only the upstream's own report tells.
     fn is_all_shown(&self) -> bool {
+        false
+    }
+
+    /// Whether an answer without a report is charged by what was seen of it, although the model may think
+    /// without showing it: nothing in the request has the upstream do more than is seen, or keep its
+    /// report to itself, so that no customer can bring it about. What there may be beyond is the
+    /// operator's loss.
+    fn estimates_unreported(&self) -> bool {
         false
     }
 
@@ -487,6 +497,28 @@ pub trait Meter: Send + Sync {
     /// in them.
     fn measure(&self) -> (Usage, UsageSource);
 
+    /// What of [`Self::measure`] the upstream has reported, where that is not all.
+    fn reported_sides(&self) -> ReportedSides {
+        ReportedSides::default()
+    }
+
+    /// Whether an answer without a report shows itself that there was more than is seen in it: it ended
+    /// at the most output that was asked for, or some of it could not be read.
+    fn hides_output(&self) -> bool {
+        false
+    }
+
+    /// What the upstream's reports contradict themselves in.
+    fn contradictions(&self) -> Contradictions {
+        Contradictions::default()
+    }
+
+    /// What the customer had by then, where the gateway itself has broken the answer off: nothing of a
+    /// document.
+    fn given_up(&self) -> Option<Usage> {
+        None
+    }
+
     /// What the upstream says that the answer costs, in dollars, rounded up; `None` where it does not.
     fn reported_cost(&self) -> Option<Nanousd> {
         None
@@ -511,6 +543,21 @@ pub trait Meter: Send + Sync {
 
     /// Whether the body can change on its way, so that the upstream's `Content-Length` is void.
     fn changes_length(&self) -> bool;
+}
+
+/// What of a usage its upstream has reported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReportedSides {
+    /// The tokens that went in.
+    pub input: bool,
+    /// The tokens that came out, all of them.
+    pub output: bool,
+}
+
+/// Whether an answer whose upstream has not reported what it used is charged by what was seen of it.
+#[must_use]
+pub fn is_estimated(call: &dyn Call, meter: &dyn Meter) -> bool {
+    call.is_all_shown() || call.estimates_unreported() && !meter.hides_output()
 }
 
 /// How a response is framed.

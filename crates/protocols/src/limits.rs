@@ -45,12 +45,25 @@ pub struct ModelLimits {
     pub video: VideoLimits,
     /// Whether the model may think without showing all of it. True where nobody says otherwise.
     pub reasoning: bool,
+    /// What is charged for an answer whose upstream does not report what it used.
+    pub missing_usage: MissingUsage,
     /// What may be asked of it beyond what is known to cost no more than it is charged for.
     pub pass: Pass,
     /// What may be asked of it because it has prices of its own.
     pub priced: Priced,
     /// How requests of other dialects are written for the model; `None` where they are not.
     pub translation: Option<TranslationTarget>,
+}
+
+/// What is charged for a whole answer whose upstream does not report what it used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MissingUsage {
+    /// What was seen of it, unless the request asks for more than is seen. The rest up to the most that
+    /// it can have cost is noted as the operator's loss.
+    #[default]
+    Estimate,
+    /// The most that it can have cost, unless all of it is to be seen.
+    Bound,
 }
 
 /// What requests can ask for that has prices of its own: without them, it is refused.
@@ -132,6 +145,7 @@ impl Default for ModelLimits {
             transcription: TranscriptionLimits::default(),
             video: VideoLimits::default(),
             reasoning: true,
+            missing_usage: MissingUsage::default(),
             pass: Pass::default(),
             priced: Priced::default(),
             translation: Some(TranslationTarget::default()),

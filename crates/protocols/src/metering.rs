@@ -11,16 +11,17 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
+use serde_json::{Map, Number, Value};
 
+use super::disjoint::count;
 use super::estimate::TextSize;
 use super::json_scan::UsageScan;
 use super::server_tools::{ItemScan, QueryScan, RanScan};
 use super::sse::{self, EventAction, Events};
 use super::stored::IdScan;
-use super::{Meter, Terms};
+use super::{Contradiction, Contradictions, Meter, ReportedSides, Terms};
 use tollgate_money::money::Nanousd;
-use tollgate_money::price::{ServiceTier, Side, Traits, UNITS, Unit, Usage, UsageSource};
+use tollgate_money::price::{ServiceTier, Side, Traits, UNITS, Usage, UsageSource};
 
 /// Reads a `usage` as a protocol writes it; `None` for one that does not parse.
 pub(super) type ReadUsage = Box<dyn Fn(&[u8]) -> Option<UsageReport> + Send + Sync>;
@@ -30,26 +31,55 @@ pub(super) type ReadUsage = Box<dyn Fn(&[u8]) -> Option<UsageReport> + Send + Sy
 const ESTIMATE_OVER_COUNT_MAX: u64 = 4;
 /// xAI's unit of money in a nano-dollar.
 const TICKS_PER_NANOUSD: u64 = 10;
-/// Integers up to here are exact when they are written as floats.
-const EXACT_FLOAT_MAX: f64 = 9_007_199_254_740_992.0;
 /// Text that a JSON answer has beside the output, such as types and ids, at most, where there is none.
 const MARKUP_BYTES_MAX: u64 = 64;
 
-/// Reads a `usage`. Some imitators write whole numbers as floats or as strings.
+/// Reads a `usage`. Members that cannot be read are not there, and the rest of it counts all the same.
 pub(super) fn read_wire<T: DeserializeOwned>(usage: &[u8]) -> Option<T> {
     serde_json::from_slice(usage).ok().or_else(|| {
-        let mut value: Value = serde_json::from_slice(usage).ok()?;
-        unbend(&mut value);
-        serde_json::from_value(value).ok()
+        let Value::Object(mut members) = serde_json::from_slice(usage).ok()? else { return None };
+        let is_readable = |key: &str, value: &Value| {
+            let alone = Map::from_iter([(key.to_owned(), value.clone())]);
+            serde_json::from_value::<T>(Value::Object(alone)).is_ok()
+        };
+        members.retain(|key, value| {
+            if let Some(number) = value.as_str().and_then(|text| text.parse::<u64>().ok()) {
+                *value = number.into();
+            }
+            is_readable(key, value)
+        });
+        serde_json::from_value(Value::Object(members)).ok()
+    })
+}
+
+/// Whether a count in a `usage` is negative, a fraction or too large. It is asked of those that are not
+/// written as nearly all are.
+pub(super) fn has_no_count(usage: &[u8]) -> bool {
+    // Few have a sign or a point at all.
+    memchr::memchr2(b'-', b'.', usage).is_some_and(|_| {
+        let value = serde_json::from_slice(usage).unwrap_or_default();
+        has_no_count_in(&value)
+    })
+}
+
+fn has_no_count_in(value: &Value) -> bool {
+    let Value::Object(members) = value else { return false };
+    members.iter().any(|(key, value)| match value {
+        Value::Number(number) => {
+            let is_whole = number.as_u64().is_some()
+                || number.as_f64().is_some_and(|it| it >= 0.0 && it.fract() == 0.0);
+            !is_whole && ["tokens", "Count"].iter().any(|end| key.ends_with(end))
+        }
+        other => has_no_count_in(other),
     })
 }
 
 /// The `usage` of an answer to what is only read: embeddings and moderations.
 #[derive(Deserialize)]
 struct WireInputUsage {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     prompt_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     total_tokens: Option<u64>,
 }
 
@@ -64,7 +94,7 @@ pub(super) fn input_tokens(scan: &UsageScan) -> Option<u64> {
 }
 
 /// Dollars as an upstream writes them, rounded up to a nano-dollar; `None` for what is no amount.
-pub(super) fn dollars(number: &serde_json::Number) -> Option<Nanousd> {
+pub(super) fn dollars(number: &Number) -> Option<Nanousd> {
     let text = number.to_string();
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((&text, "0"));
     let (whole, decimals) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -77,11 +107,50 @@ pub(super) fn dollars(number: &serde_json::Number) -> Option<Nanousd> {
 }
 
 /// What an upstream says that an answer costs the operator: in dollars, as OpenRouter does, or in xAI's
-/// ten-billionths of one. `None` where it says neither, or what is no amount.
-pub(super) fn cost(said: Option<&serde_json::Number>, ticks: Option<u64>) -> Option<Nanousd> {
+/// ten-billionths of one. `None` where it says neither, or what is no amount. Of a call that a key of the
+/// operator's own has paid for, as `byok` says, the provider bills what it costs beside that.
+pub(super) fn cost(
+    said: Option<&Number>,
+    ticks: Option<u64>,
+    byok: Option<&WireCostDetails>,
+) -> Option<Nanousd> {
     let ticks = ticks.map(|ticks| ticks.div_ceil(TICKS_PER_NANOUSD));
     let ticks = ticks.and_then(|nano| i64::try_from(nano).ok()).map(Nanousd::new);
-    said.and_then(dollars).or(ticks)
+    let said = said.and_then(dollars).or(ticks);
+    let Some(provider) = byok.and_then(WireCostDetails::by_provider) else { return said };
+    Some(said.unwrap_or(Nanousd::ZERO).checked_add(provider).unwrap_or(Nanousd::MAX))
+}
+
+/// What OpenRouter says that the provider behind it asks for a call.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct WireCostDetails {
+    #[serde(deserialize_with = "if_readable")]
+    upstream_inference_cost: Option<Number>,
+    #[serde(deserialize_with = "if_readable")]
+    upstream_inference_prompt_cost: Option<Number>,
+    #[serde(deserialize_with = "if_readable")]
+    upstream_inference_completions_cost: Option<Number>,
+    /// Of responses, the other two's names.
+    #[serde(deserialize_with = "if_readable")]
+    upstream_inference_input_cost: Option<Number>,
+    #[serde(deserialize_with = "if_readable")]
+    upstream_inference_output_cost: Option<Number>,
+}
+
+impl WireCostDetails {
+    fn by_provider(&self) -> Option<Nanousd> {
+        let amount = |cost: &Option<Number>| cost.as_ref().and_then(dollars);
+        let parts = [
+            amount(&self.upstream_inference_prompt_cost)
+                .or(amount(&self.upstream_inference_input_cost)),
+            amount(&self.upstream_inference_completions_cost)
+                .or(amount(&self.upstream_inference_output_cost)),
+        ];
+        let sum = parts.into_iter().flatten();
+        let sum = sum.reduce(|sum, part| sum.checked_add(part).unwrap_or(Nanousd::MAX));
+        amount(&self.upstream_inference_cost).or(sum)
+    }
 }
 
 /// Reads what no charge depends on: what is written otherwise is not there, and the rest of the usage
@@ -91,26 +160,6 @@ pub(super) fn if_readable<'de, D: Deserializer<'de>, T: DeserializeOwned>(
 ) -> Result<Option<T>, D::Error> {
     let value = Value::deserialize(deserializer)?;
     Ok(serde_json::from_value(value).ok())
-}
-
-/// Makes whole numbers of what means them.
-fn unbend(value: &mut Value) {
-    let integer = match &*value {
-        Value::Number(number) => number
-            .as_f64()
-            .filter(|it| {
-                number.is_f64() && it.fract() == 0.0 && (0.0..=EXACT_FLOAT_MAX).contains(it)
-            })
-            .and_then(|it| format!("{it:.0}").parse::<u64>().ok()),
-        Value::String(text) => text.parse().ok(),
-        _ => None,
-    };
-    match value {
-        _ if integer.is_some() => *value = Value::from(integer),
-        Value::Object(members) => members.values_mut().for_each(unbend),
-        Value::Array(elements) => elements.iter_mut().for_each(unbend),
-        _ => {}
-    }
 }
 
 /// What an upstream has reported.
@@ -125,21 +174,14 @@ pub(super) struct UsageReport {
     pub(super) served: Traits,
     /// What it cost the operator, as far as it says so.
     pub(super) cost: Option<Nanousd>,
+    /// What it contradicts itself in.
+    pub(super) contradictions: Contradictions,
 }
 
 impl UsageReport {
     /// Says nothing at all.
     fn is_empty(&self) -> bool {
         self.usage == Usage::ZERO
-    }
-
-    /// What was written to a cache as this unit, of a report that does not tell lifetimes apart.
-    pub(super) fn written_as(mut self, unit: Option<Unit>) -> Self {
-        if let Some(unit) = unit {
-            let written = std::mem::take(&mut self.usage.cache_write_tokens);
-            self.usage[unit] = self.usage[unit].saturating_add(written);
-        }
-        self
     }
 
     /// Of two reports about one answer the dearer: the output of the one that has more, the input of
@@ -179,7 +221,20 @@ impl UsageReport {
         let rounds = self.rounds.max(other.rounds);
         let served = self.served.as_served(&other.served);
         let cost = self.cost.max(other.cost);
-        Self { usage, rounds, served, cost, ..input }
+        let contradictions = self.contradictions.and(other.contradictions);
+        Self { usage, rounds, served, cost, contradictions, ..input }
+    }
+
+    /// The report with what the text of its `usage` shows of counts that are none.
+    pub(super) fn with_no_counts_noted(mut self, usage: &[u8]) -> Self {
+        self.contradictions.note(Contradiction::NoCount, has_no_count(usage));
+        self
+    }
+
+    /// The sides of it that have anything.
+    fn sides(&self) -> ReportedSides {
+        let (input, output) = (self.usage.input_tokens_total(), self.usage.total(Side::Output));
+        ReportedSides { input: input > 0, output: output > 0 }
     }
 
     /// Adds a report to what is known.
@@ -334,6 +389,18 @@ impl Meter for JsonMeter {
         let seen = TextSize::unread(if is_markup { 0 } else { bytes }).tokens();
         let (usage, source) = self.frame.measure(report, seen.min(self.frame.output_tokens_max));
         (self.ran.as_ref().map_or(usage, |ran| usage.plus(&ran.usage())), source)
+    }
+
+    fn reported_sides(&self) -> ReportedSides {
+        self.report().map(|report| report.sides()).unwrap_or_default()
+    }
+
+    fn hides_output(&self) -> bool {
+        self.scan.ended_at_limit() || self.scan.has_unread_usage()
+    }
+
+    fn contradictions(&self) -> Contradictions {
+        self.report().map(|report| report.contradictions).unwrap_or_default()
     }
 
     fn reported_cost(&self) -> Option<Nanousd> {
@@ -512,6 +579,8 @@ pub(super) struct StreamState {
     pub(super) has_thoughts: bool,
     /// The upstream has said that it failed.
     pub(super) failed: bool,
+    /// The answer has ended at the most output that was asked for.
+    pub(super) ended_at_limit: bool,
 }
 
 impl StreamState {
@@ -562,6 +631,12 @@ impl StreamState {
         }
     }
 
+    /// What of it was reported. A report with more text behind it has only what went in.
+    fn reported_sides(&self) -> ReportedSides {
+        let sides = self.report.map(|report| report.sides()).unwrap_or_default();
+        ReportedSides { output: sides.output && self.is_final, ..sides }
+    }
+
     /// What the upstream says that the stream costs.
     pub(super) fn reported_cost(&self) -> Option<Nanousd> {
         self.report?.cost
@@ -608,6 +683,11 @@ pub(super) trait Tally: Send + Sync {
 
     /// The upstream ended the stream in an orderly way.
     fn finish(&mut self) {}
+
+    /// What is known of a stream of text; `None` for others.
+    fn state(&self) -> Option<&StreamState> {
+        None
+    }
 
     /// The ids, as far as they were relayed, of what the upstream keeps of the answer.
     fn stored_ids(&self) -> &[String] {
@@ -673,6 +753,19 @@ impl<T: Tally> Meter for StreamMeter<T> {
         let mut whole = rest.to_vec();
         whole.extend_from_slice(b"\n\n");
         whole.into()
+    }
+
+    fn reported_sides(&self) -> ReportedSides {
+        self.tally.state().map(StreamState::reported_sides).unwrap_or_default()
+    }
+
+    fn hides_output(&self) -> bool {
+        self.events.has_unread() || self.tally.state().is_some_and(|state| state.ended_at_limit)
+    }
+
+    fn contradictions(&self) -> Contradictions {
+        let report = self.tally.state().and_then(|state| state.report);
+        report.map(|report| report.contradictions).unwrap_or_default()
     }
 
     fn held_bytes(&self) -> usize {

@@ -8,10 +8,15 @@ use std::ops::{Range, RangeInclusive};
 use serde::Deserialize;
 
 use super::counts::{CountsObject, read_counts};
+use super::disjoint::{
+    CACHE_CONTROL, CacheWritten, InclusiveCounts, LIFETIMES, NamedCount, RequestedLifetime,
+    WireLifetimes, count,
+};
 use super::json::{Object, Value};
-use super::limits::ModelLimits;
+use super::limits::{MissingUsage, ModelLimits};
 use super::metering::{
     self, Frame, JsonMeter, StreamMeter, StreamState, Tally, ThoughtScan, UsageReport,
+    WireCostDetails,
 };
 use super::splice::Splice;
 use super::sse::EventAction;
@@ -75,6 +80,7 @@ impl Codec for OpenaiChat {
         // Some models make them unasked.
         let makes_pictures = limits.priced.has_unit(Unit::ImageOutputTokens);
         let hidden = hidden_tokens(body, limits);
+        let asks_for_hidden = hidden > 0 || asks_for_reasoning(body);
         let output = asked.unwrap_or(limits.output_tokens_max).saturating_add(hidden);
         let terms = Terms::of_prompt(body, &prompt, limits, output.saturating_mul(choices))?;
         Ok(Box::new(ChatCall {
@@ -86,10 +92,16 @@ impl Codec for OpenaiChat {
             is_all_shown: prompt.is_plain()
                 && !limits.reasoning
                 && !makes_pictures
-                && hidden == 0
-                && !asks_for_reasoning(body),
+                && !asks_for_hidden,
+            estimates_unreported: limits.missing_usage == MissingUsage::Estimate
+                && prompt.is_plain()
+                && !makes_pictures
+                && !asks_for_hidden
+                && body.get_non_null("stop").is_none(),
+            unsplit: prompt
+                .written_as
+                .unwrap_or_else(|| RequestedLifetime::in_body(body, &CACHE_CONTROL).unsplit()),
             input_ways: prompt.input_ways(),
-            written_as: prompt.written_as,
             sounds: body.get_non_null("audio").is_some(),
             makes_pictures,
             is_thinking_priced: limits.priced.thinking,
@@ -229,10 +241,11 @@ struct ChatCall {
     terms: Terms,
     usage_options: UsageOptions,
     is_all_shown: bool,
+    estimates_unreported: bool,
+    /// The unit of cache writes of which a report does not say how long they are kept.
+    unsplit: Unit,
     traits: Traits,
     input_ways: InputWays,
-    /// What a report of writes to a cache counts as, which tells no lifetimes apart.
-    written_as: Option<Unit>,
     sounds: bool,
     makes_pictures: bool,
     /// Whether a model that thinks costs otherwise than one that does not.
@@ -248,6 +261,10 @@ impl Call for ChatCall {
 
     fn is_all_shown(&self) -> bool {
         self.is_all_shown
+    }
+
+    fn estimates_unreported(&self) -> bool {
+        self.estimates_unreported
     }
 
     fn input_ways(&self) -> InputWays {
@@ -274,21 +291,20 @@ impl Call for ChatCall {
 
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
         let frame = Frame::new(&self.terms, self.possible);
-        let written_as = self.written_as;
         match framing {
             Framing::Json | Framing::EventStream | Framing::Binary => {
                 let thoughts = self.is_thinking_priced.then(ThoughtScan::default);
-                let read = move |usage: &[u8]| {
-                    WireChatUsage::report(usage).map(|report| report.written_as(written_as))
-                };
-                let meter = JsonMeter::new(frame, Box::new(read));
+                let unsplit = self.unsplit;
+                let report = move |usage: &[u8]| WireChatUsage::report(usage, unsplit);
+                let meter = JsonMeter::new(frame, Box::new(report));
                 Box::new(meter.finding(thoughts))
             }
             Framing::Sse => Box::new(StreamMeter::new(ChatTally {
                 usage_is_ours: !matches!(self.usage_options, UsageOptions::Asked),
                 known: StreamState::new(frame),
-                written_as,
-                ..ChatTally::default()
+                unsplit: self.unsplit,
+                ended: false,
+                done: false,
             })),
         }
     }
@@ -296,81 +312,100 @@ impl Call for ChatCall {
 
 /// The `usage` object, as OpenAI and its imitators write it.
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct WireChatUsage {
-    #[serde(default)]
-    prompt_tokens: u64,
-    #[serde(default)]
-    completion_tokens: u64,
-    #[serde(default)]
+    #[serde(deserialize_with = "count")]
+    prompt_tokens: Option<u64>,
+    #[serde(deserialize_with = "count")]
+    completion_tokens: Option<u64>,
+    #[serde(deserialize_with = "count")]
     total_tokens: Option<u64>,
-    #[serde(default)]
     prompt_tokens_details: Option<WirePromptDetails>,
-    #[serde(default)]
     completion_tokens_details: Option<WireCompletionDetails>,
     /// DeepSeek's name for cached input.
-    #[serde(default)]
+    #[serde(deserialize_with = "count")]
     prompt_cache_hit_tokens: Option<u64>,
     /// Where Moonshot and Together count cached input.
-    #[serde(default)]
+    #[serde(deserialize_with = "count")]
     cached_tokens: Option<u64>,
+    /// Anthropic's names, which LiteLLM has beside the details.
+    #[serde(deserialize_with = "count")]
+    cache_read_input_tokens: Option<u64>,
+    #[serde(deserialize_with = "count")]
+    cache_creation_input_tokens: Option<u64>,
+    cache_creation: Option<WireLifetimes>,
+    cache_creation_token_details: Option<WireLifetimes>,
     /// Where SGLang counts what was thought, which is among the completion.
-    #[serde(default)]
+    #[serde(deserialize_with = "count")]
     reasoning_tokens: Option<u64>,
     /// Sources that xAI's search has used, each of which it bills.
-    #[serde(default)]
+    #[serde(deserialize_with = "count")]
     num_sources_used: Option<u64>,
     /// What OpenRouter charges the operator, in dollars.
-    #[serde(default, deserialize_with = "metering::if_readable")]
+    #[serde(deserialize_with = "metering::if_readable")]
     cost: Option<serde_json::Number>,
+    /// Whether a key of the operator's own has paid OpenRouter's provider, and what that was.
+    #[serde(deserialize_with = "metering::if_readable")]
+    is_byok: Option<bool>,
+    #[serde(deserialize_with = "metering::if_readable")]
+    cost_details: Option<WireCostDetails>,
     /// What xAI charges the operator, in ten-billionths of a dollar.
-    #[serde(default, deserialize_with = "metering::if_readable")]
+    #[serde(deserialize_with = "metering::if_readable")]
     cost_in_usd_ticks: Option<u64>,
     /// Searches that Qwen's models ran.
-    #[serde(default)]
     plugins: Option<WirePlugins>,
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct WirePlugins {
-    #[serde(default)]
     search: Option<WireSearchPlugin>,
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct WireSearchPlugin {
-    #[serde(default)]
-    count: u64,
+    #[serde(deserialize_with = "count")]
+    count: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct WirePromptDetails {
-    #[serde(default)]
+    #[serde(deserialize_with = "count")]
     cached_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(deserialize_with = "count")]
     audio_tokens: Option<u64>,
     /// Of videos, as Qwen tells them.
-    #[serde(default)]
+    #[serde(deserialize_with = "count")]
     video_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(deserialize_with = "count")]
     cache_write_tokens: Option<u64>,
     /// Qwen's name for cache writes.
-    #[serde(default)]
+    #[serde(deserialize_with = "count")]
     cache_creation_input_tokens: Option<u64>,
+    /// LiteLLM's name for them.
+    #[serde(deserialize_with = "count")]
+    cache_creation_tokens: Option<u64>,
+    /// This gateway's name for their lifetimes, and LiteLLM's.
+    cache_creation: Option<WireLifetimes>,
+    cache_creation_token_details: Option<WireLifetimes>,
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct WireCompletionDetails {
-    #[serde(default)]
+    #[serde(deserialize_with = "count")]
     audio_tokens: Option<u64>,
     /// Of pictures, as OpenRouter tells them.
-    #[serde(default)]
+    #[serde(deserialize_with = "count")]
     image_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(deserialize_with = "count")]
     reasoning_tokens: Option<u64>,
 }
 
 /// Where the counts of a [`WireChatUsage`] stand.
-const COUNTS: [CountsObject; 3] = [
+const COUNTS: [CountsObject; 5] = [
     (
         "",
         &[
@@ -379,6 +414,8 @@ const COUNTS: [CountsObject; 3] = [
             "total_tokens",
             "prompt_cache_hit_tokens",
             "cached_tokens",
+            "cache_creation_input_tokens",
+            "cache_read_input_tokens",
             "reasoning_tokens",
             "num_sources_used",
             "cost_in_usd_ticks",
@@ -392,26 +429,34 @@ const COUNTS: [CountsObject; 3] = [
             "audio_tokens",
             "cache_write_tokens",
             "cache_creation_input_tokens",
+            "cache_creation_tokens",
             "video_tokens",
         ],
     ),
     ("completion_tokens_details", &["reasoning_tokens", "audio_tokens", "image_tokens"]),
+    ("cache_creation", &LIFETIMES),
+    ("cache_creation_token_details", &LIFETIMES),
 ];
 
 impl WireChatUsage {
-    fn report(usage: &[u8]) -> Option<UsageReport> {
-        let usage = Self::plain(usage).or_else(|| metering::read_wire(usage));
-        usage.map(|usage| usage.to_report())
+    fn report(usage: &[u8], unsplit: Unit) -> Option<UsageReport> {
+        if let Some(plain) = Self::plain(usage) {
+            return Some(plain.to_report(unsplit));
+        }
+        let read: Self = metering::read_wire(usage)?;
+        Some(read.to_report(unsplit).with_no_counts_noted(usage))
     }
 
     /// Reads one that is written as OpenAI writes it; `None` for others.
     fn plain(usage: &[u8]) -> Option<Self> {
         let [
-            prompt,
-            completion,
+            prompt_tokens,
+            completion_tokens,
             total_tokens,
             prompt_cache_hit_tokens,
             cached_at_top,
+            written_at_top,
+            read_at_top,
             reasoning_at_top,
             num_sources_used,
             cost_in_usd_ticks,
@@ -420,14 +465,19 @@ impl WireChatUsage {
             heard,
             cache_write_tokens,
             cache_creation_input_tokens,
+            cache_creation_tokens,
             video_tokens,
             reasoning_tokens,
             spoken,
             drawn,
+            short,
+            hour,
+            short_again,
+            hour_again,
         ] = read_counts(usage, &COUNTS)?;
         Some(Self {
-            prompt_tokens: prompt.unwrap_or(0),
-            completion_tokens: completion.unwrap_or(0),
+            prompt_tokens,
+            completion_tokens,
             total_tokens,
             prompt_tokens_details: Some(WirePromptDetails {
                 cached_tokens,
@@ -435,6 +485,8 @@ impl WireChatUsage {
                 video_tokens,
                 cache_write_tokens,
                 cache_creation_input_tokens,
+                cache_creation_tokens,
+                ..WirePromptDetails::default()
             }),
             completion_tokens_details: Some(WireCompletionDetails {
                 audio_tokens: spoken,
@@ -443,50 +495,68 @@ impl WireChatUsage {
             }),
             prompt_cache_hit_tokens,
             cached_tokens: cached_at_top,
+            cache_read_input_tokens: read_at_top,
+            cache_creation_input_tokens: written_at_top,
+            cache_creation: WireLifetimes::plain(short, hour),
+            cache_creation_token_details: WireLifetimes::plain(short_again, hour_again),
             reasoning_tokens: reasoning_at_top,
             num_sources_used,
             cost: cost.map(serde_json::Number::from),
             cost_in_usd_ticks,
-            plugins: None,
+            ..Self::default()
         })
     }
 
-    /// The usage in disjoint kinds.
-    fn to_report(&self) -> UsageReport {
-        let prompt = self.prompt_tokens_details.as_ref();
-        let cached = prompt.and_then(|details| details.cached_tokens);
-        let cached = cached.or(self.prompt_cache_hit_tokens).or(self.cached_tokens);
-        let read = cached.unwrap_or(0).min(self.prompt_tokens);
-        let written = prompt
-            .and_then(|details| details.cache_write_tokens.or(details.cache_creation_input_tokens));
-        let has_details = cached.is_some() || written.is_some();
-        let written = written.unwrap_or(0).min(self.prompt_tokens.saturating_sub(read));
-        let rest = self.prompt_tokens.saturating_sub(read).saturating_sub(written);
-        let heard = prompt.and_then(|details| details.audio_tokens).unwrap_or(0).min(rest);
-        let watched = prompt.and_then(|details| details.video_tokens).unwrap_or(0);
-        let watched = watched.min(rest.saturating_sub(heard));
-        let output = self.output_tokens();
-        let completion = self.completion_tokens_details.as_ref();
-        let spoken = completion.and_then(|details| details.audio_tokens).unwrap_or(0).min(output);
-        let rest_of_output = output.saturating_sub(spoken);
-        let drawn = completion.and_then(|details| details.image_tokens).unwrap_or(0);
-        let drawn = drawn.min(rest_of_output);
+    /// The usage in disjoint kinds. `unsplit` is the unit of cache writes without a lifetime.
+    fn to_report(&self, unsplit: Unit) -> UsageReport {
+        let totals = self.totals(unsplit);
+        let has_details = totals.read.is_there() || totals.written.is_there();
+        let (usage, contradictions) = totals.disjoint();
         let search = self.plugins.as_ref().and_then(|plugins| plugins.search.as_ref());
-        let usage = Usage {
-            input_tokens: rest.saturating_sub(heard).saturating_sub(watched),
-            audio_input_tokens: heard,
-            video_input_tokens: watched,
-            cache_read_tokens: read,
-            cache_write_tokens: written,
-            output_tokens: rest_of_output.saturating_sub(drawn),
-            audio_output_tokens: spoken,
-            image_output_tokens: drawn,
-            web_searches: self.num_sources_used.or(search.map(|search| search.count)).unwrap_or(0),
-            ..Usage::ZERO
-        };
+        let searches = self.num_sources_used.or(search.and_then(|search| search.count));
+        let usage = Usage { web_searches: searches.unwrap_or(0), ..usage };
         let served = Traits { thinking: self.thinks(), ..Traits::default() };
-        let cost = metering::cost(self.cost.as_ref(), self.cost_in_usd_ticks);
-        UsageReport { usage, has_details, rounds: 1, served, cost }
+        let byok = self.cost_details.as_ref().filter(|_| self.is_byok == Some(true));
+        let cost = metering::cost(self.cost.as_ref(), self.cost_in_usd_ticks, byok);
+        UsageReport { usage, has_details, rounds: 1, served, cost, contradictions }
+    }
+
+    /// What it says of the prompt and of the completion. xAI counts reasoning beside
+    /// `completion_tokens`, and Gemini its thoughts nowhere but in the total.
+    fn totals(&self, unsplit: Unit) -> InclusiveCounts {
+        let nothing = (WirePromptDetails::default(), WireCompletionDetails::default());
+        let prompt = self.prompt_tokens_details.as_ref().unwrap_or(&nothing.0);
+        let completion = self.completion_tokens_details.as_ref().unwrap_or(&nothing.1);
+        let written = NamedCount::from_values(&[
+            prompt.cache_write_tokens,
+            prompt.cache_creation_input_tokens,
+            prompt.cache_creation_tokens,
+            self.cache_creation_input_tokens,
+        ]);
+        let lifetimes = [
+            prompt.cache_creation,
+            prompt.cache_creation_token_details,
+            self.cache_creation,
+            self.cache_creation_token_details,
+        ];
+        InclusiveCounts {
+            prompt: self.prompt_tokens,
+            read: NamedCount::from_values(&[
+                prompt.cached_tokens,
+                self.prompt_cache_hit_tokens,
+                self.cached_tokens,
+                self.cache_read_input_tokens,
+            ]),
+            written: CacheWritten::new(written, &lifetimes),
+            heard: prompt.audio_tokens.unwrap_or(0),
+            watched: prompt.video_tokens.unwrap_or(0),
+            output: self.completion_tokens.unwrap_or(0),
+            reasoning: completion.reasoning_tokens.max(self.reasoning_tokens).unwrap_or(0),
+            spoken: completion.audio_tokens.unwrap_or(0),
+            drawn: completion.image_tokens.unwrap_or(0),
+            total: self.total_tokens,
+            ..InclusiveCounts::new(unsplit)
+        }
     }
 
     /// Whether the model has thought, where it says so.
@@ -495,26 +565,15 @@ impl WireChatUsage {
         let tokens = details.and_then(|details| details.reasoning_tokens);
         tokens.or(self.reasoning_tokens).map(|tokens| tokens > 0)
     }
-
-    /// All output. xAI counts reasoning beside `completion_tokens`, and Gemini its thoughts nowhere
-    /// but in the total.
-    fn output_tokens(&self) -> u64 {
-        let details = self.completion_tokens_details.as_ref();
-        let reasoning = details.and_then(|details| details.reasoning_tokens).unwrap_or(0);
-        let completion = self.completion_tokens;
-        let beside = if reasoning > completion { reasoning } else { 0 };
-        let beyond_prompt = self.total_tokens.unwrap_or(0).saturating_sub(self.prompt_tokens);
-        completion.saturating_add(beside).max(beyond_prompt)
-    }
 }
 
 /// What a stream has shown so far.
-#[derive(Default)]
 struct ChatTally {
     /// The usage chunk was asked for by us, not by the customer.
     usage_is_ours: bool,
     known: StreamState,
-    written_as: Option<Unit>,
+    /// The unit of cache writes of which a report does not say how long they are kept.
+    unsplit: Unit,
     /// A choice has finished, or the upstream has said that it failed.
     ended: bool,
     done: bool,
@@ -532,6 +591,7 @@ impl Tally for ChatTally {
         }
         let Some(chunk) = Chunk::read(data) else { return EventAction::Keep };
         self.known.failed |= chunk.has_error;
+        self.known.ended_at_limit |= chunk.ends_at_limit;
         self.known.has_thoughts |= chunk.has_thoughts;
         self.known.service_tier = chunk.service_tier.or(self.known.service_tier);
         self.ended |= chunk.finishes || chunk.has_error;
@@ -539,8 +599,8 @@ impl Tally for ChatTally {
         if chunk.usages.is_empty() {
             return EventAction::Keep;
         }
-        for report in chunk.usages.iter().filter_map(|usage| WireChatUsage::report(usage)) {
-            let report = report.written_as(self.written_as);
+        let read = |usage: &&[u8]| WireChatUsage::report(usage, self.unsplit);
+        for report in chunk.usages.iter().filter_map(read) {
             self.known.report(report);
         }
         if !chunk.has_choices && self.usage_is_ours { EventAction::Drop } else { EventAction::Keep }
@@ -548,6 +608,10 @@ impl Tally for ChatTally {
 
     fn is_complete(&self) -> bool {
         self.done || self.ended
+    }
+
+    fn state(&self) -> Option<&StreamState> {
+        Some(&self.known)
     }
 
     fn has_failed(&self) -> bool {

@@ -83,8 +83,9 @@ impl Call for CompactCall {
 
     fn meter(&self, _framing: Framing) -> Box<dyn Meter> {
         let frame = Frame::new(&self.terms, self.possible);
-        let written_as = self.written_as;
-        Box::new(JsonMeter::new(frame, Box::new(move |usage: &[u8]| report(usage, written_as))))
+        let unsplit = self.written_as.unwrap_or(Unit::CacheWriteTokens);
+        let report = move |usage: &[u8]| report(usage, unsplit);
+        Box::new(JsonMeter::new(frame, Box::new(report)))
     }
 }
 

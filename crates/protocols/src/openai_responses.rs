@@ -7,12 +7,17 @@ use std::borrow::Cow;
 use serde::Deserialize;
 
 use super::counts::{CountsObject, read_counts};
+use super::disjoint::{
+    CACHE_CONTROL, CacheWritten, InclusiveCounts, LIFETIMES, NamedCount, RequestedLifetime,
+    WireLifetimes, count,
+};
 use super::estimate::TextSize;
 use super::json::Object;
 use super::json_cursor::Cursor;
-use super::limits::ModelLimits;
+use super::limits::{MissingUsage, ModelLimits};
 use super::metering::{
-    self, Frame, JsonMeter, Shown, StreamMeter, StreamState, Tally, UsageReport, service_tier,
+    self, Frame, JsonMeter, Shown, StreamMeter, StreamState, Tally, UsageReport, WireCostDetails,
+    service_tier,
 };
 use super::offer::LeftOut;
 use super::server_tools::{ItemScan, RanTools};
@@ -59,14 +64,17 @@ impl Codec for OpenaiResponses {
         let output_tokens_max = asked.unwrap_or(limits.output_tokens_max);
         let terms = Terms::of_prompt(body, &prompt, limits, output_tokens_max)?;
         let rounds = prompt.rounds;
+        let asks_for_nothing_hidden = prompt.is_plain() && body.get_non_null("reasoning").is_none();
         Ok(Box::new(ResponsesCall {
-            is_all_shown: prompt.is_plain()
-                && !limits.reasoning
-                && body.get_non_null("reasoning").is_none(),
+            is_all_shown: asks_for_nothing_hidden && !limits.reasoning,
+            estimates_unreported: asks_for_nothing_hidden
+                && limits.missing_usage == MissingUsage::Estimate,
+            unsplit: prompt
+                .written_as
+                .unwrap_or_else(|| RequestedLifetime::in_body(body, &CACHE_CONTROL).unsplit()),
             traits: Traits { service_tier: super::service_tier(body), ..pictures(body) },
             runs_tools: prompt.has_server_tools(),
             input_ways: prompt.input_ways(),
-            written_as: prompt.written_as,
             terms,
             left_out,
             references: stored::references(body),
@@ -104,6 +112,9 @@ struct ResponsesCall {
     terms: Terms,
     left_out: Option<LeftOut>,
     is_all_shown: bool,
+    estimates_unreported: bool,
+    /// The unit of cache writes of which a report does not say how long they are kept.
+    unsplit: Unit,
     traits: Traits,
     references: Vec<Reference>,
     is_stored: bool,
@@ -111,8 +122,6 @@ struct ResponsesCall {
     runs_tools: bool,
     /// The ways in which its input can be billed.
     input_ways: InputWays,
-    /// What a report of writes to a cache counts as that does not tell lifetimes apart.
-    written_as: Option<Unit>,
     /// What the model could use at all: a report above it says that its limits are out of date.
     possible: Usage,
 }
@@ -124,6 +133,10 @@ impl Call for ResponsesCall {
 
     fn is_all_shown(&self) -> bool {
         self.is_all_shown
+    }
+
+    fn estimates_unreported(&self) -> bool {
+        self.estimates_unreported
     }
 
     fn traits(&self) -> Traits {
@@ -155,12 +168,11 @@ impl Call for ResponsesCall {
     }
 
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
-        let frame = Frame::new(&self.terms, self.possible);
-        let written_as = self.written_as;
+        let (frame, unsplit) = (Frame::new(&self.terms, self.possible), self.unsplit);
         match framing {
             Framing::Json | Framing::EventStream | Framing::Binary => {
-                let read = move |usage: &[u8]| report(usage, written_as);
-                let meter = JsonMeter::new(frame, Box::new(read));
+                let report = move |usage: &[u8]| report(usage, unsplit);
+                let meter = JsonMeter::new(frame, Box::new(report));
                 let items = self.runs_tools.then(|| ItemScan::new("output"));
                 Box::new(meter.noting_ids(self.is_stored).counting(items))
             }
@@ -168,22 +180,21 @@ impl Call for ResponsesCall {
                 let known = StreamState::new(frame);
                 let ids = self.is_stored.then(StoredIds::default);
                 let ran = self.runs_tools.then(RanTools::default);
-                Box::new(StreamMeter::new(ResponsesTally {
-                    known,
-                    ended: false,
-                    ids,
-                    ran,
-                    written_as,
-                }))
+                let tally = ResponsesTally { known, unsplit, ended: false, ids, ran };
+                Box::new(StreamMeter::new(tally))
             }
         }
     }
 }
 
-/// What the `usage` object of a response reports. Writes to a cache whose lifetime it does not tell are
-/// `written_as` this unit.
-pub(super) fn report(usage: &[u8], written_as: Option<Unit>) -> Option<UsageReport> {
-    WireResponsesUsage::report(usage, written_as)
+/// What the `usage` object of a response reports. `unsplit` is the unit of cache writes of which it does
+/// not say how long they are kept.
+pub(super) fn report(usage: &[u8], unsplit: Unit) -> Option<UsageReport> {
+    if let Some(plain) = WireResponsesUsage::plain(usage) {
+        return Some(plain.to_report(unsplit));
+    }
+    let read: WireResponsesUsage = metering::read_wire(usage)?;
+    Some(read.to_report(unsplit).with_no_counts_noted(usage))
 }
 
 /// The `usage` object. `input_tokens` holds what the cache has read or written, `output_tokens` the
@@ -191,14 +202,29 @@ pub(super) fn report(usage: &[u8], written_as: Option<Unit>) -> Option<UsageRepo
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct WireResponsesUsage {
-    input_tokens: u64,
+    #[serde(deserialize_with = "count")]
+    input_tokens: Option<u64>,
     input_tokens_details: Option<WireInputDetails>,
-    output_tokens: u64,
+    #[serde(deserialize_with = "count")]
+    output_tokens: Option<u64>,
     output_tokens_details: Option<WireOutputDetails>,
+    #[serde(deserialize_with = "count")]
     total_tokens: Option<u64>,
+    /// Anthropic's names, which LiteLLM has beside the details.
+    #[serde(deserialize_with = "count")]
+    cache_read_input_tokens: Option<u64>,
+    #[serde(deserialize_with = "count")]
+    cache_creation_input_tokens: Option<u64>,
+    cache_creation: Option<WireLifetimes>,
+    cache_creation_token_details: Option<WireLifetimes>,
     /// What OpenRouter charges the operator, in dollars.
     #[serde(deserialize_with = "metering::if_readable")]
     cost: Option<serde_json::Number>,
+    /// Whether a key of the operator's own has paid OpenRouter's provider, and what that was.
+    #[serde(deserialize_with = "metering::if_readable")]
+    is_byok: Option<bool>,
+    #[serde(deserialize_with = "metering::if_readable")]
+    cost_details: Option<WireCostDetails>,
     /// What xAI charges the operator, in ten-billionths of a dollar.
     #[serde(deserialize_with = "metering::if_readable")]
     cost_in_usd_ticks: Option<u64>,
@@ -207,120 +233,177 @@ struct WireResponsesUsage {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct WireInputDetails {
+    #[serde(deserialize_with = "count")]
     cached_tokens: Option<u64>,
+    #[serde(deserialize_with = "count")]
     cache_write_tokens: Option<u64>,
     cache_write_tokens_details: Option<WireWriteDetails>,
+    #[serde(deserialize_with = "count")]
+    audio_tokens: Option<u64>,
+    /// Names of cache writes at Qwen, and at LiteLLM.
+    #[serde(deserialize_with = "count")]
+    cache_creation_input_tokens: Option<u64>,
+    #[serde(deserialize_with = "count")]
+    cache_creation_tokens: Option<u64>,
+    /// This gateway's name for their lifetimes, and LiteLLM's.
+    cache_creation: Option<WireLifetimes>,
+    cache_creation_token_details: Option<WireLifetimes>,
 }
 
 /// What was written to the cache, by how long it is kept.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 struct WireWriteDetails {
+    #[serde(deserialize_with = "count")]
     ttl_30m_tokens: Option<u64>,
+    #[serde(deserialize_with = "count")]
     ttl_12h_tokens: Option<u64>,
-}
-
-impl WireInputDetails {
-    /// The tokens that were written to a cache for the usual time, and for twelve hours. Those of which
-    /// no lifetime is told are `written_as` this unit.
-    fn written(&self, written_as: Option<Unit>) -> (u64, u64) {
-        let split = self.cache_write_tokens_details.as_ref();
-        let told = |count: fn(&WireWriteDetails) -> Option<u64>| split.and_then(count).unwrap_or(0);
-        let (short, long) =
-            (told(|split| split.ttl_30m_tokens), told(|split| split.ttl_12h_tokens));
-        let told = short.saturating_add(long);
-        let untold = self.cache_write_tokens.unwrap_or(0).saturating_sub(told);
-        match written_as {
-            Some(Unit::CacheWrite12hTokens) => (short, long.saturating_add(untold)),
-            _ => (short.saturating_add(untold), long),
-        }
-    }
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct WireOutputDetails {
+    #[serde(deserialize_with = "count")]
     reasoning_tokens: Option<u64>,
+    #[serde(deserialize_with = "count")]
+    audio_tokens: Option<u64>,
 }
 
 /// Where the counts of a [`WireResponsesUsage`] stand.
-const COUNTS: [CountsObject; 3] = [
-    ("", &["input_tokens", "output_tokens", "total_tokens", "cost_in_usd_ticks", "cost"]),
-    ("input_tokens_details", &["cached_tokens", "cache_write_tokens"]),
-    ("output_tokens_details", &["reasoning_tokens"]),
+const COUNTS: [CountsObject; 5] = [
+    (
+        "",
+        &[
+            "input_tokens",
+            "output_tokens",
+            "total_tokens",
+            "cache_creation_input_tokens",
+            "cache_read_input_tokens",
+            "cost_in_usd_ticks",
+            "cost",
+        ],
+    ),
+    (
+        "input_tokens_details",
+        &[
+            "cached_tokens",
+            "cache_write_tokens",
+            "audio_tokens",
+            "cache_creation_input_tokens",
+            "cache_creation_tokens",
+        ],
+    ),
+    ("output_tokens_details", &["reasoning_tokens", "audio_tokens"]),
+    ("cache_creation", &LIFETIMES),
+    ("cache_creation_token_details", &LIFETIMES),
 ];
 
 impl WireResponsesUsage {
-    fn report(usage: &[u8], written_as: Option<Unit>) -> Option<UsageReport> {
-        let usage = Self::plain(usage).or_else(|| metering::read_wire(usage));
-        usage.map(|usage| usage.to_report(written_as))
-    }
-
     /// Reads one that is written as OpenAI writes it; `None` for others.
     fn plain(usage: &[u8]) -> Option<Self> {
         let [
-            input,
-            output,
+            input_tokens,
+            output_tokens,
             total_tokens,
+            written_at_top,
+            read_at_top,
             cost_in_usd_ticks,
             cost,
             cached_tokens,
             cache_write_tokens,
+            heard,
+            cache_creation_input_tokens,
+            cache_creation_tokens,
             reasoning_tokens,
+            spoken,
+            short,
+            hour,
+            short_again,
+            hour_again,
         ] = read_counts(usage, &COUNTS)?;
         Some(Self {
-            input_tokens: input.unwrap_or(0),
+            input_tokens,
             input_tokens_details: Some(WireInputDetails {
                 cached_tokens,
                 cache_write_tokens,
-                // An object further inside is left to a parser.
-                cache_write_tokens_details: None,
+                audio_tokens: heard,
+                cache_creation_input_tokens,
+                cache_creation_tokens,
+                ..WireInputDetails::default()
             }),
-            output_tokens: output.unwrap_or(0),
-            output_tokens_details: Some(WireOutputDetails { reasoning_tokens }),
+            output_tokens,
+            output_tokens_details: Some(WireOutputDetails {
+                reasoning_tokens,
+                audio_tokens: spoken,
+            }),
             total_tokens,
+            cache_read_input_tokens: read_at_top,
+            cache_creation_input_tokens: written_at_top,
+            cache_creation: WireLifetimes::plain(short, hour),
+            cache_creation_token_details: WireLifetimes::plain(short_again, hour_again),
             cost: cost.map(serde_json::Number::from),
             cost_in_usd_ticks,
+            ..Self::default()
         })
     }
 
     /// The usage in disjoint kinds.
-    fn to_report(&self, written_as: Option<Unit>) -> UsageReport {
-        let details = self.input_tokens_details.as_ref();
-        let cached = details.and_then(|details| details.cached_tokens);
-        let has_details = details.is_some_and(|details| {
-            details.cached_tokens.is_some()
-                || details.cache_write_tokens.is_some()
-                || details.cache_write_tokens_details.is_some()
-        });
-        let read = cached.unwrap_or(0).min(self.input_tokens);
-        let rest = self.input_tokens.saturating_sub(read);
-        let (short, long) = details.map_or((0, 0), |details| details.written(written_as));
-        let long = long.min(rest);
-        let short = short.min(rest.saturating_sub(long));
-        let usage = Usage {
-            input_tokens: rest.saturating_sub(long).saturating_sub(short),
-            cache_read_tokens: read,
-            cache_write_tokens: short,
-            cache_write_12h_tokens: long,
-            output_tokens: self.output_tokens(),
-            ..Usage::ZERO
-        };
+    fn to_report(&self, unsplit: Unit) -> UsageReport {
+        let totals = self.totals(unsplit);
+        let has_details = totals.read.is_there() || totals.written.is_there();
+        let (usage, contradictions) = totals.disjoint();
         let reasoning =
             self.output_tokens_details.as_ref().and_then(|details| details.reasoning_tokens);
         let thinking = reasoning.map(|tokens| tokens > 0);
         let served = Traits { thinking, ..Traits::default() };
-        let cost = metering::cost(self.cost.as_ref(), self.cost_in_usd_ticks);
-        UsageReport { usage, has_details, rounds: 1, served, cost }
+        let byok = self.cost_details.as_ref().filter(|_| self.is_byok == Some(true));
+        let cost = metering::cost(self.cost.as_ref(), self.cost_in_usd_ticks, byok);
+        UsageReport { usage, has_details, rounds: 1, served, cost, contradictions }
     }
 
-    /// All output, also where an imitator counts reasoning beside it, as some do for chat.
-    fn output_tokens(&self) -> u64 {
-        let details = self.output_tokens_details.as_ref();
-        let reasoning = details.and_then(|details| details.reasoning_tokens).unwrap_or(0);
-        let beside = if reasoning > self.output_tokens { reasoning } else { 0 };
-        let beyond_input = self.total_tokens.unwrap_or(0).saturating_sub(self.input_tokens);
-        self.output_tokens.saturating_add(beside).max(beyond_input)
+    /// What was written to a cache: for the usual time and twelve hours by OpenAI's words, for other times
+    /// by Anthropic's.
+    fn written(&self, total: NamedCount, lifetimes: &[Option<WireLifetimes>]) -> CacheWritten {
+        let written = CacheWritten::new(total, lifetimes);
+        let details = self.input_tokens_details.as_ref();
+        let split = details.and_then(|details| details.cache_write_tokens_details);
+        let split = split.unwrap_or_default();
+        CacheWritten {
+            short: written.short.max(split.ttl_30m_tokens.unwrap_or(0)),
+            twelve_hours: split.ttl_12h_tokens.unwrap_or(0),
+            ..written
+        }
+    }
+
+    /// What it says of input and output. Some imitators count reasoning beside the output, as some do
+    /// for chat.
+    fn totals(&self, unsplit: Unit) -> InclusiveCounts {
+        let nothing = (WireInputDetails::default(), WireOutputDetails::default());
+        let input = self.input_tokens_details.as_ref().unwrap_or(&nothing.0);
+        let output = self.output_tokens_details.as_ref().unwrap_or(&nothing.1);
+        let written = NamedCount::from_values(&[
+            input.cache_write_tokens,
+            input.cache_creation_input_tokens,
+            input.cache_creation_tokens,
+            self.cache_creation_input_tokens,
+        ]);
+        let lifetimes = [
+            input.cache_creation,
+            input.cache_creation_token_details,
+            self.cache_creation,
+            self.cache_creation_token_details,
+        ];
+        InclusiveCounts {
+            prompt: self.input_tokens,
+            read: NamedCount::from_values(&[input.cached_tokens, self.cache_read_input_tokens]),
+            written: self.written(written, &lifetimes),
+            heard: input.audio_tokens.unwrap_or(0),
+            output: self.output_tokens.unwrap_or(0),
+            reasoning: output.reasoning_tokens.unwrap_or(0),
+            spoken: output.audio_tokens.unwrap_or(0),
+            total: self.total_tokens,
+            ..InclusiveCounts::new(unsplit)
+        }
     }
 }
 
@@ -383,16 +466,15 @@ impl<'a> ResponsesEvent<'a> {
 }
 
 /// What a stream has shown so far.
-#[derive(Default)]
 struct ResponsesTally {
     known: StreamState,
+    /// The unit of cache writes of which a report does not say how long they are kept.
+    unsplit: Unit,
     ended: bool,
     /// Of what the upstream keeps, where it keeps something.
     ids: Option<StoredIds>,
     /// Of tools that the upstream runs, where it may.
     ran: Option<RanTools>,
-    /// What a report of writes to a cache counts as that does not tell lifetimes apart.
-    written_as: Option<Unit>,
 }
 
 impl Tally for ResponsesTally {
@@ -413,7 +495,11 @@ impl Tally for ResponsesTally {
             self.known.made = ran.usage();
         }
         match event.kind {
-            b"\"response.completed\"" | b"\"response.incomplete\"" => self.ended = true,
+            b"\"response.completed\"" => self.ended = true,
+            b"\"response.incomplete\"" => {
+                self.ended = true;
+                self.known.ended_at_limit = true;
+            }
             b"\"response.failed\"" | b"\"error\"" => {
                 self.ended = true;
                 self.known.failed = true;
@@ -427,7 +513,7 @@ impl Tally for ResponsesTally {
                 // All items are here once more, also those of an upstream that tells of none before.
                 self.known.made = ran.usage().dearer(&RanTools::of_items(output).usage());
             }
-            let read = |usage: &&[u8]| WireResponsesUsage::report(usage, self.written_as);
+            let read = |usage: &&[u8]| report(usage, self.unsplit);
             for report in event.usages.iter().filter_map(read) {
                 self.known.report(report);
             }
@@ -437,6 +523,10 @@ impl Tally for ResponsesTally {
 
     fn is_complete(&self) -> bool {
         self.ended
+    }
+
+    fn state(&self) -> Option<&StreamState> {
+        Some(&self.known)
     }
 
     fn has_failed(&self) -> bool {

@@ -34,6 +34,8 @@ pub struct Events {
     line: LinePosition,
     /// Inside an event that grew past `bytes_max`.
     oversize: bool,
+    /// There was such an event.
+    has_unread: bool,
 }
 
 /// Where in a line the stream is.
@@ -64,7 +66,14 @@ impl Events {
     }
 
     fn new(bytes_max: usize) -> Self {
-        Self { held: BytesMut::new(), bytes_max, line: LinePosition::default(), oversize: false }
+        let (held, line) = (BytesMut::new(), LinePosition::default());
+        Self { held, bytes_max, line, oversize: false, has_unread: false }
+    }
+
+    /// Whether an event was too long to be read.
+    #[must_use]
+    pub fn has_unread(&self) -> bool {
+        self.has_unread
     }
 
     /// Bytes that wait for the end of their event.
@@ -99,6 +108,7 @@ impl Events {
         let rest = chunk.get(start..).unwrap_or_default();
         if self.oversize || self.held.len() + rest.len() > self.bytes_max {
             self.oversize = true;
+            self.has_unread = true;
             kept.bytes(&self.held.split());
             kept.range(start, chunk.len());
         } else {

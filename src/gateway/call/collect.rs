@@ -27,7 +27,7 @@ use crate::gateway::exchange::{Exchange, RequestStage};
 use crate::gateway::proxy::Gateway;
 use crate::gateway::receive::offload::{LARGE_BYTES, Offload};
 use crate::outbound::{Outbound, OutboundResponse};
-use crate::pipeline::{self, UpstreamRequest};
+use crate::pipeline::{self, AnsweredParts, UpstreamRequest};
 use crate::protocols::audio::Transcoder;
 use crate::protocols::limits::AudioFormat;
 use crate::protocols::{Collect, Collected, Content, Delivery, Framing};
@@ -202,7 +202,10 @@ async fn ask_all(
         failed = Some(FailedCall::by_table(CallFailure::TooLarge, Delivery::Collect));
     }
     if let Some(failed) = failed {
-        admitted.partial = call.and_then(|call| call.answered(&answers));
+        let is_refused = failed.failure == CallFailure::RefusedRequest;
+        let answered = call.and_then(|call| call.answered(&answers));
+        admitted.partial =
+            answered.map(|(usage, source)| AnsweredParts { usage, source, is_refused });
         return Err(failed);
     }
     let read = || pipeline::read_collected(admitted, &answers);

@@ -29,6 +29,15 @@ def ask(path: str, model: Model | str, body: dict[str, Any], *headers: tuple[str
     return Request(path, {"model": name, **body}, headers)
 
 
+def ask_gemini(model: Model | str, body: dict[str, Any]) -> Request:
+    """A request for content: the model, and whether it streams, stand in the path."""
+    name = model if isinstance(model, str) else model.name
+    streams = body.get("stream", False)
+    method = "streamGenerateContent?alt=sse" if streams else "generateContent"
+    fields = {key: value for key, value in body.items() if key != "stream"}
+    return Request(f"/v1beta/models/{name}:{method}", fields)
+
+
 def ask_form(path: str, model: Model, *fields: tuple[str, str | bytes]) -> Request:
     """A form for the model."""
     return Request(path, Form((("model", model.name), *fields)))

@@ -10,7 +10,7 @@ from ..catalogue import EMBED, EMBED_CHEAP, EMBED_SPLIT, EMBED_VOYAGE, Model
 from ..customer import Customer, Reply
 from ..dialects import document, embeddings_document, in_pieces
 from ..script import Answer, Case, Script
-from ..vector import AtLeastBill, Covered, Estimate, Exact, Expectation, Vector
+from ..vector import AtLeastBill, Covered, Estimate, Exact, Expectation, Vector, Void
 from .asking import EMBEDDINGS, ask
 
 TEXT = "The lighthouse stands on the rock, {case}."
@@ -95,6 +95,7 @@ def split() -> list[Vector]:
         status=400,
     )
     broken = document({"error": {"message": "broken"}}, Units(), status=504)
+    failed = document({"error": {"message": "failed"}}, Units(), status=500)
     same = tuple(embeddings_document(usage(70), Units(input=70), count=10) for _ in range(2))
     even = {"input": [f"input {number} of {{case}}" for number in range(20)]}
     thirty = {"input": [f"input {number} of {{case}}" for number in range(30)]}
@@ -108,8 +109,13 @@ def split() -> list[Vector]:
                expect=Covered()),
         vector("the first call of three is refused", EMBED_SPLIT, thirty, (refused, ten, ten),
                expect=Covered()),
-        vector("the last call of three fails", EMBED_SPLIT, thirty, (ten, ten, broken),
-               expect=Covered()),
+        # Nobody gets a vector: what the others cost is the operator's.
+        vector("the last call of three fails", EMBED_SPLIT, thirty, (ten, ten, failed),
+               expect=Void(), status=502),
+        vector("the first call of three fails", EMBED_SPLIT, thirty, (failed, ten, ten),
+               expect=Void(), status=502),
+        vector("what became of the last call of three, nobody knows", EMBED_SPLIT, thirty,
+               (ten, ten, broken), expect=Void()),
         vector("the last call reports nothing", EMBED_SPLIT, even,
                (same[0], embeddings_document(None, Units(input=70), count=10)),
                expect=Estimate("3")),

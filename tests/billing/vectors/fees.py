@@ -244,7 +244,7 @@ def of_chat() -> list[Vector]:
          Units(input=50, output=60, image_out=200)),
         ("more drawn than put out", {"modalities": ["image"]},
          chat_usage(50, 90, completion_tokens_details={"image_tokens": 200}),
-         Units(input=50, image_out=90)),
+         Units(input=50, output=90, image_out=200)),
     )  # fmt: skip
     return [
         Vector(

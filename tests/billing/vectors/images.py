@@ -143,7 +143,7 @@ def apart() -> list[Vector]:
         ("a picture seen", usage(50, 1100, **seen, **drawn),
          Units(input=20, image_in=30, output=44, image_out=1056)),
         ("more text than output", usage(50, 30, output_tokens_details={"text_tokens": 44}),
-         Units(input=50, output=30)),
+         Units(input=50, output=44, image_out=30)),
         ("null details", usage(50, 1100, output_tokens_details=None), Units(input=50, image_out=1100)),
     )  # fmt: skip
     made = []

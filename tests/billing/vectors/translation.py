@@ -19,7 +19,7 @@ from ..dialects import chat, messages, responses
 from ..script import Case
 from ..vector import Exact, Vector
 from . import chat as chats
-from . import leaving, unreported
+from . import contradictions, leaving, unreported
 from . import messages as message_vectors
 from . import responses as response_vectors
 from .asking import CHAT, MESSAGES, RESPONSES, ask
@@ -140,7 +140,7 @@ def asked_by(path: str, vector: Vector) -> Vector | None:
 
 
 def vectors() -> list[Vector]:
-    parts = (chats, response_vectors, message_vectors, leaving, unreported)
+    parts = (chats, response_vectors, message_vectors, contradictions, leaving, unreported)
     own = [vector for part in parts for vector in part.vectors()]
     asked = (asked_by(path, vector) for vector in own for path in DIALECTS)
     return [vector for vector in asked if vector is not None]

@@ -110,6 +110,7 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> M
     let operations: Vec<Operation> = raw.operations.iter().map(|name| name.0).collect();
     let billed_by_tokens = raw.prices.output_per_1m_tokens.is_some();
     let reasoning = raw.reasoning.unwrap_or(true);
+    let missing_usage = super::missing_usage::compile(raw.missing_usage);
     let translation = translation(raw);
     let raw = &raw.limits;
     let typed = typed(raw);
@@ -161,6 +162,7 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> M
             minus_one: raw.minus_one.unwrap_or(false),
         },
         reasoning,
+        missing_usage,
         pass: Pass::default(),
         priced: Priced::default(),
         translation,

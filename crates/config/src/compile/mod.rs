@@ -26,6 +26,7 @@ mod fallbacks;
 mod hosted;
 mod known_tiers;
 mod limits;
+mod missing_usage;
 mod listeners;
 mod mcp;
 mod models;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::fallbacks::TypedOperations;
-use super::{Upstreams, check_name, cost, known_tiers, limits, pass, prices};
+use super::{Upstreams, check_name, cost, known_tiers, limits, missing_usage, pass, prices};
 use crate::diagnostic::did_you_mean;
 use crate::document::{Document, Fault};
 use crate::raw;
@@ -55,7 +55,7 @@ fn model(
     document: &mut Document,
     at: &Path,
     id: String,
-    raw: raw::Model,
+    mut raw: raw::Model,
     upstreams: &Upstreams,
     index: &mut usize,
 ) -> Model {
@@ -85,10 +85,12 @@ fn model(
         content: &raw.pass_content,
     };
     let (own, headers) = pass::compile(document, at, &lists);
-    let owned_by = raw.owned_by.or_else(|| raw.targets.first().map(|first| first.upstream.clone()));
     let targets_at = at.key("targets");
     let sold = Sold { operations: &operations, translates: limits.translation.is_some() };
-    let targets = targets(document, &targets_at, &id, &sold, raw.targets, upstreams, &prices);
+    let typed = std::mem::take(&mut raw.targets);
+    let owned_by = raw.owned_by.take().or_else(|| typed.first().map(|it| it.upstream.clone()));
+    let targets = targets(document, &targets_at, &id, &sold, typed, upstreams, &prices);
+    missing_usage::check(document, at, &raw, &operations, &targets);
     prices::check_reported(document, &at.key("prices"), &prices.base, &targets, &operations);
     let common = pass::common(targets.iter().map(|target| &*target.upstream));
     let limits = ModelLimits { pass: pass::with(own, common), priced, ..limits };
@@ -153,6 +155,7 @@ fn check_reading(document: &mut Document, at: &Path, raw: &raw::Model, operation
     let prompts = [Chat, Messages, Responses, GenerateContent];
     let typed = [
         ("reasoning", raw.reasoning.is_some(), &prompts[..]),
+        ("missing_usage", raw.missing_usage.is_some(), &prompts),
         ("pass_tools", !raw.pass_tools.is_empty(), &prompts),
         ("pass_content", !raw.pass_content.is_empty(), &prompts),
     ];

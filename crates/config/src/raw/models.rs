@@ -63,6 +63,10 @@ pub(crate) struct Model {
     /// cut is then charged by the text that was sent. Default: `true`.
     #[serde(default)]
     pub(crate) reasoning: Option<bool>,
+    /// What is charged for a whole answer whose upstream does not report what it used, of a model that
+    /// may think without showing it. Default: `estimate`.
+    #[serde(default)]
+    pub(crate) missing_usage: Option<MissingUsage>,
     /// Top-level fields of requests that are let through although they are not known to cost nothing
     /// of their own.
     #[serde(default)]
@@ -166,6 +170,16 @@ pub(crate) enum CallIdWords {
     Any,
     /// Nine letters and digits, as Mistral does: others are replaced, the same by the same.
     Nine,
+}
+
+/// What is charged for a whole answer without a usage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum MissingUsage {
+    /// What was seen of it. The rest, up to the most that it can have cost, is noted as your loss.
+    Estimate,
+    /// The most that it can have cost.
+    Bound,
 }
 
 /// How long an answer that nobody waits for any more is read on. One that takes more is given up, and

@@ -2,6 +2,7 @@ use super::*;
 use crate::limits::Pass;
 use crate::offer::TOOLS_TOKENS_MAX;
 use crate::pieces;
+use tollgate_money::price::CacheWrites;
 
 const REQUEST: &[u8] = include_bytes!("../../fixtures/anthropic_messages/request.json");
 const RESPONSE: &[u8] = include_bytes!("../../fixtures/anthropic_messages/response.json");
@@ -176,15 +177,17 @@ fn what_cannot_be_true_is_estimated() {
         assert_eq!(meter.measure().1, UsageSource::Estimated, "{forged}");
     }
     let split = r#"{"input_tokens":0,"cache_creation_input_tokens":4,"cache_creation":{"ephemeral_1h_input_tokens":9}}"#;
-    let usage = WireMessagesUsage::report(split.as_bytes()).map(|report| report.usage);
-    let expected = Usage { cache_write_1h_tokens: 4, ..Usage::ZERO };
-    assert_eq!(usage, Some(expected), "a split is no more than its sum");
+    let report = WireMessagesUsage::report(split.as_bytes(), Unit::CacheWriteTokens).expect("read");
+    let expected = Usage { cache_write_1h_tokens: 9, ..Usage::ZERO };
+    assert_eq!(report.usage, expected, "a split of more than the whole counts");
+    assert!(!report.contradictions.is_empty());
 }
 
 #[test]
 fn the_rounds_of_a_compacted_request_are_summed_up() {
     let rounds = r#"{"input_tokens":23,"output_tokens":10,"iterations":[{"input_tokens":180,"output_tokens":35},{"input_tokens":23,"output_tokens":10}]}"#;
-    let report = WireMessagesUsage::report(rounds.as_bytes()).expect("a usage");
+    let report =
+        WireMessagesUsage::report(rounds.as_bytes(), Unit::CacheWriteTokens).expect("a usage");
     let expected = Usage { input_tokens: 203, output_tokens: 45, ..Usage::ZERO };
     assert_eq!((report.usage, report.rounds), (expected, 2));
 }
@@ -286,6 +289,7 @@ fn only_what_is_asked_to_be_written_to_the_cache_is_held_as_written() {
     }
     for fields in [
         r#","cache_control":{"type":"ephemeral"}"#,
+        r#","cache_control":{"type":"ephemeral","ttl":"5m"}"#,
         r#","system":[{"type":"text","text":"s","cache_control" : {"type":"ephemeral"}}]"#,
         r#","tools":[{"name":"t","input_schema":{},"cache_control":{"type":"ephemeral"}}]"#,
     ] {

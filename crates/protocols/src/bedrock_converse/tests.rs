@@ -7,6 +7,7 @@ use super::*;
 use crate::event_stream::EventFrames;
 use crate::event_stream::tests::frame;
 use crate::pieces;
+use tollgate_money::price::CacheWrites;
 
 const REQUEST: &[u8] = include_bytes!("../../fixtures/bedrock_converse/request.json");
 const RESPONSE: &str = include_str!("../../fixtures/bedrock_converse/response.json");

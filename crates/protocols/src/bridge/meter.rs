@@ -13,8 +13,8 @@ use tollgate_translation::dialect::{
 use tollgate_translation::part::{AnswerPart, Counts, UpstreamFailure};
 
 use super::in_our_words;
-use crate::Meter;
 use crate::sse::{self, EventAction, Events};
+use crate::{Contradictions, Meter, ReportedSides};
 use crate::{bedrock_converse, event_stream};
 
 /// What was used, as answers of all dialects say it.
@@ -35,12 +35,23 @@ fn counts(usage: &Usage, reasoning: u64) -> Counts {
     }
 }
 
+/// What an answer is billed by whose upstream does not say what it used, where not all of it is to be
+/// seen.
+#[derive(Clone, Copy)]
+pub(super) struct Unreported {
+    /// The most that it can be.
+    pub(super) bound: Usage,
+    /// What was seen of it is billed in the place of that, unless the answer hides more itself.
+    pub(super) is_estimated: bool,
+}
+
 /// What the customer reads as the usage of a whole answer: what it is billed by.
-fn billed(meter: &dyn Meter, unreported: Option<&Usage>) -> Usage {
+fn billed(meter: &dyn Meter, unreported: Option<&Unreported>) -> Usage {
     let (usage, source) = meter.measure();
     match unreported {
-        Some(bound)
+        Some(Unreported { bound, is_estimated })
             if source == UsageSource::Estimated
+                && !(*is_estimated && !meter.hides_output())
                 && bound.total(Side::Output) >= usage.total(Side::Output) =>
         {
             *bound
@@ -55,7 +66,7 @@ fn billed(meter: &dyn Meter, unreported: Option<&Usage>) -> Usage {
 fn metered<'a>(
     answer: AnswerPart<'a>,
     meter: &dyn Meter,
-    unreported: Option<&Usage>,
+    unreported: Option<&Unreported>,
 ) -> AnswerPart<'a> {
     match answer {
         AnswerPart::Begin { id, .. } => {
@@ -75,7 +86,7 @@ pub(super) const WRITER_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The way of a stream's pieces to its customer, in an order in which any dialect can say them.
 struct Passage {
     writer: Box<dyn WriteStream>,
-    unreported: Option<Usage>,
+    unreported: Option<Unreported>,
     has_begun: bool,
     /// The last piece was a call of a tool, or of its input.
     is_in_call: bool,
@@ -86,7 +97,7 @@ struct Passage {
 }
 
 impl Passage {
-    fn new(writer: Box<dyn WriteStream>, unreported: Option<Usage>) -> Self {
+    fn new(writer: Box<dyn WriteStream>, unreported: Option<Unreported>) -> Self {
         Self {
             writer,
             unreported,
@@ -142,12 +153,16 @@ macro_rules! measures_as_inner {
             self.inner.has_failed()
         }
 
-        fn relayed(&self) -> Usage {
-            self.inner.relayed()
-        }
-
         fn measure(&self) -> (Usage, UsageSource) {
             self.inner.measure()
+        }
+
+        fn reported_sides(&self) -> ReportedSides {
+            self.inner.reported_sides()
+        }
+
+        fn contradictions(&self) -> Contradictions {
+            self.inner.contradictions()
         }
 
         fn reported_cost(&self) -> Option<Nanousd> {
@@ -173,10 +188,12 @@ pub(super) struct BridgedDocument {
     inner: Box<dyn Meter>,
     text: BytesMut,
     frame: AnswerFrame,
-    unreported: Option<Usage>,
+    unreported: Option<Unreported>,
     customers: &'static dyn Translate,
     upstreams: &'static dyn UpstreamDialect,
     is_translated: bool,
+    /// It is whole, and the customer gets nothing of it.
+    is_untranslatable: bool,
     /// What the upstream said in the place of an answer.
     refusal: Option<UpstreamFailure>,
 }
@@ -186,13 +203,22 @@ impl BridgedDocument {
     /// not say what it used, unless that is what was seen of it.
     pub(super) fn new(
         inner: Box<dyn Meter>,
-        unreported: Option<Usage>,
+        unreported: Option<Unreported>,
         frame: AnswerFrame,
         customers: &'static dyn Translate,
         upstreams: &'static dyn UpstreamDialect,
     ) -> Self {
-        let (text, is_translated, refusal) = (BytesMut::new(), false, None);
-        Self { inner, text, frame, unreported, customers, upstreams, is_translated, refusal }
+        Self {
+            inner,
+            text: BytesMut::new(),
+            frame,
+            unreported,
+            customers,
+            upstreams,
+            is_translated: false,
+            is_untranslatable: false,
+            refusal: None,
+        }
     }
 }
 
@@ -212,12 +238,16 @@ impl Meter for BridgedDocument {
         if !self.inner.is_complete() {
             return Bytes::new();
         }
-        let Ok(answer) = self.upstreams.read_answer(&text) else { return Bytes::new() };
+        let Ok(answer) = self.upstreams.read_answer(&text) else {
+            self.is_untranslatable = true;
+            return Bytes::new();
+        };
         if let Some(AnswerPart::Error(failure)) = answer.last() {
             self.refusal = Some(failure.clone());
             return Bytes::new();
         }
         if answer.iter().any(|piece| is_nowhere(piece, true)) {
+            self.is_untranslatable = true;
             return Bytes::new();
         }
         let metered = |piece| metered(piece, self.inner.as_ref(), self.unreported.as_ref());
@@ -228,6 +258,19 @@ impl Meter for BridgedDocument {
 
     fn is_complete(&self) -> bool {
         self.is_translated
+    }
+
+    fn relayed(&self) -> Usage {
+        self.inner.relayed()
+    }
+
+    fn hides_output(&self) -> bool {
+        self.inner.hides_output()
+    }
+
+    /// A whole document that cannot be said in the customer's words.
+    fn given_up(&self) -> Option<Usage> {
+        self.is_untranslatable.then_some(Usage::ZERO)
     }
 
     fn refusal(&self) -> Option<GatewayError> {
@@ -283,6 +326,14 @@ impl EventCutter {
         }
     }
 
+    /// Whether an event was too long to be read.
+    fn has_unread(&self) -> bool {
+        match self {
+            Self::Lines(events) => events.has_unread(),
+            Self::Frames(_) => false,
+        }
+    }
+
     fn held_bytes(&self) -> usize {
         match self {
             Self::Lines(events) => events.held_bytes(),
@@ -297,6 +348,8 @@ pub(super) struct BridgedStream {
     events: EventCutter,
     reader: Box<dyn ReadStream>,
     passage: Passage,
+    /// What the customer had when the passage broke.
+    delivered: Option<Usage>,
 }
 
 impl BridgedStream {
@@ -305,7 +358,7 @@ impl BridgedStream {
     /// of it.
     pub(super) fn new(
         inner: Box<dyn Meter>,
-        unreported: Option<Usage>,
+        unreported: Option<Unreported>,
         comes_in_frames: bool,
         reader: Box<dyn ReadStream>,
         writer: Box<dyn WriteStream>,
@@ -314,7 +367,8 @@ impl BridgedStream {
             true => EventCutter::Frames(event_stream::EventFrames::default()),
             false => EventCutter::Lines(Events::of_images()),
         };
-        Self { inner, events, reader, passage: Passage::new(writer, unreported) }
+        let passage = Passage::new(writer, unreported);
+        Self { inner, events, reader, passage, delivered: None }
     }
 
     /// Meters an event and translates it. What the meter says while it is translated is about it and
@@ -324,14 +378,27 @@ impl BridgedStream {
         data: &[u8],
         inner: &mut dyn Meter,
         reader: &mut dyn ReadStream,
-        passage: &mut Passage,
+        (passage, delivered): (&mut Passage, &mut Option<Usage>),
         out: &mut Vec<u8>,
     ) {
+        // Nothing of an event that breaks the passage is delivered.
+        let before = (!passage.is_broken).then(|| inner.relayed());
         if data.is_empty() || !inner.take_event(event, data) || passage.is_broken {
             return;
         }
         let read = reader.read(data, &mut |answer| passage.write(answer, inner, out));
         passage.is_broken |= read.is_err();
+        if passage.is_broken {
+            *delivered = before;
+        }
+    }
+
+    /// Notes a break that no event has caused: all that came before it was delivered.
+    fn note_break(&mut self, is_broken: bool) {
+        if is_broken && !self.passage.is_broken {
+            self.passage.is_broken = true;
+            self.delivered = Some(self.inner.relayed());
+        }
     }
 }
 
@@ -339,22 +406,25 @@ impl Meter for BridgedStream {
     measures_as_inner!();
 
     fn relay(&mut self, chunk: Bytes) -> Bytes {
-        let Self { inner, events, reader, passage } = self;
+        let Self { inner, events, reader, passage, delivered } = self;
         let mut out = Vec::with_capacity(chunk.len());
         let is_cut = events.cut(&chunk, |event, data| {
-            Self::pass(event, data, inner.as_mut(), reader.as_mut(), passage, &mut out);
+            let way = (&mut *passage, &mut *delivered);
+            Self::pass(event, data, inner.as_mut(), reader.as_mut(), way, &mut out);
         });
-        passage.is_broken |= !is_cut;
+        self.note_break(!is_cut);
         out.into()
     }
 
     fn finish(&mut self) -> Bytes {
-        let Self { inner, events, reader, passage } = self;
+        let Self { inner, events, reader, passage, delivered } = self;
         let mut out = Vec::new();
         let is_cut = events.finish(|event, data| {
-            Self::pass(event, data, inner.as_mut(), reader.as_mut(), passage, &mut out);
+            let way = (&mut *passage, &mut *delivered);
+            Self::pass(event, data, inner.as_mut(), reader.as_mut(), way, &mut out);
         });
-        passage.is_broken |= !is_cut;
+        self.note_break(!is_cut);
+        let Self { inner, reader, passage, .. } = self;
         drop(inner.finish());
         if !passage.is_broken {
             reader.finish(&mut |answer| passage.write(answer, inner.as_ref(), &mut out));
@@ -368,5 +438,17 @@ impl Meter for BridgedStream {
 
     fn is_complete(&self) -> bool {
         self.passage.has_ended && !self.passage.is_broken && self.inner.is_complete()
+    }
+
+    fn relayed(&self) -> Usage {
+        self.delivered.unwrap_or_else(|| self.inner.relayed())
+    }
+
+    fn hides_output(&self) -> bool {
+        self.inner.hides_output() || self.events.has_unread()
+    }
+
+    fn given_up(&self) -> Option<Usage> {
+        self.delivered
     }
 }

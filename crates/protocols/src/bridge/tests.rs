@@ -8,6 +8,7 @@ use tollgate_money::price::{Prices, UsageSource};
 
 use super::meter::WRITER_BYTES_MAX;
 use super::*;
+use crate::limits::MissingUsage;
 
 mod converse;
 mod repricer;
@@ -318,12 +319,15 @@ fn the_usage_is_the_charge_a_hundred_thousand_times() {
 }
 
 /// An upstream that reports nothing that can be true is billed by what was seen, or, where not all is
-/// shown, by the most that the call can be: the customer reads the one that they are billed by.
+/// shown and the operator wants it so, by the most that the call can be: the customer reads the one that
+/// they are billed by.
 #[test]
 fn without_a_report_customers_read_what_they_are_billed_by() {
     for (bridge, customer, upstream) in cells() {
-        for reasoning in [false, true] {
-            let limits = ModelLimits { reasoning, ..limits() };
+        use MissingUsage::{Bound, Estimate};
+        for (reasoning, missing_usage) in [(false, Bound), (true, Bound), (true, Estimate)] {
+            let limits = ModelLimits { reasoning, missing_usage, ..limits() };
+            let is_bound = reasoning && missing_usage == Bound;
             for stream in [false, true] {
                 for usage in
                     [Value::Null, json!("none"), json!({"prompt_tokens": -5, "input_tokens": -5})]
@@ -342,7 +346,7 @@ fn without_a_report_customers_read_what_they_are_billed_by() {
                     assert!(meter.is_complete(), "{what}");
                     assert_eq!(source, UsageSource::Estimated, "{what}");
                     assert_eq!(call.is_all_shown(), !reasoning, "{what}");
-                    let billed = if reasoning { call.bound() } else { seen };
+                    let billed = if is_bound { call.bound() } else { seen };
                     let told = (customer.told)(&out, stream).expect(&what);
                     let charge = u128::try_from(prices().cost(&billed).get()).expect("an amount");
                     assert_eq!((customer.price)(&told, &PRICES), charge, "{what}");
@@ -419,9 +423,40 @@ fn calls_that_cannot_be_told_break_the_stream() {
             let (out, meter) = relay(call.as_ref(), true, [stream.as_bytes()]);
             assert!(!out.contains(customer.end), "{bridge:?} {what}: {out}");
             assert!(!meter.is_complete(), "{bridge:?} {what}: {out}");
-            // What the upstream reports behind it is billed nevertheless.
+            // What the upstream reports behind it is known nevertheless.
             assert_eq!(meter.measure().1, UsageSource::Upstream, "{bridge:?} {what}");
+            let delivered = meter.given_up().expect("it was broken off");
+            assert!(delivered.output_tokens <= 1, "{bridge:?} {what}: {delivered:?}");
         }
+    }
+}
+
+/// Whoever gives up an answer says what of it was delivered: of a stream what came before, of a document
+/// nothing.
+#[test]
+fn an_answer_that_is_given_up_says_what_was_delivered() {
+    let text = json!({"id": "c", "choices": [{"index": 0, "delta": {"content": "one two three"}}]});
+    let call_of_none = |delta: &str| json!([{"index": 0, "id": "t", "function": {"arguments": delta.repeat(400)}}]);
+    let broken =
+        json!({"id": "c", "choices": [{"index": 0, "delta": {"tool_calls": call_of_none("[1]")}}]});
+    let rest = (tested(Operation::Chat).rich_stream)();
+    for (bridge, customer) in cells_over(Operation::Chat) {
+        let asked = |stream| call(bridge, &(customer.request)(stream), &limits());
+        let shown = format!("data: {text}\n\n");
+        let (_, meter) = relay(asked(true).as_ref(), true, [shown.as_bytes()]);
+        let expected = meter.relayed();
+        assert_eq!(meter.given_up(), None, "{bridge:?}: the upstream has stopped");
+        let stream = format!("{shown}data: {broken}\n\n{rest}");
+        let (_, meter) = relay(asked(true).as_ref(), true, [stream.as_bytes()]);
+        assert_eq!(meter.given_up(), Some(expected), "{bridge:?}");
+        assert_eq!(meter.relayed(), expected, "{bridge:?}");
+        let message =
+            json!({"role": "assistant", "content": "one", "tool_calls": call_of_none("1")});
+        let choice = json!({"index": 0, "message": message, "finish_reason": "stop"});
+        let document = json!({"id": "c", "choices": [choice],
+            "usage": {"prompt_tokens": 9, "completion_tokens": 7}});
+        let (_, meter) = relay(asked(false).as_ref(), false, [document.to_string().as_bytes()]);
+        assert_eq!(meter.given_up(), Some(Usage::ZERO), "{bridge:?}");
     }
 }
 

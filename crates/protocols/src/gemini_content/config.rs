@@ -41,17 +41,25 @@ pub(super) struct GenerationConfig {
     pub(super) candidates: u64,
     /// Whether the model is told to think, or not to.
     pub(super) thinks: Option<bool>,
+    /// Whether it names texts at which the answer ends.
+    pub(super) has_stops: bool,
 }
 
 impl GenerationConfig {
     pub(super) fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Self, GatewayError> {
         let config = ["generationConfig", "generation_config"];
         let Some(config) = config.into_iter().find_map(|key| body.get_non_null(key)) else {
-            return Ok(Self { output_tokens_max: None, candidates: 1, thinks: None });
+            return Ok(Self {
+                output_tokens_max: None,
+                candidates: 1,
+                thinks: None,
+                has_stops: false,
+            });
         };
         let config = object("generationConfig", &config)?;
         check_spelling(&config)?;
         let (mut output_tokens_max, mut candidates, mut thinks) = (None, 1, None);
+        let mut has_stops = false;
         for (key, value) in config.members() {
             let name = camel(key);
             check_known("generationConfig", &name, &FIELDS, &limits.pass.fields)?;
@@ -65,12 +73,13 @@ impl GenerationConfig {
                     let wanted = "an integer from 1 to 8";
                     candidates = count.ok_or_else(|| invalid("candidateCount", wanted))?;
                 }
+                "stopSequences" => has_stops = true,
                 "responseModalities" => check_modalities(&value, limits)?,
                 "thinkingConfig" => thinks = self::thinks(&value)?,
                 _ => {}
             }
         }
-        Ok(Self { output_tokens_max, candidates, thinks })
+        Ok(Self { output_tokens_max, candidates, thinks, has_stops })
     }
 }
 

@@ -2,20 +2,27 @@
 
 use serde::Deserialize;
 
+use crate::disjoint::{InclusiveCounts, NamedCount, count};
 use crate::metering::{self, UsageReport};
-use tollgate_money::price::{ServiceTier, Traits, Usage};
+use tollgate_money::price::{ServiceTier, Traits, Unit};
 
 /// The `usageMetadata` object. `promptTokenCount` has what a cache has read in it, and
 /// `candidatesTokenCount` leaves out what was thought.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct WireContentUsage {
+    #[serde(deserialize_with = "count")]
     prompt_token_count: Option<u64>,
+    #[serde(deserialize_with = "count")]
     cached_content_token_count: Option<u64>,
     /// What tools that the upstream has run have put into the prompt, beside `promptTokenCount`.
+    #[serde(deserialize_with = "count")]
     tool_use_prompt_token_count: Option<u64>,
+    #[serde(deserialize_with = "count")]
     candidates_token_count: Option<u64>,
+    #[serde(deserialize_with = "count")]
     thoughts_token_count: Option<u64>,
+    #[serde(deserialize_with = "count")]
     total_token_count: Option<u64>,
     prompt_tokens_details: Option<Vec<WireModality>>,
     cache_tokens_details: Option<Vec<WireModality>>,
@@ -30,49 +37,42 @@ pub(super) struct WireContentUsage {
 #[serde(rename_all = "camelCase", default)]
 struct WireModality {
     modality: String,
-    token_count: u64,
+    #[serde(deserialize_with = "count")]
+    token_count: Option<u64>,
 }
 
 /// The tokens of one modality.
 fn of_modality(details: Option<&Vec<WireModality>>, modality: &str) -> u64 {
     let all = details.into_iter().flatten().filter(|one| one.modality == modality);
-    all.fold(0, |sum, one| sum.saturating_add(one.token_count))
+    all.filter_map(|one| one.token_count).fold(0, u64::saturating_add)
 }
 
 impl WireContentUsage {
     pub(super) fn report(usage: &[u8]) -> Option<UsageReport> {
-        metering::read_wire(usage).map(|usage: Self| usage.to_report())
+        let read: Self = metering::read_wire(usage)?;
+        Some(read.to_report().with_no_counts_noted(usage))
     }
 
     fn to_report(&self) -> UsageReport {
-        let prompt = self.prompt_token_count.unwrap_or(0);
-        let read = self.cached_content_token_count.unwrap_or(0).min(prompt);
-        let ran = self.tool_use_prompt_token_count.unwrap_or(0);
-        let rest = prompt.saturating_sub(read).saturating_add(ran);
-        let heard = self.input_of("AUDIO").min(rest);
-        let seen = self.input_of("IMAGE").min(rest.saturating_sub(heard));
-        let watched = self.input_of("VIDEO");
-        let watched = watched.min(rest.saturating_sub(heard).saturating_sub(seen));
-        let output = self.output_tokens();
-        let spoken = of_modality(self.candidates_tokens_details.as_ref(), "AUDIO").min(output);
-        let usage = Usage {
-            input_tokens: rest.saturating_sub(heard).saturating_sub(seen).saturating_sub(watched),
-            audio_input_tokens: heard,
-            image_input_tokens: seen,
-            video_input_tokens: watched,
-            cache_read_tokens: read,
-            output_tokens: output.saturating_sub(spoken),
-            audio_output_tokens: spoken,
-            ..Usage::ZERO
+        let said = self.candidates_token_count.unwrap_or(0);
+        let thought = self.thoughts_token_count.unwrap_or(0);
+        let totals = InclusiveCounts {
+            prompt: self.prompt_token_count,
+            beside_prompt: self.tool_use_prompt_token_count.unwrap_or(0),
+            read: NamedCount::from_values(&[self.cached_content_token_count]),
+            heard: self.input_of("AUDIO"),
+            seen: self.input_of("IMAGE"),
+            watched: self.input_of("VIDEO"),
+            output: said.saturating_add(thought),
+            spoken: of_modality(self.candidates_tokens_details.as_ref(), "AUDIO"),
+            total: self.total_token_count,
+            ..InclusiveCounts::new(Unit::CacheWriteTokens)
         };
+        let has_details = totals.read.is_there();
+        let (usage, contradictions) = totals.disjoint();
         let thinking = self.thoughts_token_count.map(|tokens| tokens > 0);
-        UsageReport {
-            usage,
-            has_details: self.cached_content_token_count.is_some(),
-            rounds: 1,
-            served: Traits { thinking, service_tier: self.tier(), ..Traits::default() },
-            cost: None,
-        }
+        let served = Traits { thinking, service_tier: self.tier(), ..Traits::default() };
+        UsageReport { usage, has_details, rounds: 1, served, cost: None, contradictions }
     }
 
     /// The tier that has served the request: one that was asked for can be busy.
@@ -91,15 +91,5 @@ impl WireContentUsage {
         let cached = of_modality(self.cache_tokens_details.as_ref(), modality);
         let ran = of_modality(self.tool_use_prompt_tokens_details.as_ref(), modality);
         prompt.saturating_sub(cached).saturating_add(ran)
-    }
-
-    /// All output, thoughts included: no less than what the total has beside the input.
-    fn output_tokens(&self) -> u64 {
-        let said = self.candidates_token_count.unwrap_or(0);
-        let thought = self.thoughts_token_count.unwrap_or(0);
-        let prompt = self.prompt_token_count.unwrap_or(0);
-        let input = prompt.saturating_add(self.tool_use_prompt_token_count.unwrap_or(0));
-        let beyond = self.total_token_count.unwrap_or(0).saturating_sub(input);
-        said.saturating_add(thought).max(beyond)
     }
 }

@@ -279,3 +279,26 @@ fn any_byte() -> impl Strategy<Value = Option<u8>> {
     let meaning = prop::sample::select(b"\"\\{}[]:, u\0\n\xFF".as_slice());
     prop_oneof![6 => meaning.prop_map(Some), 2 => any::<u8>().prop_map(Some), 1 => Just(None)]
 }
+
+#[test]
+fn an_answer_that_ends_at_its_most_output_is_seen_in_every_dialect() {
+    for (document, expected) in [
+        (r#"{"choices":[{"finish_reason":"length","message":{}}]}"#, true),
+        (r#"{"choices":[{"message":{"finish_reason":"length"}}]}"#, false),
+        (r#"{"choices":[{"finish_reason":"stop"},{"finish_reason":"length"}]}"#, true),
+        (r#"{"stop_reason":"max_tokens","content":[]}"#, true),
+        (r#"{"stop_reason":"end_turn","content":[{"stop_reason":"max_tokens"}]}"#, false),
+        (r#"{"stop_reason":"model_context_window_exceeded"}"#, true),
+        (r#"{"status":"incomplete","output":[]}"#, true),
+        (r#"{"status":"completed"}"#, false),
+        (r#"{"candidates":[{"content":{},"finishReason":"MAX_TOKENS"}]}"#, true),
+        (r#"{"candidates":[{"content":{},"finishReason":"STOP"}]}"#, false),
+        (r#"{"stopReason":"max_tokens"}"#, true),
+    ] {
+        for size in [1, 3, document.len()] {
+            let mut scan = UsageScan::default();
+            document.as_bytes().chunks(size).for_each(|piece| scan.feed(piece));
+            assert_eq!(scan.ended_at_limit(), expected, "{document} in pieces of {size}");
+        }
+    }
+}

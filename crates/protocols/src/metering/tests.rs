@@ -13,7 +13,8 @@ fn frame(limits: u64) -> Frame {
 
 fn report(input_tokens: u64, cache_read_tokens: u64, output_tokens: u64) -> UsageReport {
     let usage = Usage { input_tokens, cache_read_tokens, output_tokens, ..Usage::ZERO };
-    UsageReport { usage, has_details: true, rounds: 1, served: Traits::default(), cost: None }
+    let (served, contradictions) = (Traits::default(), Contradictions::default());
+    UsageReport { usage, has_details: true, rounds: 1, served, cost: None, contradictions }
 }
 
 fn shown(deltas: &[&str]) -> Shown {
@@ -25,25 +26,39 @@ fn shown(deltas: &[&str]) -> Shown {
 }
 
 #[test]
-fn a_whole_number_is_a_number_however_it_is_written() {
-    #[derive(Debug, Deserialize, PartialEq)]
+fn what_cannot_be_read_of_a_usage_takes_nothing_of_the_rest() {
+    #[derive(Debug, Default, Deserialize, PartialEq)]
+    #[serde(default)]
     struct Wire {
-        a: u64,
-        b: Vec<Option<u64>>,
+        #[serde(deserialize_with = "count")]
+        a: Option<u64>,
+        b: Option<Vec<u64>>,
     }
     let read = |text: &str| read_wire::<Wire>(text.as_bytes());
     for text in
-        [r#"{"a":12,"b":[3,null]}"#, r#"{"a":12.0,"b":["3",null]}"#, r#"{"a":"12","b":[3e0,null]}"#]
+        [r#"{"a":12,"b":[3]}"#, r#"{"a":12.0,"b":[3]}"#, r#"{"a":1,"a":"12","b":[3],"c":-1}"#]
     {
-        assert_eq!(read(text), Some(Wire { a: 12, b: vec![Some(3), None] }), "{text}");
+        assert_eq!(read(text), Some(Wire { a: Some(12), b: Some(vec![3]) }), "{text}");
     }
-    for text in [
-        r#"{"a":1.5,"b":[]}"#,
-        r#"{"a":-1.0,"b":[]}"#,
-        r#"{"a":"-1","b":[]}"#,
-        r#"{"a":1e30,"b":[]}"#,
-    ] {
+    for text in [r#"{"a":12,"b":[-3]}"#, r#"{"a":12,"b":{}}"#, r#"{"a":12,"b":7}"#] {
+        assert_eq!(read(text), Some(Wire { a: Some(12), b: None }), "{text}");
+    }
+    assert_eq!(read(r#"{"a":-12}"#), Some(Wire::default()));
+    for text in ["7", "{", "null"] {
         assert_eq!(read(text), None, "{text}");
+    }
+}
+
+#[test]
+fn counts_that_are_none_are_noted() {
+    for (usage, expected) in [
+        (r#"{"prompt_tokens":12,"cost":0.5}"#, false),
+        (r#"{"prompt_tokens":12.0,"x":"a-b"}"#, false),
+        (r#"{"prompt_tokens":-12}"#, true),
+        (r#"{"promptTokenCount":1.5}"#, true),
+        (r#"{"details":{"cached_tokens":-1}}"#, true),
+    ] {
+        assert_eq!(has_no_count(usage.as_bytes()), expected, "{usage}");
     }
 }
 

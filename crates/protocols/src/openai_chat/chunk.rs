@@ -16,6 +16,8 @@ pub(super) struct Chunk<'a> {
     pub(super) has_choices: bool,
     /// A choice has a reason to finish.
     pub(super) finishes: bool,
+    /// That reason is that no more output was asked for.
+    pub(super) ends_at_limit: bool,
     pub(super) has_error: bool,
     pub(super) service_tier: Option<ServiceTier>,
     /// More than one only where the key stands there twice.
@@ -50,6 +52,7 @@ impl<'a> Chunk<'a> {
                 b"finish_reason" => {
                     let reason = value.non_null()?;
                     self.finishes |= reason.is_some();
+                    self.ends_at_limit |= reason.is_some_and(is_limit);
                     self.has_error |= reason.is_some_and(is_failure);
                 }
                 // Where Moonshot reports it, in the last chunk.
@@ -76,6 +79,11 @@ impl<'a> Chunk<'a> {
             Some(())
         })
     }
+}
+
+/// Whether a model has stopped because no more output was asked for, or fits its context.
+fn is_limit(finish_reason: &[u8]) -> bool {
+    matches!(finish_reason, b"\"length\"" | b"\"max_tokens\"" | b"\"model_length\"")
 }
 
 /// Whether a model has stopped because its provider failed: OpenRouter's and Zhipu's words, with their

@@ -87,7 +87,9 @@ fn reported_usage_is_billed_in_disjoint_kinds() {
 
 #[test]
 fn the_dialects_of_usage() {
-    let parse = |text: &str| WireChatUsage::report(text.as_bytes()).map(|report| report.usage);
+    let parse = |text: &str| {
+        WireChatUsage::report(text.as_bytes(), Unit::CacheWriteTokens).map(|report| report.usage)
+    };
     let deepseek = parse(
         r#"{"prompt_tokens":10,"completion_tokens":2,"prompt_cache_hit_tokens":4,"prompt_cache_miss_tokens":6}"#,
     );
@@ -117,12 +119,13 @@ fn the_dialects_of_usage() {
         let usage = parse(&format!(r#"{{"prompt_tokens":20,{fields}}}"#));
         assert_eq!(usage.map(|usage| usage.output_tokens), Some(output), "{fields}");
     }
-    for forged in [
-        r#"{"prompt_tokens":-5,"completion_tokens":2}"#,
-        r#"{"prompt_tokens":1.5,"completion_tokens":2}"#,
-        r#"{"prompt_tokens":18446744073709551616}"#,
+    for (forged, output) in [
+        (r#"{"prompt_tokens":-5,"completion_tokens":2}"#, 2),
+        (r#"{"prompt_tokens":1.5,"completion_tokens":2}"#, 2),
+        (r#"{"prompt_tokens":18446744073709551616}"#, 0),
     ] {
-        assert_eq!(parse(forged), None, "{forged} was believed");
+        let expected = Usage { output_tokens: output, ..Usage::ZERO };
+        assert_eq!(parse(forged), Some(expected), "{forged} was believed");
     }
 }
 
@@ -356,7 +359,8 @@ fn usage_is_the_same_read_in_one_pass_and_by_a_parser() {
         let by_parser = metering::read_wire::<WireChatUsage>(text.as_bytes());
         let in_one_pass = WireChatUsage::plain(text.as_bytes());
         assert_eq!(in_one_pass.is_some(), is_plain, "{text}");
-        let reports = [in_one_pass, by_parser].map(|usage| usage.map(|usage| usage.to_report()));
+        let reports = [in_one_pass, by_parser]
+            .map(|usage| usage.map(|usage| usage.to_report(Unit::CacheWriteTokens)));
         assert!(!is_plain || reports[0] == reports[1], "{text}: {reports:?}");
     };
     for key in ["cached_tokens", "cache_write_tokens", "cache_creation_input_tokens"] {
@@ -398,8 +402,29 @@ fn what_an_upstream_says_that_an_answer_costs_is_read() {
         (r#"{"prompt_tokens":5,"completion_tokens":1,"cost_in_usd_ticks":-7}"#, None),
         (r#"{"prompt_tokens":5,"completion_tokens":1,"cost_in_usd_ticks":1.5}"#, None),
         (r#"{"prompt_tokens":5,"completion_tokens":1}"#, None),
+        // A key of the operator's own has paid the provider behind OpenRouter.
+        (
+            r#"{"prompt_tokens":5,"completion_tokens":1,"cost":0,"is_byok":true,"cost_details":{"upstream_inference_cost":0.0360795}}"#,
+            Some(36_079_500),
+        ),
+        (
+            r#"{"prompt_tokens":5,"completion_tokens":1,"cost":0.001,"is_byok":true,"cost_details":{"upstream_inference_cost":null,"upstream_inference_prompt_cost":0.02,"upstream_inference_completions_cost":0.03}}"#,
+            Some(51_000_000),
+        ),
+        (
+            r#"{"prompt_tokens":5,"completion_tokens":1,"cost":0.001,"is_byok":false,"cost_details":{"upstream_inference_cost":0.02}}"#,
+            Some(1_000_000),
+        ),
+        (
+            r#"{"prompt_tokens":5,"completion_tokens":1,"cost":0.001,"cost_details":{"upstream_inference_cost":0.02}}"#,
+            Some(1_000_000),
+        ),
+        (
+            r#"{"prompt_tokens":5,"completion_tokens":1,"cost":0.001,"is_byok":true,"cost_details":{"upstream_inference_cost":-2}}"#,
+            Some(1_000_000),
+        ),
     ] {
-        let report = WireChatUsage::report(usage.as_bytes()).expect(usage);
+        let report = WireChatUsage::report(usage.as_bytes(), Unit::CacheWriteTokens).expect(usage);
         assert_eq!(report.cost, nano.map(Nanousd::new), "{usage}");
         assert_eq!((report.usage.input_tokens, report.usage.output_tokens), (5, 1), "{usage}");
     }
@@ -445,6 +470,63 @@ fn thoughts_that_are_shown_decide_on_the_price_where_no_tokens_of_them_are_repor
                 let found = thinks(message, &details, framing, size);
                 assert_eq!(found, expected, "{message} {details} {framing:?} by {size}");
             }
+        }
+    }
+}
+
+#[test]
+fn an_answer_without_usage_is_estimated_unless_the_customer_asks_for_what_is_not_seen() {
+    let estimates = |fields: &str, limits: &ModelLimits| {
+        read_for(with(fields).as_bytes(), limits).expect(fields).estimates_unreported()
+    };
+    let limits = ModelLimits { pass: Pass::default(), ..limits() };
+    for fields in [
+        r#""stop":null"#,
+        r#""max_tokens":9"#,
+        r#""reasoning_effort":"none""#,
+        r#""tools":[{"type":"function","function":{"name":"f"}}]"#,
+        r#""stream":true,"stream_options":{"include_usage":false}"#,
+    ] {
+        assert!(estimates(fields, &limits), "{fields}");
+    }
+    for fields in [
+        r#""stop":"x""#,
+        r#""reasoning_effort":"high""#,
+        r#""prediction":{"type":"content","content":"x"}"#,
+        r#""tools":[],"messages":[{"content":[{"type":"image_url","image_url":{"url":"x"}}]}]"#,
+    ] {
+        assert!(!estimates(fields, &limits), "{fields}");
+    }
+    let bound = ModelLimits { missing_usage: MissingUsage::Bound, ..limits };
+    assert!(!estimates(r#""max_tokens":9"#, &bound));
+}
+
+#[test]
+fn an_answer_that_ends_at_its_most_output_or_was_not_read_hides_some() {
+    let chunk = |reason: &str| {
+        format!(r#"{{"choices":[{{"delta":{{"content":"x"}},"finish_reason":{reason}}}]}}"#)
+    };
+    let giant = format!(r#"{{"choices":[],"x":"{}"}}"#, "x".repeat(1024 * 1024));
+    for (events_of, expected) in [
+        (vec![chunk("\"stop\""), "[DONE]".to_owned()], false),
+        (vec![chunk("\"tool_calls\""), "[DONE]".to_owned()], false),
+        (vec![chunk("\"length\""), "[DONE]".to_owned()], true),
+        (vec![chunk("\"stop\""), giant, "[DONE]".to_owned()], true),
+    ] {
+        let events_of: Vec<&str> = events_of.iter().map(String::as_str).collect();
+        let (_, meter) = relay(&events(&events_of), "", 8192);
+        assert_eq!(meter.hides_output(), expected, "{}", events_of[0]);
+    }
+    for (reason, expected) in [("stop", false), ("length", true)] {
+        let document = format!(
+            r#"{{"choices":[{{"message":{{"content":"length"}},"finish_reason":"{reason}"}}]}}"#
+        );
+        for size in [1, 7, document.len()] {
+            let mut meter = read(REQUEST).expect("valid").meter(Framing::Json);
+            for piece in document.as_bytes().chunks(size) {
+                meter.relay(Bytes::copy_from_slice(piece));
+            }
+            assert_eq!(meter.hides_output(), expected, "{document}");
         }
     }
 }

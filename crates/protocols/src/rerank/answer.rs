@@ -3,6 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
 
+use crate::disjoint::count;
 use crate::json::Object;
 use crate::json_scan::UsageScan;
 use crate::splice::Splice;
@@ -13,13 +14,13 @@ use tollgate_money::price::{Usage, UsageSource};
 /// `usage`, as Jina, vLLM, SiliconFlow and Voyage have it. OpenRouter has Cohere's units in it.
 #[derive(Deserialize)]
 struct WireRerankUsage {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     prompt_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     input_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     total_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     search_units: Option<u64>,
     /// Dollars, as OpenRouter tells them.
     #[serde(default)]
@@ -37,9 +38,9 @@ struct WireMeta {
 
 #[derive(Deserialize)]
 struct WireUnits {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     search_units: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     input_tokens: Option<u64>,
 }
 

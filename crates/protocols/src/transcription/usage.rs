@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_json::Number;
 
+use crate::disjoint::count;
 use crate::metering::read_wire;
 use tollgate_money::price::{Usage, UsageSource};
 
@@ -62,15 +63,15 @@ struct WireUsage {
     seconds: Option<Number>,
     #[serde(default)]
     prompt_audio_seconds: Option<Number>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     input_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     prompt_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     output_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     completion_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     total_tokens: Option<u64>,
     #[serde(default)]
     input_token_details: Option<WireDetails>,
@@ -78,9 +79,9 @@ struct WireUsage {
 
 #[derive(Clone, Copy, Default, Deserialize)]
 struct WireDetails {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     text_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     audio_tokens: Option<u64>,
 }
 
@@ -98,14 +99,19 @@ impl AudioReport {
         if input == 0 {
             return;
         }
-        let output_tokens = output.max(total.saturating_sub(input));
         let details = wire.input_token_details.unwrap_or_default();
+        let beside = details.audio_tokens.filter(|audio| *audio > input).unwrap_or(0);
+        let output_tokens = output.max(total.saturating_sub(input).saturating_sub(beside));
         // What is not told of is taken for sound, which most of it is.
-        let text = match (details.audio_tokens, details.text_tokens) {
-            (Some(audio), _) => input.saturating_sub(audio),
-            (None, text) => text.unwrap_or(0).min(input),
+        let (text, audio_input_tokens) = match (details.audio_tokens, details.text_tokens) {
+            // More sound than input is beside it.
+            (Some(audio), _) if audio > input => (input, audio),
+            (Some(audio), _) => (input - audio, audio),
+            (None, text) => {
+                let text = text.unwrap_or(0).min(input);
+                (text, input - text)
+            }
         };
-        let audio_input_tokens = input - text;
         let tokens = Usage { input_tokens: text, audio_input_tokens, output_tokens, ..Usage::ZERO };
         let before = self.tokens.unwrap_or(Usage::ZERO);
         let is_more = tokens.input_tokens_total() >= before.input_tokens_total();

@@ -196,7 +196,8 @@ fn the_usage_is_the_charge() {
 fn without_a_report_customers_read_what_they_are_billed_by() {
     for (bridge, customer) in converse_cells() {
         for (reasoning, stream) in [(false, false), (false, true), (true, false), (true, true)] {
-            let limits = ModelLimits { reasoning, ..limits() };
+            let missing_usage = MissingUsage::Bound;
+            let limits = ModelLimits { reasoning, missing_usage, ..limits() };
             for usage in [Value::Null, json!("none"), json!({"inputTokens": -5})] {
                 let call = call(bridge, &(customer.request)(stream), &limits);
                 let (out, meter) = if stream {

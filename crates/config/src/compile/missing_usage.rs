@@ -1,0 +1,102 @@
+//! Models whose answers may come without a usage, which is told before the first of them does.
+
+use crate::document::{Document, Fault};
+use crate::raw;
+use crate::snapshot::Target;
+use crate::spans::Path;
+use tollgate_protocols::limits::MissingUsage;
+use tollgate_protocols::{Dialect, Operation};
+
+/// The hosts, or how they end, of providers that speak OpenAI's protocol and report what every answer
+/// used.
+const REPORTING: [&str; 27] = [
+    "openai.com",
+    "openai.azure.com",
+    "anthropic.com",
+    "googleapis.com",
+    "aliyuncs.com",
+    "volces.com",
+    "bytepluses.com",
+    "amazonaws.com",
+    "x.ai",
+    "deepseek.com",
+    "moonshot.ai",
+    "moonshot.cn",
+    "z.ai",
+    "bigmodel.cn",
+    "minimax.io",
+    "minimaxi.com",
+    "mistral.ai",
+    "groq.com",
+    "together.xyz",
+    "together.ai",
+    "fireworks.ai",
+    "openrouter.ai",
+    "siliconflow.com",
+    "siliconflow.cn",
+    "perplexity.ai",
+    "cerebras.ai",
+    "nvidia.com",
+];
+/// Below so much output what an answer may hide is little money.
+const OUTPUT_TOKENS_MIN: u64 = 64_000;
+
+/// Warns of a model that may think in secret at an upstream of which nobody knows that it reports usage.
+pub(super) fn check(
+    document: &mut Document,
+    at: &Path,
+    raw: &raw::Model,
+    operations: &[Operation],
+    targets: &[Target],
+) {
+    let prompts =
+        [Operation::Chat, Operation::Messages, Operation::Responses, Operation::GenerateContent];
+    let may_hide = !raw.free
+        && raw.reasoning != Some(false)
+        && raw.missing_usage.is_none()
+        && raw.limits.output_tokens_max.is_some_and(|most| most >= OUTPUT_TOKENS_MIN)
+        && operations.iter().any(|operation| prompts.contains(operation));
+    let unknown = targets.iter().find(|target| {
+        target.upstream.dialect == Dialect::Openai && !reports(&target.upstream.host)
+    });
+    if let (true, Some(target)) = (may_hide, unknown) {
+        let message = format!(
+            "`{}` is not known to report what answers used: one without a `usage` is charged by \
+             what is seen of it, and what the model may have thought beyond is your loss",
+            target.upstream.name
+        );
+        let help = "`reasoning: false` if the model shows all that it writes; else say \
+                    `missing_usage: estimate`, or `bound` to charge the most that it can be";
+        document.note(Fault::at_key(at, message).help(help).warning());
+    }
+}
+
+/// Whether a provider of this host is known to report usage.
+fn reports(host: &str) -> bool {
+    REPORTING.iter().any(|known| {
+        host.strip_suffix(known).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    })
+}
+
+/// The compiled setting.
+pub(super) fn compile(raw: Option<raw::MissingUsage>) -> MissingUsage {
+    match raw {
+        None | Some(raw::MissingUsage::Estimate) => MissingUsage::Estimate,
+        Some(raw::MissingUsage::Bound) => MissingUsage::Bound,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reports;
+
+    #[test]
+    fn providers_are_known_by_their_hosts_and_those_below_them() {
+        for host in ["api.openai.com", "x.ai", "eu.api.x.ai", "r.openai.azure.com"] {
+            assert!(reports(host), "{host}");
+        }
+        for host in ["127.0.0.1", "vllm", "max.ai.example.com", "notx.ai", "openai.com.evil.io"] {
+            assert!(!reports(host), "{host}");
+        }
+    }
+}
