@@ -231,7 +231,7 @@ def of_chat() -> list[Vector]:
          Units(input=50, audio_in=300, video_in=600, output=60)),
         ("more watched than put in", {"messages": heard("video")},
          chat_usage(50, 60, **prompt_details(audio_tokens=10, video_tokens=800)),
-         Units(audio_in=10, video_in=40, output=60)),
+         Units(input=50, audio_in=10, video_in=800, output=60)),
         ("what is spoken", spoken,
          chat_usage(50, 260, completion_tokens_details={"audio_tokens": 200}),
          Units(input=50, output=60, audio_out=200)),
