@@ -57,7 +57,7 @@ pub(super) fn check(
         && raw.limits.output_tokens_max.is_some_and(|most| most >= OUTPUT_TOKENS_MIN)
         && operations.iter().any(|operation| prompts.contains(operation));
     let unknown = targets.iter().find(|target| {
-        target.upstream.dialect == Dialect::Openai && !reports(&target.upstream.host)
+        target.upstream.dialect == Dialect::Openai && !reports(&target.upstream.destination.host)
     });
     if let (true, Some(target)) = (may_hide, unknown) {
         let message = format!(
