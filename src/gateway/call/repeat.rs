@@ -77,6 +77,7 @@ pub(crate) async fn answer_of_first(
                 return Err(repetition(&first, mark));
             }
             Some(first) if Instant::now() >= deadline => return Err(repetition(&first, mark)),
+            None if Instant::now() >= deadline => return Err(overtaken()),
             // It has come to nothing since, which the next look sees.
             Some(_) | None => {}
         }
