@@ -426,7 +426,7 @@ fn calls_that_cannot_be_told_break_the_stream() {
             // What the upstream reports behind it is known nevertheless.
             assert_eq!(meter.measure().1, UsageSource::Upstream, "{bridge:?} {what}");
             let delivered = meter.given_up().expect("it was broken off");
-            assert!(delivered.output_tokens <= 1, "{bridge:?} {what}: {delivered:?}");
+            assert!(delivered.output_tokens <= 4, "{bridge:?} {what}: {delivered:?}");
         }
     }
 }
