@@ -493,10 +493,12 @@ fn an_answer_without_usage_is_estimated_unless_the_customer_asks_for_what_is_not
         r#""stop":"x""#,
         r#""reasoning_effort":"high""#,
         r#""prediction":{"type":"content","content":"x"}"#,
-        r#""tools":[],"messages":[{"content":[{"type":"image_url","image_url":{"url":"x"}}]}]"#,
     ] {
         assert!(!estimates(fields, &limits), "{fields}");
     }
+    let picture =
+        br#"{"model":"m","messages":[{"content":[{"type":"image_url","image_url":{"url":"x"}}]}]}"#;
+    assert!(!read_for(picture, &limits).expect("valid").estimates_unreported());
     let bound = ModelLimits { missing_usage: MissingUsage::Bound, ..limits };
     assert!(!estimates(r#""max_tokens":9"#, &bound));
 }
@@ -514,7 +516,12 @@ fn an_answer_that_ends_at_its_most_output_or_was_not_read_hides_some() {
         (vec![chunk("\"stop\""), giant, "[DONE]".to_owned()], true),
     ] {
         let events_of: Vec<&str> = events_of.iter().map(String::as_str).collect();
-        let (_, meter) = relay(&events(&events_of), "", 8192);
+        let mut meter =
+            read(with(r#""stream":true"#).as_bytes()).expect("valid").meter(Framing::Sse);
+        // An event that comes at once is never too long.
+        for piece in events(&events_of).as_bytes().chunks(8192) {
+            meter.relay(Bytes::copy_from_slice(piece));
+        }
         assert_eq!(meter.hides_output(), expected, "{}", events_of[0]);
     }
     for (reason, expected) in [("stop", false), ("length", true)] {
