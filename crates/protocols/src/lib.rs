@@ -65,6 +65,7 @@ mod metering;
 mod counts;
 mod disjoint;
 mod base_resp;
+pub mod refusal;
 pub mod sse;
 pub mod event_stream;
 pub mod task;

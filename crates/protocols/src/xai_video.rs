@@ -213,7 +213,9 @@ impl XaiError {
     /// The operator's key, team or credits are at fault: some of it comes with status 400.
     fn is_operators(&self) -> bool {
         const MARKS: [&str; 5] = ["api key", "credits", "spending limit", "team ", "billing"];
-        let message = self.message.to_ascii_lowercase();
+        // Behind a quote or a colon the customer's own words may stand.
+        let clause = self.message.split(['"', '\'', '`', ':']).next().unwrap_or_default();
+        let message = clause.to_ascii_lowercase();
         MARKS.iter().any(|mark| message.contains(mark))
     }
 

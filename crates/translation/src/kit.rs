@@ -285,7 +285,9 @@ pub(crate) fn failure_of(status: u16, value: &serde_json::Value) -> UpstreamFail
     let kind = match status {
         401..=403 => FailureKind::Denied,
         // Google says so with 400 of a credential that it does not know.
-        400 if has(&["api key not valid", "api key expired"]) => FailureKind::Denied,
+        400 if lower.starts_with("api key not valid") || lower.starts_with("api key expired") => {
+            FailureKind::Denied
+        }
         404 => FailureKind::NotFound,
         429 => FailureKind::Busy,
         500.. => FailureKind::Upstream,
