@@ -3,10 +3,10 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, RETRY_AFTER};
+use http::header::{ACCEPT_ENCODING, DATE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method};
 use tollgate_options::network::{ClientTls, Destination, ProxyRules};
 use tollgate_outbound::{
@@ -16,6 +16,7 @@ use tollgate_outbound::{
 pub use tollgate_outbound::{OutboundError, OutboundResponse};
 use url::Url;
 
+use crate::clock::UnixMs;
 use crate::config::snapshot::{Credential, CredentialKind, Upstream, WebhookHost};
 use crate::credentials::{Credentials, Token, Unavailable, UnsignedRequest};
 use crate::ids::AccountId;
@@ -243,12 +244,21 @@ fn unencoded() -> HeaderMap {
     HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("identity"))])
 }
 
-/// When whoever answered wants to be asked again: milliseconds where they are said, else seconds.
+/// When whoever answered wants to be asked again: milliseconds where they are said, else seconds or a
+/// date (RFC 9110, section 10.2.3).
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
+    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    let number = |name: &str| text(name)?.parse::<f64>().ok();
     let seconds = number("retry-after-ms").map(|ms| ms / 1000.0);
-    let seconds = seconds.or_else(|| number(RETRY_AFTER.as_str()))?;
-    Duration::try_from_secs_f64(seconds).ok()
+    if let Some(seconds) = seconds.or_else(|| number(RETRY_AFTER.as_str())) {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let date = |name: &str| httpdate::parse_http_date(text(name)?).ok();
+    let until = date(RETRY_AFTER.as_str())?.duration_since(UNIX_EPOCH).ok()?;
+    // By the clock of whoever says so, which may be off from this one's.
+    let by_their_clock = date(DATE.as_str()).and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    let now = by_their_clock.unwrap_or_else(|| Duration::from_millis(UnixMs::now().0));
+    Some(until.saturating_sub(now))
 }
 
 fn origin(upstream: &Upstream) -> String {
@@ -293,4 +303,43 @@ fn is_at(url: &str, upstream: &Upstream) -> bool {
             && host == Some(upstream.destination.host.as_str())
             && url.port_or_known_default() == Some(upstream.destination.port)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn when_to_come_again_is_said_in_milliseconds_seconds_or_as_a_date() {
+        let date = |after: u64| {
+            let at = UNIX_EPOCH + Duration::from_secs(UnixMs::now().seconds() + after);
+            httpdate::fmt_http_date(at)
+        };
+        let read = |fields: &[(&'static str, &str)]| {
+            let fields = fields.iter().map(|(name, value)| {
+                let value = HeaderValue::from_str(value).expect("a value");
+                (http::HeaderName::from_static(name), value)
+            });
+            retry_after(&HeaderMap::from_iter(fields))
+        };
+        assert_eq!(read(&[("retry-after", "7")]), Some(Duration::from_secs(7)));
+        assert_eq!(read(&[("retry-after", "1.5")]), Some(Duration::from_millis(1500)));
+        let both = [("retry-after", "7"), ("retry-after-ms", "250")];
+        assert_eq!(read(&both), Some(Duration::from_millis(250)));
+        let by_own_clock = read(&[("retry-after", &date(30))]).expect("a date");
+        assert!((28..=30).contains(&by_own_clock.as_secs()), "{by_own_clock:?}");
+        let theirs = [
+            ("date", "Sun, 06 Nov 1994 08:49:37 GMT"),
+            ("retry-after", "Sun, 06 Nov 1994 08:49:59 GMT"),
+        ];
+        assert_eq!(read(&theirs), Some(Duration::from_secs(22)), "by the clock of who says so");
+        // The two obsolete forms, which recipients must take (RFC 9110, section 5.6.7).
+        for old in ["Sunday, 06-Nov-94 08:49:59 GMT", "Sun Nov  6 08:49:59 1994"] {
+            assert_eq!(read(&[theirs[0], ("retry-after", old)]), Some(Duration::from_secs(22)));
+        }
+        assert_eq!(read(&[("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT")]), Some(Duration::ZERO));
+        for odd in ["soon", "-1", "", "NaN"] {
+            assert_eq!(read(&[("retry-after", odd)]), None, "{odd}");
+        }
+    }
 }

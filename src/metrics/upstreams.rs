@@ -9,6 +9,10 @@ use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec
 use super::register::{counter, histograms, int_counters, int_gauges};
 use super::{ByName, LATENCY_BUCKETS, Metrics};
 
+/// What can be at fault on the operator's side of a try: the credential, the account, or what the account
+/// may use.
+const OPERATOR_FAULTS: [&str; 3] = ["credential", "account", "model"];
+
 /// The metrics of upstreams.
 pub(super) struct UpstreamMetrics {
     requests: IntCounterVec,
@@ -16,6 +20,7 @@ pub(super) struct UpstreamMetrics {
     retries: IntCounterVec,
     denied: prometheus::Counter,
     reconnects: IntCounterVec,
+    operator_faults: IntCounterVec,
     in_flight: IntGaugeVec,
     healthy: IntGaugeVec,
     circuits: IntGaugeVec,
@@ -90,6 +95,12 @@ impl UpstreamMetrics {
                 "tollgate_upstream_reconnects_total",
                 "Requests sent again over a new connection because the upstream had closed the kept one.",
                 &["upstream"],
+            ),
+            operator_faults: int_counters(
+                r,
+                "tollgate_upstream_operator_faults_total",
+                "Tries that an upstream refused for a fault of the operator's credential or account.",
+                &["upstream", "credential", "fault"],
             ),
             in_flight: int_gauges(
                 r,
@@ -166,6 +177,10 @@ impl UpstreamMetrics {
                 let remaining = i64::try_from(*remaining).unwrap_or(i64::MAX);
                 self.quotas.with_label_values(&labels).set(remaining);
             }
+            // An increase is seen of a series only that was there before.
+            for fault in OPERATOR_FAULTS {
+                self.operator_faults.with_label_values(&[upstream.as_str(), credential, fault]);
+            }
         }
     }
 }
@@ -180,6 +195,11 @@ impl Metrics {
             self.upstreams.requests.with_label_values(&[upstream, outcome]).inc();
         }
         series.duration.observe(took.as_secs_f64());
+    }
+
+    /// Counts a try that was refused for a fault of the operator's: `credential`, `account` or `model`.
+    pub fn operator_at_fault(&self, upstream: &str, credential: &str, fault: &'static str) {
+        self.upstreams.operator_faults.with_label_values(&[upstream, credential, fault]).inc();
     }
 
     /// Counts a try that follows another one.

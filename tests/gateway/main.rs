@@ -34,6 +34,7 @@ mod price_attacks;
 mod quotas;
 mod reach;
 mod recipes;
+mod refusals;
 mod relay;
 mod rerank;
 mod responses;

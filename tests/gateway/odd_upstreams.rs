@@ -80,15 +80,20 @@ fn an_answer_that_cannot_be_metered_is_not_relayed() {
 fn an_error_with_a_good_status_costs_nothing() {
     let error = r#"{"error":{"message":"overloaded","type":"server_error"}}"#;
     let (answer, spent) = call(&json_with("", error));
-    assert_eq!((answer.status(), spent.as_str()), (200, "0.00"), "{answer:?}");
-    assert_eq!(answer.body(), error.as_bytes(), "it is relayed as it is");
+    assert_eq!((answer.status(), spent.as_str()), (429, "0.00"), "{answer:?}");
+    assert_eq!(answer.json()["error"]["code"], "rate_limit_exceeded", "{answer:?}");
 
     let events = format!("data: {error}\n\n");
     let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
     let (answer, spent) = call(&format!("{head}{events}"));
-    assert_eq!((answer.status(), spent.as_str()), (200, "0.00"), "{answer:?}");
+    assert_eq!((answer.status(), spent.as_str()), (429, "0.00"), "{answer:?}");
+
+    // Behind the answer's first word there is no other status.
+    let begun = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hi\"}}]}\n\n";
+    let (answer, _) = call(&format!("{head}{begun}{events}"));
     let text = String::from_utf8_lossy(&answer.bytes);
-    assert_eq!(text.matches("data: ").count(), 1, "the upstream has said it already: {text}");
+    assert_eq!(answer.status(), 200, "{answer:?}");
+    assert_eq!(text.matches("data: ").count(), 2, "the upstream has said it already: {text}");
 }
 
 /// A gateway with a model that may think in secret, whose upstream says this.
@@ -198,14 +203,15 @@ fn an_error_in_a_stream_or_with_a_good_status_tells_no_credential() {
     const BEGUN: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hi\"}}]}\n\n";
     let error =
         format!(r#"{{"error":{{"message":"{SECRET} has no quota","type":"x","code":"y"}}}}"#);
-    for (kind, body, asked) in [
-        ("text/event-stream", format!("{BEGUN}data: {error}\n\n"), STREAMED),
-        ("application/json", error.clone(), GOOD),
+    for (kind, body, asked, is_begun) in [
+        ("text/event-stream", format!("{BEGUN}data: {error}\n\n"), STREAMED, true),
+        ("application/json", error.clone(), GOOD, false),
     ] {
         let gateway = keyed(SECRET, &closing(kind, &body));
         let answer = ask(gateway.address, &gateway.chat_json(asked));
         let text = String::from_utf8(answer.body()).expect("text");
-        assert!(text.contains("****************** has no quota"), "{kind}: {text}");
+        assert_eq!(text.contains("****************** has no quota"), is_begun, "{kind}: {text}");
+        assert_eq!(answer.status(), if is_begun { 200 } else { 502 }, "{kind}: {text}");
         assert!(!text.contains(SECRET), "{kind}: {text}");
     }
 }

@@ -212,12 +212,6 @@ fn refusals_are_of_the_right_kind_in_everybodys_words_and_cost_nothing() {
                 for stream in [false, true] {
                     let answer = call(&gateway, customer, &customer.ask(model, stream, false));
                     let what = format!("{name} {customer:?} {fault} {stream}: {answer:?}");
-                    if name == "minimax" && customer == Customer::Chat {
-                        // Byte for byte: its own words, with its own status.
-                        assert_eq!(answer.status(), 200, "{what}");
-                        assert_ne!(answer.json()["base_resp"]["status_code"], 0, "{what}");
-                        continue;
-                    }
                     assert_eq!(answer.status(), status, "{what}");
                     let said = String::from_utf8(body(&answer)).expect("text");
                     if status == 400 {
@@ -243,12 +237,9 @@ fn a_failure_with_a_status_of_success_is_no_answer() {
             for stream in [false, true] {
                 let answer = call(&gateway, customer, &customer.ask(model, stream, false));
                 let what = format!("{name} {customer:?} {stream}: {answer:?}");
-                let expected = if customer == Customer::Chat { 200 } else { 502 };
-                assert_eq!(answer.status(), expected, "{what}");
-                if name == "minimax" && customer != Customer::Chat {
-                    // An empty account is the operator's matter.
-                    assert!(!answer.json().to_string().contains("told to answer"), "{what}");
-                }
+                assert_eq!(answer.status(), 502, "{what}");
+                // An empty account is the operator's matter.
+                assert!(!answer.json().to_string().contains("told to answer"), "{what}");
             }
         }
         assert_eq!(spent(&gateway), 0, "{name}");

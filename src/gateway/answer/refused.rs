@@ -49,7 +49,7 @@ pub(crate) async fn answer(
     let Some(words) = read.filter(may_be_shown) else {
         return Err(exchange.fail(own_words(status)));
     };
-    let name = upstreams.get(AMAZON_ERROR_TYPE).and_then(|name| name.to_str().ok());
+    let name = name_in(&upstreams);
     if let Some(error) = in_the_customers_dialect(exchange, status, name, &words) {
         return Err(exchange.fail(error));
     }
@@ -71,6 +71,11 @@ pub(crate) async fn answer(
     customer.send(session, exchange, words, true).await
 }
 
+/// What a header calls a failure, as those of Amazon's services do.
+pub(crate) fn name_in(headers: &HeaderMap) -> Option<&str> {
+    headers.get(AMAZON_ERROR_TYPE)?.to_str().ok()
+}
+
 /// The refusal of an upstream that speaks another dialect than the customer.
 fn in_the_customers_dialect(
     exchange: &Exchange,
@@ -79,6 +84,8 @@ fn in_the_customers_dialect(
     words: &[u8],
 ) -> Option<GatewayError> {
     let RequestStage::Sending(sending) = &exchange.stage else { return None };
+    // What is passed on with one of these is about the customer's request, not about the credential.
+    let status = if matches!(status, 401..=404) { 400 } else { status };
     sending.admitted.call.refusal(status, name, words)
 }
 

@@ -59,7 +59,6 @@ pub(crate) fn failure_of(header: &AnswerHead, exchange: &mut Exchange) -> Option
     if framing.is_none() {
         return Some(CallFailure::Unreadable);
     }
-    sending.report(Outcome::Begun, &exchange.metrics);
     if let Some(attempt) = &mut sending.attempt {
         attempt.framing = framing;
     }

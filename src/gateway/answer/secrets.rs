@@ -40,6 +40,12 @@ impl<'a> Hidden<'a> {
         Self { upstream: &candidate.target.upstream, token: candidate.token.as_ref() }
     }
 
+    /// Whether a word begins with as many bytes of one of the secrets, wherever in the word.
+    pub(crate) fn begins_like_secret(self, word: &str, bytes: usize) -> bool {
+        let beginnings = self.secrets().filter_map(|secret| secret.as_bytes().get(..bytes));
+        beginnings.into_iter().any(|beginning| memmem::find(word.as_bytes(), beginning).is_some())
+    }
+
     fn secrets(self) -> impl Iterator<Item = &'a str> {
         let configured = self.upstream.credentials.iter().flat_map(Credential::secrets);
         // A short one, such as `1` or a word, is no secret and stands in every text.

@@ -20,6 +20,7 @@ use crate::gateway::answer::{refused, respond};
 use crate::gateway::call::failure::CallFailure;
 use crate::gateway::call::own_call::{FailedCall, OwnAnswer, is_error};
 use crate::gateway::call::post::{ConnectionReuse, Poster};
+use crate::gateway::call::refusal::{customers_error, judge, judge_success};
 use crate::gateway::call::sending::{Attempt, Lack, Progress, Sending};
 use crate::gateway::call::targets::{AskTarget, TryResult, ask_targets};
 use crate::gateway::call::{headers, peer};
@@ -30,6 +31,7 @@ use crate::outbound::{Outbound, OutboundResponse};
 use crate::pipeline::{self, AnsweredParts, UpstreamRequest};
 use crate::protocols::audio::Transcoder;
 use crate::protocols::limits::AudioFormat;
+use crate::protocols::refusal::{self, Beginning, RefusalFault};
 use crate::protocols::{Collect, Collected, Content, Delivery, Framing};
 
 /// Requests to one target at one time for one customer: enough to hide a round trip, few enough not
@@ -134,15 +136,16 @@ impl CollectFrom<'_> {
         }
         let attempt = Attempt::begin(candidate, request);
         sending.attempt = Some(Attempt { progress: Progress::Sent, ..attempt });
-        let lacks_model = sending.lacks(404);
+        let (lacks_model, is_name_chosen) = (sending.lacks(404), sending.is_name_chosen());
         let reuse = ConnectionReuse::Allowed;
         let poster = Poster { gateway, upstream: &upstream, channel: &channel, reuse };
         let offload = gateway.offload.as_ref();
-        let caller = PartsCall { poster, offload, hidden, lacks_model };
+        let caller = PartsCall { poster, offload, hidden, lacks_model, is_name_chosen };
         let requests: Vec<_> = requests.iter().zip(headers).collect();
         let asked = ask_all(&caller, sending, requests, budget).await;
-        if asked.is_ok() {
-            sending.report(Outcome::Ok, &gateway.metrics);
+        match &asked {
+            Ok(_) => sending.report(Outcome::Ok, &gateway.metrics),
+            Err(failed) => sending.refusal = failed.refusal.clone(),
         }
         Ok(Some(asked))
     }
@@ -156,6 +159,8 @@ struct PartsCall<'a> {
     hidden: Hidden<'a>,
     /// What the target does not have if it answers 404; `None` where that is a failure of its own.
     lacks_model: Option<Lack>,
+    /// The model has a name of the customer's own.
+    is_name_chosen: bool,
 }
 
 /// Sends all of the requests to one target, and puts their answers together.
@@ -202,7 +207,7 @@ async fn ask_all(
         failed = Some(FailedCall::by_table(CallFailure::TooLarge, Delivery::Collect));
     }
     if let Some(failed) = failed {
-        let is_refused = failed.failure == CallFailure::RefusedRequest;
+        let is_refused = matches!(failed.failure, CallFailure::RefusedRequest(_));
         let answered = call.and_then(|call| call.answered(&answers));
         admitted.partial =
             answered.map(|(usage, source)| AnsweredParts { usage, source, is_refused });
@@ -244,6 +249,9 @@ async fn ask_one(
         let body = read.map_err(|error| {
             FailedCall::unanswered(CallFailure::from_outbound_body(&error), delivery, &error)
         })?;
+        if let Beginning::Error(_) = refusal::beginning(&body, true) {
+            return Err(caller.error_in_answer(call, &body, &headers));
+        }
         if body.trim_ascii_start().starts_with(b"{") {
             return Ok(body);
         }
@@ -255,17 +263,66 @@ async fn ask_one(
     if let Some(lack) = caller.lacks_model.filter(|_| status == 404) {
         return Err(FailedCall::by_table(CallFailure::NotOffered(lack), delivery));
     }
-    let failed = match call.and_then(|call| call.refusal(status, &body)) {
-        Some(fault) => {
-            let failure = CallFailure::from_words(&fault, status, &headers);
-            FailedCall::read(failure, delivery, fault)
+    Err(caller.refused(call, status, body, &headers))
+}
+
+impl PartsCall<'_> {
+    /// What a refusal comes to: the protocol's own reading of it, unless the operator is at fault.
+    fn refused(
+        &self,
+        call: Option<&(dyn Collect + Sync)>,
+        status: u16,
+        body: Bytes,
+        headers: &HeaderMap,
+    ) -> FailedCall {
+        let delivery = Delivery::Collect;
+        let name = refused::name_in(headers);
+        let said = refusal::read(self.hidden.upstream.dialect, status, name, &body);
+        let by_status = CallFailure::from_status(status, headers);
+        let judged = judge(by_status, &said, status, headers, delivery);
+        if said.fault == Some(RefusalFault::Model) && self.is_name_chosen {
+            return FailedCall::by_table(CallFailure::NotOffered(Lack::Model), delivery);
         }
-        None => match CallFailure::from_status(status, &headers) {
-            CallFailure::RefusedRequest => FailedCall::words(status, body),
-            failure => FailedCall::by_table(failure, delivery),
-        },
-    };
-    Err(failed.without_secrets(&headers, caller.hidden))
+        let is_operators =
+            matches!(judged, CallFailure::RefusedCredential | CallFailure::RefusedAccount);
+        let fault = call.and_then(|call| call.refusal(status, &body));
+        let failed = match (fault.filter(|_| !is_operators), judged) {
+            (Some(fault), _) => {
+                let failure = CallFailure::from_words(&fault, status, headers);
+                FailedCall::read(failure, delivery, fault)
+            }
+            (None, CallFailure::RefusedRequest(status)) => FailedCall::words(status, body),
+            (None, failure) => FailedCall::by_table(failure, delivery),
+        };
+        failed.with_refusal(Some(said)).without_secrets(headers, self.hidden)
+    }
+
+    /// What an error comes to that stands in the place of an answer.
+    fn error_in_answer(
+        &self,
+        call: Option<&(dyn Collect + Sync)>,
+        body: &Bytes,
+        headers: &HeaderMap,
+    ) -> FailedCall {
+        let delivery = Delivery::Collect;
+        let said = refusal::read(self.hidden.upstream.dialect, 200, None, body);
+        let judged = judge_success(&said, headers);
+        let is_operators =
+            matches!(judged, CallFailure::RefusedCredential | CallFailure::RefusedAccount);
+        let fault = call.and_then(|call| call.refusal(200, body));
+        let failed = match (fault.filter(|_| !is_operators), judged) {
+            (Some(fault), _) => {
+                let failure = CallFailure::from_success(&fault, true, headers);
+                FailedCall::read(failure, delivery, fault)
+            }
+            (None, CallFailure::RefusedRequest(status)) => {
+                let error = customers_error(&said, status, body, true, self.hidden);
+                FailedCall::new(judged, error)
+            }
+            (None, failure) => FailedCall::by_table(failure, delivery),
+        };
+        failed.with_refusal(Some(said)).without_secrets(headers, self.hidden)
+    }
 }
 
 /// Audio on its way to the customer.

@@ -36,10 +36,12 @@ pub(crate) enum CallFailure {
     ConnectionLost,
     /// The upstream has no room, by its status or its words, and says when to come again if it likes.
     Busy { status: u16, delay: Option<Duration> },
-    /// The upstream refused the customer's request.
-    RefusedRequest,
-    /// The upstream refused the operator's credential, or the account behind it: 401 or 402.
+    /// The upstream refused the customer's request, with this status.
+    RefusedRequest(u16),
+    /// The upstream refused the operator's credential.
     RefusedCredential,
+    /// The operator's account at the upstream has no credit, is disabled, or may not be used from here.
+    RefusedAccount,
     /// The upstream refused a token that was issued for the operator, and there is another one to try.
     RefusedToken,
     /// The upstream answered with this status, which says that nothing was done.
@@ -93,6 +95,9 @@ pub(crate) enum NextTarget {
     /// Another one, where the operator of the upstream has said that this may be done twice. What it
     /// may cost is the operator's loss.
     IfAllowed(RepeatAfter),
+    /// Another one, where the operator of the upstream has listed the status. The upstream has refused, so
+    /// nothing is done twice.
+    IfListed(u16),
     /// No other target is asked.
     Never,
 }
@@ -123,14 +128,15 @@ impl CallFailure {
     /// | `TimedOut` | 504 | timeout | if allowed (a) | what it comes to, else the most |
     /// | `ConnectionLost` | 502 (b) | broken | if allowed (a) | nothing; the operator's loss |
     /// | `Busy` | 429 | busy | yes (c) | nothing |
-    /// | `RefusedRequest` | its words | refused | never | nothing |
+    /// | `RefusedRequest` | its words | refused | if listed (f) | nothing |
     /// | `RefusedCredential` | 502 | credential | yes | nothing |
+    /// | `RefusedAccount` | 502 | credential | yes | nothing |
     /// | `RefusedToken` | 502 | – | the same again | nothing |
     /// | `NotDone` | 502 | failed | yes (c) | nothing |
     /// | `NotBilled` | 502 | failed | yes (c) | nothing |
     /// | `Doubtful` | 502; 504 for 408 and 504 | failed | if allowed (a) | nothing; the operator's loss |
     /// | `NotOffered` | 404, or a local answer | refused | yes, without a retry | nothing |
-    /// | `FailedWithSuccess` | 502 | failed | never | nothing |
+    /// | `FailedWithSuccess` | 502 | failed | yes (g) | nothing |
     /// | `Unreadable` | 502 `BadGateway` | failed | never | nothing; the operator's loss |
     /// | `TooLarge` | 502 `BadGateway` | ok (d) | never | nothing; the operator's loss |
     /// | `BodyTimedOut` | 504 | timeout | never | what it comes to, else the most |
@@ -144,12 +150,15 @@ impl CallFailure {
     /// - (d) The memory that is short is this gateway's.
     /// - (e) The most, if the customer had left before: hanging up would be a way to use models for
     ///   nothing.
+    /// - (f) By the upstream's `retries.on`.
+    /// - (g) Nothing of it was delivered, and the upstream says that there is no more. A submit is never
+    ///   sent again.
     ///
     /// The last column is not about submits: their task has taken the hold over. A task is in doubt
     /// where the column names more than nothing, and is rejected, with its hold void, elsewhere.
     pub(crate) fn consequence(self, delivery: Delivery) -> Consequence {
         use CustomerReads as Reads;
-        use NextTarget::{Another, Free, IfAllowed, Never, Same};
+        use NextTarget::{Another, Free, IfAllowed, IfListed, Never, Same};
         use Progress::{Lost, NotSent, Refused, Sent, Silent};
         let is_submit = delivery == Delivery::Submit;
         let if_allowed = |after| if is_submit { Never } else { IfAllowed(after) };
@@ -170,8 +179,10 @@ impl CallFailure {
             Self::Busy { status, delay } => {
                 (Reads::Busy, Some(Outcome::Busy(delay)), unless(status >= 500), Refused)
             }
-            Self::RefusedRequest => (Reads::ItsWords, refused, Never, Refused),
-            Self::RefusedCredential => (Reads::Unavailable, credential, Another, Refused),
+            Self::RefusedRequest(status) => (Reads::ItsWords, refused, IfListed(status), Refused),
+            Self::RefusedCredential | Self::RefusedAccount => {
+                (Reads::Unavailable, credential, Another, Refused)
+            }
             Self::RefusedToken => (Reads::Unavailable, None, Same, Refused),
             Self::NotDone(status) => (Reads::Unavailable, failed, unless(status >= 500), Refused),
             Self::NotBilled(_) => (Reads::Unavailable, failed, unless(true), Refused),
@@ -183,7 +194,7 @@ impl CallFailure {
             Self::NotOffered(lack) => {
                 (Reads::NotOffered, Some(Outcome::NotOffered), Free(lack), Refused)
             }
-            Self::FailedWithSuccess => (Reads::Unavailable, failed, Never, Refused),
+            Self::FailedWithSuccess => (Reads::Unavailable, failed, unless(true), Refused),
             Self::Unreadable => (Reads::Unreadable, failed, Never, Lost),
             Self::TooLarge => (Reads::TooLarge, Some(Outcome::Ok), Never, Lost),
             Self::BodyTimedOut => (Reads::TimedOut, late, Never, Silent),
@@ -224,7 +235,8 @@ impl CallFailure {
             Self::StalledWhileSending => "it did not take the request in time",
             Self::TimedOut | Self::BodyTimedOut => "it did not answer in time",
             Self::ConnectionLost | Self::BodyBroken => "the connection broke",
-            Self::RefusedRequest => "it refused the request",
+            Self::RefusedRequest(_) => "it refused the request",
+            Self::RefusedAccount => "the operator's account there is at fault",
             Self::RefusedCredential | Self::RefusedToken => "it refused the operator's credential",
             Self::Busy { status, .. }
             | Self::NotDone(status)
@@ -241,18 +253,19 @@ impl CallFailure {
         cause.to_owned()
     }
 
-    /// What a status other than one of success says, without a look at the body.
+    /// What a status other than one of success says, where the body does not tell.
     pub(crate) fn from_status(status: u16, headers: &HeaderMap) -> Self {
         match status {
             // Nobody asked for another protocol, and what came over it would not be metered.
             ..300 => Self::Unreadable,
-            401 | 402 => Self::RefusedCredential,
+            401 => Self::RefusedCredential,
+            402 => Self::RefusedAccount,
             408 => Self::Doubtful(status),
             429 => Self::Busy { status, delay: retry_after(headers) },
             // The operator's balance or model name is at fault, or the server is. A 403 can be about
             // one model.
             300..=399 | 403 | 404 | 405 | 407 | 501 | 503 | 529 => Self::NotDone(status),
-            400..=499 => Self::RefusedRequest,
+            400..=499 => Self::RefusedRequest(status),
             // A page instead of an error is a proxy's, which may have lost an answer on its way.
             500 | 502 if is_json(headers) => Self::NotBilled(status),
             _ => Self::Doubtful(status),
@@ -262,14 +275,14 @@ impl CallFailure {
     /// What a status other than one of success says, where the protocol has read the body.
     pub(crate) fn from_words(fault: &Fault, status: u16, headers: &HeaderMap) -> Self {
         match fault {
-            Fault::Relayed(..) | Fault::Customers(_) => Self::RefusedRequest,
+            Fault::Relayed(..) | Fault::Customers(_) => Self::RefusedRequest(status),
             Fault::Busy => match Self::from_status(status, headers) {
                 Self::Doubtful(status) => Self::Doubtful(status),
                 _ => Self::Busy { status, delay: retry_after(headers) },
             },
             Fault::Upstreams(_) => match Self::from_status(status, headers) {
                 // The words are about the operator, whatever the status says.
-                Self::RefusedRequest | Self::Busy { .. } => Self::NotDone(status),
+                Self::RefusedRequest(_) | Self::Busy { .. } => Self::NotDone(status),
                 failure => failure,
             },
         }
@@ -279,7 +292,8 @@ impl CallFailure {
     /// whether the body is an error in any protocol's words.
     pub(crate) fn from_success(fault: &Fault, is_error: bool, headers: &HeaderMap) -> Self {
         match fault {
-            Fault::Relayed(..) | Fault::Customers(_) => Self::RefusedRequest,
+            Fault::Relayed(status, _) => Self::RefusedRequest(*status),
+            Fault::Customers(_) => Self::RefusedRequest(400),
             Fault::Busy => Self::Busy { status: 200, delay: retry_after(headers) },
             Fault::Upstreams(_) if is_error => Self::FailedWithSuccess,
             Fault::Upstreams(_) => Self::Unreadable,

@@ -10,17 +10,19 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use pingora::{Error, ErrorType, Result};
 use pingora_proxy::Session;
 use tollgate_outbound::{DialError, certificate_refusal};
 
-use crate::balance::Candidate;
+use crate::balance::{Candidate, Outcome};
 use crate::gateway::answer::customer::{Customer, gone};
 use crate::gateway::answer::head::AnswerHead;
 use crate::gateway::answer::kind::{self, ShownFraming};
 use crate::gateway::answer::{refused, relay};
-use crate::gateway::call::failure::CallFailure;
+use crate::gateway::call::failure::{self, CallFailure};
+use crate::gateway::call::first_event;
 use crate::gateway::call::sending::{Attempt, Progress};
 use crate::gateway::call::targets::{AskTarget, Otherwise, TryResult, ask_targets};
 use crate::gateway::call::upstream::{UpstreamCall, delimit};
@@ -30,6 +32,7 @@ use crate::gateway::exchange::Exchange;
 use crate::gateway::proxy::Gateway;
 use crate::gateway::receive::cors;
 use crate::pipeline;
+use crate::protocols::refusal::{self, Beginning};
 use crate::protocols::{Delivery, Framing};
 
 /// Pieces of an answer that are there at once go to the customer together, up to about this size.
@@ -142,14 +145,65 @@ impl Forward<'_> {
             Err(error) => return unanswered(exchange, call, error),
         };
         note_quota(exchange, &call);
-        let Some(failure) = relay::failure_of(&header, exchange) else {
-            return Ok(TryResult::Answered(Begun::Head(call, header)));
-        };
-        let delivery = exchange.delivery();
+        match relay::failure_of(&header, exchange) {
+            None => self.answered(exchange, call, header).await,
+            // It is large, and most answers are good.
+            Some(failure) => Box::pin(self.refused(exchange, call, header, failure)).await,
+        }
+    }
+
+    /// What a head comes to that tells of success, once the beginning of the body is there.
+    async fn answered(
+        &mut self,
+        exchange: &mut Exchange,
+        mut call: Box<UpstreamCall>,
+        header: AnswerHead,
+    ) -> Result<TryResult<Begun>> {
+        let Self { customer, session, .. } = self;
+        if let Some(error) = first_event::error(customer, session, exchange, &mut call).await? {
+            let (failure, error) = exchange.read_error_in_answer(&error, &header.headers.into());
+            return Ok(TryResult::Failed(failure, Otherwise::Error(error)));
+        }
+        let metrics = Arc::clone(&exchange.metrics);
+        exchange.sending()?.report(Outcome::Begun, &metrics);
+        Ok(TryResult::Answered(Begun::Head(call, header)))
+    }
+
+    /// What a head comes to that tells of a `failure`, by the words behind it.
+    async fn refused(
+        &mut self,
+        exchange: &mut Exchange,
+        mut call: Box<UpstreamCall>,
+        header: AnswerHead,
+        failure: CallFailure,
+    ) -> Result<TryResult<Begun>> {
+        let (delivery, status) = (exchange.delivery(), header.status.as_u16());
+        // A customer who leaves while the words come pays for no more than if they had come.
+        if let Some(attempt) = exchange.attempt() {
+            attempt.progress = failure.consequence(delivery).progress;
+        }
+        let headers = HeaderMap::from(header.headers.clone());
+        let is_document = status < 300 && failure::is_json(&headers);
+        let mut failure = failure;
+        if !matches!(failure, CallFailure::NotOffered(_)) && (status >= 400 || is_document) {
+            let Self { customer, session, .. } = self;
+            let words = first_event::words(customer, session, exchange, &mut call).await?;
+            match refusal::beginning(&words, true) {
+                // An answer that should have been of another kind, such as audio.
+                Beginning::Error(error) if is_document => {
+                    let (failure, error) = exchange.read_error_in_answer(&error, &headers);
+                    return Ok(TryResult::Failed(failure, Otherwise::Error(error)));
+                }
+                _ if is_document => {}
+                _ => failure = exchange.read_refusal(failure, status, &headers, &words),
+            }
+        }
         let dialect = exchange.attempt().map(|tried| tried.candidate.target.upstream.dialect);
-        let status = header.status.as_u16();
-        let is_relayed = failure == CallFailure::RefusedRequest
-            || dialect.is_some_and(|dialect| peer::relays_failure(dialect, status));
+        let is_relayed = match failure {
+            CallFailure::RefusedRequest(_) => true,
+            CallFailure::RefusedCredential | CallFailure::RefusedAccount => false,
+            _ => dialect.is_some_and(|dialect| peer::relays_failure(dialect, status)),
+        };
         Ok(TryResult::Failed(
             failure,
             match is_relayed {
@@ -248,7 +302,8 @@ async fn look_into(
     }
     // Who did not ask for events gets blank lines as they come.
     let is_asked = exchange.stream;
-    let is_enough = |begun: &[u8]| !is_asked || kind::shown_framing(begun) != ShownFraming::Blank;
+    let is_enough =
+        |begun: &[u8], _: bool| !is_asked || kind::shown_framing(begun) != ShownFraming::Blank;
     let begun = loop {
         let shown = customer.wait(session, exchange, pin!(call.look(!is_asked, is_enough))).await?;
         match shown {

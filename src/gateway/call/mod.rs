@@ -4,7 +4,9 @@
 //! |---|---|
 //! | `targets` | the one loop over targets, and what follows from a try |
 //! | `failure` | how calls fail, and the table of what follows |
+//! | `refusal` | what the body of a refusal says of that |
 //! | `sending` | a request while targets are tried |
+//! | `first_event` | what the beginning of a relayed answer's body shows |
 //! | `forward` | asks for an answer that is passed on as it comes |
 //! | `collect` | asks for an answer that is put together |
 //! | `submit` | asks for a task; `repeat` knows submits that are made again, `task_record` what is on disk |
@@ -18,11 +20,13 @@
 
 pub(super) mod targets;
 pub(super) mod failure;
+pub(super) mod refusal;
 pub(super) mod sending;
 pub(super) mod headers;
 pub(super) mod peer;
 pub(super) mod own_call;
 pub(super) mod post;
+pub(super) mod first_event;
 pub(super) mod forward;
 pub(super) mod upstream;
 pub(super) mod connectors;

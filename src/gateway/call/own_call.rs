@@ -12,6 +12,7 @@ use crate::gateway::call::failure::CallFailure;
 use crate::gateway::call::peer;
 use crate::gateway::call::targets::Otherwise;
 use crate::outbound::OutboundError;
+use crate::protocols::refusal::UpstreamRefusal;
 use crate::protocols::{Delivery, Fault, json};
 
 /// What the customer's answer is made of.
@@ -25,6 +26,8 @@ pub(crate) enum OwnAnswer<T> {
 /// A call that has no good answer.
 pub(crate) struct FailedCall {
     pub(crate) failure: CallFailure,
+    /// What the upstream said, where it did.
+    pub(crate) refusal: Option<UpstreamRefusal>,
     answer: FailureAnswer,
 }
 
@@ -39,7 +42,7 @@ enum FailureAnswer {
 impl FailedCall {
     /// A failure of which the customer reads this error.
     pub(crate) fn new(failure: CallFailure, error: GatewayError) -> Self {
-        Self { failure, answer: FailureAnswer::Error(error) }
+        Self { failure, refusal: None, answer: FailureAnswer::Error(error) }
     }
 
     /// A failure of which the customer reads what the table says.
@@ -59,7 +62,7 @@ impl FailedCall {
     /// The upstream's own words about the customer's request.
     pub(crate) fn words(status: u16, words: Bytes) -> Self {
         let answer = FailureAnswer::Words(status, words);
-        Self { failure: CallFailure::RefusedRequest, answer }
+        Self { failure: CallFailure::RefusedRequest(status), refusal: None, answer }
     }
 
     /// What the protocol has read in an answer that means `failure`.
@@ -86,7 +89,7 @@ impl FailedCall {
         headers: &HeaderMap,
         hidden: Hidden<'_>,
     ) -> Self {
-        if self.failure == CallFailure::RefusedRequest {
+        if matches!(self.failure, CallFailure::RefusedRequest(_)) {
             return self;
         }
         let is_secret = |words: &Words| hides(&words.body, headers, Some(hidden));
@@ -94,16 +97,21 @@ impl FailedCall {
         let error = GatewayError { words, ..error };
         match self.failure {
             CallFailure::Busy { delay: Some(delay), .. } => {
-                Self::new(self.failure, error.retry_after(delay))
+                Self::new(self.failure, error.retry_after(delay)).with_refusal(self.refusal)
             }
-            failure => Self::new(failure, error),
+            failure => Self::new(failure, error).with_refusal(self.refusal),
         }
+    }
+
+    /// With what the upstream said, for the log.
+    pub(crate) fn with_refusal(self, refusal: Option<UpstreamRefusal>) -> Self {
+        Self { refusal, ..self }
     }
 
     /// What customers may read of an answer with these `headers`: nothing that only the operator may
     /// know, or that nobody can read.
     pub(crate) fn without_secrets(self, headers: &HeaderMap, hidden: Hidden<'_>) -> Self {
-        let is_refused = self.failure == CallFailure::RefusedRequest;
+        let is_refused = matches!(self.failure, CallFailure::RefusedRequest(_));
         let status = match &self.answer {
             FailureAnswer::Words(status, words) => {
                 hides(words, headers, Some(hidden)).then_some(*status)
@@ -113,7 +121,9 @@ impl FailedCall {
             }
         };
         match status {
-            Some(status) => Self::new(self.failure, refused::own_words(status)),
+            Some(status) => {
+                Self::new(self.failure, refused::own_words(status)).with_refusal(self.refusal)
+            }
             None => self,
         }
     }

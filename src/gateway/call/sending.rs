@@ -8,12 +8,15 @@ use crate::balance::{Candidate, Candidates, Outcome, Retry};
 use crate::config::snapshot::RepeatAfter;
 use crate::credentials::Unavailable;
 use crate::error::GatewayError;
+use crate::gateway::answer::secrets::Hidden;
 use crate::gateway::call::failure::{CallFailure, Consequence, NextTarget};
 use crate::gateway::call::peer;
+use crate::gateway::call::refusal;
 use crate::gateway::call::repeat::Mark;
 use crate::gateway::receive::body::HeldBody;
 use crate::metrics::Metrics;
 use crate::pipeline::{Admitted, TriedAt, UpstreamRequest};
+use crate::protocols::refusal::{RefusalFault, UpstreamRefusal};
 use crate::protocols::{Delivery, Framing};
 
 /// A paid request that no target has answered yet.
@@ -30,6 +33,8 @@ pub(crate) struct Sending {
     needs_new_connection: bool,
     /// A token was refused, and another one taken in its place.
     has_renewed: bool,
+    /// What the upstream said of the try under way, if it refused.
+    pub(crate) refusal: Option<UpstreamRefusal>,
     /// What the customer reads of the last try that failed.
     last_failure: Option<GatewayError>,
 }
@@ -131,6 +136,7 @@ impl Sending {
             attempt: None,
             needs_new_connection: false,
             has_renewed: false,
+            refusal: None,
             last_failure: None,
         }
     }
@@ -188,6 +194,7 @@ impl Sending {
         if let Some(outcome) = outcome {
             self.report(outcome, metrics);
         }
+        self.note_refusal(failure, metrics);
         let Some(attempt) = &mut self.attempt else { return false };
         // Of a submit the task has taken the hold over.
         if delivery != Delivery::Submit {
@@ -209,12 +216,10 @@ impl Sending {
                 }
                 self.candidates.pass_over(now)
             }
-            NextTarget::Another => {
-                let is_repeated = self.may_retry(metrics);
-                if is_repeated && let Some(at) = self.tried_at() {
-                    self.admitted.retry_parts(at);
-                }
-                is_repeated
+            NextTarget::Another => self.try_another(metrics),
+            NextTarget::IfListed(status) => {
+                let is_listed = attempt.candidate.target.upstream.repeats_after_status(status);
+                is_listed && self.try_another(metrics)
             }
             NextTarget::IfAllowed(after) => {
                 let upstream = &attempt.candidate.target.upstream;
@@ -231,6 +236,47 @@ impl Sending {
             }
             NextTarget::Never => false,
         }
+    }
+
+    /// Another target is asked, as far as there are retries: what the try has done is known.
+    fn try_another(&mut self, metrics: &Metrics) -> bool {
+        let is_repeated = self.may_retry(metrics);
+        if is_repeated && let Some(at) = self.tried_at() {
+            self.admitted.retry_parts(at);
+        }
+        is_repeated
+    }
+
+    /// Counts and logs a refusal that the operator has to do something about.
+    fn note_refusal(&mut self, failure: CallFailure, metrics: &Metrics) {
+        let refusal = self.refusal.take();
+        let Some(attempt) = &self.attempt else { return };
+        let fault = match (failure, refusal.as_ref().and_then(|refusal| refusal.fault)) {
+            // Another token is tried; and a name of the customer's own is no fault of the operator's.
+            (CallFailure::RefusedToken | CallFailure::NotOffered(_), _) => return,
+            (_, Some(fault)) if refusal::is_operators(Some(fault)) => fault,
+            (CallFailure::RefusedCredential, _) => RefusalFault::Credential,
+            (CallFailure::RefusedAccount, _) => RefusalFault::Account,
+            _ => return,
+        };
+        let candidate = &attempt.candidate;
+        let upstream = &candidate.target.upstream.name;
+        metrics.operator_at_fault(upstream, candidate.credential_name(), fault.as_str());
+        let (place, hidden) = (candidate.place(), Hidden::at(candidate));
+        let what = match fault {
+            RefusalFault::Model => {
+                let model = candidate.target.model.as_deref().unwrap_or_default();
+                format!("does not offer {model} to the operator's account")
+            }
+            RefusalFault::Credential => "refuses the operator's credential".to_owned(),
+            _ => "refuses the operator's account".to_owned(),
+        };
+        let said = refusal.map_or_else(String::new, |refusal| {
+            let code = refusal::logged_words(&refusal.code, hidden);
+            let message = refusal::logged_words(&refusal.message, hidden);
+            format!(": {} {code}: {message}", refusal.status)
+        });
+        log::warn!("{place} {what}{said}");
     }
 
     /// There is no token to ask a target with: that counts against its credential, and the request goes
@@ -303,6 +349,12 @@ impl Sending {
         }
         let is_chosen = self.admitted.resolved.is_chosen_at(&attempt.candidate.target);
         (status == 404 && is_chosen).then_some(Lack::Model)
+    }
+
+    /// Whether the try under way asks for a model by a name of the customer's own.
+    pub(crate) fn is_name_chosen(&self) -> bool {
+        let attempt = self.attempt.as_ref();
+        attempt.is_some_and(|one| self.admitted.resolved.is_chosen_at(&one.candidate.target))
     }
 
     /// What the customer reads when no target is left.

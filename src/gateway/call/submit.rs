@@ -15,6 +15,7 @@ use crate::gateway::answer::{refused, respond};
 use crate::gateway::call::failure::CallFailure;
 use crate::gateway::call::own_call::{FailedCall, OwnAnswer, is_error};
 use crate::gateway::call::post::{ConnectionReuse, Poster};
+use crate::gateway::call::refusal::judge;
 use crate::gateway::call::repeat::{accepted_as, answer_of_first, overtaken, taken};
 use crate::gateway::call::sending::{Attempt, Lack, Sending};
 use crate::gateway::call::targets::{AskTarget, TryResult, ask_targets};
@@ -28,6 +29,7 @@ use crate::ledger::{Key, RequestId, Stage as TaskStage, Task};
 use crate::limits::Entered;
 use crate::outbound::{OutboundError, may_announce};
 use crate::pipeline;
+use crate::protocols::refusal;
 use crate::protocols::task::Submit;
 use crate::protocols::{Call, Delivery};
 use crate::tasks::WAIT_MAX;
@@ -223,6 +225,7 @@ impl SubmitTo<'_> {
             }
             Err(failed) => failed,
         };
+        sending.refusal = failed.refusal.clone();
         if failed.failure.consequence(Delivery::Submit).progress.may_be_done() {
             // Whatever comes of it, the upstream is not asked again.
             if let Ok(task) = stand(gateway, &task, TaskStage::InDoubt).await {
@@ -301,7 +304,8 @@ async fn ask(
             Err(fault) => {
                 let failure = CallFailure::from_success(&fault, is_error(&answer), &headers);
                 let failed = FailedCall::read(failure, delivery, fault);
-                Err(failed.without_secrets(&headers, hidden))
+                let said = refusal::read(hidden.upstream.dialect, 200, None, &answer);
+                Err(failed.with_refusal(Some(said)).without_secrets(&headers, hidden))
             }
         };
     }
@@ -311,9 +315,15 @@ async fn ask(
     if let Some(lack) = lacks_model.filter(|_| status == 404) {
         return Err(FailedCall::by_table(CallFailure::NotOffered(lack), delivery));
     }
+    let said = refusal::read(hidden.upstream.dialect, status, refused::name_in(&headers), &answer);
+    let by_status = CallFailure::from_status(status, &headers);
+    let failure = judge(by_status, &said, status, &headers, delivery);
+    if matches!(failure, CallFailure::RefusedCredential | CallFailure::RefusedAccount) {
+        return Err(FailedCall::by_table(failure, delivery).with_refusal(Some(said)));
+    }
     let fault = call.refusal(status, &answer);
     let failure = CallFailure::from_words(&fault, status, &headers);
-    let failed = FailedCall::read(failure, delivery, fault);
+    let failed = FailedCall::read(failure, delivery, fault).with_refusal(Some(said));
     let failed = match call.failure(status, &answer) {
         Some(error) => failed.in_its_words(error, &headers, hidden),
         None => failed,

@@ -306,6 +306,11 @@ impl UpstreamCall {
         if !self.looked_at.is_empty() {
             return Ok(Some(std::mem::take(&mut self.looked_at)));
         }
+        self.unseen_chunk().await
+    }
+
+    /// The next piece behind what was looked at.
+    async fn unseen_chunk(&mut self) -> Result<Option<Bytes>> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
@@ -346,38 +351,33 @@ impl UpstreamCall {
     }
 
     /// The beginning of the answer's body, which [`Self::chunk`] gives again: its first piece, or as
-    /// many as it takes until `is_enough`. Of a document that has to be decoded it is all, if that is
-    /// little: then one that cannot be is known before any of it is sent. It may be looked at again after
-    /// a time-out.
+    /// many as it takes until `is_enough`, which hears whether nothing comes behind them. Of a document that
+    /// has to be decoded it is all, if that is little: then one that cannot be is known before any of it is
+    /// sent. It may be dropped at any time, and be looked at again after a time-out.
     ///
     /// # Errors
     /// A body that breaks off, or is silent for too long.
     pub(crate) async fn look(
         &mut self,
         is_document: bool,
-        is_enough: impl Fn(&[u8]) -> bool,
+        mut is_enough: impl FnMut(&[u8], bool) -> bool,
     ) -> Result<Bytes> {
-        let mut begun = std::mem::take(&mut self.looked_at);
         let wants_all = is_document && self.decoder.is_some();
-        while begun.is_empty()
-            || (wants_all || !is_enough(&begun)) && begun.len() < LOOKED_AT_BYTES_MAX
+        while self.looked_at.is_empty()
+            || (wants_all || !is_enough(&self.looked_at, self.has_shown_all()))
+                && self.looked_at.len() < LOOKED_AT_BYTES_MAX
         {
-            match self.chunk().await {
+            match self.unseen_chunk().await? {
                 // One piece is enough as a rule, and stays where it is.
-                Ok(Some(piece)) if begun.is_empty() => begun = piece,
-                Ok(Some(piece)) => {
-                    let mut joined = BytesMut::from(begun);
+                Some(piece) if self.looked_at.is_empty() => self.looked_at = piece,
+                Some(piece) => {
+                    let mut joined = BytesMut::from(std::mem::take(&mut self.looked_at));
                     joined.extend_from_slice(&piece);
-                    begun = joined.freeze();
+                    self.looked_at = joined.freeze();
                 }
-                Ok(None) => break,
-                Err(error) => {
-                    self.looked_at = begun;
-                    return Err(error);
-                }
+                None => break,
             }
         }
-        self.looked_at = begun;
         Ok(self.looked_at.clone())
     }
 
@@ -404,6 +404,11 @@ impl UpstreamCall {
             && self.failed.is_none()
             && !has_decoded;
         has_nothing && self.is_drained && !self.body.is_over()
+    }
+
+    /// Has the next [`Self::chunk`] give this error again, which a look has met.
+    pub(crate) fn fail_next(&mut self, error: Box<Error>) {
+        self.failed = Some(error);
     }
 
     /// Whether nothing stands behind what [`Self::look`] has shown.

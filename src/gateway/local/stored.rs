@@ -195,7 +195,7 @@ async fn refuse(
 ) -> Result<(), GatewayError> {
     let (status, headers): (u16, HeaderMap) = (answer.status(), answer.headers().clone());
     match CallFailure::from_status(status, &headers) {
-        CallFailure::RefusedRequest => {}
+        CallFailure::RefusedRequest(_) => {}
         failure => {
             if let Some(token) = hidden.token {
                 // The next question is asked with another one.

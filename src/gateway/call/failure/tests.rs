@@ -19,7 +19,7 @@ const DELAY: Option<Duration> = Some(Duration::from_secs(7));
 /// The whole table, one row after the other as the documentation has them.
 fn table() -> Vec<TableRow> {
     use CallFailure as F;
-    use NextTarget::{Another, Free, IfAllowed, Never, Same};
+    use NextTarget::{Another, Free, IfAllowed, IfListed, Never, Same};
     let row = |failure, outcome, progress, reads, next, submit_reads, submit_next| TableRow {
         failure,
         outcome,
@@ -57,8 +57,17 @@ fn table() -> Vec<TableRow> {
         row(F::ConnectionLost, broken, lost, r502, after_loss, r504, Never),
         row(busy(429), was_busy, refused, r429, Another, r429, Another),
         row(busy(503), was_busy, refused, r429, Another, r429, Never),
-        row(F::RefusedRequest, Some(Outcome::Refused), refused, words, Never, words, Never),
+        row(
+            F::RefusedRequest(400),
+            Some(Outcome::Refused),
+            refused,
+            words,
+            IfListed(400),
+            words,
+            IfListed(400),
+        ),
         row(F::RefusedCredential, credential, refused, r502, Another, r502, Another),
+        row(F::RefusedAccount, credential, refused, r502, Another, r502, Another),
         row(F::RefusedToken, None, refused, r502, Same, r502, Same),
         row(F::NotDone(404), failed, refused, r502, Another, r502, Another),
         row(F::NotDone(503), failed, refused, r502, Another, r502, Never),
@@ -68,7 +77,7 @@ fn table() -> Vec<TableRow> {
         row(F::Doubtful(504), failed, lost, r504, status(504), r504, Never),
         row(model, offered, refused, r404, free_model, r404, free_model),
         row(path, offered, refused, r404, free_path, r404, free_path),
-        row(F::FailedWithSuccess, failed, refused, r502, Never, r502, Never),
+        row(F::FailedWithSuccess, failed, refused, r502, Another, r502, Never),
         row(F::Unreadable, failed, lost, bad, Never, bad, Never),
         row(F::TooLarge, Some(Outcome::Ok), lost, large, Never, large, Never),
         row(F::BodyTimedOut, late, silent, r504, Never, r504, Never),
@@ -87,18 +96,19 @@ fn place(failure: CallFailure) -> usize {
         CallFailure::TimedOut => 5,
         CallFailure::ConnectionLost => 6,
         CallFailure::Busy { .. } => 7,
-        CallFailure::RefusedRequest => 8,
+        CallFailure::RefusedRequest(_) => 8,
         CallFailure::RefusedCredential => 9,
-        CallFailure::RefusedToken => 10,
-        CallFailure::NotDone(_) => 11,
-        CallFailure::NotBilled(_) => 12,
-        CallFailure::Doubtful(_) => 13,
-        CallFailure::NotOffered(_) => 14,
-        CallFailure::FailedWithSuccess => 15,
-        CallFailure::Unreadable => 16,
-        CallFailure::TooLarge => 17,
-        CallFailure::BodyTimedOut => 18,
-        CallFailure::BodyBroken => 19,
+        CallFailure::RefusedAccount => 10,
+        CallFailure::RefusedToken => 11,
+        CallFailure::NotDone(_) => 12,
+        CallFailure::NotBilled(_) => 13,
+        CallFailure::Doubtful(_) => 14,
+        CallFailure::NotOffered(_) => 15,
+        CallFailure::FailedWithSuccess => 16,
+        CallFailure::Unreadable => 17,
+        CallFailure::TooLarge => 18,
+        CallFailure::BodyTimedOut => 19,
+        CallFailure::BodyBroken => 20,
     }
 }
 
@@ -119,7 +129,7 @@ fn every_failure_has_the_consequences_that_the_table_says() {
         }
     }
     places.dedup();
-    assert_eq!(places, Vec::from_iter(0..19), "each failure once, in the order of the table");
+    assert_eq!(places, Vec::from_iter(0..21), "each failure once, in the order of the table");
 }
 
 /// Work that may have been done is not sent again unless the operator says so; a submit, and an answer
@@ -161,11 +171,12 @@ fn a_status_says_what_became_of_the_work() {
     for (status, of_page, of_json) in [
         (101, CallFailure::Unreadable, CallFailure::Unreadable),
         (307, CallFailure::NotDone(307), CallFailure::NotDone(307)),
-        (400, CallFailure::RefusedRequest, CallFailure::RefusedRequest),
+        (400, CallFailure::RefusedRequest(400), CallFailure::RefusedRequest(400)),
         (401, CallFailure::RefusedCredential, CallFailure::RefusedCredential),
+        (402, CallFailure::RefusedAccount, CallFailure::RefusedAccount),
         (403, CallFailure::NotDone(403), CallFailure::NotDone(403)),
         (408, CallFailure::Doubtful(408), CallFailure::Doubtful(408)),
-        (422, CallFailure::RefusedRequest, CallFailure::RefusedRequest),
+        (422, CallFailure::RefusedRequest(422), CallFailure::RefusedRequest(422)),
         (500, CallFailure::Doubtful(500), CallFailure::NotBilled(500)),
         (502, CallFailure::Doubtful(502), CallFailure::NotBilled(502)),
         (503, CallFailure::NotDone(503), CallFailure::NotDone(503)),
@@ -174,5 +185,26 @@ fn a_status_says_what_became_of_the_work() {
     ] {
         assert_eq!(CallFailure::from_status(status, &page), of_page, "{status} with a page");
         assert_eq!(CallFailure::from_status(status, &json), of_json, "{status} with JSON");
+    }
+}
+
+/// Whatever an operator lists in `retries.on` has its effect: another target is asked after it, because it
+/// always is, or because it is listed.
+#[test]
+fn every_status_that_can_be_listed_can_be_repeated_after() {
+    let page = HeaderMap::new();
+    let json = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+    for status in 400..600 {
+        for headers in [&page, &json] {
+            let failure = CallFailure::from_status(status, headers);
+            let next = failure.consequence(Delivery::Relay).next;
+            let is_repeated = match next {
+                NextTarget::Another => true,
+                NextTarget::IfListed(listed) => listed == status,
+                NextTarget::IfAllowed(after) => after == RepeatAfter::Status(status),
+                NextTarget::Same | NextTarget::Free(_) | NextTarget::Never => false,
+            };
+            assert!(is_repeated, "{status}: {failure:?}, {next:?}");
+        }
     }
 }

@@ -269,7 +269,7 @@ fn what_is_there_at_once_is_given_and_nothing_is_looked_for_behind_a_read_that_t
         let head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n1\r\nb\r\n";
         other.write_all(head).await.expect("it is listened to");
         call.head().await.expect("a head");
-        assert_eq!(call.look(true, |_| true).await.expect("a piece"), "a");
+        assert_eq!(call.look(true, |_, _| true).await.expect("a piece"), "a");
         assert_eq!(call.chunk_now(), Some(Some("a".into())), "what was looked at");
         assert_eq!(call.chunk_now(), Some(Some("b".into())), "what was read with it");
         other.write_all(b"1\r\nc\r\n0\r\n\r\n").await.expect("it is listened to");

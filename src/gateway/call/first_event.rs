@@ -1,0 +1,204 @@
+//! What the beginning of an answer's body shows, before its head goes to the customer. Where it is an
+//! error, nothing has been delivered, and another target can answer.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use pingora::Result;
+use pingora_proxy::Session;
+use tokio::time::{Instant, timeout_at};
+
+use crate::error::{GatewayError, Words};
+use crate::gateway::answer::customer::Customer;
+use crate::gateway::answer::refused;
+use crate::gateway::answer::secrets::{Hidden, hides};
+use crate::gateway::call::failure::CallFailure;
+use crate::gateway::call::peer;
+use crate::gateway::call::refusal::{customers_error, judge, judge_success};
+use crate::gateway::call::sending::Lack;
+use crate::gateway::call::upstream::UpstreamCall;
+use crate::gateway::exchange::{Exchange, RequestStage};
+use crate::protocols::refusal::{self, Beginning, RefusalFault, UpstreamRefusal};
+use crate::protocols::{Delivery, Framing};
+
+/// How long a head is kept back of which only comments and white space follow: longer than providers
+/// take to find out that they have no room, and shorter than proxies let a connection be silent.
+const BLANK_MAX: Duration = Duration::from_secs(15);
+/// How long the events are kept back that come before any output, such as the role of who answers. A
+/// customer can do nothing with them alone.
+const PREAMBLE_MAX: Duration = Duration::from_secs(1);
+/// How long the words of a refusal are waited for: its status is there, and another target may be.
+const WORDS_MAX: Duration = Duration::from_secs(3);
+
+/// The error that stands in the place of an answer whose head tells of success; `None` for an answer,
+/// and where it takes too long to find out. What was looked at is given again by the call.
+///
+/// # Errors
+/// The customer has left, and nobody needs to know what the upstream says.
+pub(crate) async fn error(
+    customer: &mut Customer,
+    session: &mut Session,
+    exchange: &mut Exchange,
+    call: &mut UpstreamCall,
+) -> Result<Option<Vec<u8>>> {
+    let framing = exchange.attempt().and_then(|attempt| attempt.framing);
+    let is_asked = exchange.stream;
+    let read = |body: &[u8], is_all: bool| match framing {
+        Some(Framing::EventStream) => refusal::frames_beginning(body),
+        // Who did not ask for events gets blank lines as they come.
+        Some(Framing::Json) if !is_asked => match refusal::beginning(body, is_all) {
+            Beginning::Blank => Beginning::Answer,
+            shown => shown,
+        },
+        Some(Framing::Json | Framing::Sse) => refusal::beginning(body, is_all),
+        Some(Framing::Binary) | None => Beginning::Answer,
+    };
+    if matches!(framing, Some(Framing::Binary) | None) {
+        return Ok(None);
+    }
+    let is_document = framing == Some(Framing::Json) && !is_asked;
+    let began = Instant::now();
+    let mut seen = Beginning::Blank;
+    loop {
+        let limit = if seen == Beginning::Blank { BLANK_MAX } else { PREAMBLE_MAX };
+        let mut last = (false, Beginning::Blank);
+        let is_news = |body: &[u8], is_all: bool| {
+            let shown = read(body, is_all);
+            let is_news = shown != seen;
+            last = (is_all, shown);
+            is_news
+        };
+        let looking = timeout_at(began + limit, call.look(is_document, is_news));
+        let looked = customer.wait(session, exchange, pin!(looking)).await?;
+        let begun = match looked {
+            Ok(Ok(begun)) => begun,
+            Ok(Err(error)) => {
+                // Whoever passes the answer on says so.
+                call.fail_next(error);
+                return Ok(None);
+            }
+            Err(_) => return Ok(None),
+        };
+        // Most are decided by the piece that was looked at last.
+        let shown = match last {
+            (is_all, shown) if is_all == call.has_shown_all() => shown,
+            _ => read(&begun, call.has_shown_all()),
+        };
+        match shown {
+            Beginning::Error(error) => return Ok(Some(error)),
+            Beginning::Preamble if seen == Beginning::Blank => seen = Beginning::Preamble,
+            // An answer; or as much as is looked at, and all that there is.
+            _ => return Ok(None),
+        }
+    }
+}
+
+/// The words of a refusal, as far as they come soon and are looked at.
+///
+/// # Errors
+/// The customer has left, and nobody needs to know what the upstream says.
+pub(crate) async fn words(
+    customer: &mut Customer,
+    session: &mut Session,
+    exchange: &mut Exchange,
+    call: &mut UpstreamCall,
+) -> Result<Bytes> {
+    let looking = timeout_at(Instant::now() + WORDS_MAX, call.look(true, |_, is_all| is_all));
+    let looked = customer.wait(session, exchange, pin!(looking)).await?;
+    Ok(match looked {
+        Ok(Ok(words)) => words,
+        Ok(Err(error)) => {
+            call.fail_next(error);
+            Bytes::new()
+        }
+        Err(_) => Bytes::new(),
+    })
+}
+
+/// What clients of Anthropic's API read of a failure of the upstream's own: its words, with the status
+/// that belongs to them, as those of a refusal are relayed ([`peer::relays_failure`]).
+fn in_anthropics_words(
+    read: GatewayError,
+    said: &UpstreamRefusal,
+    error: &[u8],
+    hidden: Hidden<'_>,
+) -> GatewayError {
+    let status = match said.code.as_str() {
+        "overloaded_error" => 529,
+        "rate_limit_error" => 429,
+        "api_error" => 500,
+        _ => return read,
+    };
+    let is_relayed = peer::relays_failure(hidden.upstream.dialect, status);
+    if !is_relayed || hides(error, &HeaderMap::new(), Some(hidden)) {
+        return read;
+    }
+    read.in_words(Words { status, body: Bytes::copy_from_slice(error) })
+}
+
+impl Exchange {
+    /// What a refusal comes to, by its words. They are kept for the log.
+    pub(crate) fn read_refusal(
+        &mut self,
+        by_status: CallFailure,
+        status: u16,
+        headers: &HeaderMap,
+        words: &[u8],
+    ) -> CallFailure {
+        let delivery = self.delivery();
+        let RequestStage::Sending(sending) = &mut self.stage else { return by_status };
+        let Some(attempt) = &sending.attempt else { return by_status };
+        let dialect = attempt.candidate.target.upstream.dialect;
+        let said = refusal::read(dialect, status, refused::name_in(headers), words);
+        if said.fault == Some(RefusalFault::Model) && sending.is_name_chosen() {
+            return CallFailure::NotOffered(Lack::Model);
+        }
+        let failure = judge(by_status, &said, status, headers, delivery);
+        sending.refusal = Some(said);
+        failure
+    }
+
+    /// What an error comes to that stands in the place of an answer, and what the customer reads of it if
+    /// no other target is asked.
+    pub(crate) fn read_error_in_answer(
+        &mut self,
+        error: &[u8],
+        headers: &HeaderMap,
+    ) -> (CallFailure, GatewayError) {
+        let failed = CallFailure::FailedWithSuccess;
+        let RequestStage::Sending(sending) = &mut self.stage else {
+            return (failed, peer::unavailable());
+        };
+        let Some(attempt) = &sending.attempt else { return (failed, peer::unavailable()) };
+        let hidden = Hidden::at(&attempt.candidate);
+        let said = refusal::read(hidden.upstream.dialect, 200, None, error);
+        let failure = match judge_success(&said, headers) {
+            _ if said.fault == Some(RefusalFault::Model) && sending.is_name_chosen() => {
+                CallFailure::NotOffered(Lack::Model)
+            }
+            failure => failure,
+        };
+        let read = match failure {
+            CallFailure::RefusedRequest(status) => {
+                let call = sending.admitted.call.as_ref();
+                let translated = call.refusal(status, None, error);
+                let own = customers_error(&said, status, error, translated.is_none(), hidden);
+                // What the dialect knows of a code is finer than the message alone.
+                let finer = translated.and_then(|error| error.code).or(own.code);
+                GatewayError { code: finer, ..own }
+            }
+            CallFailure::RefusedCredential | CallFailure::RefusedAccount => {
+                failure.error(Delivery::Relay)
+            }
+            failure => {
+                let is_own = sending.admitted.call.refusal(500, None, error).is_none();
+                let read = failure.error(Delivery::Relay);
+                if is_own { in_anthropics_words(read, &said, error, hidden) } else { read }
+            }
+        };
+        sending.refusal = Some(said);
+        (failure, read)
+    }
+}
