@@ -508,7 +508,7 @@ fn an_answer_that_ends_at_its_most_output_or_was_not_read_hides_some() {
     let chunk = |reason: &str| {
         format!(r#"{{"choices":[{{"delta":{{"content":"x"}},"finish_reason":{reason}}}]}}"#)
     };
-    let giant = format!(r#"{{"choices":[],"x":"{}"}}"#, "x".repeat(1024 * 1024));
+    let giant = format!(r#"{{"choices":[],"x":"{}"}}"#, "x".repeat(2 * 1024 * 1024));
     for (events_of, expected) in [
         (vec![chunk("\"stop\""), "[DONE]".to_owned()], false),
         (vec![chunk("\"tool_calls\""), "[DONE]".to_owned()], false),
