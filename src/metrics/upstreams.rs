@@ -150,6 +150,9 @@ impl UpstreamMetrics {
             self.requests.with_label_values(&[upstream, outcome]).inc_by(0);
         }
         self.reconnects.with_label_values(&[upstream]).inc_by(0);
+        for fault in OPERATOR_FAULTS {
+            self.operator_faults.with_label_values(&[upstream, "", fault]).inc_by(0);
+        }
     }
 
     /// The counter of retries that go to a target at zero.

@@ -51,9 +51,9 @@ pub enum RefusalFault {
     Model,
     /// The upstream has no room at the moment.
     Busy,
-    /// The upstream failed.
+    /// The upstream itself failed.
     Upstream,
-    /// The customer's request.
+    /// The customer's request is at fault.
     Customer,
 }
 

@@ -17,7 +17,7 @@ pub enum Beginning {
     /// Events that come before any output, such as the role of who answers; or a document that is not
     /// whole.
     Preamble,
-    /// The answer.
+    /// The answer, or a part of it.
     Answer,
     /// An error in its place, as JSON.
     Error(Vec<u8>),
