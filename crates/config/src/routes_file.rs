@@ -42,7 +42,7 @@ pub struct RoutesFile {
 /// The settings that can be read one by one. A setting that is not read is absent.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
-struct Settings {
+struct RoutesSettings {
     admin: AdminSettings,
     store: StoreSettings,
 }
@@ -156,7 +156,7 @@ impl RoutesFile {
     fn setting<T>(
         &self,
         paths: &[&[&str]],
-        compile: impl FnOnce(&mut Document, Settings) -> T,
+        compile: impl FnOnce(&mut Document, RoutesSettings) -> T,
     ) -> Result<T, Vec<Diagnostic>> {
         let mut part = self.document.part(paths);
         // A misspelt name beside the setting would leave the default in its place, without a word.
@@ -164,7 +164,7 @@ impl RoutesFile {
             part.note(fault);
         }
         part.note_unfilled();
-        let compiled = part.read::<Settings>(&[]).map(|read| compile(&mut part, read));
+        let compiled = part.read::<RoutesSettings>(&[]).map(|read| compile(&mut part, read));
         let mut errors = part.into_diagnostics();
         errors.retain(|found| found.severity == Severity::Error);
         match compiled {

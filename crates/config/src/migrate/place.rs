@@ -12,7 +12,7 @@ use crate::url::BaseUrl;
 /// The compatible API of Cohere, and its own for rankings.
 const COHERE: (&str, &str) =
     ("https://api.cohere.ai/compatibility/v1", "https://api.cohere.com/v2");
-/// Where Ollama listens.
+/// The address at which a server of Ollama's listens unless it is told otherwise.
 const OLLAMA: &str = "http://localhost:11434";
 
 impl Migration<'_> {
