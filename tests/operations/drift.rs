@@ -184,7 +184,7 @@ fn counted(operation: Operation, keys: &BTreeSet<String>) -> BTreeSet<String> {
     for leaf in &all {
         let path = leaf.split_once('=').map_or(*leaf, |(path, _)| path);
         let counts = |others: &[&str]| {
-            let [without, with] = [None, Some(*leaf)].map(|leaf| usage(others, path, leaf));
+            let [without, with] = [false, true].map(|has| usage(others, path, leaf, has));
             measured(operation, &with) != measured(operation, &without)
         };
         if counts(&all) || counts(&totals) {
@@ -208,21 +208,24 @@ fn is_leaf(key: &str, keys: &BTreeSet<String>) -> bool {
     !has_inside
 }
 
-/// A usage with a count for each leaf but for that at `path`, which has what the leaf `changed` says.
-fn usage(leaves: &[&str], path: &str, changed: Option<&str>) -> Value {
+/// A usage with a count for each leaf but for that at `path`, which has what the leaf `changed` says if
+/// it `has` anything.
+fn usage(leaves: &[&str], path: &str, changed: &str, has: bool) -> Value {
     let mut usage = Value::Object(Map::new());
+    // Counts of one kind are held against each other.
+    let kind = changed.split_once(".modality=").map_or("AUDIO", |(_, word)| word);
     for leaf in leaves.iter().filter(|leaf| leaf.split('=').next() != Some(path)) {
         match leaf.split_once('=') {
             None => put(&mut usage, leaf, value_of(leaf, usual(leaf))),
             // Counts of a kind need a kind.
-            Some((path, "AUDIO")) => put(&mut usage, path, json!("AUDIO")),
+            Some((path, word)) if word == kind => put(&mut usage, path, json!(word)),
             Some(_) => {}
         }
     }
-    match changed.map(|leaf| leaf.split_once('=').ok_or(leaf)) {
-        None => {}
-        Some(Ok((path, word))) => put(&mut usage, path, json!(word)),
-        Some(Err(leaf)) => put(&mut usage, leaf, value_of(leaf, 1_000_000)),
+    match changed.split_once('=') {
+        _ if !has => {}
+        Some((path, word)) => put(&mut usage, path, json!(word)),
+        None => put(&mut usage, changed, value_of(changed, 1_000_000)),
     }
     usage
 }
