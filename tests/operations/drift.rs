@@ -248,6 +248,8 @@ fn usual(leaf: &str) -> u64 {
         | "output_tokens"
         | "promptTokenCount"
         | "candidatesTokenCount" => 100_000,
+        // Of which a cache has read a part.
+        "promptTokensDetails[].tokenCount" => 40,
         _ => USUAL,
     }
 }
@@ -324,11 +326,11 @@ fn every_key_of_the_newest_packages_is_offered_priced_or_reviewed() {
 #[test]
 fn a_key_that_is_added_to_a_package_is_found_wherever_it_is_added() {
     let added = [
-        "openai.types.responses.response_create_params:ResponseCreateParamsBase.later",
+        "openai.types.responses.response_create_params:ResponseCreateParamsStreaming.later",
         "openai.types.responses.response_create_params:PromptCacheOptions.later",
         "openai.types.responses.response_input_text_param:PromptCacheBreakpoint.later",
         "openai.types.shared_params.reasoning:Reasoning.later",
-        "openai.types.chat.completion_create_params:CompletionCreateParamsBase.later",
+        "openai.types.chat.completion_create_params:CompletionCreateParamsStreaming.later",
         "openai.types.responses.response_usage:InputTokensDetails.later_tokens",
         "anthropic.types.cache_control_ephemeral_param:CacheControlEphemeralParam.later",
         "anthropic.types.cache_creation:CacheCreation.later_tokens",

@@ -37,7 +37,7 @@ pub(super) use messages::MESSAGES;
 pub(super) use moderations::MODERATIONS;
 pub(super) use rerank::{OPENAI_RERANK, VOYAGE_RERANK};
 pub(super) use responses::{COMPACT, RESPONSES};
-pub(super) use setting::{Setting, Settings};
+pub(super) use setting::{Setting, SettingTable};
 
 /// What an upstream adds to a prompt that has tools: Anthropic's system prompt for them has some 700
 /// tokens, and the definition of a tool that it names itself as many.
@@ -85,7 +85,7 @@ pub(super) enum Field {
     /// What the upstream does with a context that has grown long.
     ContextManagement,
     /// An object whose members are looked at by their values.
-    Settings(Settings),
+    Settings(SettingTable),
 }
 
 /// The objects of an array: messages, items or parts of a content.
@@ -119,7 +119,7 @@ pub(super) enum Key {
     /// What is billed as this unit, which needs a price, unless it is `null`.
     Billed(Unit),
     /// An object whose members are looked at by their values.
-    Settings(Settings),
+    Settings(SettingTable),
 }
 
 /// A type of objects.

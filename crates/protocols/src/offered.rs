@@ -2,7 +2,7 @@
 
 use super::offer::{
     CHAT, COMPACT, Field, GEMINI, Key, MESSAGES, MODERATIONS, OPENAI_EMBEDDINGS, ObjectTable,
-    Offer, RESPONSES, Setting, Settings, ToolKey, offer_by_keys,
+    Offer, RESPONSES, Setting, SettingTable, ToolKey, offer_by_keys,
 };
 use super::{
     Operation, gemini_content, openai_image_edits, openai_images, openai_speech, transcription,
@@ -109,7 +109,7 @@ impl ListedKeys {
         }
     }
 
-    fn settings(&mut self, path: &str, settings: Settings) {
+    fn settings(&mut self, path: &str, settings: SettingTable) {
         self.add(path, None);
         for (name, setting) in settings {
             let words = match setting {

@@ -5,7 +5,7 @@
 //! out are `computer` and a `shell` in a container.
 
 use super::Field::Plain;
-use super::setting::{CACHE_BREAKPOINT, CACHE_OPTIONS, Setting, Settings};
+use super::setting::{CACHE_BREAKPOINT, CACHE_OPTIONS, Setting, SettingTable};
 use super::{Field, Key, Kind, ObjectTable, Offer, ServerTool, Size, Tool, ToolKey, Unit};
 
 pub(in super::super) static RESPONSES: Offer = Offer {
@@ -83,10 +83,10 @@ pub(in super::super) static COMPACT: Offer = Offer {
 };
 
 /// How pictures in the input are compressed, which changes how many tokens are reported.
-const IMAGE: Settings = &[("context_compression", Setting::Plain)];
+const IMAGE: SettingTable = &[("context_compression", Setting::Plain)];
 
 /// Programs that the operator's account may be in; `standard` says none of them.
-const ACCESS_PROGRAMS: Settings = &[("cyber", Setting::Words(&["standard"]))];
+const ACCESS_PROGRAMS: SettingTable = &[("cyber", Setting::Words(&["standard"]))];
 
 const TOOLS: &[Tool] = &[
     bounded("function", None),

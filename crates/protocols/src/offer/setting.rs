@@ -6,7 +6,7 @@ use tollgate_money::error::GatewayError;
 use tollgate_money::price::{CacheWrites, Unit};
 
 /// The members of an object, by name.
-pub(in super::super) type Settings = &'static [(&'static str, Setting)];
+pub(in super::super) type SettingTable = &'static [(&'static str, Setting)];
 
 /// What may stand behind a member.
 pub(in super::super) enum Setting {
@@ -29,14 +29,14 @@ pub(in super::super) struct Lifetime {
 /// OpenAI's options of the prompt cache: API reference, "Create a response", `prompt_cache_options`.
 /// `comparison_response_id` is left out, since it names what another customer may have made, and
 /// `prewarm`, since an answer without output may come without a usage.
-pub(super) const CACHE_OPTIONS: Settings = &[
+pub(super) const CACHE_OPTIONS: SettingTable = &[
     ("mode", Setting::Plain),
     ("ttl", Setting::Lifetime(OPENAI_LIFETIMES)),
     ("prewarm", Setting::Words(&["false"])),
 ];
 
 /// OpenAI's mark at the end of what is to be written to the prompt cache.
-pub(super) const CACHE_BREAKPOINT: Settings =
+pub(super) const CACHE_BREAKPOINT: SettingTable =
     &[("mode", Setting::Plain), ("ttl", Setting::Lifetime(OPENAI_LIFETIMES))];
 
 const OPENAI_LIFETIMES: &[Lifetime] = &[
@@ -47,7 +47,7 @@ const OPENAI_LIFETIMES: &[Lifetime] = &[
 impl OfferReader<'_> {
     /// Reads the members of the object behind `name`, which stands in the field that is read or is it.
     /// A refusal of a value counts wherever the object stands.
-    pub(super) fn settings(&mut self, name: &str, value: &Value<'_>, settings: Settings) {
+    pub(super) fn settings(&mut self, name: &str, value: &Value<'_>, settings: SettingTable) {
         if value.is_null() {
             return;
         }
@@ -60,7 +60,7 @@ impl OfferReader<'_> {
         }
     }
 
-    fn setting(&mut self, name: &str, key: &str, value: &Value<'_>, settings: Settings) {
+    fn setting(&mut self, name: &str, key: &str, value: &Value<'_>, settings: SettingTable) {
         let known = settings.iter().find(|(known, _)| *known == key);
         let is_fine = match known {
             _ if value.is_null() => true,
