@@ -25,7 +25,7 @@ pub(super) fn compile(
             let help = "a price for requests that meet no condition is needed too";
             document.note(Fault::at_key(&at.key("prices").key(field(*unit)), message).help(help));
         }
-        left_out(document, &at.key("prices"), (when, one), base);
+        left_out(document, &at.key("prices"), when, one, base);
         let own = condition(&one.when);
         let mut earlier = compiled.iter().map(|(earlier, _)| earlier);
         if when.iter().take(index).any(|earlier| earlier.when == one.when) {
@@ -71,7 +71,8 @@ fn check(document: &mut Document, at: &Path, one: &raw::PricesWhen, operations: 
 fn left_out(
     document: &mut Document,
     at: &Path,
-    (when, one): (&[raw::PricesWhen], &raw::PricesWhen),
+    when: &[raw::PricesWhen],
+    one: &raw::PricesWhen,
     base: &raw::Prices,
 ) {
     let changes = |entry: &raw::PricesWhen, unit: Unit| {

@@ -68,7 +68,7 @@ impl OfferReader<'_> {
             Some((_, Setting::Plain)) => true,
             Some((_, Setting::Words(words))) => words.iter().any(|word| is_word(value, word)),
             Some((_, Setting::Lifetime(lifetimes))) => {
-                return self.lifetime((name, key), value, lifetimes);
+                return self.lifetime(name, key, value, lifetimes);
             }
         };
         if !is_fine && !self.passes_setting(name, key) {
@@ -80,7 +80,7 @@ impl OfferReader<'_> {
         }
     }
 
-    fn lifetime(&mut self, (name, key): (&str, &str), value: &Value<'_>, known: &[Lifetime]) {
+    fn lifetime(&mut self, name: &str, key: &str, value: &Value<'_>, known: &[Lifetime]) {
         let asked = known.iter().find(|lifetime| is_word(value, lifetime.word));
         match asked.map(|lifetime| lifetime.unit) {
             Some(None) => {}
