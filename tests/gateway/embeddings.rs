@@ -230,7 +230,7 @@ fn vectors_come_back_in_the_order_of_their_inputs() {
             let data = document["data"].as_array().expect("vectors");
             let found: Vec<_> =
                 data.iter().map(|item| (item["index"].as_u64(), vector(item))).collect();
-            let numbers = (0..count).map(|at| (Some(at as u64), vec![f32::from(at as u8)]));
+            let numbers = (0u8..).take(count).map(|at| (Some(u64::from(at)), vec![f32::from(at)]));
             assert_eq!(found, numbers.collect::<Vec<_>>(), "{model} {count} {format}");
             assert_eq!(data[0]["embedding"].is_string(), format == "base64");
         }
@@ -239,7 +239,8 @@ fn vectors_come_back_in_the_order_of_their_inputs() {
 
 #[test]
 fn an_answer_that_lacks_a_vector_is_the_upstreams_fault_and_costs_nothing() {
-    let faults: [(&str, fn(Vec<i64>) -> Vec<Value>); 6] = [
+    type Indexes = fn(Vec<i64>) -> Vec<Value>;
+    let faults: [(&str, Indexes); 6] = [
         ("one twice", |all| all.iter().map(|at| json!(*at / 2 * 2)).collect()),
         ("from 1", |all| all.iter().map(|at| json!(at + 1)).collect()),
         ("one too few", |all| all.iter().skip(1).map(|at| json!(at - 1)).collect()),

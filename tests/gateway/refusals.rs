@@ -187,88 +187,111 @@ fn serving() -> Responder {
 
 fn good(request: &Recorded) -> Reply {
     let (_, path) = request.target();
-    let is_stream = String::from_utf8_lossy(&request.body).contains("\"stream\":true");
-    let usage = json!({"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6});
-    let responses_usage = json!({"input_tokens": 5, "output_tokens": 1, "total_tokens": 6});
-    let content = json!([{"type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
-        "content": [{"type": "output_text", "text": "Hi", "annotations": []}]}]);
-    let response = json!({"id": "resp_1", "object": "response", "status": "completed", "model": "m",
-        "error": null, "output": content, "usage": responses_usage});
-    let candidate = json!({"candidates": [{"content": {"role": "model", "parts": [{"text": "Hi"}]},
-        "finishReason": "STOP", "index": 0}], "usageMetadata": {"promptTokenCount": 5,
-        "candidatesTokenCount": 1, "totalTokenCount": 6}});
-    let json = |value: Value| (200, JSON.to_owned(), value.to_string());
-    let events = |events: Vec<String>| (200, EVENTS.to_owned(), events.concat());
-    let data = |value: Value| format!("data: {value}\n\n");
-    let named = |value: Value| {
-        format!("event: {}\ndata: {value}\n\n", value["type"].as_str().unwrap_or_default())
-    };
-    match path.split('?').next().unwrap_or_default() {
-        "/v1/chat/completions" if is_stream => events(vec![
-            data(json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m",
-                "choices": [{"index": 0, "delta": {"role": "assistant", "content": "Hi"}, "finish_reason": null}]})),
-            data(json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m",
-                "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})),
-            data(json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m",
-                "choices": [], "usage": usage})),
-            "data: [DONE]\n\n".to_owned(),
-        ]),
-        "/v1/chat/completions" => {
-            json(json!({"id": "c", "object": "chat.completion", "created": 1,
-            "model": "m", "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi"},
-            "finish_reason": "stop"}], "usage": usage}))
-        }
-        "/v1/responses" if is_stream => events(vec![
-            named(
-                json!({"type": "response.created", "response": {"id": "resp_1", "status": "in_progress", "output": []}}),
-            ),
-            named(
-                json!({"type": "response.output_text.delta", "item_id": "msg_1", "output_index": 0, "content_index": 0, "delta": "Hi"}),
-            ),
-            named(json!({"type": "response.completed", "response": response})),
-        ]),
-        "/v1/responses" => json(response),
-        "/v1/messages" if is_stream => events(vec![
-            named(
-                json!({"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "assistant",
-                "model": "m", "content": [], "stop_reason": null, "usage": {"input_tokens": 5, "output_tokens": 0}}}),
-            ),
-            named(
-                json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
-            ),
-            named(
-                json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hi"}}),
-            ),
-            named(json!({"type": "content_block_stop", "index": 0})),
-            named(
-                json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}}),
-            ),
-            named(json!({"type": "message_stop"})),
-        ]),
-        "/v1/messages" => {
-            json(json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "m",
-            "content": [{"type": "text", "text": "Hi"}], "stop_reason": "end_turn",
-            "usage": {"input_tokens": 5, "output_tokens": 1}}))
-        }
-        "/v1/messages/count_tokens" => json(json!({"input_tokens": 5})),
-        "/v1beta/models/m:generateContent" => json(candidate),
-        "/v1beta/models/m:streamGenerateContent" => events(vec![data(candidate)]),
-        "/v1/embeddings" => json(json!({"object": "list", "model": "m",
-            "data": [{"object": "embedding", "index": 0, "embedding": [0.5]}],
-            "usage": {"prompt_tokens": 1, "total_tokens": 1}})),
-        "/v1/rerank" => json(json!({"results": [{"index": 0, "relevance_score": 0.5}],
-            "usage": {"total_tokens": 1}})),
-        "/v1/moderations" => {
-            json(json!({"id": "m", "model": "m", "results": [{"flagged": false}]}))
-        }
-        "/v1/images/generations" => json(json!({"created": 1, "data": [{"b64_json": "aGk="}]})),
-        "/v1/audio/speech" => {
-            (200, "content-type: audio/mpeg\r\n".to_owned(), "ID3 sound".to_owned())
-        }
-        "/v1/audio/transcriptions" => json(json!({"text": "Hi"})),
-        "/v1/videos/generations" => json(json!({"request_id": "task-1"})),
-        _ => refusal(404, "{}"),
+    let path = path.split('?').next().unwrap_or_default();
+    if String::from_utf8_lossy(&request.body).contains("\"stream\":true")
+        || path.contains(":stream")
+    {
+        return good_events(path);
     }
+    let document = match path {
+        "/v1/chat/completions" => json!({"id": "c", "object": "chat.completion", "created": 1,
+            "model": "m", "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi"},
+            "finish_reason": "stop"}], "usage": chat_usage()}),
+        "/v1/responses" => response(),
+        "/v1/messages" => {
+            json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "m",
+            "content": [{"type": "text", "text": "Hi"}], "stop_reason": "end_turn",
+            "usage": {"input_tokens": 5, "output_tokens": 1}})
+        }
+        "/v1/messages/count_tokens" => json!({"input_tokens": 5}),
+        "/v1beta/models/m:generateContent" => candidate(),
+        "/v1/embeddings" => json!({"object": "list", "model": "m",
+            "data": [{"object": "embedding", "index": 0, "embedding": [0.5]}],
+            "usage": {"prompt_tokens": 1, "total_tokens": 1}}),
+        "/v1/rerank" => json!({"results": [{"index": 0, "relevance_score": 0.5}],
+            "usage": {"total_tokens": 1}}),
+        "/v1/moderations" => json!({"id": "m", "model": "m", "results": [{"flagged": false}]}),
+        "/v1/images/generations" => json!({"created": 1, "data": [{"b64_json": "aGk="}]}),
+        "/v1/audio/transcriptions" => json!({"text": "Hi"}),
+        "/v1/videos/generations" => json!({"request_id": "task-1"}),
+        "/v1/audio/speech" => {
+            return (200, "content-type: audio/mpeg\r\n".to_owned(), "ID3 sound".to_owned());
+        }
+        _ => return refusal(404, "{}"),
+    };
+    (200, JSON.to_owned(), document.to_string())
+}
+
+/// The same as events.
+fn good_events(path: &str) -> Reply {
+    let events: Vec<String> = match path {
+        "/v1/chat/completions" => {
+            let chunk = |choices: Value, usage: Value| {
+                json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m",
+                    "choices": choices, "usage": usage})
+            };
+            let delta = json!({"role": "assistant", "content": "Hi"});
+            let text = json!([{"index": 0, "delta": delta, "finish_reason": null}]);
+            let stop = json!([{"index": 0, "delta": {}, "finish_reason": "stop"}]);
+            let chunks = [
+                chunk(text, Value::Null),
+                chunk(stop, Value::Null),
+                chunk(json!([]), chat_usage()),
+            ];
+            let done = "data: [DONE]\n\n".to_owned();
+            chunks.into_iter().map(data).chain([done]).collect()
+        }
+        "/v1/responses" => vec![
+            named(json!({"type": "response.created",
+                "response": {"id": "resp_1", "status": "in_progress", "output": []}})),
+            named(json!({"type": "response.output_text.delta", "item_id": "msg_1",
+                "output_index": 0, "content_index": 0, "delta": "Hi"})),
+            named(json!({"type": "response.completed", "response": response()})),
+        ],
+        "/v1/messages" => vec![
+            named(json!({"type": "message_start", "message": {"id": "msg_1", "type": "message",
+                "role": "assistant", "model": "m", "content": [], "stop_reason": null,
+                "usage": {"input_tokens": 5, "output_tokens": 0}}})),
+            named(json!({"type": "content_block_start", "index": 0,
+                "content_block": {"type": "text", "text": ""}})),
+            named(json!({"type": "content_block_delta", "index": 0,
+                "delta": {"type": "text_delta", "text": "Hi"}})),
+            named(json!({"type": "content_block_stop", "index": 0})),
+            named(json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"},
+                "usage": {"output_tokens": 1}})),
+            named(json!({"type": "message_stop"})),
+        ],
+        "/v1beta/models/m:streamGenerateContent" => vec![data(candidate())],
+        _ => return refusal(404, "{}"),
+    };
+    (200, EVENTS.to_owned(), events.concat())
+}
+
+fn chat_usage() -> Value {
+    json!({"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6})
+}
+
+fn response() -> Value {
+    let content = json!([{"type": "message", "id": "msg_1", "role": "assistant",
+        "status": "completed",
+        "content": [{"type": "output_text", "text": "Hi", "annotations": []}]}]);
+    json!({"id": "resp_1", "object": "response", "status": "completed", "model": "m",
+        "error": null, "output": content,
+        "usage": {"input_tokens": 5, "output_tokens": 1, "total_tokens": 6}})
+}
+
+fn candidate() -> Value {
+    json!({"candidates": [{"content": {"role": "model", "parts": [{"text": "Hi"}]},
+        "finishReason": "STOP", "index": 0}], "usageMetadata": {"promptTokenCount": 5,
+        "candidatesTokenCount": 1, "totalTokenCount": 6}})
+}
+
+fn data(value: Value) -> String {
+    format!("data: {value}\n\n")
+}
+
+fn named(value: Value) -> String {
+    format!("event: {}\n{}", value["type"].as_str().unwrap_or_default(), data(value.clone()))
 }
 
 fn text(answer: &Answer) -> String {
@@ -432,15 +455,15 @@ const ERROR: &str = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\"
 const CREATED: &str = "event: response.created\ndata: {\"type\":\"response.created\",\"response\":{\"id\":\"r\",\"error\":null,\"output\":[]}}";
 const FAILED: &str = "event: response.failed\ndata: {\"type\":\"response.failed\",\"response\":{\"id\":\"r\",\"status\":\"failed\",\"error\":{\"code\":\"server_error\",\"message\":\"x\"},\"output\":[],\"usage\":null}}";
 
-/// An error in the place of an answer, or as the first event of a stream: nothing has been delivered.
-#[test]
-fn an_error_with_a_status_of_success_is_answered_by_the_next_target() {
+/// Answers with a status of success that are errors: of which requests, the reply, and the status that
+/// its customer reads where no other target is left.
+fn errors_with_success() -> Vec<(&'static [&'static str], Reply, u16)> {
     let minimax = r#"{"id":"x","choices":null,"usage":{"total_tokens":0},"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}"#;
     let openrouter = r#"{"error":{"message":"Insufficient credits","code":402},"user_id":"u"}"#;
     let choice = r#"{"id":"g","choices":[{"index":0,"error":{"code":502,"message":"x"},"finish_reason":"error","message":{"role":"assistant","content":""}}]}"#;
     let failed = r#"{"id":"r","object":"response","status":"failed","error":{"code":"server_error","message":"x"},"output":[],"usage":null}"#;
-    for (names, reply, status) in [
-        (&["chat", "chat stream", "translated", "translated stream"][..], first(&[minimax]), 502),
+    vec![
+        (&["chat", "chat stream", "translated", "translated stream"], first(&[minimax]), 502),
         (
             &[
                 "chat",
@@ -491,7 +514,13 @@ fn an_error_with_a_status_of_success_is_answered_by_the_next_target() {
             ]),
             429,
         ),
-    ] {
+    ]
+}
+
+/// An error in the place of an answer, or as the first event of a stream: nothing has been delivered.
+#[test]
+fn an_error_with_a_status_of_success_is_answered_by_the_next_target() {
+    for (names, reply, status) in errors_with_success() {
         let (bad, good) = (says(reply.clone()), serving());
         let both = gateway(bad.address, good.address, "");
         let alone = gateway(bad.address, bad.address, "");

@@ -50,7 +50,7 @@ fn samples<'a>(account: &'a str, key: &'a str, directory: &'a Path) -> HashMap<&
 /// What a command needs beside what clap says that it needs.
 fn beside(command: &str, directory: &Path) -> Vec<String> {
     let file = |name: &str| directory.join(name).display().to_string();
-    let words = match command {
+    match command {
         "check" => vec!["--allow-unset".to_owned()],
         "accounts limit" => vec!["--requests-per-minute".to_owned(), "60".to_owned()],
         "accounts login" => vec!["--password-file".to_owned(), file("password")],
@@ -73,8 +73,7 @@ fn beside(command: &str, directory: &Path) -> Vec<String> {
             .chain([file("ledger"), "--routes".to_owned(), file("fleet.yaml")])
             .collect(),
         _ => Vec::new(),
-    };
-    words
+    }
 }
 
 /// Every command without commands below it.

@@ -399,10 +399,11 @@ impl AccountState {
                 self.keys.insert(key.id, Arc::clone(key));
             }
             Record::AccountLimited { rates, .. } => self.rates = *rates,
-            Record::Task(task) => match submit_of(task) {
-                Some((key, submit)) => self.remember_submit(key, task, submit),
-                None => {}
-            },
+            Record::Task(task) => {
+                if let Some((key, submit)) = submit_of(task) {
+                    self.remember_submit(key, task, submit);
+                }
+            }
             record => self.remember_people(record),
         }
     }

@@ -51,7 +51,7 @@ fn billed(meter: &dyn Meter, unreported: Option<&Unreported>) -> Usage {
     match unreported {
         Some(Unreported { bound, is_estimated })
             if source == UsageSource::Estimated
-                && !(*is_estimated && !meter.hides_output())
+                && (!*is_estimated || meter.hides_output())
                 && bound.total(Side::Output) >= usage.total(Side::Output) =>
         {
             *bound

@@ -19,6 +19,10 @@ pub const UNFIT_GRANT: LedgerError =
 
 /// What a request that carries its own id comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one is made for each write of a person, and its record moves on at once"
+)]
 pub enum Decision {
     /// It is new: this happens.
     New(Record),
