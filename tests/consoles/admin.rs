@@ -26,7 +26,9 @@ use tollgate::ledger::{
 };
 use tollgate::limits::{Limit, Scope};
 use tollgate::logging;
-use tollgate::metrics::{CredentialFigures, LedgerFigures, Metrics, WebhookOutcome};
+use tollgate::metrics::{
+    CircuitFigures, CredentialFigures, LedgerFigures, Metrics, WebhookOutcome,
+};
 use tollgate::money::Nanousd;
 use tollgate::outbound::Outbound;
 use tollgate::password::Passwords;
@@ -879,10 +881,22 @@ async fn the_reference_lists_every_metric() {
     let upstream = "upstream".to_owned();
     let figures = CredentialFigures { upstream, credential: String::new(), left_seconds: 60 };
     admin.metrics.show_credentials(&[figures]);
-    let of_credentials = admin.metrics.encode(&LedgerFigures::default(), Figures::default());
+    // And no upstream of it has said what is left of a quota.
+    let circuit = CircuitFigures {
+        model: admin.model.clone(),
+        upstream: "upstream".to_owned(),
+        target: "target".to_owned(),
+        credential: String::new(),
+        state: 0,
+        quotas: vec![("requests", 1)],
+    };
+    admin.metrics.show_targets(&[], &[circuit]);
+    let of_upstreams = admin.metrics.encode(&LedgerFigures::default(), Figures::default());
     let shown: BTreeSet<&str> = text(&shown)
         .lines()
-        .chain(of_credentials.lines().filter(|line| line.contains(" tollgate_credential_")))
+        .chain(of_upstreams.lines().filter(|line| {
+            line.contains(" tollgate_credential_") || line.contains(" tollgate_upstream_quota_")
+        }))
         .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
         .collect();
     let listed: BTreeSet<&str> = include_str!("../../docs/metrics.md")

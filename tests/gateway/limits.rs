@@ -255,11 +255,9 @@ fn tokens_are_counted_when_a_request_comes_and_corrected_when_it_is_over() {
     // The estimate of this is above the limit, and what it comes to is not.
     let text =
         "The committee met on Tuesday to discuss the new budget for the coming year. ".repeat(32);
-    let gateway = self::gateway(
-        simulator(&["usage=prompt=600,completion=5"]).addr(),
-        "rate_limits:\n  key: { tokens_per_minute: 1000 }\n",
-        "",
-    );
+    let roomy = simulator(&["usage=prompt=600,completion=5"]);
+    let gateway =
+        self::gateway(roomy.addr(), "rate_limits:\n  key: { tokens_per_minute: 1000 }\n", "");
     let long = ask(gateway.address, &gateway.chat_json(GOOD.replace("hi", &text)));
     assert_eq!(long.status(), 200, "{} letters: {long:?}", text.len());
     gateway.settled();

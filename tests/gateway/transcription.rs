@@ -303,7 +303,7 @@ fn failures_cost_nothing() {
     for (settings, status) in [
         ("fault=status=500", 502),
         ("fault=status=429", 429),
-        ("fault=error-in-200", 200),
+        ("fault=error-in-200", 502),
         ("fault=garbage", 502),
         ("fault=reset", 502),
     ] {

@@ -145,8 +145,9 @@ impl HttpClient {
         body: OutboundBody,
         times: AnswerTimes,
     ) -> Result<OutboundResponse, OutboundError> {
-        let uri: Uri =
-            url.parse().map_err(|_| OutboundError::Forbidden("it is no URL".to_owned()))?;
+        // `Url` encodes what a customer's URL may hold and a request's target may not, such as `<`.
+        let uri: Option<Uri> = Url::parse(url).ok().and_then(|url| url.as_str().parse().ok());
+        let uri = uri.ok_or_else(|| OutboundError::Forbidden("it is no URL".to_owned()))?;
         headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
         let mut request = Request::new(body.into_inner());
         (*request.method_mut(), *request.uri_mut()) = (method, uri);
