@@ -55,7 +55,7 @@ impl Healthcheck {
         Ok(if answer.status == 200 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// Where to ask.
+    /// The admin API to ask: the flag, else the address of `routes.yaml`.
     fn endpoint(&self) -> anyhow::Result<AdminEndpoint> {
         let (address, certificate) = match self.admin {
             Some(address) => (address, None),

@@ -57,7 +57,7 @@ pub struct Admitted {
 /// The parts that were answered of a request of which one has failed.
 #[derive(Clone, Copy, Debug)]
 pub struct AnsweredParts {
-    /// What they used.
+    /// What the answered parts used together.
     pub usage: Usage,
     /// How that is known.
     pub source: UsageSource,

@@ -41,7 +41,8 @@ fn env(name: &str) -> Option<String> {
     if name == "GOOGLE_SERVICE_ACCOUNT_KEY" {
         return fs::read_to_string(root().join("tests/fixtures/google/service_account.json")).ok();
     }
-    let endings = ["_KEY", "_KEY_ID", "_TOKEN", "_SECRET", "_EXTERNAL_ID", "_PASSWORD"];
+    let endings =
+        ["_KEY", "_KEY_ID", "_TOKEN", "_SECRET", "_EXTERNAL_ID", "_PG_PASSWORD", "PROXY_PASSWORD"];
     let is_set = endings.iter().any(|ending| name.ends_with(ending));
     is_set.then(|| format!("value-of-{name}"))
 }

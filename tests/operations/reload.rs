@@ -288,7 +288,7 @@ const MISWRITTEN: [&str; 14] = [
     "credentials: {sk-live-canary, sk-other-canary}",
     "credential: [sk-live-canary]",
     "credential: { value: sk-live-canary }",
-    "headers: { authorization: Bearer sk-live-canary }",
+    "header: { authorization: Bearer sk-live-canary }",
     "tokens: sk-live-canary, sk-other-canary",
     "passwd: \"sk-live-canary\" # it was sk-old-canary",
     "credential: \"${1X:-sk-live-canary}\"",

@@ -79,13 +79,13 @@ async fn within<T>(
     call: impl Future<Output = Result<T, hyper::Error>>,
 ) -> Result<T, OutboundError> {
     match tokio::time::timeout(time, call).await {
-        Ok(done) => done.map_err(|error| OutboundError::Broken(told(&error))),
+        Ok(done) => done.map_err(|error| OutboundError::Broken(with_causes(&error))),
         Err(_) => Err(OutboundError::TimedOut),
     }
 }
 
 /// An error with its causes.
-fn told(error: &dyn std::error::Error) -> String {
+fn with_causes(error: &dyn std::error::Error) -> String {
     let source = error.source().map(|source| format!(": {source}"));
     format!("{error}{}", source.unwrap_or_default())
 }

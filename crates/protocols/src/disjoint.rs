@@ -43,7 +43,7 @@ pub enum Contradiction {
 }
 
 impl Contradiction {
-    /// All of them.
+    /// Every way in which counts contradict each other.
     pub const ALL: [Self; 7] = [
         Self::CacheAbovePrompt,
         Self::SplitAboveWrites,
@@ -79,13 +79,13 @@ impl Contradictions {
         self.0 |= u8::from(is_there) << (which as u8);
     }
 
-    /// These and `more`.
+    /// Adds the contradictions of another report.
     #[must_use]
     pub(super) fn and(self, more: Self) -> Self {
         Self(self.0 | more.0)
     }
 
-    /// Each of them.
+    /// Lists the contradictions that were noted.
     pub fn iter(self) -> impl Iterator<Item = Contradiction> {
         Contradiction::ALL.into_iter().filter(move |which| self.0 & (1 << (*which as u8)) != 0)
     }
@@ -197,7 +197,7 @@ impl WireLifetimes {
 /// What was written to a cache.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CacheWritten {
-    /// All of it.
+    /// Tokens written in all, whatever their lifetime.
     pub(super) total: NamedCount,
     /// What of it is kept for five minutes.
     pub(super) short: u64,
@@ -249,7 +249,7 @@ impl CacheWritten {
 /// A report whose totals have their parts in them, as OpenAI and Google count.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InclusiveCounts {
-    /// The prompt.
+    /// Tokens of the prompt, with those that a cache has read.
     pub(super) prompt: Option<u64>,
     /// Input that is counted beside the prompt, such as what tools have read.
     pub(super) beside_prompt: u64,
@@ -263,7 +263,7 @@ pub(super) struct InclusiveCounts {
     pub(super) seen: u64,
     /// What of the input is video.
     pub(super) watched: u64,
-    /// The output.
+    /// Tokens of the output, with those of media and reasoning.
     pub(super) output: u64,
     /// What was thought: within the output, or beside it where there is more of it.
     pub(super) reasoning: u64,
@@ -311,8 +311,12 @@ impl InclusiveCounts {
         let media = [all.heard, all.seen, all.watched];
         let whole = prompt.saturating_add(all.beside_prompt);
         let input = MediaSplit::new(rest, whole, media);
-        // What of the total is input that its prompt leaves out is no output.
-        let hidden = excess.saturating_sub(cached.beside).saturating_sub(input.beside);
+        // What of the total is input that its prompt leaves out is no output. Without a count of the
+        // output nothing says that the total has cached tokens that do not fit the prompt: it is
+        // dearer if it has not.
+        let is_unknown = all.output == 0 && cached.is_above;
+        let cached_in_total = if is_unknown { 0 } else { cached.beside };
+        let hidden = excess.saturating_sub(cached_in_total).saturating_sub(input.beside);
         let beside = if all.reasoning > all.output { all.reasoning } else { 0 };
         let output = all.output.saturating_add(beside.max(hidden));
         let output = MediaSplit::new(output, output, [all.spoken, all.drawn]);
@@ -430,7 +434,7 @@ impl<const KINDS: usize> MediaSplit<KINDS> {
 /// How long what a request writes to a cache is kept, by the values behind a key such as `cache_control`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RequestedLifetime {
-    /// Nothing is marked.
+    /// Nothing is marked for a cache.
     None,
     /// For the usual time, which five minutes are.
     Short,

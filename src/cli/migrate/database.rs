@@ -169,7 +169,7 @@ pub(super) fn options(files: &Files) -> anyhow::Result<PostgresOptions> {
     })
 }
 
-/// The same failure with the code of a database that will not do.
+/// Gives a failure the exit code of a database that cannot be used.
 fn refused(error: anyhow::Error) -> anyhow::Error {
     match error.downcast::<Failure>() {
         Ok(failure) => Failure { code: REFUSED, ..failure }.into(),

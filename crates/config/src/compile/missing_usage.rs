@@ -9,7 +9,7 @@ use tollgate_protocols::{Dialect, Operation};
 
 /// The hosts, or how they end, of providers that speak OpenAI's protocol and report what every answer
 /// used.
-const REPORTING: [&str; 27] = [
+const REPORTING: [&str; 29] = [
     "openai.com",
     "openai.azure.com",
     "anthropic.com",
@@ -36,6 +36,8 @@ const REPORTING: [&str; 27] = [
     "siliconflow.cn",
     "perplexity.ai",
     "cerebras.ai",
+    "cohere.ai",
+    "cohere.com",
     "nvidia.com",
 ];
 /// Below so much output what an answer may hide is little money.
@@ -78,7 +80,7 @@ fn reports(host: &str) -> bool {
     })
 }
 
-/// The compiled setting.
+/// Compiles `missing_usage`, which is `estimate` by default.
 pub(super) fn compile(raw: Option<raw::MissingUsage>) -> MissingUsage {
     match raw {
         None | Some(raw::MissingUsage::Estimate) => MissingUsage::Estimate,

@@ -8,7 +8,7 @@ use super::tree::Node;
 
 /// The values of a deployment, its own before those of a shared credential.
 pub(super) struct Values<'a> {
-    /// `litellm_params`.
+    /// The deployment's own `litellm_params`.
     pub(super) params: &'a Node,
     /// What `credential_list` has for it.
     pub(super) shared: Option<&'a Node>,

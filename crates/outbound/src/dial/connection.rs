@@ -19,7 +19,7 @@ pub struct DialedConnection {
 /// What a connection is made of.
 #[derive(Debug)]
 pub(super) enum Io {
-    /// TCP, without TLS.
+    /// A TCP connection without TLS.
     Plain(TcpStream),
     /// TLS with the server or with a proxy.
     Tls(Box<TlsStream<TcpStream>>),

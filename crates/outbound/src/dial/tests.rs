@@ -62,14 +62,14 @@ fn says(listener: TcpListener, words: &'static [u8]) {
 }
 
 /// A certificate of a server or client, the authority that has signed it, and its key.
-struct Issued {
+struct TestCertificate {
     authority: Arc<RootCertStore>,
     certificate: rcgen::Certificate,
     key: rcgen::KeyPair,
 }
 
 /// A certificate for these names, valid from one year to another.
-fn issued(names: &[&str], years: (i32, i32)) -> Issued {
+fn issued(names: &[&str], years: (i32, i32)) -> TestCertificate {
     let mut authority = rcgen::CertificateParams::new(Vec::new()).expect("no names");
     authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
     let authority_key = rcgen::KeyPair::generate().expect("a key");
@@ -83,10 +83,10 @@ fn issued(names: &[&str], years: (i32, i32)) -> Issued {
     let certificate = params.signed_by(&key, &issuer).expect("a certificate");
     let mut roots = RootCertStore::empty();
     roots.add(signed.der().clone()).expect("an authority");
-    Issued { authority: Arc::new(roots), certificate, key }
+    TestCertificate { authority: Arc::new(roots), certificate, key }
 }
 
-impl Issued {
+impl TestCertificate {
     /// What a client trusts that knows its authority.
     fn trusted(&self, number: u8) -> ClientTls {
         let authorities = Some(Arc::clone(&self.authority));
@@ -95,7 +95,7 @@ impl Issued {
 
     /// Speaks TLS at `listener`, with clients that this authority vouches for if one is given, and sends
     /// back what comes.
-    fn serve(&self, listener: TcpListener, clients: Option<&Issued>) {
+    fn serve(&self, listener: TcpListener, clients: Option<&TestCertificate>) {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()

@@ -50,6 +50,9 @@ fn cached_tokens_are_within_the_prompt_where_they_fit_and_beside_it_where_they_d
         // What else the total has is thought, as Gemini counts.
         (totals(5000, 4000, 0, 10, 9500), [1000, 4000, 0, 4500], vec![]),
         (totals(0, 400, 0, 10, 0), [0, 400, 0, 10], vec![ABOVE]),
+        // Without an output nobody knows whether the total has the cached ones: it is dearer if not.
+        (totals(989, 4618, 4705, 0, 17628), [989, 4618, 4705, 16639], vec![ABOVE]),
+        (totals(989, 4618, 4705, 0, 10312), [989, 4618, 4705, 0], vec![]),
         (totals(100, 0, 0, 50, 120), [100, 0, 0, 50], vec!["total_below_parts"]),
     ] {
         assert_eq!(kinds(&report), (expected, contradictions), "{report:?}");
@@ -138,7 +141,7 @@ fn writes_without_a_lifetime_are_kept_as_long_as_was_asked() {
 #[test]
 fn what_is_no_count_is_not_there() {
     #[derive(Deserialize)]
-    struct Wire {
+    struct WireCount {
         #[serde(default, deserialize_with = "count")]
         a: Option<u64>,
     }
@@ -158,7 +161,7 @@ fn what_is_no_count_is_not_there() {
         ("[1,{}]", None),
         ("{\"b\":[2]}", None),
     ] {
-        let wire: Wire = serde_json::from_str(&format!("{{\"a\":{text}}}")).expect(text);
+        let wire: WireCount = serde_json::from_str(&format!("{{\"a\":{text}}}")).expect(text);
         assert_eq!(wire.a, expected, "{text}");
     }
 }
