@@ -19,6 +19,7 @@ use crate::finished::Finished;
 use crate::ledger::ProjectionState;
 use crate::limits::{Limit, Scope};
 use crate::money::Nanousd;
+use crate::protocols::Contradiction;
 use crate::request_log;
 
 mod configuration;
@@ -234,8 +235,8 @@ impl Metrics {
     }
 
     /// Counts a request whose upstream reported a usage that contradicts itself.
-    pub fn usage_contradicts(&self, model: &str, upstream: &str, cause: &str) {
-        self.contradictions.with_label_values(&[model, upstream, cause]).inc();
+    pub fn usage_contradicts(&self, upstream: &str, cause: Contradiction) {
+        self.contradictions.with_label_values(&[upstream, cause.as_str()]).inc();
     }
 
     /// Counts a request as in flight, until [`Metrics::in_flight_end`].
@@ -385,7 +386,7 @@ fn above_limits(registry: &Registry) -> IntCounterVec {
 
 fn contradictions(r: &Registry) -> IntCounterVec {
     let help = "Requests whose upstream reported a usage that contradicts itself.";
-    int_counters(r, "tollgate_usage_contradictions_total", help, &["model", "upstream", "cause"])
+    int_counters(r, "tollgate_usage_contradictions_total", help, &["upstream", "cause"])
 }
 
 fn rate_limited(r: &Registry) -> IntCounterVec {

@@ -116,10 +116,10 @@ impl Exchange {
         let found = response.relaying.contradictions();
         let Some(model) = self.tried_model().filter(|_| !found.is_empty()) else { return };
         let upstream = &response.candidate.target.upstream.name;
-        let causes: Vec<&str> = found.iter().map(Contradiction::as_str).collect();
-        for cause in &causes {
-            self.metrics.usage_contradicts(&model.id, upstream, cause);
+        for cause in found.iter() {
+            self.metrics.usage_contradicts(upstream, cause);
         }
+        let causes: Vec<&str> = found.iter().map(Contradiction::as_str).collect();
         log::warn!(
             "request {}: the usage that {upstream} reported for `{}` contradicts itself ({}); it was \
              read the dearer way",

@@ -9,8 +9,8 @@ use crate::balance::Outcome;
 use crate::config::snapshot::{CredentialKind, Model, Snapshot};
 use crate::credentials::RefreshOutcome;
 use crate::limits::{Limit, Scope};
-use crate::protocols::Operation;
 use crate::protocols::task::TaskState;
+use crate::protocols::{Contradiction, Operation};
 
 /// How a request ends that there is no room for.
 const UNAVAILABLE: [&str; 2] = ["5xx", "ServiceUnavailable"];
@@ -37,6 +37,10 @@ impl Metrics {
         for upstream in config.upstreams.values() {
             self.upstreams.begin(&upstream.name, &Outcome::WORDS);
             self.connect_failures.begin(&upstream.name);
+            for cause in Contradiction::ALL {
+                let labels = [upstream.name.as_str(), cause.as_str()];
+                self.contradictions.with_label_values(&labels).inc_by(0);
+            }
             let signs_in = |kind: &CredentialKind| matches!(kind, CredentialKind::Auth(_));
             if upstream.credentials.iter().any(|credential| signs_in(&credential.kind)) {
                 self.begin_refreshes(&upstream.name);

@@ -33,6 +33,7 @@ use tollgate::money::Nanousd;
 use tollgate::outbound::Outbound;
 use tollgate::password::Passwords;
 use tollgate::price::{Usage, UsageSource};
+use tollgate::protocols::Contradiction;
 use tollgate::request_log::{Figures, RequestLog};
 use tollgate::secret::Secret;
 use tollgate::tasks::Tasks;
@@ -867,7 +868,7 @@ async fn the_reference_lists_every_metric() {
     admin.metrics.webhook_tried(WebhookOutcome::Taken);
     admin.metrics.rate_limited(&admin.model, Limit::Requests, Scope::Key);
     admin.metrics.usage_above_limits(&admin.model);
-    admin.metrics.usage_contradicts(&admin.model, "upstream", "two_values");
+    admin.metrics.usage_contradicts("upstream", Contradiction::TwoValues);
     admin.metrics.costed(&admin.model, "upstream", Nanousd::new(2), Nanousd::new(1));
     admin.metrics.certificate_shown("0.0.0.0:8443", UnixMs::now());
     let (_, single) = answer(admin.request(Method::GET, "/metrics")).await;

@@ -52,9 +52,10 @@ pub(crate) fn rows() -> Vec<(&'static str, String, Vec<u8>, u16)> {
         ),
         typed("no end", FORM, &open(&[]), 400),
         typed("nothing", FORM, b"", 400),
-        // RFC 2046, section 5.1.1: a preamble is ignored. The upstream does not get it.
+        // RFC 2046, section 5.1.1: a preamble and an epilogue are ignored. The upstream gets
+        // neither.
         typed("text before", FORM, &[b"x\r\n".as_slice(), &good].concat(), 200),
-        typed("text behind", FORM, &[good.as_slice(), b"x"].concat(), 400),
+        typed("text behind", FORM, &[good.as_slice(), b"x"].concat(), 200),
         typed(
             "bare line feeds",
             FORM,
