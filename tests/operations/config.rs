@@ -199,7 +199,8 @@ fn one_simulated_server_stands_for_every_upstream_and_needs_no_environment() {
         ..Overrides::default()
     };
     let loaded = config::load_with(&Sources::Embedded, &overrides, &|_| None);
-    let (snapshot, _) = loaded.unwrap_or_else(|errors| panic!("{}", rendered(&errors)));
+    let (snapshot, warnings) = loaded.unwrap_or_else(|errors| panic!("{}", rendered(&errors)));
+    assert!(warnings.is_empty(), "the demo begins with warnings:\n{}", rendered(&warnings));
     assert_eq!(snapshot.upstreams.len(), 15, "none is switched off");
     let qwen = &snapshot.upstreams["qwen"];
     let to = &qwen.destination;

@@ -63,6 +63,8 @@ struct Upstreams {
     typed: Option<Vec<String>>,
     /// What decides among targets of one priority.
     prefer: raw::Prefer,
+    /// A simulator stands for all of them, so their hosts say nothing of providers.
+    are_simulated: bool,
 }
 
 /// Compiles both files; `None` when there are errors, which the documents then hold.
@@ -79,14 +81,16 @@ pub(super) fn compile(
     let raw_models: Option<raw::Models> = models.read(&["models"]);
 
     let prefer = raw_routes.as_ref().map_or(raw::Prefer::Weight, |raw| raw.balancing.prefer);
+    let are_simulated = overrides.every_upstream_at.is_some();
     let compiled = raw_routes.map(|raw| routes::compile(routes, raw, overrides, proxies));
     let upstreams = match &compiled {
         Some(compiled) => Upstreams {
             on: compiled.upstreams.clone(),
             typed: Some(routes.keys(&["upstreams"]).into_iter().map(str::to_owned).collect()),
             prefer,
+            are_simulated,
         },
-        None => Upstreams { on: HashMap::new(), typed: None, prefer },
+        None => Upstreams { on: HashMap::new(), typed: None, prefer, are_simulated },
     };
     let listed = raw_models.map(|raw| models::compile(models, raw, &upstreams));
     if routes.has_errors() || models.has_errors() {

@@ -90,7 +90,9 @@ fn model(
     let typed = std::mem::take(&mut raw.targets);
     let owned_by = raw.owned_by.take().or_else(|| typed.first().map(|it| it.upstream.clone()));
     let targets = targets(document, &targets_at, &id, &sold, typed, upstreams, &prices);
-    missing_usage::check(document, at, &raw, &operations, &targets);
+    if !upstreams.are_simulated {
+        missing_usage::check(document, at, &raw, &operations, &targets);
+    }
     prices::check_reported(document, &at.key("prices"), &prices.base, &targets, &operations);
     let common = pass::common(targets.iter().map(|target| &*target.upstream));
     let limits = ModelLimits { pass: pass::with(own, common), priced, ..limits };
