@@ -4,8 +4,6 @@
 use std::error::Error as _;
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -17,7 +15,6 @@ use http::{HeaderMap, Method, Request, Uri};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::Frame;
-use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::{Connected, Connection as Described};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -209,9 +206,9 @@ struct Connector {
 }
 
 impl tower_service::Service<Uri> for Connector {
-    type Response = ClientIo;
+    type Response = TokioIo<DialedConnection>;
     type Error = DialError;
-    type Future = BoxFuture<'static, Result<ClientIo, DialError>>;
+    type Future = BoxFuture<'static, Result<TokioIo<DialedConnection>, DialError>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), DialError>> {
         Poll::Ready(Ok(()))
@@ -222,7 +219,7 @@ impl tower_service::Service<Uri> for Connector {
         Box::pin(async move {
             let to = destination(&uri, &reach)?;
             let connection = dialer.dial(&to, reach.allowed, reach.connect_timeout).await?;
-            Ok(ClientIo { address: connection.address(), io: TokioIo::new(connection) })
+            Ok(TokioIo::new(connection))
         })
     }
 }
@@ -246,54 +243,9 @@ fn destination(uri: &Uri, reach: &Reach) -> Result<Destination, DialError> {
     Ok(Destination { host: host.to_owned(), port, tls, proxy })
 }
 
-/// A connection as hyper takes it.
-struct ClientIo {
-    io: TokioIo<DialedConnection>,
-    address: SocketAddr,
-}
-
-impl Described for ClientIo {
+/// Callers learn the address of the server from the extensions of an answer.
+impl Described for DialedConnection {
     fn connected(&self) -> Connected {
-        Connected::new().extra(self.address)
-    }
-}
-
-impl Read for ClientIo {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().io).poll_read(context, buffer)
-    }
-}
-
-impl Write for ClientIo {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().io).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        pieces: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().io).poll_write_vectored(context, pieces)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().io).poll_flush(context)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().io).poll_shutdown(context)
+        Connected::new().extra(self.address())
     }
 }
