@@ -496,3 +496,47 @@ fn the_command_runs_until_it_is_ended() {
     child.wait().expect("the command is gone");
     assert_eq!(answer.as_deref(), Some("HTTP/1.1 418"), "{line}");
 }
+
+/// The rules themselves are tested where they stand.
+#[tokio::test]
+async fn a_strict_simulator_refuses_in_the_words_of_the_provider() {
+    let sim = sim(&["strict=on"]);
+    let tools = json!([{"toolUse": {"toolUseId": "c", "name": "f", "input": {}}}]);
+    let said = |text: &str| json!([{"text": text}]);
+    let converse = json!({"messages": [{"role": "user", "content": said("a")},
+        {"role": "assistant", "content": tools}, {"role": "user", "content": said("b")}]});
+    let chat = |model: &str| {
+        json!({"model": model, "messages": [
+        {"role": "user", "content": "a"}, {"role": "system", "content": "b"}]})
+    };
+    for (path, body, words) in [
+        (CHAT, chat("qwen"), Some("System message must be at the beginning.")),
+        (CHAT, chat("gpt-5.1"), None),
+        (
+            "/v1/messages",
+            json!({"model": "m", "messages": [{"role": "user", "content": "a"}]}),
+            Some("anthropic-version: header is required"),
+        ),
+        (
+            "/v1/responses",
+            json!({"model": "m", "input": "a", "max_output_tokens": 1}),
+            Some("Expected a value >= 16"),
+        ),
+        (
+            "/model/anthropic.claude-opus-4-8/converse",
+            converse,
+            Some("The toolConfig field must be defined"),
+        ),
+        (
+            "/v1beta/models/gemini-3-pro:generateContent",
+            json!({"contents": []}),
+            Some("contents is not specified"),
+        ),
+    ] {
+        let answer = post(&sim, path, &body).await;
+        let status = if words.is_some() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
+        assert_eq!(answer.status(), status, "{path}");
+        let text = answer.text().await.expect("a body");
+        assert!(text.contains(words.unwrap_or("choices")), "{path}: {text}");
+    }
+}

@@ -52,6 +52,9 @@ pub struct Behaviour {
     /// measuring large bodies, where reading JSON here would take the processor from what is
     /// measured.
     pub blind: bool,
+    /// Whether requests to language models are refused that the real provider's validator refuses, as
+    /// [`strict`](crate::strict) has it.
+    pub strict: bool,
     /// What goes wrong on the way, and when.
     pub faults: Faults,
 }
@@ -75,6 +78,7 @@ impl Default for Behaviour {
             retry_after: None,
             error_code: None,
             blind: false,
+            strict: false,
             faults: Faults::default(),
         }
     }

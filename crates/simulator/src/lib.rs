@@ -54,6 +54,7 @@
 //! | `retry-after` | `retry-after` of error answers | none |
 //! | `error-code` | `error.code` of error answers, and the code of tasks that fail | by status |
 //! | `blind` | `on` or `off`: answer by path alone, without reading, hashing or recording the body; for chats and images | `off` |
+//! | `strict` | `on` or `off`: requests to language models are refused that the real provider's validator refuses, in its words; [`strict`] has the rules and their sources | `off` |
 //! | `fault` | faults, separated by commas; repeated ones add up | none |
 //!
 //! # Faults
@@ -123,6 +124,7 @@ mod sample;
 mod script;
 mod server;
 mod state;
+pub mod strict;
 mod tasks;
 mod usage;
 mod xai;

@@ -8,6 +8,7 @@ use super::answer::{Answer, Envelope};
 use super::asked::ReceivedRequest;
 use super::behaviour::{Behaviour, Refusal};
 use super::state::Server;
+use super::strict::{self, StrictDialect};
 use super::{anthropic, ark, bedrock, dashscope, gemini, openai, results, xai};
 
 /// Where the recorded requests are shown.
@@ -146,6 +147,31 @@ impl<'a> Endpoint<'a> {
         }
     }
 
+    /// The refusal of the real provider's validator, where the simulator is to be strict.
+    fn strict_refusal(self, asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Option<Answer> {
+        if !behaviour.strict {
+            return None;
+        }
+        let body = serde_json::from_slice::<Value>(asked.body).ok()?;
+        let in_body = body["model"].as_str().unwrap_or_default();
+        let (dialect, model) = match self {
+            Self::Chat => (StrictDialect::of_chat(in_body, &body), in_body),
+            Self::Responses => (StrictDialect::OpenaiResponses, in_body),
+            Self::Messages => (StrictDialect::Anthropic, in_body),
+            // The model stands right before the last segment.
+            Self::Converse(_) => {
+                (StrictDialect::Bedrock, asked.path.rsplit('/').nth(1).unwrap_or_default())
+            }
+            Self::Content(model, gemini::Method::Generate | gemini::Method::Stream) => {
+                (StrictDialect::Gemini, model)
+            }
+            _ => return None,
+        };
+        let refusal = strict::check(dialect, model, Some(asked.headers), &body).err()?;
+        let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST);
+        Some(Answer::refused(self.envelope(), status, &refusal.message, behaviour))
+    }
+
     fn answer(self, asked: &ReceivedRequest<'_>, behaviour: &Behaviour, server: &Server) -> Answer {
         let tasks = &server.tasks;
         let shown = |json: Value| Answer::json(json.to_string(), &Behaviour::default());
@@ -230,6 +256,9 @@ pub(super) fn answer(
     if !endpoint.takes(asked.method) {
         let message = format!("{} does not take {}.", asked.path, asked.method);
         return Answer::refused(envelope, StatusCode::METHOD_NOT_ALLOWED, &message, behaviour);
+    }
+    if let Some(refused) = endpoint.strict_refusal(asked, behaviour) {
+        return refused;
     }
     endpoint.answer(asked, behaviour, server)
 }

@@ -96,12 +96,13 @@ impl Behaviour {
             "retry-after" => self.retry_after = text(value),
             "error-code" => self.error_code = text(value),
             "blind" => self.blind = one_of(value, "on", "off")?,
+            "strict" => self.strict = one_of(value, "on", "off")?,
             "fault" => return value.split(',').try_for_each(|fault| self.faults.add(fault.trim())),
             _ => {
                 return Err(
                     "delay-ms, chunks, interval-ms, words, max-tokens, provider, usage, dimensions, \
                             base64, image-bytes, usage-dialect, task-pending-ms, task-running-ms, task-end, \
-                            task-query-fault, key, retry-after, error-code, blind or fault",
+                            task-query-fault, key, retry-after, error-code, blind, strict or fault",
                 );
             }
         }
