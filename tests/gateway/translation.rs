@@ -11,6 +11,7 @@ use crate::harness::{Answer, Gateway, Recorder, ask, simulator};
 
 mod bedrock;
 mod hostile;
+mod names;
 mod prefix;
 mod settling;
 mod wire;

@@ -198,7 +198,7 @@ impl Bridge {
         named: Option<NamedInPath<'_>>,
         limits: &ModelLimits,
     ) -> Result<Translated, GatewayError> {
-        let read = self.customers.words.read_request(body.text()).map_err(refused)?;
+        let mut read = self.customers.words.read_request(body.text()).map_err(refused)?;
         let mut frame = read.frame;
         if let Some(NamedInPath { model, streams }) = named {
             frame = AnswerFrame { model: model.to_owned(), streams, ..frame };
@@ -214,6 +214,7 @@ impl Bridge {
             caches: target.caches || has_key,
             ..target
         };
+        frame.aliases = self.upstreams.words.naming(&target).apply(&mut read.parts);
         let mut losses = Losses::default();
         let written = self
             .upstreams
@@ -334,6 +335,7 @@ impl Call for BridgedCall {
                 self.inner.comes_in_frames(),
                 upstreams.stream_reader(),
                 customers.stream_writer(&self.frame),
+                self.frame.aliases.clone(),
             )),
         }
     }

@@ -5,6 +5,7 @@
 //! have put them.
 
 mod answer;
+pub(crate) mod conversation;
 mod read;
 mod stream;
 mod thoughts;
@@ -15,6 +16,7 @@ use crate::dialect::{
     Untranslatable, UpstreamDialect, WriteStream,
 };
 use crate::kit;
+use crate::names::Naming;
 use crate::part::{AnswerPart, PromptPart, UpstreamFailure};
 
 /// What marks an entry of `reasoning_details` that was written here.
@@ -25,13 +27,17 @@ const DETAIL_FORMAT: &str = "tollgate";
 pub struct Chat;
 
 impl UpstreamDialect for Chat {
+    fn naming(&self, target: &TranslationTarget) -> Naming {
+        Naming::chat(target.call_ids)
+    }
+
     fn write_request(
         &self,
         parts: &[PromptPart<'_>],
         target: &TranslationTarget,
         losses: &mut Losses,
     ) -> Result<Vec<u8>, Untranslatable> {
-        write::request(parts, target, losses)
+        write::request(&self.naming(target).applied(parts), target, losses)
     }
 
     fn read_answer<'a>(&self, body: &'a [u8]) -> Result<Vec<AnswerPart<'a>>, Malformed> {

@@ -15,6 +15,7 @@ mod write;
 use crate::dialect::{
     Losses, Malformed, ReadStream, TranslationTarget, Untranslatable, UpstreamDialect,
 };
+use crate::names::Naming;
 use crate::part::{AnswerPart, PromptPart, UpstreamFailure};
 
 /// The dialect of Amazon Bedrock's Converse API.
@@ -31,13 +32,17 @@ impl Converse {
 }
 
 impl UpstreamDialect for Converse {
+    fn naming(&self, _: &TranslationTarget) -> Naming {
+        Naming::CONVERSE
+    }
+
     fn write_request(
         &self,
         parts: &[PromptPart<'_>],
         target: &TranslationTarget,
         losses: &mut Losses,
     ) -> Result<Vec<u8>, Untranslatable> {
-        write::request(parts, target, losses)
+        write::request(&self.naming(target).applied(parts), target, losses)
     }
 
     fn read_answer<'a>(&self, body: &'a [u8]) -> Result<Vec<AnswerPart<'a>>, Malformed> {

@@ -3,12 +3,16 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::names::{self, Aliases, Naming};
 use crate::part::{AnswerPart, PromptPart, UpstreamFailure};
 
 /// One protocol for talking to language models, on the side of upstreams: it writes requests, and reads
 /// answers.
 pub trait UpstreamDialect: Sync + fmt::Debug {
-    /// Writes a request for an upstream. What it cannot carry is a loss: hints go into `losses`,
+    /// The names of tools and the ids of calls that such an upstream takes.
+    fn naming(&self, target: &TranslationTarget) -> Naming;
+
+    /// Writes a request for an upstream, with aliases for names and ids that it does not take. What it cannot carry is a loss: hints go into `losses`,
     /// anything else is refused.
     ///
     /// # Errors
@@ -76,6 +80,9 @@ pub struct AnswerFrame {
     pub free_tools: Vec<String>,
     /// Tools that stand in a namespace, which other dialects do not have.
     pub namespaced: Vec<NamespacedTool>,
+    /// The aliases by which the upstream knows tools. Whoever translates fills them in, and restores the
+    /// names in the answer.
+    pub aliases: Aliases,
     /// Members that the dialect repeats in its answer, as JSON without the braces, each followed by a
     /// comma.
     pub repeated: String,
@@ -89,7 +96,7 @@ pub struct AnswerFrame {
 /// A tool of a namespace, as the Responses API has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamespacedTool {
-    /// The name by which an upstream knows the tool: [`joined`](Self::joined).
+    /// The name by which parts know the tool: [`joined`](Self::joined).
     pub joined: String,
     /// The name of the namespace.
     pub namespace: String,
@@ -98,11 +105,10 @@ pub struct NamespacedTool {
 }
 
 impl NamespacedTool {
-    /// The name for a tool of a namespace where there are none: providers take letters, digits, `_` and
-    /// `-`.
+    /// The name for a tool of a namespace where there are none. An upstream sees `namespace__name`.
     #[must_use]
     pub fn joined(namespace: &str, name: &str) -> String {
-        format!("{namespace}__{name}")
+        names::in_namespace(namespace, name)
     }
 }
 

@@ -25,6 +25,7 @@ use crate::dialect::{
     Untranslatable, UpstreamDialect, WriteStream,
 };
 use crate::kit;
+use crate::names::Naming;
 use crate::part::{AnswerPart, PromptPart, UpstreamFailure};
 use crate::seal::{self, Maker};
 
@@ -43,13 +44,17 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 pub struct Gemini;
 
 impl UpstreamDialect for Gemini {
+    fn naming(&self, _: &TranslationTarget) -> Naming {
+        Naming::GEMINI
+    }
+
     fn write_request(
         &self,
         parts: &[PromptPart<'_>],
         target: &TranslationTarget,
         losses: &mut Losses,
     ) -> Result<Vec<u8>, Untranslatable> {
-        write::request(parts, target, losses)
+        write::request(&self.naming(target).applied(parts), target, losses)
     }
 
     fn read_answer<'a>(&self, body: &'a [u8]) -> Result<Vec<AnswerPart<'a>>, Malformed> {

@@ -9,12 +9,14 @@
 
 pub mod part;
 pub mod dialect;
+pub mod names;
 pub mod seal;
 pub mod kit;
 mod json;
 mod raw;
 mod at;
 mod turns;
+mod pairing;
 mod claude;
 
 mod chat;

@@ -13,6 +13,7 @@ use crate::dialect::{
     Untranslatable, UpstreamDialect, WriteStream,
 };
 use crate::kit;
+use crate::names::Naming;
 use crate::part::{AnswerPart, PromptPart, UpstreamFailure};
 
 /// The dialect of Anthropic's Messages API.
@@ -20,13 +21,17 @@ use crate::part::{AnswerPart, PromptPart, UpstreamFailure};
 pub struct Messages;
 
 impl UpstreamDialect for Messages {
+    fn naming(&self, _: &TranslationTarget) -> Naming {
+        Naming::MESSAGES
+    }
+
     fn write_request(
         &self,
         parts: &[PromptPart<'_>],
         target: &TranslationTarget,
         losses: &mut Losses,
     ) -> Result<Vec<u8>, Untranslatable> {
-        write::request(parts, target, losses)
+        write::request(&self.naming(target).applied(parts), target, losses)
     }
 
     fn read_answer<'a>(&self, body: &'a [u8]) -> Result<Vec<AnswerPart<'a>>, Malformed> {

@@ -15,6 +15,7 @@ use crate::dialect::{
     Untranslatable, UpstreamDialect, WriteStream,
 };
 use crate::kit;
+use crate::names::Naming;
 use crate::part::{AnswerPart, PromptPart, UpstreamFailure};
 
 /// The dialect of OpenAI's Responses API.
@@ -22,13 +23,17 @@ use crate::part::{AnswerPart, PromptPart, UpstreamFailure};
 pub struct Responses;
 
 impl UpstreamDialect for Responses {
+    fn naming(&self, _: &TranslationTarget) -> Naming {
+        Naming::RESPONSES
+    }
+
     fn write_request(
         &self,
         parts: &[PromptPart<'_>],
         target: &TranslationTarget,
         losses: &mut Losses,
     ) -> Result<Vec<u8>, Untranslatable> {
-        write::request(parts, target, losses)
+        write::request(&self.naming(target).applied(parts), target, losses)
     }
 
     fn read_answer<'a>(&self, body: &'a [u8]) -> Result<Vec<AnswerPart<'a>>, Malformed> {

@@ -1,8 +1,6 @@
 //! A conversation as Anthropic and those who follow it take it: the instructions first, then turns in
 //! which user and assistant alternate, with the results of tools at the beginning of a user's turn.
 
-use std::borrow::Cow;
-
 use crate::dialect::TranslationTarget;
 use crate::part::{ContentPart, PromptPart, Reasoning, Speaker, Text};
 
@@ -149,21 +147,4 @@ impl CacheMarks {
             turns: users.map(|(place, _)| place).collect(),
         }
     }
-}
-
-/// The id of a call as Anthropic takes it: other dialects know more letters.
-pub(crate) fn id(id: &str) -> Cow<'_, str> {
-    let fits = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
-    if !id.is_empty() && id.chars().all(fits) {
-        return id.into();
-    }
-    // Each other byte is written so that no two ids become one.
-    let mut written = String::from("enc_");
-    for byte in id.bytes() {
-        match char::from(byte) {
-            letter if letter.is_ascii_alphanumeric() => written.push(letter),
-            _ => written.push_str(&format!("-{byte:02x}")),
-        }
-    }
-    written.into()
 }

@@ -10,6 +10,7 @@ use tollgate_money::price::{Side, Traits, Usage, UsageSource};
 use tollgate_translation::dialect::{
     AnswerFrame, Dialect as Translate, ReadStream, UpstreamDialect, WriteStream,
 };
+use tollgate_translation::names::Aliases;
 use tollgate_translation::part::{AnswerPart, Counts, UpstreamFailure};
 
 use super::in_our_words;
@@ -86,6 +87,8 @@ pub(super) const WRITER_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The way of a stream's pieces to its customer, in an order in which any dialect can say them.
 struct Passage {
     writer: Box<dyn WriteStream>,
+    /// By which the upstream knows the customer's tools.
+    aliases: Aliases,
     unreported: Option<Unreported>,
     has_begun: bool,
     /// The last piece was a call of a tool, or of its input.
@@ -97,9 +100,10 @@ struct Passage {
 }
 
 impl Passage {
-    fn new(writer: Box<dyn WriteStream>, unreported: Option<Unreported>) -> Self {
+    fn new(writer: Box<dyn WriteStream>, aliases: Aliases, unreported: Option<Unreported>) -> Self {
         Self {
             writer,
+            aliases,
             unreported,
             has_begun: false,
             is_in_call: false,
@@ -130,6 +134,7 @@ impl Passage {
         }
         self.is_in_call = matches!(answer, AnswerPart::ToolCall { .. } | AnswerPart::Input(_));
         self.has_ended = matches!(answer, AnswerPart::End(_) | AnswerPart::Error(_));
+        let answer = self.aliases.restore(answer);
         self.writer.write(&metered(answer, meter, self.unreported.as_ref()), out);
         self.is_broken = self.writer.held_bytes() > WRITER_BYTES_MAX;
     }
@@ -251,7 +256,8 @@ impl Meter for BridgedDocument {
             return Bytes::new();
         }
         let metered = |piece| metered(piece, self.inner.as_ref(), self.unreported.as_ref());
-        let answer: Vec<AnswerPart<'_>> = answer.into_iter().map(metered).collect();
+        let restored = answer.into_iter().map(|piece| self.frame.aliases.restore(piece));
+        let answer: Vec<AnswerPart<'_>> = restored.map(metered).collect();
         self.is_translated = true;
         self.customers.write_answer(&answer, &self.frame).into()
     }
@@ -362,12 +368,13 @@ impl BridgedStream {
         comes_in_frames: bool,
         reader: Box<dyn ReadStream>,
         writer: Box<dyn WriteStream>,
+        aliases: Aliases,
     ) -> Self {
         let events = match comes_in_frames {
             true => EventCutter::Frames(event_stream::EventFrames::default()),
             false => EventCutter::Lines(Events::of_images()),
         };
-        let passage = Passage::new(writer, unreported);
+        let passage = Passage::new(writer, aliases, unreported);
         Self { inner, events, reader, passage, delivered: None }
     }
 

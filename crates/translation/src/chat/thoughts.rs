@@ -332,6 +332,14 @@ impl SentThoughts {
         sent
     }
 
+    /// Whether thoughts stand in `content` itself, or in details that a provider has signed: a message
+    /// of them alone is one that the provider has written so.
+    pub(super) fn has_content(&self) -> bool {
+        !(self.before_text.is_empty()
+            && self.blocks.is_empty()
+            && self.reasoning_details.is_empty())
+    }
+
     /// Writes `content`, with the thoughts that belong there before the text.
     pub(super) fn write_content(&self, text: &str, out: &mut Vec<u8>) {
         let text = [&self.before_text, text].concat();

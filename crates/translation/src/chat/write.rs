@@ -2,13 +2,15 @@
 
 use std::borrow::Cow;
 
+use crate::chat::conversation::{self, AssistantMessage, Message};
 use crate::chat::thoughts::SentThoughts;
-use crate::dialect::{CallIds, ChatStyle, Losses, TranslationTarget, Untranslatable};
+use crate::dialect::{ChatStyle, Losses, TranslationTarget, Untranslatable};
 use crate::json::Members;
 use crate::kit;
+use crate::pairing;
 use crate::part::{
-    AnswerFormat, ContentPart, Effort, MediaPart, PromptPart, Reasoning, Sampling, Source, Speaker,
-    Text, Thinking, Tool, ToolCall, ToolChoice, ToolResult,
+    AnswerFormat, ContentPart, Effort, MediaPart, PromptPart, Sampling, Source, Text, Thinking,
+    Tool, ToolCall, ToolChoice, ToolResult,
 };
 use crate::seal::{self, Maker};
 
@@ -25,7 +27,7 @@ pub(super) fn request(
     let mut out = Vec::with_capacity(1024);
     let mut members = Members::object(&mut out);
     members.key(&mut out, "messages");
-    messages(parts, target, &mut out)?;
+    messages(&pairing::paired(parts), target, &mut out)?;
     tools(parts, target, &mut members, &mut out);
     let mut settings = ChatSettings { target, losses, members: &mut members, out: &mut out };
     for part in parts {
@@ -228,167 +230,80 @@ fn tool_choice(choice: &ToolChoice<'_>, out: &mut Vec<u8>) {
     crate::json::push_string(out, word);
 }
 
-/// What one message is made of.
-#[derive(Default)]
-struct Gathered<'p> {
-    instructions: Vec<&'p Text<'p>>,
-    reasoning: Vec<&'p Reasoning<'p>>,
-    content: Vec<&'p ContentPart<'p>>,
-    calls: Vec<&'p ToolCall<'p>>,
-    results: Vec<&'p ToolResult<'p>>,
-}
-
 fn messages(
     parts: &[PromptPart<'_>],
     target: &TranslationTarget,
     out: &mut Vec<u8>,
 ) -> Result<(), Untranslatable> {
     let mut list = Members::array(out);
-    let (mut role, mut gathered) = (Speaker::User, Gathered::default());
-    for part in parts {
-        match part {
-            PromptPart::Instruction(text) => {
-                if gathered.has_turn() {
-                    std::mem::take(&mut gathered).write(role, target, &mut list, out)?;
-                }
-                gathered.instructions.push(text);
-            }
-            PromptPart::Turn(next) => {
-                // Results of tools and what a user says behind them are one turn.
-                let goes_on = *next == Speaker::User
-                    && role == Speaker::User
-                    && gathered.instructions.is_empty()
-                    && gathered.has_only_results();
-                if !goes_on {
-                    std::mem::take(&mut gathered).write(role, target, &mut list, out)?;
-                }
-                role = *next;
-            }
-            PromptPart::Content(content) => gathered.content.push(content),
-            PromptPart::Reasoning(reasoning) => gathered.reasoning.push(reasoning),
-            PromptPart::ToolCall(call) => gathered.calls.push(call),
-            PromptPart::ToolResult(result) => gathered.results.push(result),
-            _ => {}
+    for message in conversation::messages(parts, target)? {
+        list.next(out);
+        match message {
+            Message::Instructions(texts) => instructions(&texts, target, out),
+            Message::User(contents) => user(&contents, out)?,
+            Message::Assistant(message) => assistant(message, target, out)?,
+            Message::Result(result) => tool_result(result, out),
         }
     }
-    gathered.write(role, target, &mut list, out)?;
     list.end(out);
     Ok(())
 }
 
-impl Gathered<'_> {
-    fn has_turn(&self) -> bool {
-        !(self.content.is_empty()
-            && self.calls.is_empty()
-            && self.results.is_empty()
-            && self.reasoning.is_empty())
-    }
+fn instructions(texts: &[&str], target: &TranslationTarget, out: &mut Vec<u8>) {
+    let role = if target.chat == ChatStyle::Openai { "developer" } else { "system" };
+    let mut message = message(role, out);
+    // Chat templates of open models take one text at the beginning.
+    message.text(out, "content", &texts.join("\n\n"));
+    message.end(out);
+}
 
-    fn has_only_results(&self) -> bool {
-        self.content.is_empty() && self.calls.is_empty() && self.reasoning.is_empty()
+fn user(contents: &[Cow<'_, ContentPart<'_>>], out: &mut Vec<u8>) -> Result<(), Untranslatable> {
+    let mut message = message("user", out);
+    message.key(out, "content");
+    match contents {
+        [one] if let ContentPart::Text(text) = one.as_ref() => {
+            crate::json::push_string(out, &text.text);
+        }
+        all => {
+            let mut parts = Members::array(out);
+            for one in all {
+                parts.next(out);
+                content(one, out)?;
+            }
+            parts.end(out);
+        }
     }
+    message.end(out);
+    Ok(())
+}
 
-    fn write(
-        self,
-        role: Speaker,
-        target: &TranslationTarget,
-        list: &mut Members,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Untranslatable> {
-        if !self.instructions.is_empty() {
+fn assistant(
+    said: AssistantMessage<'_>,
+    target: &TranslationTarget,
+    out: &mut Vec<u8>,
+) -> Result<(), Untranslatable> {
+    let mut message = message("assistant", out);
+    let thoughts = SentThoughts::of_turn(&said.reasoning);
+    message.key(out, "content");
+    thoughts.write_content(&said.text, out);
+    if !said.refusal.is_empty() {
+        message.text(out, "refusal", &said.refusal);
+    }
+    thoughts.write_fields(&mut message, out);
+    if !said.calls.is_empty() {
+        message.key(out, "tool_calls");
+        let mut list = Members::array(out);
+        for call in &said.calls {
             list.next(out);
-            let role = if target.chat == ChatStyle::Openai { "developer" } else { "system" };
-            let mut message = message(role, out);
-            let texts: Vec<&str> = self.instructions.iter().map(|text| &*text.text).collect();
-            // Chat templates of open models take one text at the beginning.
-            message.text(out, "content", &texts.join("\n\n"));
-            message.end(out);
+            tool_call(call, target, out)?;
         }
-        match role {
-            Speaker::Assistant if self.has_turn() => {
-                list.next(out);
-                self.assistant(target, out)
-            }
-            Speaker::User if self.has_turn() => self.user(target, list, out),
-            Speaker::Assistant | Speaker::User => Ok(()),
-        }
+        list.end(out);
     }
-
-    fn assistant(
-        self,
-        target: &TranslationTarget,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Untranslatable> {
-        let mut message = message("assistant", out);
-        let (mut texts, mut refusals) = (Vec::new(), Vec::new());
-        for content in &self.content {
-            match content {
-                ContentPart::Text(text) => texts.push(&*text.text),
-                ContentPart::Refusal(text) => refusals.push(&**text),
-                ContentPart::Image(_)
-                | ContentPart::File(_)
-                | ContentPart::Audio(_)
-                | ContentPart::Video(_) => {
-                    return Err(Untranslatable::uncarried(
-                        "messages.content: media of the assistant",
-                    ));
-                }
-            }
-        }
-        let thoughts = SentThoughts::of_turn(&self.reasoning);
-        message.key(out, "content");
-        thoughts.write_content(&texts.concat(), out);
-        if !refusals.is_empty() {
-            message.text(out, "refusal", &refusals.concat());
-        }
-        thoughts.write_fields(&mut message, out);
-        if !self.calls.is_empty() {
-            message.key(out, "tool_calls");
-            let mut list = Members::array(out);
-            for call in &self.calls {
-                list.next(out);
-                tool_call(call, target, out)?;
-            }
-            list.end(out);
-        }
-        message.end(out);
-        Ok(())
+    if said.is_prefix {
+        message.boolean(out, "prefix", true);
     }
-
-    fn user(
-        self,
-        target: &TranslationTarget,
-        list: &mut Members,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Untranslatable> {
-        let mut shown: Vec<Cow<'_, ContentPart<'_>>> = Vec::new();
-        for result in &self.results {
-            list.next(out);
-            tool_result(result, target, &mut shown, out);
-        }
-        shown.extend(self.content.iter().map(|content| Cow::Borrowed(*content)));
-        if shown.is_empty() {
-            return Ok(());
-        }
-        list.next(out);
-        let mut message = message("user", out);
-        message.key(out, "content");
-        match &shown[..] {
-            [one] if let ContentPart::Text(text) = one.as_ref() => {
-                crate::json::push_string(out, &text.text);
-            }
-            all => {
-                let mut parts = Members::array(out);
-                for one in all {
-                    parts.next(out);
-                    content(one, out)?;
-                }
-                parts.end(out);
-            }
-        }
-        message.end(out);
-        Ok(())
-    }
+    message.end(out);
+    Ok(())
 }
 
 fn message(role: &str, out: &mut Vec<u8>) -> Members {
@@ -397,57 +312,17 @@ fn message(role: &str, out: &mut Vec<u8>) -> Members {
     message
 }
 
-/// A message of a tool has text alone. What else came out goes into `shown`, behind a text that says
-/// where it belongs.
-fn tool_result<'p>(
-    result: &ToolResult<'p>,
-    target: &TranslationTarget,
-    shown: &mut Vec<Cow<'p, ContentPart<'p>>>,
-    out: &mut Vec<u8>,
-) {
-    let id = call_id(&result.id, target.call_ids);
+fn tool_result(result: &ToolResult<'_>, out: &mut Vec<u8>) {
     let mut message = message("tool", out);
-    message.text(out, "tool_call_id", &id);
-    let mut texts: Vec<&str> = Vec::new();
-    let mut has_media = false;
-    for content in &result.content {
-        match content {
-            ContentPart::Text(text) => texts.push(&text.text),
-            ContentPart::Refusal(text) => texts.push(text),
-            media => {
-                if !std::mem::replace(&mut has_media, true) {
-                    let text = format!("The tool call {id} has shown:").into();
-                    let label = ContentPart::Text(Text { text, cache: None });
-                    shown.push(Cow::Owned(label));
-                }
-                shown.push(Cow::Owned(media.clone()));
-            }
-        }
-    }
-    let text = texts.join("\n");
+    message.text(out, "tool_call_id", &result.id);
+    let texts = result.content.iter().filter_map(|content| match content {
+        ContentPart::Text(text) => Some(&*text.text),
+        ContentPart::Refusal(text) => Some(&**text),
+        _ => None,
+    });
+    let text = texts.collect::<Vec<&str>>().join("\n");
     message.text(out, "content", &kit::marked_output(&text, result.is_error));
     message.end(out);
-}
-
-/// The id of a call as the upstream takes it.
-fn call_id(id: &str, ids: CallIds) -> Cow<'_, str> {
-    const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    const LENGTH: usize = 9;
-    let is_taken = id.len() == LENGTH && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    if ids == CallIds::Any || is_taken {
-        return Cow::Borrowed(id);
-    }
-    // FNV-1a, 64 bits: the same on every turn, as caches of prompts need it.
-    let mut hash = id.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
-    });
-    let mut letters = String::with_capacity(LENGTH);
-    for _ in 0..LENGTH {
-        let place = usize::try_from(hash % 62).unwrap_or_default();
-        letters.extend(LETTERS.get(place).map(|letter| char::from(*letter)));
-        hash /= 62;
-    }
-    letters.into()
 }
 
 fn tool_call(
@@ -458,7 +333,7 @@ fn tool_call(
     let is_custom = call.is_free && target.chat == ChatStyle::Openai;
     let kind = if is_custom { "custom" } else { "function" };
     let mut object = Members::object(out);
-    object.text(out, "id", &call_id(&call.id, target.call_ids));
+    object.text(out, "id", &call.id);
     object.text(out, "type", kind);
     object.key(out, kind);
     let mut inner = Members::object(out);

@@ -12,10 +12,8 @@ use crate::part::{
     Cache, ContentPart, MediaPart, PromptPart, Reasoning, Source, ToolCall, ToolResult,
 };
 use crate::seal::{self, Maker};
-use crate::turns::{self, Block};
+use crate::turns::Block;
 
-/// The longest id of a call, in letters.
-const CALL_ID_CHARS_MAX: usize = 64;
 /// The longest name of a document, in letters, with room for the number that tells two of one name
 /// apart: the API takes 200.
 const DOCUMENT_NAME_CHARS_MAX: usize = 180;
@@ -94,7 +92,7 @@ impl ContentWriter {
         let mut object = Members::object(out);
         object.key(out, "toolResult");
         let mut inner = Members::object(out);
-        inner.text(out, "toolUseId", &call_id(&result.id)?);
+        inner.text(out, "toolUseId", &result.id);
         inner.key(out, "content");
         let mut list = Members::array(out);
         for one in &result.content {
@@ -222,20 +220,12 @@ fn tool_use(call: &ToolCall<'_>, out: &mut Vec<u8>) -> Result<(), Untranslatable
     let mut object = Members::object(out);
     object.key(out, "toolUse");
     let mut inner = Members::object(out);
-    inner.text(out, "toolUseId", &call_id(&call.id)?);
+    inner.text(out, "toolUseId", &call.id);
     inner.text(out, "name", &call.name);
     inner.raw(out, "input", &kit::object_input(call)?);
     inner.end(out);
     object.end(out);
     Ok(())
-}
-
-fn call_id(id: &str) -> Result<Cow<'_, str>, Untranslatable> {
-    let id = turns::id(id);
-    if id.len() > CALL_ID_CHARS_MAX {
-        return Err(Untranslatable::malformed("tool_call_id", "64 letters at most for this model"));
-    }
-    Ok(id)
 }
 
 /// A picture or a document, whose words need no escapes but for the data of whoever asks.

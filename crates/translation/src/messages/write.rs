@@ -11,7 +11,7 @@ use crate::part::{
     Tool, ToolCall, ToolChoice, ToolResult,
 };
 use crate::seal::{self, Maker};
-use crate::turns::{self, AlternatingTurns, Block, CacheMarks};
+use crate::turns::{AlternatingTurns, Block, CacheMarks};
 
 /// The longest name of a customer's user, in bytes.
 const USER_BYTES_MAX: usize = 256;
@@ -205,7 +205,7 @@ fn tool_use(
 ) -> Result<(), Untranslatable> {
     let mut object = Members::object(out);
     object.text(out, "type", "tool_use");
-    object.text(out, "id", &turns::id(&call.id));
+    object.text(out, "id", &call.id);
     object.text(out, "name", &call.name);
     object.raw(out, "input", &kit::object_input(call)?);
     cache_control(call.cache.or(mark), &mut object, out);
@@ -220,7 +220,7 @@ fn tool_result(
 ) -> Result<(), Untranslatable> {
     let mut object = Members::object(out);
     object.text(out, "type", "tool_result");
-    object.text(out, "tool_use_id", &turns::id(&result.id));
+    object.text(out, "tool_use_id", &result.id);
     if !result.content.is_empty() {
         object.key(out, "content");
         let mut list = Members::array(out);

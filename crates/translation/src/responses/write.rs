@@ -4,6 +4,7 @@ use crate::at::{FieldPath, Raw, is_object};
 use crate::dialect::{Losses, TranslationTarget, Untranslatable};
 use crate::json::{self, Members};
 use crate::kit;
+use crate::pairing;
 use crate::part::{
     AnswerFormat, ContentPart, MediaPart, PromptPart, Sampling, Source, Speaker, Text, Thinking,
     Tool, ToolCall, ToolChoice, ToolResult,
@@ -21,7 +22,7 @@ pub(super) fn request(
     let mut out = Vec::with_capacity(1024);
     let mut members = Members::object(&mut out);
     members.key(&mut out, "input");
-    input(parts, &mut out)?;
+    input(&pairing::paired(parts), &mut out)?;
     tools(parts, &mut members, &mut out);
     let mut settings = ResponseSettings { target, losses, members: &mut members, out: &mut out };
     settings.write(parts)?;
@@ -92,8 +93,11 @@ fn input(parts: &[PromptPart<'_>], out: &mut Vec<u8>) -> Result<(), Untranslatab
     let list = Members::array(out);
     let mut items = Items { list, open: None, out };
     let mut role = Speaker::User;
-    for part in parts {
+    let mut free_calls: Vec<&str> = Vec::new();
+    for (place, part) in parts.iter().enumerate() {
         match part {
+            PromptPart::Instruction(text) if text.text.is_empty() => {}
+            PromptPart::Content(ContentPart::Text(text)) if text.text.is_empty() => {}
             PromptPart::Instruction(text) => {
                 items.message("developer").content(&ContentPart::Text(text.clone()))?;
             }
@@ -110,18 +114,45 @@ fn input(parts: &[PromptPart<'_>], out: &mut Vec<u8>) -> Result<(), Untranslatab
                 // What another model thought is no part of the prompt.
                 let item = seal.and_then(|seal| seal::open(Maker::Responses, seal));
                 // Customers can write seals of their own: what is no thought is no part of it either.
-                if let Some(item) = item.filter(|item| is_thought(item)) {
+                let item = item.filter(|item| is_followed(parts, place) && is_thought(item));
+                if let Some(item) = item {
                     items.item().extend_from_slice(item.as_bytes());
                 }
             }
-            PromptPart::ToolCall(call) => tool_call(call, items.item()),
-            PromptPart::ToolResult(result) => tool_result(result, items.item())?,
+            PromptPart::ToolCall(call) => {
+                if call.is_free {
+                    free_calls.push(&call.id);
+                }
+                tool_call(call, items.item());
+            }
+            PromptPart::ToolResult(result) => {
+                let is_free = free_calls.contains(&&*result.id);
+                tool_result(result, is_free, items.item())?;
+            }
             _ => {}
         }
     }
     items.close();
     items.list.end(items.out);
     Ok(())
+}
+
+/// Whether something that the assistant said or called follows a thought in its turn. A turn that was
+/// interrupted has thoughts with nothing behind them, which are refused: "Item of type 'reasoning' was
+/// provided without its required following item".
+fn is_followed(parts: &[PromptPart<'_>], place: usize) -> bool {
+    for part in parts.iter().skip(place + 1) {
+        match part {
+            PromptPart::ToolCall(_) => return true,
+            PromptPart::Content(ContentPart::Text(text)) if text.text.is_empty() => {}
+            PromptPart::Content(_) => return true,
+            PromptPart::Turn(_) | PromptPart::ToolResult(_) | PromptPart::Instruction(_) => {
+                return false;
+            }
+            _ => {}
+        }
+    }
+    false
 }
 
 /// The members of an item that an upstream has thought.
@@ -153,9 +184,14 @@ fn tool_call(call: &ToolCall<'_>, out: &mut Vec<u8>) {
     item.end(out);
 }
 
-fn tool_result(result: &ToolResult<'_>, out: &mut Vec<u8>) -> Result<(), Untranslatable> {
+fn tool_result(
+    result: &ToolResult<'_>,
+    is_free: bool,
+    out: &mut Vec<u8>,
+) -> Result<(), Untranslatable> {
     let mut item = Members::object(out);
-    item.text(out, "type", "function_call_output");
+    let kind = if is_free { "custom_tool_call_output" } else { "function_call_output" };
+    item.text(out, "type", kind);
     item.text(out, "call_id", &result.id);
     match &result.content[..] {
         [] => item.text(out, "output", if result.is_error { "Error" } else { "" }),

@@ -359,8 +359,6 @@ fn what_it_has_no_words_for_is_refused_by_name() {
             cache: None,
         })
     };
-    let long =
-        ToolResult { id: "x".repeat(65).into(), content: vec![], is_error: false, cache: None };
     let other = TranslationTarget { thinking: ThinkingStyle::None, ..target() };
     let rows: Vec<(TranslationTarget, Vec<PromptPart<'_>>, &str)> = vec![
         (target(), said(ContentPart::Image(media(url()))), "messages.content: an image by URL"),
@@ -377,11 +375,6 @@ fn what_it_has_no_words_for_is_refused_by_name() {
         ),
         (target(), said(ContentPart::Audio(media(inline("audio/wav")))), "messages.content: audio"),
         (target(), vec![PromptPart::Format(AnswerFormat::Json)], "response_format"),
-        (
-            target(),
-            vec![PromptPart::Turn(Speaker::User), PromptPart::ToolResult(long)],
-            "tool_call_id",
-        ),
         (other, vec![tool(), PromptPart::ParallelTools(false)], "parallel_tool_calls"),
         (other, vec![tool(), PromptPart::ToolChoice(ToolChoice::None)], "tool_choice"),
     ];
@@ -462,7 +455,7 @@ fn documents_and_marks_stand_where_the_api_has_them() {
     let body = write(&parts);
     let bytes = STANDARD.encode("hé");
     let document = |name: &str| json!({"document": {"format": "txt", "name": name, "source": {"bytes": bytes}}});
-    let result = json!({"toolUseId": "enc_call-201", "status": "error",
+    let result = json!({"toolUseId": "call_1_5lyuen2w857f1", "status": "error",
         "content": [document("a-b-txt")]});
     assert_eq!(
         body["messages"],

@@ -39,9 +39,16 @@ fn sent_back_to_chat(parts: Vec<AnswerPart<'static>>) -> Vec<Value> {
                 TranslationTarget { chat: ChatStyle::Common, ..TranslationTarget::default() };
             let written = Chat.write_request(&read.parts, &target, &mut Losses::default());
             let written: Value = serde_json::from_slice(&written.expect("written")).expect("JSON");
-            written["messages"][0].clone()
+            assistants_message(&written)
         })
         .collect()
+}
+
+/// The first message of the assistant.
+fn assistants_message(request: &Value) -> Value {
+    let messages = request["messages"].as_array().expect("messages");
+    let found = messages.iter().find(|message| message["role"] == "assistant");
+    found.expect("a message of the assistant").clone()
 }
 
 fn read_whole(message: &Value) -> Vec<AnswerPart<'static>> {
@@ -269,9 +276,10 @@ fn ids_of_calls_are_what_mistral_takes() {
         let target = TranslationTarget { call_ids, ..TranslationTarget::default() };
         let written = Chat.write_request(&read.parts, &target, &mut Losses::default());
         let written: Value = serde_json::from_slice(&written.expect("written")).expect("JSON");
-        let call =
-            written["messages"][0]["tool_calls"][0]["id"].as_str().expect("an id").to_owned();
-        assert_eq!(written["messages"][1]["tool_call_id"], call.as_str(), "found again");
+        let call = assistants_message(&written)["tool_calls"][0]["id"].clone();
+        let call = call.as_str().expect("an id").to_owned();
+        let last = written["messages"].as_array().and_then(|all| all.last()).expect("messages");
+        assert_eq!(last["tool_call_id"], call.as_str(), "found again");
         call
     };
     assert_eq!(sent("toolu_01", CallIds::Any), "toolu_01");
