@@ -211,11 +211,11 @@ impl Bridge {
         let target = TranslationTarget {
             streams: frame.streams,
             output_max: limits.output_tokens_max,
-            caches: target.caches || has_key,
+            caches: target.caches || has_key || read.caches,
             ..target
         };
         frame.aliases = self.upstreams.words.naming(&target).apply(&mut read.parts);
-        let mut losses = Losses::default();
+        let mut losses = Losses::of_request(read.left_out, target.mode).map_err(refused)?;
         let written = self
             .upstreams
             .words

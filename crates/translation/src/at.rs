@@ -1,15 +1,21 @@
 //! Reading members of a customer's request, with the path to each of them for refusals.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fmt::{self, Write};
 
-use crate::dialect::Untranslatable;
+use crate::dialect::{Omission, Untranslatable};
 use crate::json;
 pub(crate) use crate::raw::Raw;
 
 /// Members of an object up to here are compared with each other; of more, a table is made.
 const FEW_MEMBERS: usize = 16;
+
+/// Names of omissions at most: they go into one header.
+const OMISSIONS_MAX: usize = 32;
+/// The longest key of a customer's that a path repeats, in letters.
+const KEY_LETTERS_MAX: usize = 64;
 
 /// The members of an object, in the order in which they were written.
 pub(crate) type Members<'a> = Vec<(Cow<'a, str>, Raw<'a>)>;
@@ -21,16 +27,74 @@ pub(crate) struct FieldPath<'p> {
     step: PathStep<'p>,
 }
 
+/// Omissions of one request. Every path of the request leads here, so that any reader can note one.
+#[derive(Debug, Default)]
+pub(crate) struct LeftOut(RefCell<Vec<Omission>>);
+
+impl LeftOut {
+    /// The omissions, in the order in which they were met.
+    pub(crate) fn into_omissions(self) -> Vec<Omission> {
+        self.0.into_inner()
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 enum PathStep<'p> {
-    Root,
+    Root(Option<&'p LeftOut>),
     Key(&'p str),
     Index(usize),
 }
 
 impl<'p> FieldPath<'p> {
+    /// The path of a request that notes no omissions.
+    pub(crate) const ROOT: FieldPath<'static> = FieldPath { up: None, step: PathStep::Root(None) };
+
     /// The path of the request itself.
-    pub(crate) const ROOT: FieldPath<'static> = FieldPath { up: None, step: PathStep::Root };
+    pub(crate) fn root(left_out: &'p LeftOut) -> Self {
+        FieldPath { up: None, step: PathStep::Root(Some(left_out)) }
+    }
+
+    /// Notes that the field does not go upstream, by its path without places: `messages.annotations`.
+    pub(crate) fn leave_out(&self) {
+        self.note(self.name());
+    }
+
+    /// Notes that the item of this type does not go upstream: `input: web_search_call`.
+    pub(crate) fn leave_out_kind(&self, kind: &str) {
+        let mut name = self.name();
+        name.push_str(": ");
+        push_key(kind, &mut name);
+        self.note(name);
+    }
+
+    fn note(&self, name: String) {
+        let mut step = self;
+        while let Some(up) = step.up {
+            step = up;
+        }
+        let PathStep::Root(Some(LeftOut(noted))) = step.step else { return };
+        let Ok(mut noted) = noted.try_borrow_mut() else { return };
+        if noted.len() < OMISSIONS_MAX && !noted.iter().any(|known| known.name == name) {
+            noted.push(Omission { name, field: self.to_string() });
+        }
+    }
+
+    /// The path without places, in letters that a header takes.
+    fn name(&self) -> String {
+        let mut name = self.up.map(Self::name).unwrap_or_default();
+        if let PathStep::Key(key) = self.step {
+            if !name.is_empty() {
+                name.push('.');
+            }
+            push_key(key, &mut name);
+        }
+        name
+    }
+
+    /// The refusal of something that costs or means what no other dialect can say, with the reason.
+    pub(crate) fn refused(&self, reason: &str) -> Untranslatable {
+        Untranslatable::refused(self.to_string(), reason)
+    }
 
     /// The member of this name.
     pub(crate) fn key(&'p self, key: &'p str) -> FieldPath<'p> {
@@ -125,17 +189,24 @@ impl fmt::Display for FieldPath<'_> {
             up.fmt(f)?;
         }
         match self.step {
-            PathStep::Root => Ok(()),
+            PathStep::Root(_) => Ok(()),
             PathStep::Key(key) => {
-                if self.up.is_some_and(|up| !matches!(up.step, PathStep::Root)) {
+                if self.up.is_some_and(|up| !matches!(up.step, PathStep::Root(_))) {
                     f.write_char('.')?;
                 }
                 // A name comes from outside, and may be long.
-                key.chars().take(64).try_for_each(|letter| f.write_char(letter))
+                key.chars().take(KEY_LETTERS_MAX).try_for_each(|letter| f.write_char(letter))
             }
             PathStep::Index(index) => write!(f, "[{index}]"),
         }
     }
+}
+
+/// Writes a customer's key in letters that a header takes, without the commas that part names there.
+fn push_key(key: &str, out: &mut String) {
+    let is_plain = |letter: char| letter.is_ascii_graphic() && letter != ',';
+    let letters = key.chars().take(KEY_LETTERS_MAX);
+    out.extend(letters.map(|letter| if is_plain(letter) { letter } else { '_' }));
 }
 
 /// Whether a value is there and says something.
@@ -181,6 +252,17 @@ mod tests {
         let body = document(br#"{"a": 1, "b\u0063": "x"}"#).expect("a document");
         let members = FieldPath::ROOT.object(body).expect("an object");
         assert_eq!(members[1].0, "bc");
+        let left_out = LeftOut::default();
+        let root = FieldPath::root(&left_out);
+        let messages = root.key("messages");
+        for place in 0..2 {
+            messages.index(place).key("a,\u{e9}").leave_out();
+            messages.index(place).leave_out_kind("call");
+        }
+        let omissions = left_out.into_omissions();
+        let names: Vec<&str> = omissions.iter().map(|it| &*it.name).collect();
+        assert_eq!(names, ["messages.a__", "messages: call"]);
+        assert_eq!(omissions[1].field, "messages[0]");
         let twice = document(br#"{"a": 1, "\u0061": 2}"#).expect("a document");
         assert_eq!(FieldPath::ROOT.object(twice).expect_err("twice").field, "a");
     }

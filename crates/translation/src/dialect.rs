@@ -65,6 +65,19 @@ pub struct TranslatableRequest<'a> {
     pub parts: Vec<PromptPart<'a>>,
     /// What its answer needs to know.
     pub frame: AnswerFrame,
+    /// What no part stands for and what the customer learns of: hints, and what repeats earlier answers.
+    pub left_out: Vec<Omission>,
+    /// The prompt is to be cached up to its end, as far as the upstream has marks for that.
+    pub caches: bool,
+}
+
+/// A field or an item of a customer's request that does not go upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Omission {
+    /// The name by which the customer learns of it, without places: `messages.annotations`.
+    pub name: String,
+    /// The first place where it stands: `messages[3].annotations`.
+    pub field: String,
 }
 
 /// What an answer must know of its request.
@@ -83,6 +96,9 @@ pub struct AnswerFrame {
     /// The aliases by which the upstream knows tools. Whoever translates fills them in, and restores the
     /// names in the answer.
     pub aliases: Aliases,
+    /// The name by which an upstream knows the search for tools that the customer runs, as the Responses
+    /// API has it.
+    pub tool_search: Option<String>,
     /// Members that the dialect repeats in its answer, as JSON without the braces, each followed by a
     /// comma.
     pub repeated: String,
@@ -206,6 +222,20 @@ impl Default for TranslationTarget {
 pub struct Losses(Vec<Cow<'static, str>>);
 
 impl Losses {
+    /// What the reader of a request left out.
+    ///
+    /// # Errors
+    /// The first of it, where nothing may be dropped.
+    pub fn of_request(left_out: Vec<Omission>, mode: Mode) -> Result<Self, Untranslatable> {
+        match left_out.into_iter() {
+            mut all if mode == Mode::Strict => match all.next() {
+                Some(first) => Err(Untranslatable::uncarried(first.field)),
+                None => Ok(Self::default()),
+            },
+            all => Ok(Self(all.map(|one| one.name.into()).collect())),
+        }
+    }
+
     /// Notes that a hint is not carried.
     ///
     /// # Errors
@@ -245,6 +275,15 @@ impl Untranslatable {
             "`{field}` cannot be carried to this model, whose provider speaks another protocol."
         );
         Self { field, message }
+    }
+
+    /// A field that costs or means what the upstream's dialect cannot say, and why: "it is stored there".
+    #[must_use]
+    pub fn refused(field: impl Into<Cow<'static, str>>, reason: &str) -> Self {
+        let mut refusal = Self::uncarried(field);
+        refusal.message.pop();
+        refusal.message.push_str(&format!(": {reason}."));
+        refusal
     }
 
     /// A field that is not what it should be, such as "a string".

@@ -44,9 +44,6 @@ pub enum PromptPart<'a> {
     CacheKey(Cow<'a, str>),
     /// How long and detailed the answer is to be: `low`, `medium` or `high`.
     Verbosity(Cow<'a, str>),
-    /// Something of the request that has no words in other dialects and changes neither what the
-    /// request means nor what it costs. The name of the field.
-    Hint(&'static str),
 }
 
 /// Who speaks in a turn of a conversation.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::at::{FieldPath, Members, Raw, document, is_given, is_object};
+use crate::at::{FieldPath, LeftOut, Members, Raw, document, is_given, is_object};
 use crate::chat::DETAIL_FORMAT;
 use crate::dialect::{AnswerFrame, TranslatableRequest, Untranslatable};
 use crate::kit;
@@ -24,7 +24,8 @@ const HINTS: [&str; 7] = [
 ];
 
 pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslatable> {
-    let root = FieldPath::ROOT;
+    let left_out = LeftOut::default();
+    let root = FieldPath::root(&left_out);
     let (mut parts, mut frame) = (Vec::new(), AnswerFrame::default());
     let (mut output, mut completion) = (None, None);
     for (key, value) in root.object(document(body)?)? {
@@ -65,17 +66,16 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
             "n" if at.count(value)? == 1 => {}
             "logprobs" if !at.boolean(value)? => {}
             "store" if !at.boolean(value)? => {}
-            "store" => parts.push(PromptPart::Hint("store")),
+            "store" => at.leave_out(),
             "modalities" if value.get().split_whitespace().collect::<String>() == "[\"text\"]" => {}
             "service_tier" if matches!(&*at.text(value)?, "auto" | "default") => {}
-            _ => match HINTS.iter().find(|hint| **hint == key) {
-                Some(hint) => parts.push(PromptPart::Hint(hint)),
-                None => return Err(at.uncarried()),
-            },
+            _ if HINTS.contains(&&*key) => at.leave_out(),
+            _ => return Err(at.uncarried()),
         }
     }
     parts.extend(completion.or(output).map(PromptPart::OutputMax));
-    Ok(TranslatableRequest { parts, frame })
+    let left_out = left_out.into_omissions();
+    Ok(TranslatableRequest { parts, frame, left_out, caches: false })
 }
 
 fn stream_options(
@@ -198,7 +198,7 @@ fn messages<'a>(
                         "content" => contents(&at, value, |content| {
                             parts.push(PromptPart::Content(content));
                         })?,
-                        "name" => parts.push(PromptPart::Hint("messages.name")),
+                        "name" => at.leave_out(),
                         _ => return Err(at.uncarried()),
                     }
                 }
@@ -237,7 +237,7 @@ fn instruction<'a>(
                     return Err(at.malformed("text"));
                 }
             }
-            "name" => parts.push(PromptPart::Hint("messages.name")),
+            "name" => at.leave_out(),
             _ => return Err(at.uncarried()),
         }
     }
@@ -285,7 +285,7 @@ fn assistant<'a>(
                     calls.push(PromptPart::ToolCall(tool_call(&at.index(place), value)?));
                 }
             }
-            "name" => parts.push(PromptPart::Hint("messages.name")),
+            "name" => at.leave_out(),
             "annotations" if value.get() == "[]" => {}
             _ => return Err(at.uncarried()),
         }

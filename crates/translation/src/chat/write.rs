@@ -85,7 +85,6 @@ impl ChatSettings<'_> {
                 self.members.text(self.out, "safety_identifier", user);
             }
             PromptPart::User(_) => return self.drop_hint("user"),
-            PromptPart::Hint(field) => return self.drop_hint(field),
             _ => {}
         }
         Ok(())

@@ -179,7 +179,6 @@ impl<'p> Settings<'p> {
                 PromptPart::Sampling(one) => losses.drop_hint(target.mode, one.field())?,
                 PromptPart::User(_) => losses.drop_hint(target.mode, "user")?,
                 PromptPart::Verbosity(_) => losses.drop_hint(target.mode, "verbosity")?,
-                PromptPart::Hint(field) => losses.drop_hint(target.mode, field)?,
                 _ => {}
             }
         }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::at::{FieldPath, Members, Raw, document, is_given};
+use crate::at::{FieldPath, LeftOut, Members, Raw, document, is_given};
 use crate::dialect::{AnswerFrame, TranslatableRequest, Untranslatable};
 use crate::gemini::{calls, seal_of_signature, settings};
 use crate::part::{
@@ -10,7 +10,8 @@ use crate::part::{
 };
 
 pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslatable> {
-    let root = FieldPath::ROOT;
+    let left_out = LeftOut::default();
+    let root = FieldPath::root(&left_out);
     let mut parts = Vec::new();
     // Instructions stand before the first turn, wherever the field stands.
     let mut conversation = ReadConversation::default();
@@ -26,8 +27,7 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
             "tools" => settings::tools(&at, value, &mut parts)?,
             "toolConfig" => config = Some(value),
             "generationConfig" => settings::generation(&at, value, &mut parts)?,
-            "safetySettings" => parts.push(PromptPart::Hint("safetySettings")),
-            "labels" => parts.push(PromptPart::Hint("labels")),
+            "safetySettings" | "labels" => at.leave_out(),
             _ => return Err(at.uncarried()),
         }
     }
@@ -38,7 +38,8 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
     calls::match_results(&mut said, results)?;
     parts.extend(joined(said));
     let frame = AnswerFrame { shows_usage: true, ..AnswerFrame::default() };
-    Ok(TranslatableRequest { parts, frame })
+    let left_out = left_out.into_omissions();
+    Ok(TranslatableRequest { parts, frame, left_out, caches: false })
 }
 
 /// The members of an object by their names in camel case: Google reads a field by either of two names.

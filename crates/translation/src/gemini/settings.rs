@@ -51,7 +51,7 @@ fn declaration<'a>(
             "parametersJsonSchema" => schema = Some(at.json_object(value)?),
             // Models are not told of it elsewhere.
             "response" | "responseJsonSchema" => {
-                parts.push(PromptPart::Hint("tools.functionDeclarations.response"));
+                at.leave_out();
             }
             "behavior" if at.text(value)? == "BLOCKING" => {}
             _ => return Err(at.uncarried()),
@@ -147,7 +147,7 @@ pub(super) fn generation<'a>(
             "maxOutputTokens" => parts.push(PromptPart::OutputMax(at.count(value)?)),
             "stopSequences" => parts.push(PromptPart::Stop(at.texts(value)?)),
             "thinkingConfig" => parts.extend(thinking(&at, value)?.map(PromptPart::Thinking)),
-            "mediaResolution" => parts.push(PromptPart::Hint("generationConfig.mediaResolution")),
+            "mediaResolution" => at.leave_out(),
             "candidateCount" if at.count(value)? == 1 => {}
             "responseLogprobs" | "audioTimestamp" | "enableEnhancedCivicAnswers"
                 if !at.boolean(value)? => {}

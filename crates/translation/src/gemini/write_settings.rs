@@ -144,7 +144,6 @@ impl ContentSettings<'_> {
             PromptPart::Verbosity(_) => self.drop_hint("verbosity")?,
             PromptPart::CacheKey(_) => self.drop_hint("prompt_cache_key")?,
             PromptPart::User(_) => self.drop_hint("user")?,
-            PromptPart::Hint(field) => self.drop_hint(field)?,
             _ => {}
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::at::{FieldPath, Members, Raw, document, is_given};
+use crate::at::{FieldPath, LeftOut, Members, Raw, document, is_given};
 use crate::dialect::{AnswerFrame, TranslatableRequest, Untranslatable};
 use crate::kit;
 use crate::part::{
@@ -16,7 +16,8 @@ use crate::seal::{self, Maker};
 const BILLING_HEADER: &str = "x-anthropic-billing-header:";
 
 pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslatable> {
-    let root = FieldPath::ROOT;
+    let left_out = LeftOut::default();
+    let root = FieldPath::root(&left_out);
     let (mut parts, mut frame) = (Vec::new(), AnswerFrame::default());
     // Instructions stand before the first turn, wherever the field stands.
     let mut said = Vec::new();
@@ -44,7 +45,7 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
             "metadata" => metadata(&at, value, &mut parts)?,
             "service_tier" if matches!(&*at.text(value)?, "auto" | "standard_only") => {}
             "cache_control" => drop(kit::cache_control(&at, value)?),
-            "context_management" => parts.push(PromptPart::Hint("context_management")),
+            "context_management" => at.leave_out(),
             _ => return Err(at.uncarried()),
         }
     }
@@ -52,7 +53,8 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
     kit::attach_seals(&mut said);
     parts.extend(said);
     frame.shows_usage = true;
-    Ok(TranslatableRequest { parts, frame })
+    let left_out = left_out.into_omissions();
+    Ok(TranslatableRequest { parts, frame, left_out, caches: false })
 }
 
 /// Adaptive thinking with an effort is that effort.
@@ -73,20 +75,18 @@ fn instructions<'a>(
     value: Raw<'a>,
     parts: &mut Vec<PromptPart<'a>>,
 ) -> Result<(), Untranslatable> {
-    let mut put = |text: Text<'a>| {
-        parts.push(match text.text.starts_with(BILLING_HEADER) {
-            true => PromptPart::Hint("system: x-anthropic-billing-header"),
-            false => PromptPart::Instruction(text),
-        });
+    let mut put = |at: &FieldPath<'_>, text: Text<'a>| match text.text.starts_with(BILLING_HEADER) {
+        true => at.leave_out_kind(BILLING_HEADER.trim_end_matches(':')),
+        false => parts.push(PromptPart::Instruction(text)),
     };
     if value.get().starts_with('"') {
-        put(Text { text: at.text(value)?, cache: None });
+        put(at, Text { text: at.text(value)?, cache: None });
         return Ok(());
     }
     for (place, value) in at.list(value)?.into_iter().enumerate() {
         let at = at.index(place);
         match block(&at, value)? {
-            PromptPart::Content(ContentPart::Text(text)) => put(text),
+            PromptPart::Content(ContentPart::Text(text)) => put(&at, text),
             _ => return Err(at.malformed("a text")),
         }
     }
@@ -311,10 +311,7 @@ fn tools<'a>(
                 "input_schema" => schema = Some(at.json_object(value)?),
                 "strict" => is_strict = Some(at.boolean(value)?),
                 "cache_control" => cache = kit::cache_control(&at, value)?,
-                "eager_input_streaming" => {
-                    parts.push(PromptPart::Hint("tools.eager_input_streaming"))
-                }
-                "input_examples" => parts.push(PromptPart::Hint("tools.input_examples")),
+                "eager_input_streaming" | "input_examples" => at.leave_out(),
                 "defer_loading" if !at.boolean(value)? => {}
                 _ => return Err(at.uncarried()),
             }

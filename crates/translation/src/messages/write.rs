@@ -340,7 +340,6 @@ impl MessageSettings<'_> {
                 }
                 PromptPart::User(_) => self.drop_hint("user")?,
                 PromptPart::Verbosity(_) => self.drop_hint("verbosity")?,
-                PromptPart::Hint(field) => self.drop_hint(field)?,
                 _ => {}
             }
         }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::at::{FieldPath, Members, Raw, document, is_given, is_object};
+use crate::at::{FieldPath, LeftOut, Members, Raw, document, is_given, is_object};
 use crate::dialect::{AnswerFrame, NamespacedTool, TranslatableRequest, Untranslatable};
 use crate::kit;
 use crate::part::{
@@ -49,7 +49,8 @@ const REPEATED: [(&str, &str); 17] = [
 ];
 
 pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslatable> {
-    let root = FieldPath::ROOT;
+    let left_out = LeftOut::default();
+    let root = FieldPath::root(&left_out);
     let (mut parts, mut frame) = (Vec::new(), AnswerFrame::default());
     let members = root.object(document(body)?)?;
     frame.repeated = repeated(&members);
@@ -83,16 +84,15 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
             "background" if !at.boolean(value)? => {}
             "service_tier" if matches!(&*at.text(value)?, "auto" | "default") => {}
             _ if UNDERSTOOD.contains(&&*key) => {}
-            _ => match HINTS.iter().find(|hint| **hint == key) {
-                Some(hint) => parts.push(PromptPart::Hint(hint)),
-                None => return Err(at.uncarried()),
-            },
+            _ if HINTS.contains(&&*key) => at.leave_out(),
+            _ => return Err(at.uncarried()),
         }
     }
     kit::attach_seals(&mut said);
     parts.extend(said);
     frame.shows_usage = true;
-    Ok(TranslatableRequest { parts, frame })
+    let left_out = left_out.into_omissions();
+    Ok(TranslatableRequest { parts, frame, left_out, caches: false })
 }
 
 /// The members that the answer repeats, as [`AnswerFrame::repeated`] has them.
@@ -176,9 +176,7 @@ fn tools<'a>(
             }
             "namespace" => namespace(&at, members, parts, frame)?,
             // Codex offers it with every request.
-            "web_search" | "web_search_preview" => {
-                parts.push(PromptPart::Hint("tools: web_search"))
-            }
+            "web_search" | "web_search_preview" => at.leave_out_kind("web_search"),
             _ => return Err(at.key("type").uncarried()),
         }
     }

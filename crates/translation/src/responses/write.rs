@@ -355,7 +355,6 @@ impl ResponseSettings<'_> {
                     self.members.text(self.out, "safety_identifier", user);
                 }
                 PromptPart::User(_) => self.drop_hint("user")?,
-                PromptPart::Hint(field) => self.drop_hint(field)?,
                 _ => {}
             }
         }
