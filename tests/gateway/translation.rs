@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::harness::{Answer, Gateway, Recorder, ask, simulator};
 
 mod bedrock;
+mod harmless;
 mod hostile;
 mod names;
 mod prefix;
@@ -249,7 +250,7 @@ fn hints_are_named_or_refused_and_what_has_meaning_is_never_dropped() {
         ("logprobs", json!(true)),
         ("service_tier", json!("priority")),
         ("response_format", json!({"type": "json_object"})),
-        ("web_search_options", json!({})),
+        ("audio", json!({"voice": "a", "format": "wav"})),
         ("something_new", json!(1)),
     ] {
         let mut body = Customer::Chat.body("on-messages", false);

@@ -437,12 +437,17 @@ impl OfferReader<'_> {
             self.has_passed = true;
             return;
         }
-        let priced = self.priced.words.iter().filter(|(field, _)| *field == priced_as);
-        let priced = priced.map(|(_, word)| *word).filter(|word| !words.contains(word));
+        // A word can have several prices, such as one for long prompts: it is named once.
+        let mut takes = words.to_vec();
+        for (_, word) in self.priced.words.iter().filter(|(field, _)| *field == priced_as) {
+            if !takes.contains(word) {
+                takes.push(word);
+            }
+        }
         let message = format!(
             "`{name}` must be {}: what else costs is not known. An operator can give it a price for \
              this model with `prices_when`, or allow it with `pass_fields`, in models.yaml.",
-            words.iter().copied().chain(priced).collect::<Vec<_>>().join(" or ")
+            takes.join(" or ")
         );
         self.refuse(GatewayError::invalid(name, message));
     }

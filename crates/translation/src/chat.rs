@@ -6,7 +6,9 @@
 
 mod answer;
 pub(crate) mod conversation;
+mod fields;
 mod read;
+mod read_messages;
 mod stream;
 mod thoughts;
 mod write;

@@ -6,6 +6,7 @@
 
 mod answer;
 mod calls;
+mod fields;
 mod read;
 mod schema;
 mod settings;

@@ -6,10 +6,11 @@ use serde::Deserialize;
 
 use crate::at::{self, FieldPath, Members as Read, Raw, is_given};
 use crate::dialect::Untranslatable;
+use crate::fate::{Fate, FateTable};
 use crate::json::{self, Members};
 use crate::part::{
-    AnswerFormat, AnswerPart, Cache, Counts, Effort, FailureKind, PromptPart, Reasoning, Source,
-    Thinking, Tool, ToolCall, UpstreamFailure,
+    AnswerFormat, AnswerPart, Cache, ContentPart, Counts, Effort, FailureKind, PromptPart,
+    Reasoning, Source, Thinking, Tool, ToolCall, ToolChoice, UpstreamFailure,
 };
 use crate::seal::{self, Maker};
 
@@ -135,7 +136,8 @@ pub(crate) fn source_of_url<'a>(
     }
 }
 
-/// How long a prompt is cached, by Anthropic's `cache_control`.
+/// How long a prompt is cached, by Anthropic's `cache_control`. What is neither of its two periods is
+/// the shorter one, as a mark is a hint.
 pub(crate) fn cache_control(
     at: &FieldPath<'_>,
     value: Raw<'_>,
@@ -143,21 +145,36 @@ pub(crate) fn cache_control(
     if !is_given(value) {
         return Ok(None);
     }
-    let mut cache = Cache::Short;
-    for (key, value) in at.object(value)? {
-        let at = at.key(&key);
-        match &*key {
-            "type" if at.text(value)? == "ephemeral" => {}
-            "ttl" if !is_given(value) => {}
-            "ttl" => match &*at.text(value)? {
-                "5m" => cache = Cache::Short,
-                "1h" => cache = Cache::Long,
-                _ => return Err(at.malformed("5m or 1h")),
-            },
-            _ => return Err(at.uncarried()),
+    let members = at.object(value)?;
+    let is_long = members
+        .iter()
+        .any(|(key, value)| key == "ttl" && value.string().is_some_and(|period| period == "1h"));
+    Ok((!members.is_empty()).then_some(if is_long { Cache::Long } else { Cache::Short }))
+}
+
+/// Marks the last of these parts that can have a mark for the cache, where it has none.
+pub(crate) fn mark_last(parts: &mut [PromptPart<'_>], cache: Option<Cache>) {
+    let Some(mark) = parts.iter_mut().rev().find_map(mark_of) else { return };
+    *mark = mark.or(cache);
+}
+
+/// The place for a mark of a part.
+fn mark_of<'p>(part: &'p mut PromptPart<'_>) -> Option<&'p mut Option<Cache>> {
+    match part {
+        PromptPart::Instruction(text) | PromptPart::Content(ContentPart::Text(text)) => {
+            Some(&mut text.cache)
         }
+        PromptPart::Content(
+            ContentPart::Image(media)
+            | ContentPart::File(media)
+            | ContentPart::Audio(media)
+            | ContentPart::Video(media),
+        ) => Some(&mut media.cache),
+        PromptPart::Tool(tool) => Some(&mut tool.cache),
+        PromptPart::ToolCall(call) => Some(&mut call.cache),
+        PromptPart::ToolResult(result) => Some(&mut result.cache),
+        _ => None,
     }
-    Ok(Some(cache))
 }
 
 /// A tool of OpenAI's: name, description, schema. The grammar of one that takes free text follows its
@@ -168,7 +185,7 @@ pub(crate) fn tool<'a>(
     is_free: bool,
 ) -> Result<Tool<'a>, Untranslatable> {
     let (mut name, mut description, mut grammar) = (None, None, None);
-    let (mut schema, mut is_strict) = (None, None);
+    let (mut schema, mut is_strict, mut cache) = (None, None, None);
     for (key, value) in members {
         let at = at.key(&key);
         match &*key {
@@ -179,7 +196,8 @@ pub(crate) fn tool<'a>(
             "parameters" if !is_free => schema = Some(at.json_object(value)?),
             "strict" if !is_free => is_strict = Some(at.boolean(value)?),
             "format" if is_free => grammar = self::grammar(&at, value)?,
-            _ => return Err(at.uncarried()),
+            "cache_control" | "copilot_cache_control" => cache = cache_control(&at, value)?,
+            _ => TOOL.field(&at, &key, value)?,
         }
     }
     if let Some(grammar) = grammar {
@@ -188,7 +206,66 @@ pub(crate) fn tool<'a>(
         description = Some(text.trim_start().to_owned().into());
     }
     let name = at.needed("name", name)?;
-    Ok(Tool { name, description, schema, is_strict, is_free, cache: None })
+    Ok(Tool { name, description, schema, is_strict, is_free, cache })
+}
+
+/// Members of a tool that the customer runs: other dialects have no words for them, and the model can
+/// call the tool without.
+pub(crate) const TOOL: FateTable = FateTable {
+    rows: &[
+        ("allowed_callers", Fate::Usual(&["[\"direct\"]"], &Fate::LeftOut)),
+        // Readers for which it means something take it before.
+        ("defer_loading", Fate::Usual(&["false"], &Fate::LeftOut)),
+    ],
+    others: Fate::LeftOut,
+};
+
+/// The names of the tools among these that take free text.
+pub(crate) fn free_tools(parts: &[PromptPart<'_>]) -> Vec<String> {
+    let free = |part: &PromptPart<'_>| match part {
+        PromptPart::Tool(tool) if tool.is_free => Some(tool.name.clone().into_owned()),
+        _ => None,
+    };
+    parts.iter().filter_map(free).collect()
+}
+
+/// A choice of tools by a word of OpenAI's.
+pub(crate) fn choice_word(word: &str) -> Option<ToolChoice<'static>> {
+    match word {
+        "auto" => Some(ToolChoice::Auto),
+        "none" => Some(ToolChoice::None),
+        "required" | "any" => Some(ToolChoice::Any),
+        _ => None,
+    }
+}
+
+/// A choice and the names of the tools that may be called.
+pub(crate) type AllowedTools<'a> = (ToolChoice<'a>, Vec<Cow<'a, str>>);
+
+/// OpenAI's choice among some tools: those that may be called, and whether one must be.
+pub(crate) fn allowed_tools<'a>(
+    at: &FieldPath<'_>,
+    value: Raw<'a>,
+    name: impl Fn(&FieldPath<'_>, Raw<'a>) -> Result<Cow<'a, str>, Untranslatable>,
+) -> Result<AllowedTools<'a>, Untranslatable> {
+    let (mut choice, mut names) = (ToolChoice::Auto, Vec::new());
+    for (key, value) in at.object(value)? {
+        let at = at.key(&key);
+        match &*key {
+            "type" => {}
+            "mode" => {
+                let word = at.text(value)?;
+                choice = choice_word(&word).ok_or_else(|| at.malformed("auto or required"))?;
+            }
+            "tools" => {
+                for (place, value) in at.list(value)?.into_iter().enumerate() {
+                    names.push(name(&at.index(place), value)?);
+                }
+            }
+            _ => return Err(at.uncarried()),
+        }
+    }
+    Ok((choice, names))
 }
 
 /// The grammar of a tool that takes free text, if it has one.

@@ -15,6 +15,8 @@ pub mod kit;
 mod json;
 mod raw;
 mod at;
+mod fate;
+mod offered;
 mod turns;
 mod pairing;
 mod claude;

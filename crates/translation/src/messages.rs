@@ -4,7 +4,10 @@
 //! read are `redacted_thinking` blocks.
 
 mod answer;
+mod fields;
 mod read;
+mod read_tools;
+mod read_turns;
 mod stream;
 mod write;
 

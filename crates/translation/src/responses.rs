@@ -5,7 +5,10 @@
 
 mod answer;
 mod item;
+mod fields;
 mod read;
+mod read_items;
+mod read_tools;
 mod read_stream;
 mod write;
 mod write_stream;

@@ -16,6 +16,7 @@ use crate::seal::{self, Maker};
 use crate::{Chat, Gemini, Messages, Responses};
 
 mod converse;
+mod harmless;
 mod names;
 mod openai_rules;
 mod providers;
@@ -548,8 +549,8 @@ fn what_has_no_words_elsewhere_is_refused_by_name() {
         (&Chat, with("messages", "logprobs", json!(true)), "logprobs"),
         (&Chat, with("messages", "modalities", json!(["text", "audio"])), "modalities"),
         (&Chat, with("messages", "service_tier", json!("flex")), "service_tier"),
-        (&Chat, with("messages", "prediction", json!({})), "prediction"),
-        (&Chat, with("messages", "tools", json!([{"type": "web_search"}])), "tools[0].type"),
+        (&Chat, with("messages", "audio", json!({"voice": "a"})), "audio"),
+        (&Chat, with("messages", "functions", json!([{"name": "f"}])), "functions"),
         (&Chat, with("messages", "unheard_of", json!(1)), "unheard_of"),
         (
             &Chat,
@@ -562,20 +563,30 @@ fn what_has_no_words_elsewhere_is_refused_by_name() {
             "messages[0].content",
         ),
         (&Messages, with("messages", "container", json!("c")), "container"),
-        (&Messages, with("messages", "mcp_servers", json!([{}])), "mcp_servers"),
+        (&Messages, with("messages", "inference_geo", json!("us")), "inference_geo"),
         (&Messages, with("messages", "service_tier", json!("priority")), "service_tier"),
         (&Messages, with("messages", "speed", json!("fast")), "speed"),
         (
             &Messages,
-            with("messages", "tools", json!([{"type": "web_search_20250305", "name": "w"}])),
-            "tools[0].type",
+            json!({
+                "messages": hi,
+                "tools": [{"type": "web_search_20250305", "name": "w"}],
+                "tool_choice": {"type": "tool", "name": "w"},
+            })
+            .to_string(),
+            "tool_choice",
         ),
         (
             &Messages,
             block(json!({"type": "image", "source": {"type": "file", "file_id": "f"}})),
             "messages[0].content[0].source.file_id",
         ),
-        (&Messages, block(json!({"type": "search_result"})), "messages[0].content[0].type"),
+        (&Messages, block(json!({"type": "hologram"})), "messages[0].content[0].type"),
+        (
+            &Messages,
+            block(json!({"type": "compaction", "encrypted_content": "x"})),
+            "messages[0].content[0].type",
+        ),
         (
             &Messages,
             block(json!({"type": "tool_use", "id": "a", "name": "b", "input": 7})),
@@ -585,7 +596,12 @@ fn what_has_no_words_elsewhere_is_refused_by_name() {
         (&Responses, with("input", "conversation", json!("c")), "conversation"),
         (&Responses, with("input", "prompt", json!({"id": "p"})), "prompt"),
         (&Responses, with("input", "background", json!(true)), "background"),
-        (&Responses, with("input", "tools", json!([{"type": "mcp"}])), "tools[0].type"),
+        (
+            &Responses,
+            json!({"input": "hi", "tools": [{"type": "mcp"}], "tool_choice": {"type": "mcp"}})
+                .to_string(),
+            "tool_choice",
+        ),
         (&Responses, item(json!({"type": "item_reference", "id": "i"})), "input[0].type"),
         (&Responses, item(json!({"type": "compaction"})), "input[0].type"),
         (
@@ -908,8 +924,8 @@ fn tools_of_a_namespace_are_called_by_both_names_and_come_back_apart() {
     let hosted = json!({"model": "m", "input": "hi", "tools": [{"type": "namespace", "name": "n",
         "tools": [{"type": "mcp"}]}]})
     .to_string();
-    let Err(refused) = Responses.read_request(hosted.as_bytes()) else { panic!("refused") };
-    assert_eq!(refused.field, "tools[0].tools[0].type");
+    let read = Responses.read_request(hosted.as_bytes()).expect("read");
+    assert_eq!(read.left_out[0].name, "tools.tools: mcp");
 }
 
 #[test]

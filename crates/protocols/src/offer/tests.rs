@@ -229,6 +229,17 @@ fn words_that_cost_more_are_refused() {
     }
 }
 
+/// One tier can have a price for short prompts and one for long prompts.
+#[test]
+fn a_refusal_names_each_word_that_has_a_price_once() {
+    let words = vec![("service_tier", "priority"), ("service_tier", "priority")];
+    let priced = Priced { words, ..Priced::default() };
+    let limits = ModelLimits { priced, ..limits(Pass::default()) };
+    let body = Object::parse(br#"{"model":"m","service_tier":"turbo"}"#).expect("an object");
+    let refusal = read(&body, &CHAT, &limits).expect_err("refused");
+    assert!(refusal.message.contains("flex or priority: what else"), "{refusal}");
+}
+
 #[test]
 fn what_has_a_price_of_its_own_is_offered_with_one_and_held() {
     let priced = Priced {

@@ -4,10 +4,14 @@ use std::borrow::Cow;
 
 use crate::at::{FieldPath, LeftOut, Members, Raw, document, is_given};
 use crate::dialect::{AnswerFrame, TranslatableRequest, Untranslatable};
-use crate::gemini::{calls, seal_of_signature, settings};
+use crate::gemini::{calls, fields, seal_of_signature, settings};
+use crate::offered::OfferedTools;
 use crate::part::{
     ContentPart, MediaPart, PromptPart, Reasoning, Source, Speaker, Text, ToolCall, ToolResult,
 };
+
+/// What Google says of a request that asks nothing.
+const NO_CONTENTS: &str = "* GenerateContentRequest.contents: contents is not specified";
 
 pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslatable> {
     let left_out = LeftOut::default();
@@ -15,25 +19,31 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
     let mut parts = Vec::new();
     // Instructions stand before the first turn, wherever the field stands.
     let mut conversation = ReadConversation::default();
-    let mut config = None;
+    let (mut config, mut tools, mut has_contents) = (None, OfferedTools::default(), false);
     for (key, value) in members(&root, document(body)?)? {
         let at = root.key(&key);
         if !is_given(value) {
             continue;
         }
         match &*key {
-            "contents" => conversation.contents(&at, value)?,
+            "contents" => {
+                conversation.contents(&at, value)?;
+                has_contents = !conversation.said.is_empty();
+            }
             "systemInstruction" => instructions(&at, value, &mut parts)?,
-            "tools" => settings::tools(&at, value, &mut parts)?,
+            "tools" => settings::tools(&at, value, &mut tools)?,
             "toolConfig" => config = Some(value),
             "generationConfig" => settings::generation(&at, value, &mut parts)?,
-            "safetySettings" | "labels" => at.leave_out(),
-            _ => return Err(at.uncarried()),
+            _ => fields::REQUEST.field(&at, &key, value)?,
         }
     }
-    if let Some(config) = config {
-        settings::tool_config(&root.key("toolConfig"), config, &mut parts)?;
+    if !has_contents {
+        return Err(Untranslatable { field: "contents".into(), message: NO_CONTENTS.to_owned() });
     }
+    if let Some(config) = config {
+        settings::tool_config(&root.key("toolConfig"), config, &mut tools, &mut parts)?;
+    }
+    tools.put(&[], &mut parts);
     let ReadConversation { mut said, results } = conversation;
     calls::match_results(&mut said, results)?;
     parts.extend(joined(said));
@@ -89,10 +99,8 @@ fn instructions<'a>(
     let mut found = None;
     for (key, value) in members(at, value)? {
         match &*key {
-            // Google does not look at it.
-            "role" => {}
             "parts" => found = Some(value),
-            _ => return Err(at.key(&key).uncarried()),
+            _ => fields::CONTENT.field(&at.key(&key), &key, value)?,
         }
     }
     let at_parts = at.key("parts");
@@ -103,7 +111,7 @@ fn instructions<'a>(
         for (key, value) in members(&at, value)? {
             match &*key {
                 "text" => said = Some(at.key("text").text(value)?),
-                _ => return Err(at.key(&key).uncarried()),
+                _ => fields::PART.field(&at.key(&key), &key, value)?,
             }
         }
         let text = at.needed("text", said)?;
@@ -129,6 +137,8 @@ struct ReadPart<'a> {
     result: Option<(ToolResult<'a>, Cow<'a, str>)>,
     is_thought: bool,
     signature: Option<Cow<'a, str>>,
+    /// Something else stands in it, which is left out.
+    has_others: bool,
 }
 
 impl<'a> ReadConversation<'a> {
@@ -148,7 +158,7 @@ impl<'a> ReadConversation<'a> {
                         }
                     }
                     "parts" => parts = Some(value),
-                    _ => return Err(at.uncarried()),
+                    _ => fields::CONTENT.field(&at, &key, value)?,
                 }
             }
             self.said.push(PromptPart::Turn(speaker));
@@ -167,17 +177,19 @@ impl<'a> ReadConversation<'a> {
         value: Raw<'a>,
         speaker: Speaker,
     ) -> Result<(), Untranslatable> {
-        let read = ReadPart::read(at, value)?;
-        let ReadPart { text, media, call, result, is_thought, signature } = read;
+        let read = ReadPart::read(at, value, speaker)?;
+        let ReadPart { text, media, call, result, is_thought, signature, has_others } = read;
         let kinds = [text.is_some(), media.is_some(), call.is_some(), result.is_some()];
         let kinds = kinds.into_iter().filter(|is_there| *is_there).count();
-        if kinds > 1 || kinds == 0 && signature.is_none() {
+        if kinds > 1 || kinds == 0 && signature.is_none() && !is_thought && !has_others {
             return Err(at.malformed("of one kind"));
         }
         let is_assistant = speaker == Speaker::Assistant;
         let seal = signature.as_deref().and_then(seal_of_signature);
-        if is_thought && (!is_assistant || text.is_none()) {
-            return Err(at.key("thought").uncarried());
+        if is_thought && !is_assistant {
+            // Only a model thinks; a customer who repeats a thought as their own says nothing by it.
+            at.key("thought").leave_out();
+            return Ok(());
         }
         if let Some(call) = call {
             if !is_assistant {
@@ -192,7 +204,7 @@ impl<'a> ReadConversation<'a> {
             self.said.push(PromptPart::ToolResult(result));
         } else if let Some(media) = media {
             self.said.push(PromptPart::Content(media));
-        } else if is_thought {
+        } else if is_thought && text.is_some() {
             let text = text.unwrap_or_default();
             self.said.push(PromptPart::Reasoning(Reasoning { text, seal }));
             return Ok(());
@@ -207,7 +219,7 @@ impl<'a> ReadConversation<'a> {
 }
 
 impl<'a> ReadPart<'a> {
-    fn read(at: &FieldPath<'_>, value: Raw<'a>) -> Result<Self, Untranslatable> {
+    fn read(at: &FieldPath<'_>, value: Raw<'a>, speaker: Speaker) -> Result<Self, Untranslatable> {
         let mut read = Self::default();
         for (key, value) in members(at, value)? {
             let at = at.key(&key);
@@ -216,11 +228,19 @@ impl<'a> ReadPart<'a> {
                 "text" => read.text = Some(at.text(value)?),
                 "thought" => read.is_thought = at.boolean(value)?,
                 "thoughtSignature" => read.signature = Some(at.text(value)?),
+                // What a model has shown, other models do not take back.
+                "inlineData" | "fileData" if speaker == Speaker::Assistant => {
+                    at.leave_out();
+                    read.has_others = true;
+                }
                 "inlineData" => read.media = Some(inline(&at, value)?),
                 "fileData" => read.media = Some(file(&at, value)?),
                 "functionCall" => read.call = Some(call(&at, value)?),
                 "functionResponse" => read.result = Some(result(&at, value)?),
-                _ => return Err(at.uncarried()),
+                _ => {
+                    fields::PART.field(&at, &key, value)?;
+                    read.has_others = true;
+                }
             }
         }
         Ok(read)
@@ -250,7 +270,7 @@ fn inline<'a>(at: &FieldPath<'_>, value: Raw<'a>) -> MediaResult<'a> {
             "mimeType" => media_type = Some(at.text(value)?),
             "data" => data = Some(standard_base64(at.text(value)?)),
             "displayName" => name = Some(at.text(value)?),
-            _ => return Err(at.uncarried()),
+            _ => fields::INSIDE.field(&at, &key, value)?,
         }
     }
     let media_type = at.needed("mimeType", media_type)?;
@@ -274,7 +294,7 @@ fn file<'a>(at: &FieldPath<'_>, value: Raw<'a>) -> MediaResult<'a> {
             "mimeType" => media_type = Some(at.text(value)?),
             "fileUri" => url = Some(at.text(value)?),
             "displayName" => name = Some(at.text(value)?),
-            _ => return Err(at.uncarried()),
+            _ => fields::INSIDE.field(&at, &key, value)?,
         }
     }
     let url = at.needed("fileUri", url)?;
@@ -323,7 +343,7 @@ fn call<'a>(at: &FieldPath<'_>, value: Raw<'a>) -> Result<ToolCall<'a>, Untransl
             "id" => id = at.text(value)?,
             "name" => name = Some(at.text(value)?),
             "args" => input = at.json_object(value)?,
-            _ => return Err(at.uncarried()),
+            _ => fields::INSIDE.field(&at, &key, value)?,
         }
     }
     let name = at.needed("name", name)?;
@@ -347,12 +367,11 @@ fn result<'a>(
             "parts" => {
                 for (place, value) in at.list(value)?.into_iter().enumerate() {
                     let at = at.index(place);
-                    let ReadPart { media, .. } = ReadPart::read(&at, value)?;
+                    let ReadPart { media, .. } = ReadPart::read(&at, value, Speaker::User)?;
                     shown.push(media.ok_or_else(|| at.malformed("a picture or a document"))?);
                 }
             }
-            "willContinue" if !at.boolean(value)? => {}
-            _ => return Err(at.uncarried()),
+            _ => fields::INSIDE.field(&at, &key, value)?,
         }
     }
     content.extend(shown);

@@ -4,28 +4,31 @@ use std::borrow::Cow;
 
 use crate::at::{FieldPath, Raw, is_given};
 use crate::dialect::Untranslatable;
+use crate::gemini::fields;
 use crate::gemini::read::members;
 use crate::gemini::schema::json_schema;
+use crate::offered::OfferedTools;
 use crate::part::{AnswerFormat, Effort, PromptPart, Sampling, Thinking, Tool, ToolChoice};
 
 pub(super) fn tools<'a>(
     at: &FieldPath<'_>,
     value: Raw<'a>,
-    parts: &mut Vec<PromptPart<'a>>,
+    tools: &mut OfferedTools<'a>,
 ) -> Result<(), Untranslatable> {
     for (place, value) in at.list(value)?.into_iter().enumerate() {
         let at = at.index(place);
         for (key, value) in members(&at, value)? {
+            let at_tool = at;
             let at = at.key(&key);
             match &*key {
                 _ if !is_given(value) => {}
                 "functionDeclarations" => {
                     for (place, value) in at.list(value)?.into_iter().enumerate() {
-                        declaration(&at.index(place), value, parts)?;
+                        declaration(&at.index(place), value, tools)?;
                     }
                 }
                 // Tools that Google runs.
-                _ => return Err(at.uncarried()),
+                _ => tools.leave_out(&at_tool, &key),
             }
         }
     }
@@ -35,7 +38,7 @@ pub(super) fn tools<'a>(
 fn declaration<'a>(
     at: &FieldPath<'_>,
     value: Raw<'a>,
-    parts: &mut Vec<PromptPart<'a>>,
+    tools: &mut OfferedTools<'a>,
 ) -> Result<(), Untranslatable> {
     let (mut name, mut description, mut schema) = (None, None, None);
     for (key, value) in members(at, value)? {
@@ -49,17 +52,12 @@ fn declaration<'a>(
             }
             "parameters" => schema = Some(json_schema(&at, value)?),
             "parametersJsonSchema" => schema = Some(at.json_object(value)?),
-            // Models are not told of it elsewhere.
-            "response" | "responseJsonSchema" => {
-                at.leave_out();
-            }
-            "behavior" if at.text(value)? == "BLOCKING" => {}
-            _ => return Err(at.uncarried()),
+            _ => fields::DECLARATION.field(&at, &key, value)?,
         }
     }
     let name = at.needed("name", name)?;
     let (is_strict, is_free, cache) = (None, false, None);
-    parts.push(PromptPart::Tool(Tool { name, description, schema, is_strict, is_free, cache }));
+    tools.offer(Tool { name, description, schema, is_strict, is_free, cache }, false);
     Ok(())
 }
 
@@ -67,14 +65,15 @@ fn declaration<'a>(
 pub(super) fn tool_config<'a>(
     at: &FieldPath<'_>,
     value: Raw<'a>,
+    tools: &mut OfferedTools<'a>,
     parts: &mut Vec<PromptPart<'a>>,
 ) -> Result<(), Untranslatable> {
     for (key, value) in members(at, value)? {
         let at = at.key(&key);
         match &*key {
             _ if !is_given(value) => {}
-            "functionCallingConfig" => function_calling(&at, value, parts)?,
-            _ => return Err(at.uncarried()),
+            "functionCallingConfig" => function_calling(&at, value, tools, parts)?,
+            _ => fields::TOOL_CONFIG.field(&at, &key, value)?,
         }
     }
     Ok(())
@@ -83,6 +82,7 @@ pub(super) fn tool_config<'a>(
 fn function_calling<'a>(
     at: &FieldPath<'_>,
     value: Raw<'a>,
+    tools: &mut OfferedTools<'a>,
     parts: &mut Vec<PromptPart<'a>>,
 ) -> Result<(), Untranslatable> {
     let (mut mode, mut names) = (Cow::Borrowed("AUTO"), Vec::new());
@@ -96,28 +96,25 @@ fn function_calling<'a>(
                     names.push(at.index(place).text(value)?);
                 }
             }
-            _ => return Err(at.uncarried()),
+            _ => fields::CALLING.field(&at, &key, value)?,
         }
     }
-    let at_names = at.key("allowedFunctionNames");
-    let mut names = names.into_iter();
-    let choice = match (&*mode, names.next()) {
-        ("ANY", None) => ToolChoice::Any,
-        // A choice among several has no words elsewhere.
-        ("ANY", Some(name)) if names.next().is_none() => ToolChoice::Named(name),
-        (_, Some(_)) => return Err(at_names.uncarried()),
-        ("AUTO" | "MODE_UNSPECIFIED", None) => ToolChoice::Auto,
-        ("NONE", None) => ToolChoice::None,
-        ("VALIDATED", None) => {
-            for part in parts.iter_mut() {
-                if let PromptPart::Tool(tool) = part {
-                    tool.is_strict = Some(true);
-                }
-            }
-            return Ok(());
-        }
+    let choice = match (&*mode, &names[..]) {
+        ("NONE", _) => ToolChoice::None,
+        ("ANY", [name]) => ToolChoice::Named(name.clone()),
+        ("ANY", _) => ToolChoice::Any,
+        ("AUTO" | "MODE_UNSPECIFIED" | "VALIDATED", _) => ToolChoice::Auto,
         _ => return Err(at.key("mode").uncarried()),
     };
+    if names.len() > 1 || (!names.is_empty() && choice == ToolChoice::Auto) {
+        // A choice among some has no words elsewhere: the others are not offered.
+        tools.allow(names);
+    }
+    tools.check(at, &choice)?;
+    if mode == "VALIDATED" {
+        tools.make_strict();
+        return Ok(());
+    }
     parts.push(PromptPart::ToolChoice(choice));
     Ok(())
 }
@@ -147,15 +144,12 @@ pub(super) fn generation<'a>(
             "maxOutputTokens" => parts.push(PromptPart::OutputMax(at.count(value)?)),
             "stopSequences" => parts.push(PromptPart::Stop(at.texts(value)?)),
             "thinkingConfig" => parts.extend(thinking(&at, value)?.map(PromptPart::Thinking)),
-            "mediaResolution" => at.leave_out(),
-            "candidateCount" if at.count(value)? == 1 => {}
-            "responseLogprobs" | "audioTimestamp" | "enableEnhancedCivicAnswers"
-                if !at.boolean(value)? => {}
             "responseModalities" if is_text(&at, value)? => {}
             "responseMimeType" | "responseSchema" | "responseJsonSchema" => {
                 format.take(&at, &key, value)?;
             }
-            _ => return Err(at.uncarried()),
+            "responseModalities" => return Err(at.refused("the answer is text only")),
+            _ => fields::GENERATION.field(&at, &key, value)?,
         }
     }
     parts.extend(format.part(at)?);
@@ -233,7 +227,7 @@ fn thinking(at: &FieldPath<'_>, value: Raw<'_>) -> Result<Option<Thinking>, Untr
                     _ => return Err(at.malformed("minimal, low, medium or high")),
                 });
             }
-            _ => return Err(at.uncarried()),
+            _ => fields::THINKING.field(&at, &key, value)?,
         }
     }
     let at_budget = at.key("thinkingBudget");

@@ -221,19 +221,34 @@ pub(super) fn response(frame: &AnswerFrame, shown: &ResponseState<'_>, out: &mut
 /// An item of the output that is being put together.
 #[derive(Clone, Debug)]
 pub(super) enum OpenItem {
-    Message { text: String, refusal: String },
-    Reasoning { text: String, seal: Option<String> },
-    Call { id: String, namespace: Option<String>, name: String, input: String, is_free: bool },
+    Message {
+        text: String,
+        refusal: String,
+    },
+    Reasoning {
+        text: String,
+        seal: Option<String>,
+    },
+    Call {
+        id: String,
+        namespace: Option<String>,
+        name: String,
+        input: String,
+        is_free: bool,
+        /// It is the search for tools that the customer runs.
+        is_search: bool,
+    },
 }
 
 impl OpenItem {
     /// A call without its input, as the customer knows the tool.
     pub(super) fn call(id: &str, name: &str, frame: &AnswerFrame) -> Self {
         let is_free = frame.free_tools.iter().any(|free| free == name);
+        let is_search = frame.tool_search.as_deref() == Some(name);
         let (namespace, name) = frame.apart(name);
         let (id, name) = (id.to_owned(), name.to_owned());
         let namespace = namespace.map(str::to_owned);
-        Self::Call { id, namespace, name, input: String::new(), is_free }
+        Self::Call { id, namespace, name, input: String::new(), is_free, is_search }
     }
 
     /// What its id begins with.
@@ -242,6 +257,7 @@ impl OpenItem {
             Self::Message { .. } => "msg_",
             Self::Reasoning { .. } => "rs_",
             Self::Call { is_free: true, .. } => "ctc_",
+            Self::Call { is_search: true, .. } => "tsc_",
             Self::Call { .. } => "fc_",
         }
     }
@@ -301,6 +317,15 @@ impl OpenItem {
                 if let Some(seal) = seal {
                     item.text(out, "encrypted_content", seal);
                 }
+            }
+            // Codex takes it with its arguments as an object.
+            Self::Call { id, input, is_search: true, .. } => {
+                item.text(out, "type", "tool_search_call");
+                item.text(out, "status", status);
+                item.text(out, "call_id", id);
+                item.text(out, "execution", "client");
+                item.key(out, "arguments");
+                kit::push_input(input, out);
             }
             Self::Call { id, namespace, name, is_free, .. } => {
                 let (kind, field) = match is_free {

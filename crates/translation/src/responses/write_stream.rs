@@ -157,6 +157,8 @@ impl ResponseWriter {
                     summary_part(text, event, out);
                 });
             }
+            // Its arguments come with the whole item.
+            OpenItem::Call { is_search: true, .. } => {}
             OpenItem::Call { name, is_free, .. } => {
                 let input = open.customers_input();
                 let (kind, field) = match is_free {
@@ -301,10 +303,12 @@ impl WriteStream for ResponseWriter {
                 self.begin(OpenItem::call(id, name, &self.frame), out);
             }
             AnswerPart::Input(more) => {
-                let Some(OpenItem::Call { input, is_free, .. }) = &mut self.open else { return };
+                let Some(OpenItem::Call { input, is_free, is_search, .. }) = &mut self.open else {
+                    return;
+                };
                 input.push_str(more);
                 // Free text is unwrapped when it is whole.
-                if !*is_free && !more.is_empty() {
+                if !*is_free && !*is_search && !more.is_empty() {
                     self.item_event("response.function_call_arguments.delta", out, |event, out| {
                         event.text(out, "delta", more);
                     });

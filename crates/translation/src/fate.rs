@@ -1,0 +1,152 @@
+//! What becomes of the parts of a customer's request that no other dialect has words for.
+//!
+//! Each dialect has its tables in a file `fields.rs`: one row for each field, item or block that its
+//! reader does not carry. A new field of a client is one row.
+
+use crate::at::{FieldPath, Raw, is_given};
+use crate::dialect::Untranslatable;
+
+/// The longest type of a customer's that a refusal repeats, in letters.
+const KIND_LETTERS_MAX: usize = 64;
+
+/// What becomes of something that is not carried.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fate {
+    /// Passed over in silence: it repeats what an answer said of itself, or is the client's own record.
+    Silent,
+    /// Left out, and named in `x-tollgate-left-out`: it hints, or repeats what a provider said or did.
+    LeftOut,
+    /// Refused: it changes what the request costs or means. Why, as the end of a sentence.
+    Refused(&'static str),
+    /// Passed over in silence where the value is one of these JSON texts, which say what is usual.
+    Usual(&'static [&'static str], &'static Fate),
+}
+
+impl Fate {
+    /// Deals with a field that has this value. A value that is `null` or empty says nothing.
+    ///
+    /// # Errors
+    /// The path of a field that is refused.
+    fn settle(self, at: &FieldPath<'_>, value: Raw<'_>) -> Result<(), Untranslatable> {
+        if is_empty(value) {
+            return Ok(());
+        }
+        match self {
+            Self::Silent => Ok(()),
+            Self::LeftOut => {
+                at.leave_out();
+                Ok(())
+            }
+            Self::Refused(reason) => Err(at.refused(reason)),
+            Self::Usual(usual, otherwise) => {
+                let text: String = value.get().split_ascii_whitespace().collect();
+                if usual.contains(&&*text) { Ok(()) } else { otherwise.settle(at, value) }
+            }
+        }
+    }
+}
+
+/// Rows of a table: the name of a field, or the type of an item, and what becomes of it.
+pub(crate) type Rows = &'static [(&'static str, Fate)];
+
+/// The fields of one place of a request, or the types of its items, that are not carried.
+#[derive(Debug)]
+pub(crate) struct FateTable {
+    /// What is known.
+    pub(crate) rows: Rows,
+    /// What becomes of all else.
+    pub(crate) others: Fate,
+}
+
+impl FateTable {
+    fn fate(&self, name: &str) -> Fate {
+        let row = self.rows.iter().find(|(known, _)| *known == name);
+        row.map_or(self.others, |(_, fate)| *fate)
+    }
+
+    /// Whether there is a row of this name.
+    pub(crate) fn knows(&self, name: &str) -> bool {
+        self.rows.iter().any(|(known, _)| *known == name)
+    }
+
+    /// Deals with a field that is not carried.
+    ///
+    /// # Errors
+    /// The path of a field that is refused.
+    pub(crate) fn field(
+        &self,
+        at: &FieldPath<'_>,
+        key: &str,
+        value: Raw<'_>,
+    ) -> Result<(), Untranslatable> {
+        self.fate(key).settle(at, value)
+    }
+
+    /// Deals with an item of a type that is not carried.
+    ///
+    /// # Errors
+    /// The path of an item that is refused, and its type.
+    pub(crate) fn item(&self, at: &FieldPath<'_>, kind: &str) -> Result<(), Untranslatable> {
+        match self.fate(kind) {
+            Fate::Silent | Fate::Usual(..) => Ok(()),
+            Fate::LeftOut => {
+                at.leave_out_kind(kind);
+                Ok(())
+            }
+            Fate::Refused(reason) => {
+                let kind: String = kind.chars().take(KIND_LETTERS_MAX).collect();
+                Err(at.key("type").refused(&format!("an item of type `{kind}` {reason}")))
+            }
+        }
+    }
+}
+
+/// Whether a value says nothing.
+fn is_empty(value: Raw<'_>) -> bool {
+    let text = value.get();
+    !is_given(value)
+        || text == "\"\""
+        || matches!(text.as_bytes(), [b'[', inside @ .., b']'] | [b'{', inside @ .., b'}'] if inside.trim_ascii().is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::at::{LeftOut, document};
+
+    #[test]
+    fn what_is_not_carried_is_settled_by_its_row() {
+        const TABLE: FateTable = FateTable {
+            rows: &[
+                ("id", Fate::Silent),
+                ("hint", Fate::LeftOut),
+                ("tier", Fate::Usual(&["\"auto\""], &Fate::Refused("it has a price"))),
+            ],
+            others: Fate::Refused("the gateway does not know it"),
+        };
+        let left_out = LeftOut::default();
+        let root = FieldPath::root(&left_out);
+        let settle = |key: &str, value: &str| {
+            TABLE.field(&root.key(key), key, document(value.as_bytes()).expect("a value"))
+        };
+        for (key, value) in [
+            ("id", "1"),
+            ("hint", "2"),
+            ("tier", "\"auto\""),
+            ("tier", "null"),
+            ("other", "[ ]"),
+            ("other", "{}"),
+            ("other", "\"\""),
+        ] {
+            settle(key, value).expect("settled");
+        }
+        let refusal = settle("tier", "\"fast\"").expect_err("refused");
+        assert_eq!(refusal.field, "tier");
+        assert!(refusal.message.ends_with("another protocol: it has a price."), "{refusal:?}");
+        settle("other", "0").expect_err("refused");
+        let refusal = TABLE.item(&root, "odd").expect_err("refused");
+        assert!(refusal.message.contains("an item of type `odd` the gateway"), "{refusal:?}");
+        let names = left_out.into_omissions();
+        assert_eq!(names.iter().map(|it| &*it.name).collect::<Vec<_>>(), ["hint"]);
+    }
+}
