@@ -104,6 +104,13 @@ pub(crate) fn openai_thinking(
     }
 }
 
+/// Of several ways to say how much is thought, the one that says most: not at all, or how much.
+pub(crate) fn strongest(all: &[Thinking]) -> Option<Thinking> {
+    let off = all.iter().find(|one| **one == Thinking::Off);
+    let told = all.iter().find(|one| **one != Thinking::Adaptive);
+    off.or(told).or(all.first()).copied()
+}
+
 /// The word of OpenAI's for an effort.
 pub(crate) fn effort_word(effort: Effort) -> &'static str {
     match effort {

@@ -35,6 +35,11 @@ pub fn in_namespace(namespace: &str, name: &str) -> String {
     format!("{namespace}{NAMESPACE_END}{name}")
 }
 
+/// A tool's name as a text for a model shows it: `namespace__name`.
+pub(crate) fn shown(name: &str) -> String {
+    name.replace(NAMESPACE_END, "__")
+}
+
 /// The names of tools and the ids of calls that an upstream takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Naming {

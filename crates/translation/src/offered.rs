@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::at::FieldPath;
 use crate::dialect::Untranslatable;
+use crate::names;
 use crate::part::{PromptPart, Tool, ToolChoice};
 
 /// Why a call of a tool that was left out cannot be asked for.
@@ -145,7 +146,8 @@ impl<'a> OfferedTools<'a> {
 
 /// What a model reads in the place of a search's result: the tools stand in the prompt.
 pub(crate) fn found_text<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
-    let names: Vec<&str> = names.into_iter().collect();
+    // As providers see the tools of a namespace.
+    let names: Vec<String> = names.into_iter().map(names::shown).collect();
     match names.is_empty() {
         true => "No tools were found.".to_owned(),
         false => format!("These tools can be called now: {}", names.join(", ")),

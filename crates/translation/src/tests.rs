@@ -139,7 +139,12 @@ prop_compose! {
         if choice && !tools.is_empty() {
             parts.push(PromptPart::ToolChoice(ToolChoice::Any));
         }
-        parts.extend(tools);
+        // Providers take each name once.
+        let mut names = std::collections::HashSet::new();
+        parts.extend(tools.into_iter().filter(|part| match part {
+            PromptPart::Tool(tool) => names.insert(tool.name.clone()),
+            _ => true,
+        }));
         parts.push(setting);
         parts.extend(exchanges.into_iter().flatten());
         parts
@@ -536,22 +541,22 @@ fn calls_that_gemini_signed_keep_their_signatures() {
 
 // What is refused, and what is left out.
 
-#[test]
-fn what_has_no_words_elsewhere_is_refused_by_name() {
-    let hi = json!([{"role": "user", "content": "hi"}]);
-    let with =
-        |turns: &str, field: &str, value: Value| json!({turns: hi, field: value}).to_string();
-    let block =
-        |block: Value| json!({"messages": [{"role": "user", "content": [block]}]}).to_string();
-    let item = |item: Value| json!({"input": [item]}).to_string();
-    let rows: Vec<(&dyn Dialect, String, &str)> = vec![
-        (&Chat, with("messages", "n", json!(2)), "n"),
-        (&Chat, with("messages", "logprobs", json!(true)), "logprobs"),
-        (&Chat, with("messages", "modalities", json!(["text", "audio"])), "modalities"),
-        (&Chat, with("messages", "service_tier", json!("flex")), "service_tier"),
-        (&Chat, with("messages", "audio", json!({"voice": "a"})), "audio"),
-        (&Chat, with("messages", "functions", json!([{"name": "f"}])), "functions"),
-        (&Chat, with("messages", "unheard_of", json!(1)), "unheard_of"),
+/// A dialect, a request, and the field of it that is refused.
+type RefusedRow = (&'static dyn Dialect, String, &'static str);
+
+fn with(turns: &str, field: &str, value: &Value) -> String {
+    json!({turns: [{"role": "user", "content": "hi"}], field: value}).to_string()
+}
+
+fn refused_chats() -> Vec<RefusedRow> {
+    vec![
+        (&Chat, with("messages", "n", &json!(2)), "n"),
+        (&Chat, with("messages", "logprobs", &json!(true)), "logprobs"),
+        (&Chat, with("messages", "modalities", &json!(["text", "audio"])), "modalities"),
+        (&Chat, with("messages", "service_tier", &json!("flex")), "service_tier"),
+        (&Chat, with("messages", "audio", &json!({"voice": "a"})), "audio"),
+        (&Chat, with("messages", "functions", &json!([{"name": "f"}])), "functions"),
+        (&Chat, with("messages", "unheard_of", &json!(1)), "unheard_of"),
         (
             &Chat,
             json!({"messages": [{"role": "critic", "content": "x"}]}).to_string(),
@@ -562,10 +567,19 @@ fn what_has_no_words_elsewhere_is_refused_by_name() {
             json!({"messages": [{"role": "user", "content": 7}]}).to_string(),
             "messages[0].content",
         ),
-        (&Messages, with("messages", "container", json!("c")), "container"),
-        (&Messages, with("messages", "inference_geo", json!("us")), "inference_geo"),
-        (&Messages, with("messages", "service_tier", json!("priority")), "service_tier"),
-        (&Messages, with("messages", "speed", json!("fast")), "speed"),
+    ]
+}
+
+fn refused_others() -> Vec<RefusedRow> {
+    let hi = json!([{"role": "user", "content": "hi"}]);
+    let block =
+        |block: Value| json!({"messages": [{"role": "user", "content": [block]}]}).to_string();
+    let item = |item: Value| json!({"input": [item]}).to_string();
+    vec![
+        (&Messages, with("messages", "container", &json!("c")), "container"),
+        (&Messages, with("messages", "inference_geo", &json!("us")), "inference_geo"),
+        (&Messages, with("messages", "service_tier", &json!("priority")), "service_tier"),
+        (&Messages, with("messages", "speed", &json!("fast")), "speed"),
         (
             &Messages,
             json!({
@@ -592,10 +606,10 @@ fn what_has_no_words_elsewhere_is_refused_by_name() {
             block(json!({"type": "tool_use", "id": "a", "name": "b", "input": 7})),
             "messages[0].content[0].input",
         ),
-        (&Responses, with("input", "previous_response_id", json!("r")), "previous_response_id"),
-        (&Responses, with("input", "conversation", json!("c")), "conversation"),
-        (&Responses, with("input", "prompt", json!({"id": "p"})), "prompt"),
-        (&Responses, with("input", "background", json!(true)), "background"),
+        (&Responses, with("input", "previous_response_id", &json!("r")), "previous_response_id"),
+        (&Responses, with("input", "conversation", &json!("c")), "conversation"),
+        (&Responses, with("input", "prompt", &json!({"id": "p"})), "prompt"),
+        (&Responses, with("input", "background", &json!(true)), "background"),
         (
             &Responses,
             json!({"input": "hi", "tools": [{"type": "mcp"}], "tool_choice": {"type": "mcp"}})
@@ -609,7 +623,12 @@ fn what_has_no_words_elsewhere_is_refused_by_name() {
             item(json!({"type": "function_call", "call_id": "c", "name": "f", "arguments": "["})),
             "input[0].arguments",
         ),
-    ];
+    ]
+}
+
+#[test]
+fn what_has_no_words_elsewhere_is_refused_by_name() {
+    let rows = refused_chats().into_iter().chain(refused_others());
     for (dialect, body, field) in rows {
         let refusal = dialect.read_request(body.as_bytes()).expect_err(&body);
         assert_eq!(refusal.field, field, "{dialect:?} {body}");

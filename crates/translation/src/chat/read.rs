@@ -16,6 +16,8 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
     let (mut output, mut completion) = (None, None);
     let mut tools = OfferedTools::default();
     let (mut choice, mut has_messages, mut caches) = (None, false, false);
+    // Some of these have two names, and are said once.
+    let (mut user, mut thoughts) = (None, Vec::new());
     for (key, value) in root.object(document(body)?)? {
         let at = root.key(&key);
         if !is_given(value) {
@@ -49,12 +51,10 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
             "parallel_tool_calls" => parts.push(PromptPart::ParallelTools(at.boolean(value)?)),
             "response_format" => parts.extend(response_format(&at, value)?),
             "reasoning_effort" | "reasoning" | "thinking" | "enable_thinking"
-            | "thinking_budget" => {
-                parts.extend(thinking(&at, &key, value)?.map(PromptPart::Thinking));
-            }
+            | "thinking_budget" => thoughts.extend(thinking(&at, &key, value)?),
             "cache_control" => caches = kit::cache_control(&at, value)?.is_some(),
             "verbosity" => parts.push(PromptPart::Verbosity(at.text(value)?)),
-            "user" | "safety_identifier" => parts.push(PromptPart::User(at.text(value)?)),
+            "user" | "safety_identifier" => user = Some(at.text(value)?),
             "prompt_cache_key" => parts.push(PromptPart::CacheKey(at.text(value)?)),
             _ => fields::REQUEST.field(&at, &key, value)?,
         }
@@ -75,6 +75,8 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
     tools.put(&[], &mut parts);
     frame.free_tools = kit::free_tools(parts.get(said..).unwrap_or_default());
     parts.extend(completion.or(output).map(PromptPart::OutputMax));
+    parts.extend(user.map(PromptPart::User));
+    parts.extend(kit::strongest(&thoughts).map(PromptPart::Thinking));
     let left_out = left_out.into_omissions();
     Ok(TranslatableRequest { parts, frame, left_out, caches })
 }

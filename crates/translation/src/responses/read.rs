@@ -37,7 +37,7 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
     frame.repeated = repeated(&members);
     // Instructions stand before the first turn, wherever the field stands.
     let mut said = Vec::new();
-    let (mut tools, mut choice) = (ReadTools::default(), None);
+    let (mut tools, mut choice, mut user) = (ReadTools::default(), None, None);
     for (key, value) in members {
         let at = root.key(&key);
         if !is_given(value) {
@@ -61,18 +61,21 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
             "parallel_tool_calls" => parts.push(PromptPart::ParallelTools(at.boolean(value)?)),
             "reasoning" => reasoning(&at, value, &mut parts)?,
             "text" => text(&at, value, &mut parts)?,
-            "user" | "safety_identifier" => parts.push(PromptPart::User(at.text(value)?)),
+            // Two names of one thing, which is said once.
+            "user" | "safety_identifier" => user = Some(at.text(value)?),
             "prompt_cache_key" => parts.push(PromptPart::CacheKey(at.text(value)?)),
             _ => fields::REQUEST.field(&at, &key, value)?,
         }
     }
-    if said.is_empty() {
+    // Instructions alone say what to do.
+    if said.is_empty() && !parts.iter().any(|part| matches!(part, PromptPart::Instruction(_))) {
         return Err(root.key("input").malformed("a text, or an array with at least one item"));
     }
     if let Some(value) = choice {
         parts.push(PromptPart::ToolChoice(tools.choice(&root.key("tool_choice"), value)?));
     }
     tools.put(&said, &mut parts, &mut frame);
+    parts.extend(user.map(PromptPart::User));
     kit::attach_seals(&mut said);
     parts.extend(said);
     frame.shows_usage = true;

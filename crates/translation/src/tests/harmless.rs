@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::dialect::{AnswerFrame, Dialect, Losses, Mode, TranslationTarget, UpstreamDialect};
-use crate::part::{AnswerPart, Counts, Stop};
+use crate::dialect::{
+    AnswerFrame, Dialect, Losses, Mode, NamespacedTool, TranslationTarget, UpstreamDialect,
+};
+use crate::part::{AnswerPart, Counts, PromptPart, Stop, Thinking};
 use crate::{Chat, Converse, Gemini, Messages, Responses};
 
 use super::{target, write_events};
@@ -236,8 +238,9 @@ fn tools_that_come_as_items_are_offered() {
     }
     let text = body.to_string();
     let frame = Responses.read_request(text.as_bytes()).expect("read").frame;
-    assert_eq!(frame.free_tools, ["functions__exec"]);
-    assert_eq!(frame.apart("functions__exec"), (Some("functions"), "exec"));
+    let exec = NamespacedTool::joined("functions", "exec");
+    assert_eq!(frame.free_tools, [&*exec]);
+    assert_eq!(frame.apart(&exec), (Some("functions"), "exec"));
 }
 
 fn search_body(execution: &str) -> Value {
@@ -499,10 +502,52 @@ fn a_request_that_says_nothing_is_refused_in_its_providers_words() {
         (&Messages, json!({"max_tokens": 5}), "messages: Field required"),
         (&Messages, json!({"messages": []}), "at least one message is required"),
         (&Responses, json!({"input": []}), "at least one item"),
-        (&Responses, json!({"instructions": "x"}), "at least one item"),
+        (&Responses, json!({}), "at least one item"),
     ] {
         let refusal = refused(customer, &body);
         assert!(refusal.contains(words), "{customer:?}: {refusal}");
+    }
+}
+
+#[test]
+fn what_two_names_say_is_said_once() {
+    let mut body = with(&Chat, "reasoning", json!({"effort": "high", "exclude": null}));
+    body["reasoning_effort"] = json!("high");
+    body["enable_thinking"] = json!(true);
+    body["user"] = json!("u");
+    body["safety_identifier"] = json!("s");
+    let (sent, _) = translated(&Chat, &body);
+    assert_eq!(sent[1]["reasoning"]["effort"], "high", "{}", sent[1]);
+    let text = body.to_string();
+    let read = Chat.read_request(text.as_bytes()).expect("read");
+    let sent = Responses.write_request(&read.parts, &target(), &mut Losses::default());
+    let sent = String::from_utf8(sent.expect("written")).expect("text");
+    for key in ["\"reasoning\":", "\"safety_identifier\":"] {
+        assert_eq!(sent.matches(key).count(), 1, "{sent}");
+    }
+    let off = with(&Chat, "thinking", json!({"type": "disabled"})).to_string();
+    let read = Chat.read_request(off.as_bytes()).expect("read");
+    assert!(read.parts.contains(&PromptPart::Thinking(Thinking::Off)), "{read:?}");
+}
+
+#[test]
+fn a_choice_among_tools_offers_these_alone() {
+    let function = |name: &str| json!({"type": "function", "function": {"name": name}});
+    let mut body =
+        with(&Chat, "tools", json!([function("alpha"), function("beta"), function("gamma")]));
+    body["tool_choice"] = json!({"type": "allowed_tools", "allowed_tools":
+        {"mode": "required", "tools": [function("alpha"), function("beta")]}});
+    for sent in translated(&Chat, &body).0 {
+        let text = sent.to_string();
+        assert!(text.contains("beta") && !text.contains("gamma"), "{text}");
+    }
+    let function = |name: &str| json!({"type": "function", "name": name});
+    let mut body = with(&Responses, "tools", json!([function("alpha"), function("beta")]));
+    body["tool_choice"] =
+        json!({"type": "allowed_tools", "mode": "auto", "tools": [function("beta")]});
+    for sent in translated(&Responses, &body).0 {
+        let text = sent.to_string();
+        assert!(text.contains("beta") && !text.contains("alpha"), "{text}");
     }
 }
 
