@@ -11,7 +11,7 @@ use crate::credentials::UnsignedRequest;
 use crate::pipeline::Admitted;
 use crate::protocols::json::Object;
 use crate::protocols::splice::{EditedBody, Splice};
-use crate::protocols::{Codec, Collected, Content, Fault, Framing, PathAsked};
+use crate::protocols::{Codec, Collected, Content, Dialect, Fault, Framing, PathAsked};
 
 /// What the gateway adds to every stream, to learn what was used.
 const STREAM_OPTIONS: &str = "stream_options";
@@ -19,6 +19,8 @@ const STREAM_OPTIONS: &str = "stream_options";
 /// A request as one target gets it.
 #[derive(Clone, Debug)]
 pub struct UpstreamRequest {
+    /// What the upstream speaks.
+    pub dialect: Dialect,
     /// The upstream's prefix and the protocol's own path; behind it the customer's query, where the
     /// protocol has a use for it.
     pub path: String,
@@ -38,7 +40,7 @@ pub struct UpstreamRequest {
     pub is_form: bool,
     /// The customer's headers that it takes beside those that every upstream takes.
     pub pass_headers: Arc<PassedHeaders>,
-    /// The customer's fields that the upstream refuses, and that the body goes without.
+    /// What the request goes without: fields that the upstream refuses, and betas.
     pub left_out: Vec<String>,
 }
 
@@ -154,6 +156,7 @@ impl UpstreamRequest {
             }
         };
         Some(Self {
+            dialect: upstream.dialect,
             path,
             authority: upstream.authority.clone(),
             credential,

@@ -3,6 +3,9 @@
 //! Spec section 4. Fields, events and usage figures: Anthropic's API reference, "Messages" and
 //! "Streaming Messages".
 
+use std::borrow::Cow;
+use std::ops::Range;
+
 use bytes::Bytes;
 use serde::Deserialize;
 
@@ -17,6 +20,7 @@ use super::metering::{
     self, Frame, JsonMeter, Shown, StreamMeter, StreamState, Tally, UsageReport,
 };
 use super::server_tools::{ItemScan, RanTools};
+use super::splice::Splice;
 use super::sse::EventAction;
 use super::{
     Call, Codec, Contradictions, Dialect, Framing, Meter, Operation, Request, Terms, offer,
@@ -66,6 +70,7 @@ impl Codec for AnthropicMessages {
         };
         let has = |field: &str| body.get_non_null(field).is_some();
         let lifetime = RequestedLifetime::in_body(body, &CACHE_CONTROL);
+        let left_out_ranges = body.member_ranges(&prompt.left_out_fields);
         Ok(Box::new(MessagesCall {
             is_all_shown: prompt.is_plain() && shows_thinking,
             estimates_unreported: limits.missing_usage == MissingUsage::Estimate
@@ -80,6 +85,8 @@ impl Codec for AnthropicMessages {
                 ..prompt.input_ways()
             },
             runs_tools: prompt.has_server_tools(),
+            left_out: prompt.left_out_fields,
+            left_out_ranges,
             terms,
             possible: Possible {
                 input: limits.input_tokens_max,
@@ -149,6 +156,9 @@ struct MessagesCall {
     traits: Traits,
     input_ways: InputWays,
     runs_tools: bool,
+    /// Top-level fields that do not go upstream, and where they stand.
+    left_out: Vec<&'static str>,
+    left_out_ranges: Vec<Range<usize>>,
     possible: Possible,
 }
 
@@ -190,6 +200,18 @@ impl Call for MessagesCall {
 
     fn traits(&self) -> Traits {
         self.traits
+    }
+
+    fn splice(&self, upstream_model: &str) -> Splice {
+        let mut splice = self.terms.model.rename(upstream_model);
+        for range in &self.left_out_ranges {
+            splice.replace(range.clone(), "");
+        }
+        splice
+    }
+
+    fn left_out(&self) -> Option<Cow<'_, str>> {
+        (!self.left_out.is_empty()).then(|| self.left_out.join(", ").into())
     }
 
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {

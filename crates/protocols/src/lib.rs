@@ -49,6 +49,7 @@ mod server_tools;
 mod bridge;
 
 pub mod audio;
+pub mod beta;
 pub mod audio_length;
 pub mod azure;
 mod dashscope;

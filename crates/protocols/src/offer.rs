@@ -86,6 +86,10 @@ pub(super) enum Field {
     ContextManagement,
     /// An object whose members are looked at by their values.
     Settings(SettingTable),
+    /// A wish that the answer does without, and of which nobody knows what it costs: it is left out of
+    /// what goes upstream, by name. With a key and a word, only an object that has them is; any other
+    /// means more than a wish.
+    LeftOut(Option<(&'static str, &'static str)>),
 }
 
 /// The objects of an array: messages, items or parts of a content.
@@ -110,6 +114,8 @@ pub(super) enum Key {
     Items(&'static ObjectTable),
     /// A list of tools, each of a type that is offered.
     Tools,
+    /// A tool of a type that is offered, wherever it stands.
+    Definition,
     /// Where a picture is. Some upstreams hear what is no picture, at another price.
     Picture,
     /// Media, or what says how they are read.
@@ -132,6 +138,8 @@ pub(super) struct Kind {
 pub(super) enum Size {
     /// Its bytes, if it has all these keys: without them it may stand for what is elsewhere.
     Bytes(&'static [&'static str]),
+    /// The definition of one tool of the request, once more.
+    ToolAgain,
     /// The model's context alone.
     Context,
     /// The model's context alone, of which some is billed as this unit. That needs a price.
@@ -189,6 +197,8 @@ pub(super) struct Prompt {
     /// The dearest unit of a cache that the request asks for, beside the usual one: what a report that
     /// does not tell lifetimes apart counts as.
     pub(super) written_as: Option<Unit>,
+    /// Top-level fields that do not go upstream.
+    pub(super) left_out_fields: Vec<&'static str>,
 }
 
 impl Prompt {
@@ -203,6 +213,7 @@ impl Prompt {
             ran_max: Usage::ZERO,
             cache_writes: CacheWrites::Hour,
             written_as: None,
+            left_out_fields: Vec::new(),
         }
     }
 
@@ -267,6 +278,9 @@ pub(super) fn read_without(
         units: Vec::new(),
         cache_writes: CacheWrites::Hour,
         written_as: None,
+        left_out_fields: Vec::new(),
+        tools_again: 0,
+        tool_bytes_max: 0,
         param: "",
         refusal: None,
         setting_refusal: None,
@@ -314,6 +328,11 @@ struct OfferReader<'a> {
     units: Vec<(Unit, Option<u64>)>,
     cache_writes: CacheWrites,
     written_as: Option<Unit>,
+    left_out_fields: Vec<&'static str>,
+    /// How often a definition of a tool of the request is put into the prompt once more.
+    tools_again: u64,
+    /// The bytes of the longest of them.
+    tool_bytes_max: u64,
     /// The top-level field that is read.
     param: &'static str,
     /// The first thing that is not offered. There is mostly nothing, which is moved around for each
@@ -334,6 +353,7 @@ impl OfferReader<'_> {
         };
         let is_bounded = self.is_bounded && !self.is_compacted && !self.has_server_tools;
         let tools = if self.has_tools { TOOLS_TOKENS_MAX } else { 0 };
+        let tools = tools.saturating_add(self.tools_again.saturating_mul(self.tool_bytes_max));
         Prompt {
             added_tokens_max: is_bounded.then(|| self.added_tokens.saturating_add(tools)),
             is_text: is_bounded && self.is_text,
@@ -343,6 +363,7 @@ impl OfferReader<'_> {
             ran_max: self.ran_max(rounds),
             cache_writes: self.cache_writes,
             written_as: self.written_as,
+            left_out_fields: self.left_out_fields,
         }
     }
 
@@ -384,6 +405,10 @@ impl OfferReader<'_> {
             Field::ContextManagement => self.is_compacted |= !only_clears(value.text()),
             Field::Items(table) => self.within(value, |reader, cursor| reader.items(cursor, table)),
             Field::Tools => self.within(value, Self::all_tools),
+            Field::LeftOut(needed) if !self.pass.has_field(name) && is_wish(value, *needed) => {
+                self.left_out_fields.push(name);
+            }
+            Field::LeftOut(_) => self.passed_field(name, value),
         }
     }
 
@@ -491,6 +516,10 @@ impl OfferReader<'_> {
         let size = self.size(item.kind, table);
         self.is_bounded &= match size {
             Some(Size::Bytes(needs)) => !item.is_odd && item.has_all(table, needs),
+            Some(Size::ToolAgain) => {
+                self.tools_again = self.tools_again.saturating_add(1);
+                !item.is_odd
+            }
             Some(Size::Context | Size::Billed(_)) | None => false,
         };
         // Inside of what holds the whole context, what is not known is data: the result of a tool.
@@ -540,6 +569,7 @@ impl OfferReader<'_> {
                 item.inner_refusal = item.inner_refusal.take().or(inner);
                 Some(())
             }
+            Key::Definition => self.definition(value),
             Key::Picture => {
                 self.is_bounded = false;
                 self.picture(value)
@@ -565,6 +595,15 @@ impl OfferReader<'_> {
                 Some(())
             }
         }
+    }
+
+    /// A tool within a message: what it costs does not depend on the content around it.
+    fn definition(&mut self, value: &mut Cursor<'_>) -> Option<()> {
+        let earlier = self.refusal.take();
+        self.tool(value)?;
+        let refusal = std::mem::replace(&mut self.refusal, earlier);
+        self.setting_refusal = self.setting_refusal.take().or(refusal);
+        Some(())
     }
 
     fn file(
@@ -614,7 +653,7 @@ impl OfferReader<'_> {
         let find = |name: &[u8]| table.kinds.iter().find(|kind| kind.name.as_bytes() == name);
         let priced = self.priced;
         let is_offered = |kind: &&Kind| match kind.size {
-            Size::Bytes(_) | Size::Context => true,
+            Size::Bytes(_) | Size::ToolAgain | Size::Context => true,
             Size::Billed(unit) => priced.has_unit(unit),
         };
         if let Some(kind) = find(inner.unwrap_or(written)).filter(is_offered) {
@@ -692,6 +731,7 @@ impl OfferReader<'_> {
             return value.skip();
         }
         self.has_tools = true;
+        let bytes_before = value.rest().len();
         value.object(|key, value| {
             let place = self.place(key, offer.tool_keys);
             let Some((name, role)) = place.and_then(|place| offer.tool_keys.get(place)) else {
@@ -725,6 +765,8 @@ impl OfferReader<'_> {
             }
             Some(())
         })?;
+        let bytes = bytes_before.saturating_sub(value.rest().len()) as u64;
+        self.tool_bytes_max = self.tool_bytes_max.max(bytes);
         self.judge(&read);
         Some(())
     }
@@ -825,6 +867,14 @@ impl OfferReader<'_> {
     fn refuse(&mut self, error: GatewayError) {
         self.refusal.get_or_insert_with(|| Box::new(error));
     }
+}
+
+/// Whether a field can be left out: any, or an object whose `key` is `word`.
+fn is_wish(value: &Value<'_>, needed: Option<(&str, &str)>) -> bool {
+    let Some((key, word)) = needed.filter(|_| !value.is_null()) else { return true };
+    let object = value.as_object().ok();
+    let found = object.as_ref().and_then(|object| object.get(key));
+    found.is_some_and(|found| found.as_str().as_deref() == Some(word))
 }
 
 /// The name of a field where prices depend on it. Google's has two spellings.

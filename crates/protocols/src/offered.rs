@@ -88,6 +88,7 @@ impl ListedKeys {
             | Field::Thinking
             | Field::Sounds
             | Field::Runs(..)
+            | Field::LeftOut(_)
             | Field::ContextManagement => self.add(name, None),
             Field::Words(words) => {
                 let words = words.iter().copied().chain(priceable(name));
@@ -146,7 +147,7 @@ impl ListedKeys {
                     self.add(&path, None);
                     self.table(&path, nested, depth);
                 }
-                Key::Tools => {
+                Key::Tools | Key::Definition => {
                     self.add(&path, None);
                     self.tools(&path, 0);
                 }

@@ -101,7 +101,9 @@ impl Forward<'_> {
         let (query, body) = (session.req_header().uri.query(), &sending.body.bytes);
         let rewrite = || pipeline::rewrite(&sending.admitted, &candidate, query, body);
         let rewritten = gateway.offload.run(body.len(), rewrite).await;
-        let Some(request) = rewritten else { return Ok(TryResult::Skipped) };
+        let Some(mut request) = rewritten else { return Ok(TryResult::Skipped) };
+        let left_out = headers::left_out_betas(&session.req_header().headers, &request);
+        request.left_out.extend(left_out);
         if let Err(full) = sending.body.share_with(&request.body, budget) {
             return Err(exchange.fail(full.to_error()));
         }

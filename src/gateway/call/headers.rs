@@ -10,6 +10,7 @@ use crate::config::snapshot::PassedHeaders;
 use crate::ledger::RequestId;
 use crate::pipeline::UpstreamRequest;
 use crate::protocols::limits::has;
+use crate::protocols::{Dialect, beta};
 
 use crate::gateway::answer::respond::X_REQUEST_ID;
 use crate::gateway::listen::framing;
@@ -25,7 +26,6 @@ fn goes_on(name: &str) -> bool {
             | "accept"
             | "accept-language"
             | "anthropic-version"
-            | "anthropic-beta"
             | "anthropic-dangerous-direct-browser-access"
             | "traceparent"
             | "tracestate"
@@ -37,54 +37,42 @@ fn goes_on(name: &str) -> bool {
             | "session_id"
             | "session-id"
             | "conversation_id"
+            // Google's SDKs.
+            | "x-goog-api-client"
     ) || name.starts_with("x-stainless-")
 }
 
-/// Anthropic's betas that change no price, without the dates behind their names. What they allow in a
-/// body is looked at there.
-const BETAS: [&str; 30] = [
-    "claude-code",
-    "interleaved-thinking",
-    "thinking-token-count",
-    "context-management",
-    "prompt-caching-scope",
-    "effort",
-    "prompt-caching",
-    "extended-cache-ttl",
-    "fine-grained-tool-streaming",
-    "token-efficient-tools",
-    "token-counting",
-    "structured-outputs",
-    "advanced-tool-use",
-    "tool-examples",
-    "tool-search-tool",
-    "computer-use",
-    "pdfs",
-    "output-128k",
-    "max-tokens-3-5-sonnet",
-    "model-context-window-exceeded",
-    "task-budgets",
-    "compact",
-    "cache-diagnosis",
-    "redact-thinking",
-    "dev-full-thinking",
-    "thinking-display-updates",
-    "thinking-binding-controls",
-    "mid-conversation-system",
-    "mid-conversation-system-clear-at",
-    "mid-conversation-output-config",
-];
-
-/// Whether a beta goes to the upstream.
-fn is_beta(token: &str, passed: &PassedHeaders) -> bool {
-    let undated = token.trim_end_matches(|letter: char| letter.is_ascii_digit() || letter == '-');
-    BETAS.contains(&undated) || passed.betas.iter().any(|beta| beta == token)
+/// A header with which clients ask for betas.
+struct BetaHeader {
+    name: HeaderName,
+    /// Upstreams that read it.
+    dialect: Dialect,
+    /// Whether a beta goes to the upstream.
+    forwards: fn(&str, &PassedHeaders) -> bool,
 }
+
+static BETA_HEADERS: [BetaHeader; 2] = [
+    BetaHeader {
+        name: HeaderName::from_static("anthropic-beta"),
+        dialect: Dialect::Anthropic,
+        forwards: |token, passed| {
+            beta::is_forwarded(token, &passed.granted_betas)
+                || passed.betas.iter().any(|beta| beta == token)
+        },
+    },
+    BetaHeader {
+        name: HeaderName::from_static("openai-beta"),
+        dialect: Dialect::Openai,
+        forwards: |token, passed| {
+            beta::is_openai_forwarded(token) || has(&passed.names, "openai-beta")
+        },
+    },
+];
 
 /// Headers that are set anew for every upstream.
 const OVERWRITTEN: [HeaderName; 4] = [HOST, CONTENT_LENGTH, ACCEPT_ENCODING, X_REQUEST_ID];
-/// The header with which Anthropic's clients ask for betas.
-const ANTHROPIC_BETA: HeaderName = HeaderName::from_static("anthropic-beta");
+/// Betas that an answer names at most: a request can ask for thousands.
+const BETAS_SHOWN_MAX: usize = 16;
 /// What a head takes as a rule, in bytes, without the body that is sent with it.
 const HEAD_BYTES: usize = 1024;
 
@@ -175,7 +163,7 @@ fn each_field(
     let stays = |name: &HeaderName| {
         OVERWRITTEN.contains(name)
             || *name == CONTENT_TYPE && !request.is_form
-            || *name == ANTHROPIC_BETA
+            || is_beta_header(name)
             || is_own(name)
             || credential.as_ref().is_some_and(|(own, _)| own == name)
             // AWS refuses what has such a header outside of its signature.
@@ -197,8 +185,10 @@ fn each_field(
     for own in request.own_headers.iter() {
         put(&own.name, own.value.expose().as_bytes())?;
     }
-    if !nominated.contains(&ANTHROPIC_BETA) && !is_own(&ANTHROPIC_BETA) {
-        put_betas(customers, passed, &mut put)?;
+    for header in &BETA_HEADERS {
+        if !nominated.contains(&header.name) && !is_own(&header.name) {
+            put_betas(header, customers, passed, &mut put)?;
+        }
     }
     if !request.is_form {
         // It was read as JSON in UTF-8. Who decodes it as the customer calls it, such as `charset=utf-7`
@@ -218,23 +208,48 @@ fn each_field(
     }
 }
 
-/// Gives `anthropic-beta` to `put`, without what is not let through. Betas that nobody knows are left
-/// out rather than refused: without them a request is the plain one.
+/// Gives a header of betas to `put`, without those that are not let through. Without them a request is the
+/// plain one; [`left_out_betas`] names them.
 fn put_betas(
+    header: &BetaHeader,
     customers: &HeaderMap,
     passed: &PassedHeaders,
     put: &mut impl FnMut(&HeaderName, &[u8]) -> Result<()>,
 ) -> Result<()> {
-    let lines = || customers.get_all(ANTHROPIC_BETA).iter();
-    let tokens = || {
-        let texts = lines().filter_map(|value| value.to_str().ok());
-        texts.flat_map(|text| text.split(',')).map(str::trim)
-    };
-    if tokens().all(|token| is_beta(token, passed)) && lines().all(|value| value.to_str().is_ok()) {
-        return lines().try_for_each(|value| put(&ANTHROPIC_BETA, value.as_bytes()));
+    let lines = || customers.get_all(&header.name).iter();
+    let goes_on = |token: &&str| (header.forwards)(token, passed);
+    if tokens(header, customers).all(|token| goes_on(&token))
+        && lines().all(|value| value.to_str().is_ok())
+    {
+        return lines().try_for_each(|value| put(&header.name, value.as_bytes()));
     }
-    let kept: Vec<&str> = tokens().filter(|token| is_beta(token, passed)).collect();
-    if kept.is_empty() { Ok(()) } else { put(&ANTHROPIC_BETA, kept.join(",").as_bytes()) }
+    let kept: Vec<&str> = tokens(header, customers).filter(goes_on).collect();
+    if kept.is_empty() { Ok(()) } else { put(&header.name, kept.join(",").as_bytes()) }
+}
+
+/// The betas that a header asks for.
+fn tokens<'h>(header: &BetaHeader, customers: &'h HeaderMap) -> impl Iterator<Item = &'h str> {
+    let lines = customers.get_all(&header.name).into_iter();
+    let texts = lines.filter_map(|value| value.to_str().ok());
+    texts.flat_map(|text| text.split(',')).map(str::trim).filter(|token| !token.is_empty())
+}
+
+/// The betas that an upstream would have read and does not get, as the answer names them. Those of another
+/// vendor mean nothing to it.
+pub(crate) fn left_out_betas(customers: &HeaderMap, request: &UpstreamRequest) -> Vec<String> {
+    let passed = &*request.pass_headers;
+    let is_own = |name: &HeaderName| request.own_headers.iter().any(|own| own.name == *name);
+    let read = BETA_HEADERS.iter().filter(|header| header.dialect == request.dialect);
+    let read = read.filter(|header| customers.contains_key(&header.name) && !is_own(&header.name));
+    let left_out = read.flat_map(|header| {
+        let stay = tokens(header, customers).filter(|token| !(header.forwards)(token, passed));
+        stay.map(|token| beta::shown(header.name.as_str(), token))
+    });
+    left_out.take(BETAS_SHOWN_MAX).collect()
+}
+
+fn is_beta_header(name: &HeaderName) -> bool {
+    BETA_HEADERS.iter().any(|header| header.name == *name)
 }
 
 /// The headers that `Connection` names: they go no further than the next neighbour.
@@ -269,18 +284,7 @@ mod tests {
         for (name, value) in lines {
             customers.append(*name, HeaderValue::from_static(value));
         }
-        let request = UpstreamRequest {
-            path: "/v1/chat/completions".to_owned(),
-            authority: "api.example.com".to_owned(),
-            credential: Some(("authorization", "Bearer operator".to_owned())),
-            signed: Vec::new(),
-            headers: &[],
-            own_headers: own.into(),
-            body: bytes::Bytes::from_static(b"{}").into(),
-            is_form: false,
-            pass_headers: Arc::new(passed),
-            left_out: Vec::new(),
-        };
+        let request = request(passed, own);
         let id = RequestId::new();
         let head = write_head(&customers, &request, id, 0).expect("written");
         let mut fields = [httparse::EMPTY_HEADER; 32];
@@ -295,6 +299,22 @@ mod tests {
         }
         assert_eq!(read, to_upstream(&customers, &request, id).expect("the same"));
         read
+    }
+
+    fn request(passed: PassedHeaders, own: Vec<UpstreamHeader>) -> UpstreamRequest {
+        UpstreamRequest {
+            dialect: Dialect::Anthropic,
+            path: "/v1/chat/completions".to_owned(),
+            authority: "api.example.com".to_owned(),
+            credential: Some(("authorization", "Bearer operator".to_owned())),
+            signed: Vec::new(),
+            headers: &[],
+            own_headers: own.into(),
+            body: bytes::Bytes::from_static(b"{}").into(),
+            is_form: false,
+            pass_headers: Arc::new(passed),
+            left_out: Vec::new(),
+        }
     }
 
     fn upstream_header(lines: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -349,7 +369,7 @@ mod tests {
             let values: Vec<_> = header.get_all(name).iter().collect();
             assert_eq!(values, ["ours"], "{name}");
         }
-        let betas: Vec<_> = header.get_all(ANTHROPIC_BETA).iter().collect();
+        let betas: Vec<_> = header.get_all("anthropic-beta").iter().collect();
         assert_eq!(betas, ["ours-2026-01-01"]);
     }
 
@@ -374,7 +394,7 @@ mod tests {
             ("x-dashscope-workspace", "other"),
             ("x-ms-oai-image-generation-deployment", "dear"),
             ("idempotency-key", "mine"),
-            ("openai-beta", "responses=experimental"),
+            ("openai-beta", "assistants=v2"),
             ("user-agent", "kept"),
         ];
         let names = |header: &HeaderMap| {
@@ -394,7 +414,7 @@ mod tests {
             ("anthropic-beta", "claude-code-20250219, context-1m-2025-08-07,fast-mode-2026-02-01"),
             ("anthropic-beta", "interleaved-thinking-2025-05-14"),
         ];
-        let betas = |passed| sent(&lines, passed)[ANTHROPIC_BETA].clone();
+        let betas = |passed| sent(&lines, passed)["anthropic-beta"].clone();
         assert_eq!(
             betas(PassedHeaders::default()),
             "claude-code-20250219,interleaved-thinking-2025-05-14"
@@ -408,9 +428,44 @@ mod tests {
             "claude-code-20250219,context-1m-2025-08-07,interleaved-thinking-2025-05-14"
         );
         let none = upstream_header(&[("anthropic-beta", "oauth-2025-04-20")]);
-        assert!(!none.contains_key(ANTHROPIC_BETA), "{none:?}");
+        assert!(!none.contains_key("anthropic-beta"), "{none:?}");
         let known = "effort-2025-11-24,prompt-caching-scope-2026-01-05";
         let kept = upstream_header(&[("anthropic-beta", known)]);
-        assert_eq!(kept[ANTHROPIC_BETA], known, "as it came");
+        assert_eq!(kept["anthropic-beta"], known, "as it came");
+        let unknown = "per-turn-control-2026-07-01, nobody-knows-2027-01-01";
+        let kept = upstream_header(&[("anthropic-beta", unknown)]);
+        assert_eq!(kept["anthropic-beta"], unknown, "as it came");
+        let granted =
+            PassedHeaders { granted_betas: vec!["context-1m"], ..PassedHeaders::default() };
+        assert_eq!(
+            betas(granted),
+            "claude-code-20250219,context-1m-2025-08-07,interleaved-thinking-2025-05-14"
+        );
+        let codex = upstream_header(&[("openai-beta", "responses=experimental,assistants=v2")]);
+        assert_eq!(codex["openai-beta"], "responses=experimental");
+    }
+
+    #[test]
+    fn a_beta_that_is_left_out_is_named_where_it_would_have_been_read() {
+        let mut customers = HeaderMap::new();
+        for (name, value) in [
+            ("anthropic-beta", "claude-code-20250219, context-1m-2025-08-07"),
+            ("anthropic-beta", "fast-mode-2026-02-01,,effort-2025-11-24"),
+            ("openai-beta", "assistants=v2"),
+        ] {
+            customers.append(name, HeaderValue::from_static(value));
+        }
+        let mut request = request(PassedHeaders::default(), Vec::new());
+        let cut = ["context-1m-2025-08-07", "fast-mode-2026-02-01"];
+        let cut = cut.map(|beta| format!("anthropic-beta: {beta}"));
+        assert_eq!(left_out_betas(&customers, &request), cut);
+        request.dialect = Dialect::Openai;
+        assert_eq!(left_out_betas(&customers, &request), ["openai-beta: assistants=v2"]);
+        request.dialect = Dialect::Bedrock;
+        assert_eq!(left_out_betas(&customers, &request), [""; 0]);
+        let many = vec!["oauth"; 5000].join(",");
+        customers.insert("anthropic-beta", HeaderValue::try_from(many).expect("a value"));
+        request.dialect = Dialect::Anthropic;
+        assert_eq!(left_out_betas(&customers, &request).len(), BETAS_SHOWN_MAX);
     }
 }

@@ -96,6 +96,8 @@ fn model(
     prices::check_reported(document, &at.key("prices"), &prices.base, &targets, &operations);
     let common = pass::common(targets.iter().map(|target| &*target.upstream));
     let limits = ModelLimits { pass: pass::with(own, common), priced, ..limits };
+    let granted_betas = tollgate_protocols::beta::granted(&limits);
+    let headers = PassedHeaders { granted_betas, ..headers };
     let mut numbered = |target: Target| {
         let pass_headers = Arc::new(headers.and(&target.upstream.pass_headers));
         let target = Target { index: *index, pass_headers, ..target };

@@ -78,6 +78,8 @@ pub struct PassedHeaders {
     pub names: Vec<String>,
     /// The betas of Anthropic's API that are sent on.
     pub betas: Vec<String>,
+    /// Those that are sent on because the model has what they need, such as a price.
+    pub granted_betas: Vec<&'static str>,
 }
 
 impl PassedHeaders {
@@ -88,7 +90,11 @@ impl PassedHeaders {
             let new = others.iter().filter(|other| !these.contains(other));
             these.iter().chain(new).cloned().collect()
         };
-        Self { names: both(&self.names, &others.names), betas: both(&self.betas, &others.betas) }
+        Self {
+            names: both(&self.names, &others.names),
+            betas: both(&self.betas, &others.betas),
+            granted_betas: [self.granted_betas.as_slice(), &others.granted_betas].concat(),
+        }
     }
 }
 

@@ -226,7 +226,6 @@ fn requests_that_are_not_valid_name_the_field() {
         (r#","Model":"x""#, "Model"),
         (r#","container":"c""#, "container"),
         (r#","mcp_servers":[{}]"#, "mcp_servers"),
-        (r#","fallbacks":[]"#, "fallbacks"),
         (r#","tools":[{"type":"code_execution_20250825","name":"x"}]"#, "tools"),
         (r#","stream":1"#, "stream"),
     ] {

@@ -1,9 +1,10 @@
 //! What messages over upstreams that speak Anthropic's protocol offer.
 //!
 //! Fields, blocks and tools: Anthropic's API reference, "Messages", with its betas. What has a price of
-//! its own needs one: tools that the upstream runs, a faster `speed`, an `inference_geo`. Left out are
-//! `mcp_servers`, `container` and `fallbacks`, and what only the operator's account has, such as
-//! threads.
+//! its own needs one: tools that the upstream runs, a faster `speed`, an `inference_geo`. Not offered are
+//! `mcp_servers`, `container`, and what only the operator's account has, such as threads. What Claude
+//! Code asks for with every request and does without is left out by name: a review of calls
+//! (`safeguards`), another model for what one refuses (`fallbacks`), the beginning of a thread.
 
 use super::Field::Plain;
 use super::{
@@ -35,6 +36,12 @@ pub(in super::super) static MESSAGES: Offer = Offer {
         // A faster mode has prices of its own.
         ("speed", Field::Words(&["standard"])),
         ("inference_geo", Field::Words(&["global"])),
+        // Claude Code reviews calls itself where an answer has no `safeguard_results`.
+        ("safeguards", Field::LeftOut(None)),
+        ("fallbacks", Field::LeftOut(None)),
+        ("fallback_credit_token", Field::LeftOut(None)),
+        // To go on with a thread means what is kept of it.
+        ("thread", Field::LeftOut(Some(("type", "create")))),
     ],
     tools: &[
         tool("", false, Some(0)),
@@ -50,6 +57,10 @@ pub(in super::super) static MESSAGES: Offer = Offer {
         // What is fetched is billed as input.
         ServerTool { name: "web_fetch_", is_dated: true, unit: None },
         ServerTool { name: "code_execution_", is_dated: true, unit: Some(Unit::ContainerSessions) },
+        // What is found is billed as input: no price of its own, says
+        // https://docs.digitalocean.com/notes/2026/inference-tool-search/, seen 2026-11-27.
+        ServerTool { name: "tool_search_tool_regex", is_dated: true, unit: None },
+        ServerTool { name: "tool_search_tool_bm25", is_dated: true, unit: None },
     ],
     tool_keys: &[
         ("name", ToolKey::Needed),
@@ -110,6 +121,9 @@ static BLOCKS: ObjectTable = ObjectTable {
         ("citations", Key::Plain),
         ("caller", Key::Plain),
         ("toolset_name", Key::Plain),
+        ("tool_name", Key::Plain),
+        // Of a change of the tools: which one.
+        ("tool", Key::Items(&CHANGED_TOOL)),
     ],
     kinds: &[
         bytes("text", &["text"]),
@@ -120,8 +134,10 @@ static BLOCKS: ObjectTable = ObjectTable {
         context("image"),
         context("document"),
         context("search_result"),
-        // A definition of a tool again, however long that is.
-        context("tool_reference"),
+        // A definition of a tool that stands in `tools`, once more.
+        Kind { name: "tool_reference", size: Size::ToolAgain },
+        Kind { name: "tool_addition", size: Size::ToolAgain },
+        bytes("tool_removal", &["tool"]),
         context("compaction"),
         context("fallback"),
         context("server_tool_use"),
@@ -135,4 +151,12 @@ static BLOCKS: ObjectTable = ObjectTable {
         context("mcp_tool_use"),
         context("mcp_tool_result"),
     ],
+};
+
+/// A tool that a message adds or takes away: Anthropic's documentation, "Mid-conversation system messages
+/// and tool changes".
+static CHANGED_TOOL: ObjectTable = ObjectTable {
+    what: "a changed tool",
+    keys: &[("type", Key::Type), ("name", Key::Plain), ("definition", Key::Definition)],
+    kinds: &[bytes("tool_reference", &["name"]), bytes("tool_definition", &["definition"])],
 };

@@ -111,7 +111,6 @@ fn what_stands_for_input_elsewhere_holds_the_whole_context() {
         r#"[{"type":"image","source":{"type":"file","file_id":"f"}}]"#,
         r#"[{"type":"docum\u0065nt","source":{"type":"url","url":"https://a/b"}}]"#,
         r#"[{"type":"tool_result","tool_use_id":"t","content":[{"type":"image","source":{}}]}]"#,
-        r#"[{"type":"tool_result","tool_use_id":"t","content":[{"type":"tool_reference","tool_name":"f"}]}]"#,
         r#"[{"type":"web_search_tool_result","tool_use_id":"t","content":[{"type":"web_search_result","url":"u"}]}]"#,
     ] {
         assert_whole(messages(content), content);
@@ -171,10 +170,7 @@ fn fields_that_are_not_known_are_refused() {
             &["web_search_options", "deferred", "extra_body", "cached_content", "max_tool_calls"][..],
         ),
         (&RESPONSES, &["moderation", "background_options"]),
-        (
-            &MESSAGES,
-            &["mcp_servers", "container", "fallbacks", "thread", "compaction", "billing_policy"],
-        ),
+        (&MESSAGES, &["mcp_servers", "container", "compaction", "billing_policy"]),
         (&OPENAI_EMBEDDINGS, &["instruct"]),
         (&VOYAGE_EMBEDDINGS, &["inputs"]),
     ] {
@@ -439,7 +435,6 @@ fn tools_that_the_upstream_runs_are_refused() {
                 r#"{"type":"shell","environment":{"type":"container_auto","x":"local"}}"#,
                 r#"{"type":"shell","environment":{"type":"local","type":"container_auto"}}"#,
                 r#"{"type":"namespace","name":"n","tools":[{"type":"web_search"}]}"#,
-                r#"{"type":"tool_search","execution":"server"}"#,
                 r#"{"name":"f"}"#,
             ],
         ),
@@ -662,4 +657,64 @@ fn options_that_change_no_price_pass_and_others_are_named() {
     let body = r#"{"model":"m","prompt_cache_options":{"prewarm":true}}"#;
     let prompt = read_with(&RESPONSES, body, pass).expect("the operator passes it");
     assert_eq!((prompt.has_passed, prompt.input_ways().cache_writes), (true, CacheWrites::Any));
+}
+
+#[test]
+fn a_reference_to_a_tool_holds_its_definition_once_more() {
+    let reference = r#"{"type":"tool_reference","tool_name":"f"}"#;
+    let added = r#"{"type":"tool_addition","tool":{"type":"tool_reference","name":"f"}}"#;
+    let tool = r#"{"name":"f","description":"0123456789","defer_loading":true}"#;
+    let tokens = |content: &str| {
+        let body = format!(
+            r#"{{"model":"m","tools":[{tool},{{"name":"g"}}],"messages":[{{"role":"user","content":[{content}]}}]}}"#
+        );
+        let prompt = read_with(&MESSAGES, &body, Pass::default()).expect(content);
+        prompt.added_tokens_max.expect("bounded") - TOOLS_TOKENS_MAX
+    };
+    let definition = tool.len() as u64;
+    assert_eq!(tokens(r#"{"type":"text","text":"hi"}"#), 0);
+    assert_eq!(tokens(added), definition);
+    let result = format!(r#"{{"type":"tool_result","tool_use_id":"t","content":[{reference}]}}"#);
+    assert_eq!(tokens(&format!("{result},{added},{result}")), 3 * definition);
+    let removed = r#"{"type":"tool_removal","tool":{"type":"tool_reference","name":"f"}}"#;
+    assert_eq!(tokens(removed), 0);
+}
+
+#[test]
+fn a_tool_that_a_message_defines_is_read_as_any_other() {
+    let added = |definition: &str| {
+        let content = format!(
+            r#"[{{"type":"tool_addition","tool":{{"type":"tool_definition","definition":{definition}}}}}]"#
+        );
+        messages(&content)
+    };
+    assert!(added(r#"{"name":"f","input_schema":{}}"#).is_ok());
+    for tool in [
+        r#"{"type":"web_search_20250305","name":"web_search"}"#,
+        r#"{"type":"advisor_20260301","name":"advisor"}"#,
+        r#"{"type":"code_execution_20250825","name":"code_execution"}"#,
+    ] {
+        assert_refused(added(tool), "pass_tools");
+        // Nor where the content around it holds the whole context.
+        let around = format!(
+            r#"[{{"type":"search_result","content":[{{"type":"tool_addition","tool":{{"definition":{tool}}}}}]}}]"#
+        );
+        assert_refused(messages(&around), "pass_tools");
+    }
+}
+
+#[test]
+fn wishes_that_claude_code_does_without_are_left_out_by_name() {
+    let body = r#"{"model":"m","safeguards":[{"type":"dangerous_tool_use"}],"messages":[],
+        "thread":{"type":"create"},"fallbacks":"default"}"#;
+    let prompt = read_with(&MESSAGES, body, Pass::default()).expect("offered");
+    assert_eq!(prompt.left_out_fields, ["safeguards", "thread", "fallbacks"]);
+    let passed = Pass { fields: vec!["safeguards".to_owned()], ..Pass::default() };
+    let prompt = read_with(&MESSAGES, body, passed).expect("offered");
+    assert_eq!(prompt.left_out_fields, ["thread", "fallbacks"]);
+    assert!(prompt.has_passed);
+    for thread in [r#"{"type":"continue","previous_message_id":"msg_1"}"#, r#""create""#, "{}"] {
+        let body = format!(r#"{{"model":"m","thread":{thread},"messages":[]}}"#);
+        assert_refused(read_with(&MESSAGES, &body, Pass::default()), "pass_fields");
+    }
 }
