@@ -12,8 +12,10 @@ use super::AdminState;
 use super::error::{ApiError, ApiResult};
 use super::request::Params;
 use crate::balance::{CircuitStanding as Standing, Way};
-use crate::config::snapshot::{Model, TargetCost};
+use crate::config::snapshot::{Model, Target, TargetCost};
 use crate::ledger::{Key, KeyId};
+use crate::protocols::Operation;
+use crate::protocols::doors::{DoorKind, Doors};
 
 /// Whose request for what.
 #[derive(Deserialize, JsonSchema)]
@@ -54,6 +56,9 @@ pub(super) struct ExplainedTarget {
     pub(super) upstream: String,
     /// The model's name at the upstream.
     pub(super) target: String,
+    /// Operations whose requests are translated for it. Where another target speaks one of them, it comes
+    /// behind that.
+    pub(super) translated: Vec<&'static str>,
     pub(super) credential: String,
     pub(super) priority: u32,
     pub(super) weight: u32,
@@ -132,6 +137,7 @@ fn explained(model: &Model, ways: &[Way<'_>]) -> Vec<ExplainedTarget> {
         ExplainedTarget {
             upstream: way.target.upstream.name.clone(),
             target: way.target.model.as_deref().unwrap_or(&model.id).to_owned(),
+            translated: translated(model, way.target),
             credential: credential.to_owned(),
             priority: way.target.priority,
             weight: way.target.weight,
@@ -142,6 +148,17 @@ fn explained(model: &Model, ways: &[Way<'_>]) -> Vec<ExplainedTarget> {
         }
     };
     ways.iter().map(one).collect()
+}
+
+/// The operations whose requests are translated for a target.
+fn translated(model: &Model, target: &Target) -> Vec<&'static str> {
+    let dialect = target.upstream.dialect;
+    let Model { operations, limits, .. } = model;
+    let is_translated = |operation: &Operation| {
+        let doors = Doors { operation: *operation, dialect, operations, limits };
+        doors.kind() == Some(DoorKind::Translated)
+    };
+    model.served().filter(is_translated).map(Operation::as_str).collect()
 }
 
 /// What a target costs, for people.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::budget::RetryBudget;
-use super::channel::{CallSize, Candidate, Channel, UntriedWay};
+use super::channel::{CallSize, Candidate, Channel, TargetRank, UntriedWay};
 use super::choose::{View, choose};
 use super::circuit::CircuitStanding;
 use super::stored::{Keeper, Stored};
@@ -14,7 +14,7 @@ use crate::config::snapshot::Balancing;
 /// The ways to a model that one request may still try, and whether it may.
 #[derive(Debug)]
 pub struct Candidates {
-    /// Those that were tried are gone. Those of one rank are together, the first rank first.
+    /// Those that were tried are gone.
     left: Vec<Option<UntriedWay>>,
     whose: Whose,
     affinity: Option<u64>,
@@ -181,12 +181,20 @@ impl Candidates {
         if self.first.is_some() {
             return self.first;
         }
-        // A fallback comes when no target of the models before it is worth a call.
-        let rank_max = self.left.iter().flatten().next_back()?.rank;
-        (0..=rank_max).find_map(|rank| self.pick_of_rank(rank, now))
+        // A fallback comes when no target of the models before it is worth a call, and a target that
+        // the request is translated for when none is that speaks its protocol.
+        let mut before: Option<TargetRank> = None;
+        loop {
+            let ranks = self.left.iter().flatten().map(|way| way.rank);
+            let rank = ranks.filter(|rank| before.is_none_or(|before| *rank > before)).min()?;
+            if let Some(slot) = self.pick_of_rank(rank, now) {
+                return Some(slot);
+            }
+            before = Some(rank);
+        }
     }
 
-    fn pick_of_rank(&self, rank: usize, now: Instant) -> Option<usize> {
+    fn pick_of_rank(&self, rank: TargetRank, now: Instant) -> Option<usize> {
         let Whose { account, tokens, .. } = self.whose;
         let (call, rules) = (CallSize { account: Some(account), tokens }, &self.rules.circuit);
         let left = self.left.iter().enumerate();
@@ -210,7 +218,11 @@ mod tests {
     use crate::config::snapshot::{Affinity, CircuitRules, RetryRules, Target, Upstream};
     use crate::sample;
 
-    fn way(rank: usize, priority: u32) -> Option<UntriedWay> {
+    fn way(model: usize, priority: u32) -> Option<UntriedWay> {
+        way_at(TargetRank { model, is_translated: false }, priority)
+    }
+
+    fn way_at(rank: TargetRank, priority: u32) -> Option<UntriedWay> {
         let upstream = Upstream { name: format!("u{priority}"), ..sample::upstream() };
         let target = Target {
             index: 0,
@@ -293,7 +305,7 @@ mod tests {
         let mut tried = Vec::new();
         while !candidates.has_tried() || candidates.retry(now) == Retry::Granted {
             let candidate = candidates.next(now).expect("a way");
-            tried.push((candidate.rank, candidate.target.priority));
+            tried.push((candidate.rank.model, candidate.target.priority));
         }
         assert_eq!(tried, [(0, 5), (0, 7), (1, 9), (2, 0)], "whatever the priorities");
 
@@ -307,9 +319,21 @@ mod tests {
                 busy.again(&candidate);
                 (busy.first, busy.tries) = (None, 0);
             }
-            let next = busy.next(now).map(|next| next.rank);
+            let next = busy.next(now).map(|next| next.rank.model);
             assert_eq!(next, Some(first), "{asked:?}");
         }
+    }
+
+    #[test]
+    fn a_target_with_a_translation_comes_behind_those_without_and_before_other_models() {
+        let translated = |model| TargetRank { model, is_translated: true };
+        let ways = vec![way(0, 7), way_at(translated(0), 1), way(1, 0), way_at(translated(1), 0)];
+        let (mut candidates, now) = (candidates_over(ways, None, 9, 9), Instant::now());
+        let mut tried = Vec::new();
+        while !candidates.has_tried() || candidates.retry(now) == Retry::Granted {
+            tried.push(candidates.next(now).expect("a way").rank);
+        }
+        assert!(tried.is_sorted() && tried.len() == 4, "{tried:?}");
     }
 
     #[test]

@@ -225,11 +225,19 @@ impl Channel {
     }
 }
 
+/// The place of a target in the order of tries: of all that can be tried, those of the lowest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TargetRank {
+    /// The rank of its model: 0 is the one that the request names, and its fallbacks follow.
+    pub model: usize,
+    /// Whether the request is translated for it.
+    pub is_translated: bool,
+}
+
 /// A way that a request may still take.
 #[derive(Debug)]
 pub(super) struct UntriedWay {
-    /// The rank of its model: 0 is the one that the request names, and its fallbacks follow.
-    pub(super) rank: usize,
+    pub(super) rank: TargetRank,
     pub(super) target: Arc<Target>,
     pub(super) channel: Arc<Channel>,
 }
@@ -241,8 +249,8 @@ pub struct Candidate {
     pub target: Arc<Target>,
     /// The channel that was chosen.
     pub channel: Arc<Channel>,
-    /// The rank of its model: 0 is the one that the request names, and its fallbacks follow.
-    pub rank: usize,
+    /// Its place in the order of tries.
+    pub rank: TargetRank,
     /// Whether another try came before.
     pub is_retry: bool,
     /// What the upstream is shown, where the gateway signs in to it: it is there before a request is

@@ -40,7 +40,7 @@ pub use budget::RetryBudget;
 pub use candidates::{Candidates, Retry};
 use candidates::{Chosen, Whose};
 use channel::UntriedWay;
-pub use channel::{Candidate, Channel, Orphaned, Outcome, UpstreamState};
+pub use channel::{Candidate, Channel, Orphaned, Outcome, TargetRank, UpstreamState};
 pub use circuit::{Circuit, CircuitStanding};
 pub use quota::{QuotaKind, QuotaReport, QuotaStanding};
 use stored::Stored;
@@ -145,13 +145,13 @@ impl Balancer {
         })
     }
 
-    /// What a request may try of `targets`, which come with the ranks of their models: those of a
+    /// What a request may try of `targets`, which come with their ranks: those of a
     /// higher rank are tried when none of a lower one can be. Those of one `affinity` go to the same one as long as
     /// that is in order; it is asked for only where there is a choice.
     pub fn candidates<'a>(
         &self,
         snapshot: &Arc<Snapshot>,
-        targets: impl Iterator<Item = (usize, &'a Arc<Target>)>,
+        targets: impl Iterator<Item = (TargetRank, &'a Arc<Target>)>,
         asked: CandidateQuery<'_>,
         affinity: impl FnOnce() -> Option<u64>,
     ) -> Candidates {

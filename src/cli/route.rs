@@ -113,6 +113,11 @@ fn print_targets(out: &mut impl std::io::Write, model: &Value) -> std::io::Resul
         let (percent, priority) = (percent.as_f64().unwrap_or(0.0), priority.as_u64().unwrap_or(0));
         let (name, why) = (text(&target["target"]), text(&target["why"]));
         writeln!(out, "{percent:>4} %  priority {priority}  {place}  {name}  {why}")?;
+        let translated = target["translated"].as_array().map_or(&[][..], Vec::as_slice);
+        if !translated.is_empty() {
+            let translated: Vec<String> = translated.iter().map(text).collect();
+            writeln!(out, "        translated: {}", translated.join(", "))?;
+        }
         if let Some(cost) = target["cost"].as_str() {
             writeln!(out, "        costs {cost}")?;
         }

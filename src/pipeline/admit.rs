@@ -12,6 +12,7 @@ use crate::pipeline::validate::ProtocolReading;
 use crate::pipeline::{Payment, Resolved, TryCost, Validated, limit};
 use crate::price::{Prices, Quote, Traits, Usage, UsageSource};
 use crate::pricing;
+use crate::protocols::doors::DoorKind;
 use crate::protocols::{Call, Codec, Delivery, Dialect, Operation};
 
 /// When a customer whose money is in flight should try again. Most calls end within seconds.
@@ -28,6 +29,8 @@ pub struct Admitted {
     pub call: Box<dyn Call>,
     /// The protocol in which `call` reads the request.
     pub(super) codec: &'static dyn Codec,
+    /// Whether `call` is a translation.
+    kind: DoorKind,
     /// The [rank](Resolved::model_at) of the model whose target is asked now.
     pub(super) rank: usize,
     /// What the protocols of other targets say about it, and those of the targets of fallbacks.
@@ -159,12 +162,13 @@ impl Admitted {
         taken_in: UnixMs,
         bound: Nanousd,
     ) -> Box<Self> {
-        let Validated { resolved, call, codec, others } = validated;
+        let Validated { resolved, call, codec, kind, others } = validated;
         let held = payment.amount();
         Box::new(Self {
             resolved,
             call,
             codec,
+            kind,
             rank: 0,
             others,
             payment,
@@ -195,6 +199,7 @@ impl Admitted {
         std::mem::swap(&mut self.codec, &mut other.codec);
         std::mem::swap(&mut self.call, &mut other.call);
         std::mem::swap(&mut self.rank, &mut other.rank);
+        std::mem::swap(&mut self.kind, &mut other.kind);
         if self.resolved.operation.is_billed() {
             self.quote = quote(self.prices.at(rank), self.call.as_ref(), self.taken_in);
         }

@@ -7,8 +7,9 @@ use crate::closest::closest;
 use crate::config::snapshot::{Model, Snapshot, Target};
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::Key;
+use crate::protocols::doors::{DoorKind, Doors};
 use crate::protocols::json::JsonError;
-use crate::protocols::{self, Codec, Dialect, Operation, Request};
+use crate::protocols::{Dialect, Operation, Request};
 
 /// A request whose model is known.
 #[derive(Debug)]
@@ -54,22 +55,42 @@ impl Resolved {
         fallback.unwrap_or(&self.model)
     }
 
-    /// The targets of the model of this rank that this build can serve the operation over, with their
-    /// codecs, best first.
-    pub fn targets(&self, rank: usize) -> impl Iterator<Item = (&Arc<Target>, &'static dyn Codec)> {
-        let model = self.model_at(rank);
-        let is_translated = model.is_translated(self.operation);
-        let is_bridged = rank == 0 && self.is_bridged;
-        model.targets.iter().filter_map(move |target| {
-            let dialect = target.upstream.dialect;
-            let own = || protocols::codec(self.operation, dialect);
-            let codec = match (is_translated, is_bridged) {
-                (false, false) => own(),
-                (false, true) if own().is_some() => None,
-                _ => protocols::bridge(self.operation, dialect, &model.operations),
-            };
-            Some((target, codec?))
-        })
+    /// The ways to ask upstreams of the model of this rank that speak `dialect`.
+    pub(super) fn doors(&self, rank: usize, dialect: Dialect) -> Doors<'_> {
+        let Model { operations, limits, .. } = &**self.model_at(rank);
+        Doors { operation: self.operation, dialect, operations, limits }
+    }
+
+    /// The targets of the model of this rank that this build can serve the operation over, best first:
+    /// those that speak it, and behind them those that it is translated for.
+    pub fn targets(&self, rank: usize) -> impl Iterator<Item = (&Arc<Target>, DoorKind)> {
+        let of_kind = move |kind: DoorKind| {
+            let targets = self.model_at(rank).targets.iter();
+            let fits = targets.filter(move |target| self.kind(rank, target) == Some(kind));
+            fits.map(move |target| (target, kind))
+        };
+        of_kind(DoorKind::Native).chain(of_kind(DoorKind::Translated))
+    }
+
+    /// What the targets of the model of this rank speak, each once, in their order.
+    pub(super) fn dialects(&self, rank: usize) -> Vec<(DoorKind, Dialect)> {
+        let mut dialects = Vec::with_capacity(1);
+        for (target, kind) in self.targets(rank) {
+            let way = (kind, target.upstream.dialect);
+            if !dialects.contains(&way) {
+                dialects.push(way);
+            }
+        }
+        dialects
+    }
+
+    /// How the request reaches a target of the model of this rank; `None` where it does not.
+    fn kind(&self, rank: usize, target: &Target) -> Option<DoorKind> {
+        let kind = self.doors(rank, target.upstream.dialect).kind()?;
+        match kind {
+            DoorKind::Native if rank == 0 && self.is_bridged => None,
+            kind => Some(kind),
+        }
     }
 
     /// Whether a target could be asked with a translation that takes sound and videos, which chat

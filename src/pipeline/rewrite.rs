@@ -69,7 +69,7 @@ pub fn rewrite(
 /// The codec of the target, if the request is read with it.
 fn codec_for(admitted: &Admitted, candidate: &Candidate) -> Option<&'static dyn Codec> {
     let dialect = candidate.target.upstream.dialect;
-    admitted.is_for(candidate.rank, dialect).then_some(admitted.codec)
+    admitted.is_for(candidate.rank.model, dialect).then_some(admitted.codec)
 }
 
 /// Where the target is asked, below its upstream's prefix; `None` where it has no path for the request.

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use crate::balance::TargetRank;
 use crate::config::snapshot::Target;
 use crate::error::{ErrorKind, GatewayError};
 use crate::pipeline::Resolved;
+use crate::protocols::doors::DoorKind;
 use crate::protocols::json::Value;
 use crate::protocols::openai_compact::not_translated;
 use crate::protocols::{Call, Codec, Dialect, Operation, Request};
@@ -18,6 +20,8 @@ pub struct Validated {
     pub call: Box<dyn Call>,
     /// The protocol in which `call` reads the request.
     pub(super) codec: &'static dyn Codec,
+    /// Whether `call` is a translation.
+    pub(super) kind: DoorKind,
     /// What the protocols of other targets say about it, and those of the targets of fallbacks.
     pub(super) others: Vec<ProtocolReading>,
 }
@@ -27,20 +31,22 @@ pub struct Validated {
 pub(super) struct ProtocolReading {
     /// The [rank](Resolved::model_at) of the model.
     pub(super) rank: usize,
+    pub(super) kind: DoorKind,
     pub(super) codec: &'static dyn Codec,
     pub(super) call: Box<dyn Call>,
 }
 
 /// Lets each protocol among those of the model's targets read the request. Targets whose protocol does
 /// not take it are not asked. So it is with the targets of fallbacks: one whose limits or prices do not
-/// fit the request is left out.
+/// fit the request is left out. Targets that the request is translated for come behind those that speak
+/// its protocol, and never in the place of one that refuses it.
 ///
 /// # Errors
 /// `InvalidRequest`, naming the field, in the words of the first protocol, where none takes the
 /// request; `UpstreamUnavailable` for a model without a target.
 pub fn validate(mut resolved: Resolved, request: &Request<'_>) -> Result<Validated, GatewayError> {
     let (first, mut others, refused) = read_for_model(&mut resolved, request);
-    let Some(ProtocolReading { codec, call, .. }) = first else {
+    let Some(ProtocolReading { kind, codec, call, .. }) = first else {
         return Err(refused.unwrap_or_else(|| {
             if resolved.operation == Operation::Compact {
                 return not_translated(&resolved.model.id);
@@ -52,12 +58,12 @@ pub fn validate(mut resolved: Resolved, request: &Request<'_>) -> Result<Validat
     let may_all = others.iter().all(|other| may_fall_back(other.call.as_ref()));
     if may_all && may_fall_back(call.as_ref()) {
         for rank in 1..=resolved.fallbacks.len() {
-            let read = readings(&resolved, rank, request).flatten();
+            let read = readings(&resolved, rank, request);
             others.extend(read.filter(|reading| may_fall_back(reading.call.as_ref())));
         }
     }
     others.retain(|other| is_answered_alike(call.as_ref(), other.call.as_ref()));
-    Ok(Validated { resolved, call, codec, others })
+    Ok(Validated { resolved, call, codec, kind, others })
 }
 
 /// What the protocols of the model's targets make of the request: the first that takes it, the others,
@@ -76,10 +82,15 @@ fn read_for_model(
             continue;
         }
         resolved.is_bridged = is_bridged;
-        let mut read = Vec::new();
-        for reading in readings(resolved, 0, request) {
-            match reading {
-                Ok(reading) => read.push(reading),
+        let mut read: Vec<ProtocolReading> = Vec::new();
+        let mut has_native = false;
+        for (kind, dialect) in resolved.dialects(0) {
+            has_native |= kind == DoorKind::Native;
+            if kind == DoorKind::Translated && has_native && !may_be_translated(resolved, &read) {
+                break;
+            }
+            match reading(resolved, 0, (kind, dialect), request) {
+                Ok(reading) => read.extend(reading),
                 Err(error) => refused = refused.or(Some(error)),
             }
         }
@@ -90,6 +101,13 @@ fn read_for_model(
     }
     resolved.is_bridged = false;
     (None, Vec::new(), refused)
+}
+
+/// Whether a request that targets speak the protocol of may go to others with a translation. What its own
+/// protocol refuses is refused, and what goes on from something that is kept at one place stays there.
+fn may_be_translated(resolved: &Resolved, read: &[ProtocolReading]) -> bool {
+    let may_all = || read.iter().all(|reading| may_fall_back(reading.call.as_ref()));
+    resolved.operation.is_billed() && !read.is_empty() && may_all()
 }
 
 /// Whether a message has a part of one of these types.
@@ -115,16 +133,25 @@ fn readings<'a>(
     resolved: &'a Resolved,
     rank: usize,
     request: &'a Request<'_>,
-) -> impl Iterator<Item = Result<ProtocolReading, GatewayError>> + 'a {
-    let limits = &resolved.model_at(rank).limits;
-    resolved.targets(rank).enumerate().filter_map(move |(at, (_, codec))| {
-        let mut before = resolved.targets(rank).take(at);
-        if before.any(|(target, _)| codec.dialects().contains(&target.upstream.dialect)) {
-            return None;
-        }
-        let read = codec.read(request, limits);
-        Some(read.map(|call| ProtocolReading { rank, codec, call }))
-    })
+) -> impl Iterator<Item = ProtocolReading> + 'a {
+    let dialects = resolved.dialects(rank).into_iter();
+    dialects.filter_map(move |way| reading(resolved, rank, way, request).ok().flatten())
+}
+
+/// What the protocol makes of the request that upstreams of one model have which speak a dialect.
+fn reading(
+    resolved: &Resolved,
+    rank: usize,
+    (kind, dialect): (DoorKind, Dialect),
+    request: &Request<'_>,
+) -> Result<Option<ProtocolReading>, GatewayError> {
+    let doors = resolved.doors(rank, dialect);
+    let read = match kind {
+        DoorKind::Native => doors.read(request),
+        DoorKind::Translated => doors.read_translated(request),
+    };
+    let read = read.transpose()?;
+    Ok(read.map(|(codec, call)| ProtocolReading { rank, kind, codec, call }))
 }
 
 /// Whether another model may serve the request: not the submit of a task, and not what goes on from
@@ -159,12 +186,16 @@ impl Validated {
             || self.others.iter().any(|other| other.is_for(rank, dialect))
     }
 
-    /// The targets that can be asked, with the ranks of their models.
-    pub fn targets(&self) -> impl Iterator<Item = (usize, &Arc<Target>)> {
+    /// The targets that can be asked, with their places in the order of tries.
+    pub fn targets(&self) -> impl Iterator<Item = (TargetRank, &Arc<Target>)> {
         let ranks = 0..=self.resolved.fallbacks.len();
-        ranks.flat_map(|rank| {
-            let targets = self.resolved.targets(rank).map(move |(target, _)| (rank, target));
-            targets.filter(|(rank, target)| self.is_for(*rank, target.upstream.dialect))
+        ranks.flat_map(|model| {
+            let targets = self.resolved.targets(model);
+            let targets =
+                targets.filter(move |(target, _)| self.is_for(model, target.upstream.dialect));
+            targets.map(move |(target, kind)| {
+                (TargetRank { model, is_translated: kind == DoorKind::Translated }, target)
+            })
         })
     }
 

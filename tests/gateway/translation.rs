@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 use crate::harness::{Answer, Gateway, Recorder, ask, simulator};
 
 mod bedrock;
+mod betas;
+mod doors;
 mod harmless;
 mod hostile;
 mod names;

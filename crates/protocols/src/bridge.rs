@@ -71,25 +71,37 @@ const CONVERSE: UpstreamSide =
     UpstreamSide { operation: Operation::Chat, words: &Converse, codec: &BedrockConverse };
 
 /// The codec that translates `operation` for a model that is for the operations `typed`, over an
-/// upstream that speaks `dialect`: by what the model is said to be for, if the upstream speaks that,
-/// else by anything that it speaks. A model for none of the operations that are translated has none.
+/// upstream that speaks `dialect`: the first of [`bridges`].
 #[must_use]
 pub fn bridge(
     operation: Operation,
     dialect: Dialect,
     typed: &[Operation],
 ) -> Option<&'static dyn Codec> {
-    if !BRIDGES.iter().any(|bridge| typed.contains(&bridge.upstreams.operation)) {
-        return None;
-    }
-    let counts = LOCAL_COUNTS.iter().find(|count| count.operation() == operation);
-    if let Some(count) = counts {
-        return count.dialects().contains(&dialect).then_some(count);
-    }
-    let fits = |it: &&Bridge| it.operation() == operation && it.dialects().contains(&dialect);
-    let typed = BRIDGES.iter().filter(fits).find(|it| typed.contains(&it.upstreams.operation));
-    let found = typed.or_else(|| BRIDGES.iter().rfind(fits));
-    found.map(|bridge| bridge as &dyn Codec)
+    bridges(operation, dialect, typed).next()
+}
+
+/// The codecs that translate `operation` for a model that is for the operations `typed`, over an upstream
+/// that speaks `dialect`, the one that carries most first: by what the model is said to be for, if the
+/// upstream speaks that, else by anything that it speaks. A model for none of the operations that are
+/// translated has none.
+pub(super) fn bridges(
+    operation: Operation,
+    dialect: Dialect,
+    typed: &[Operation],
+) -> impl Iterator<Item = &'static dyn Codec> + use<'_> {
+    let is_prompted = BRIDGES.iter().any(|bridge| typed.contains(&bridge.upstreams.operation));
+    let count = LOCAL_COUNTS.iter().find(|count| count.operation() == operation);
+    let count = count.filter(|count| count.dialects().contains(&dialect));
+    let count = count.map(|count| count as &dyn Codec);
+    let fits =
+        move |it: &&'static Bridge| it.operation() == operation && it.dialects().contains(&dialect);
+    let is_typed = move |it: &&'static Bridge| typed.contains(&it.upstreams.operation);
+    let named = BRIDGES.iter().filter(fits).filter(is_typed);
+    let has_named = BRIDGES.iter().filter(fits).any(|it| is_typed(&it));
+    let other = BRIDGES.iter().rfind(fits).filter(|_| !has_named);
+    let found = named.chain(other).map(|bridge| bridge as &dyn Codec);
+    count.into_iter().chain(found).filter(move |_| is_prompted)
 }
 
 /// One dialect as both sides of a translation need it.
@@ -161,6 +173,9 @@ impl Codec for Bridge {
         let translated = self.translate(body, request.named_in_path(), limits)?;
         let text = Object::parse(&translated.body)
             .map_err(|error| GatewayError::new(ErrorKind::Internal, UNWRITABLE).cause(error))?;
+        if self.upstreams.codec.operation() == Operation::Chat && limits.chat_tools.refuses(&text) {
+            return Err(limits.chat_tools.refusal());
+        }
         let named =
             NamedInPath { model: &translated.frame.model, streams: translated.frame.streams };
         let inner = match self.upstreams.operation.is_named_in_path() {

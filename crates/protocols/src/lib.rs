@@ -47,6 +47,7 @@ mod offered;
 mod fields;
 mod server_tools;
 mod bridge;
+pub mod doors;
 
 pub mod audio;
 pub mod beta;

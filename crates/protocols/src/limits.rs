@@ -53,6 +53,23 @@ pub struct ModelLimits {
     pub priced: Priced,
     /// How requests of other dialects are written for the model; `None` where they are not.
     pub translation: Option<TranslationTarget>,
+    /// Where the model takes tools over chat completions.
+    pub chat_tools: ChatTools,
+}
+
+/// Where a model takes tools over OpenAI's chat completions. Elsewhere it takes them over the Responses API
+/// alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChatTools {
+    /// In every request.
+    #[default]
+    Always,
+    /// In requests that say no `reasoning_effort`, or `none`.
+    WithoutEffort,
+    /// In requests that say `reasoning_effort: none`.
+    EffortNone,
+    /// In none.
+    Never,
 }
 
 /// What is charged for a whole answer whose upstream does not report what it used.
@@ -149,6 +166,7 @@ impl Default for ModelLimits {
             pass: Pass::default(),
             priced: Priced::default(),
             translation: Some(TranslationTarget::default()),
+            chat_tools: ChatTools::default(),
         }
     }
 }

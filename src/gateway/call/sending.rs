@@ -173,7 +173,7 @@ impl Sending {
             return None;
         }
         let candidate = self.candidates.next(Instant::now())?;
-        self.admitted.turn_to(candidate.rank, candidate.target.upstream.dialect);
+        self.admitted.turn_to(candidate.rank.model, candidate.target.upstream.dialect);
         if candidate.is_retry {
             let model = &self.admitted.model().id;
             metrics.retried(model, &candidate.target.upstream.name);

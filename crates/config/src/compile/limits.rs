@@ -8,8 +8,8 @@ use crate::raw;
 use crate::spans::Path;
 use tollgate_protocols::Operation;
 use tollgate_protocols::limits::{
-    CallIds, ChatStyle, DOCUMENTS_MAX, ImageLimits, Mode, ModelLimits, Pass, Priced, SpeechLimits,
-    ThinkingStyle, TranscriptionLimits, TranslationTarget, VideoLimits,
+    CallIds, ChatStyle, ChatTools, DOCUMENTS_MAX, ImageLimits, Mode, ModelLimits, Pass, Priced,
+    SpeechLimits, ThinkingStyle, TranscriptionLimits, TranslationTarget, VideoLimits,
 };
 
 /// The limits that are typed as one field, and whether it was typed.
@@ -112,6 +112,7 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> M
     let reasoning = raw.reasoning.unwrap_or(true);
     let missing_usage = super::missing_usage::compile(raw.missing_usage);
     let translation = translation(raw);
+    let chat_tools = chat_tools(raw.translated.chat_tools);
     let raw = &raw.limits;
     let typed = typed(raw);
     for limit in &typed {
@@ -166,6 +167,16 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> M
         pass: Pass::default(),
         priced: Priced::default(),
         translation,
+        chat_tools,
+    }
+}
+
+fn chat_tools(typed: raw::ChatToolsWords) -> ChatTools {
+    match typed {
+        raw::ChatToolsWords::Always => ChatTools::Always,
+        raw::ChatToolsWords::WithoutEffort => ChatTools::WithoutEffort,
+        raw::ChatToolsWords::EffortNone => ChatTools::EffortNone,
+        raw::ChatToolsWords::Never => ChatTools::Never,
     }
 }
 

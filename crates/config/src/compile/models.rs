@@ -9,7 +9,7 @@ use crate::diagnostic::did_you_mean;
 use crate::document::{Document, Fault};
 use crate::raw;
 use crate::snapshot::{
-    MODEL_PUNCTUATION, Model, OnDisconnect, OwnPricing, Pricing, Target, Upstream,
+    MODEL_PUNCTUATION, Model, OnDisconnect, OwnPricing, PassedHeaders, Pricing, Target, Upstream,
 };
 use crate::spans::Path;
 use tollgate_money::price::PriceList;
@@ -289,8 +289,8 @@ struct PlacedTarget {
     dialect: Dialect,
 }
 
-/// Warns of targets that get no calls because their upstreams speak nothing that the model is for:
-/// unless requests are translated, which they are where no other target speaks it.
+/// Warns of targets that get no calls because their upstreams speak nothing that the model is for, and
+/// requests are not translated for them.
 fn check_dialects(
     document: &mut Document,
     placed: &[PlacedTarget],
@@ -301,9 +301,8 @@ fn check_dialects(
         |operation: Operation, dialect: Dialect| tollgate_protocols::is_served(operation, dialect);
     for PlacedTarget { at, dialect } in placed {
         let gets_calls = operations.iter().any(|operation| {
-            let is_native = placed.iter().any(|other| is_served(*operation, other.dialect));
             let bridge = || tollgate_protocols::bridge(*operation, *dialect, operations);
-            is_served(*operation, *dialect) || translates && !is_native && bridge().is_some()
+            is_served(*operation, *dialect) || translates && bridge().is_some()
         });
         let could_be = |operation: &Operation| {
             Dialect::ALL.into_iter().any(|dialect| is_served(*operation, dialect))

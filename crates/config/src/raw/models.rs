@@ -119,6 +119,9 @@ pub(crate) struct Translated {
     pub(crate) chat: ChatWords,
     /// Which ids of calls of tools the upstream takes, in chat completions. Default: `any`.
     pub(crate) call_ids: CallIdWords,
+    /// Where the model takes tools over chat completions. Requests with others go to the Responses API of
+    /// the same upstream, if `operations` has `responses`. Default: `always`.
+    pub(crate) chat_tools: ChatToolsWords,
     /// Whether prompts are marked for the cache of an upstream of the protocols `anthropic` and
     /// `bedrock` where the customer's has no marks, which costs its price for cache writes. Default:
     /// `false`, and then requests with a `prompt_cache_key` are marked.
@@ -132,6 +135,7 @@ impl Default for Translated {
             sampling: true,
             chat: ChatWords::default(),
             call_ids: CallIdWords::default(),
+            chat_tools: ChatToolsWords::default(),
             caches: false,
         }
     }
@@ -170,6 +174,21 @@ pub(crate) enum CallIdWords {
     Any,
     /// Nine letters and digits, as Mistral does: others are replaced, the same by the same.
     Nine,
+}
+
+/// Where a model takes tools over chat completions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ChatToolsWords {
+    /// In every request.
+    #[default]
+    Always,
+    /// In requests without `reasoning_effort`, or with `none`, as GPT-5.4 does.
+    WithoutEffort,
+    /// In requests with `reasoning_effort: none`, as GPT-5.6 and GPT-6 Sol do.
+    EffortNone,
+    /// In none, as GPT-6 Astra, which does not know `none`.
+    Never,
 }
 
 /// What is charged for a whole answer without a usage.

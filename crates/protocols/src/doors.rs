@@ -1,0 +1,186 @@
+//! The ways to ask one upstream for a request, and which of them takes it.
+//!
+//! A provider has doors that take different things: OpenAI's chat completions take stop sequences and
+//! several answers, its Responses API takes tools beside reasoning. A request goes through the first door
+//! that carries all of it that has a meaning. The customer's own door comes first, then those of
+//! [`BRIDGES`](super::bridge) in their order. Few requests are written for a second one: those that the
+//! first refuses, and those that lose a hint there which the second is known to carry.
+
+use super::bridge;
+use super::json::Object;
+use super::limits::{ChatTools, ModelLimits};
+use super::{Call, Codec, Dialect, Operation, Request, codec};
+use tollgate_money::error::GatewayError;
+
+/// Hints that chat completions carry and the Responses API does not.
+const CHAT_HINTS: [&str; 5] =
+    ["seed", "presence_penalty", "frequency_penalty", "logit_bias", "top_logprobs"];
+
+/// A model at upstreams of one dialect, as requests of one operation reach it.
+#[derive(Clone, Copy, Debug)]
+pub struct Doors<'a> {
+    /// What the customer asks for.
+    pub operation: Operation,
+    /// What the upstreams speak.
+    pub dialect: Dialect,
+    /// What the model is for.
+    pub operations: &'a [Operation],
+    /// What one request to it can use, and how requests are translated for it.
+    pub limits: &'a ModelLimits,
+}
+
+/// How a request reaches upstreams of a dialect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DoorKind {
+    /// In the customer's own words.
+    Native,
+    /// With a translation.
+    Translated,
+}
+
+/// A request as one door takes it.
+pub type TakenRequest = (&'static dyn Codec, Box<dyn Call>);
+
+impl Doors<'_> {
+    /// How requests reach these upstreams; `None` where none does.
+    #[must_use]
+    pub fn kind(&self) -> Option<DoorKind> {
+        if self.native().is_some() {
+            return Some(DoorKind::Native);
+        }
+        self.translated().next().map(|_| DoorKind::Translated)
+    }
+
+    /// The customer's own door, if the model is for that.
+    fn native(&self) -> Option<&'static dyn Codec> {
+        let is_sold = self.operations.contains(&self.operation.granted_by());
+        codec(self.operation, self.dialect).filter(|_| is_sold)
+    }
+
+    /// The doors with a translation, the first choice first.
+    fn translated(&self) -> impl Iterator<Item = &'static dyn Codec> {
+        let is_on = self.limits.translation.is_some();
+        let Doors { operation, dialect, operations, .. } = *self;
+        let found = is_on.then(|| bridge::bridges(operation, dialect, operations));
+        found.into_iter().flatten()
+    }
+
+    /// Has the first door read the request that takes it: the customer's own, or else one with a
+    /// translation; `None` without a door.
+    ///
+    /// # Errors
+    /// What the first door does not carry, where none takes the request.
+    #[must_use]
+    pub fn read(&self, request: &Request<'_>) -> Option<Result<TakenRequest, GatewayError>> {
+        match self.native() {
+            Some(_) if self.is_elsewhere(request) => {
+                let refusal = |error| of_both(error, &self.limits.chat_tools.refusal());
+                self.read_translated(request).map(|taken| taken.map_err(refusal))
+            }
+            Some(codec) => Some(codec.read(request, self.limits).map(|call| (codec, call))),
+            None => self.read_translated(request),
+        }
+    }
+
+    /// Has the first door with a translation read the request that takes it; `None` without one.
+    ///
+    /// # Errors
+    /// What the first door does not carry, where none takes the request.
+    #[must_use]
+    pub fn read_translated(
+        &self,
+        request: &Request<'_>,
+    ) -> Option<Result<TakenRequest, GatewayError>> {
+        let mut doors = self.translated();
+        let first = doors.next()?;
+        let read = |codec: &'static dyn Codec| -> Result<TakenRequest, GatewayError> {
+            codec.read(request, self.limits).map(|call| (codec, call))
+        };
+        match read(first) {
+            Ok(taken) if !self.loses_a_hint(taken.1.as_ref()) => Some(Ok(taken)),
+            Ok(taken) => {
+                let others = doors.filter_map(|door| read(door).ok());
+                let all = std::iter::once(taken).chain(others);
+                all.min_by_key(|(_, call)| losses(call.as_ref())).map(Ok)
+            }
+            Err(refused) => {
+                let mut of_others = None;
+                for door in doors {
+                    match read(door) {
+                        Ok(taken) => return Some(Ok(taken)),
+                        Err(error) => of_others = of_others.or(Some(error)),
+                    }
+                }
+                Some(Err(match of_others {
+                    Some(other) => of_both(refused, &other),
+                    None => refused,
+                }))
+            }
+        }
+    }
+
+    /// Whether a chat request has tools that this model takes through another door alone, and there is
+    /// one.
+    fn is_elsewhere(&self, request: &Request<'_>) -> bool {
+        self.operation == Operation::Chat
+            && self.limits.chat_tools != ChatTools::Always
+            && self.operations.contains(&Operation::Responses)
+            && request.json().is_ok_and(|body| self.limits.chat_tools.refuses(body))
+            && self.translated().next().is_some()
+    }
+
+    /// Whether the call has lost a hint that another door would carry. A model that reasons keeps its
+    /// thoughts to itself there, which is the greater loss.
+    fn loses_a_hint(&self, call: &dyn Call) -> bool {
+        let lost = || {
+            let left_out = call.left_out();
+            let mut fields = left_out.iter().flat_map(|fields| fields.split(", "));
+            fields.any(|field| CHAT_HINTS.contains(&field))
+        };
+        !self.limits.reasoning && lost()
+    }
+}
+
+fn losses(call: &dyn Call) -> usize {
+    call.left_out().map_or(0, |fields| fields.split(", ").count())
+}
+
+/// Why no door takes a request: what the first one does not carry, and what stands in the way of the other.
+fn of_both(first: GatewayError, other: &GatewayError) -> GatewayError {
+    if other.param.is_none() || other.param == first.param {
+        return first;
+    }
+    let message = format!("{} {}", first.message, other.message);
+    GatewayError { message: message.into(), ..first }
+}
+
+impl ChatTools {
+    /// Whether a request to chat completions has tools that the model does not take there.
+    pub(super) fn refuses(self, body: &Object<'_>) -> bool {
+        let effort = || body.get_non_null("reasoning_effort");
+        let is_none = || effort().is_some_and(|effort| effort.as_str().as_deref() == Some("none"));
+        let is_refused = || match self {
+            Self::Always => false,
+            Self::WithoutEffort => effort().is_some() && !is_none(),
+            Self::EffortNone => !is_none(),
+            Self::Never => true,
+        };
+        let is_there = |field: &str| {
+            let tools = body.get_non_null(field);
+            tools.is_some_and(|tools| tools.elements().is_none_or(|mut all| all.next().is_some()))
+        };
+        self != Self::Always && (is_there("tools") || is_there("functions")) && is_refused()
+    }
+
+    /// The refusal of such a request.
+    pub(super) fn refusal(self) -> GatewayError {
+        let message = match self {
+            Self::Never => "Chat completions of this model take no `tools`.",
+            _ => "Chat completions of this model take no `tools` beside reasoning.",
+        };
+        GatewayError::invalid("tools", message)
+    }
+}
+
+#[cfg(test)]
+mod tests;
