@@ -329,3 +329,6 @@ fn hash(routes: &[u8], models: &[u8]) -> String {
     let hex: String = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     hex.chars().take(HEX_DIGITS).collect()
 }
+
+#[cfg(test)]
+mod shipped_tests;
