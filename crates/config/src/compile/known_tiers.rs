@@ -14,6 +14,7 @@ const KNOWN: &[(&str, &[u64])] = &[
     ("claude-haiku-5-5", &[100_000]),
     ("gemini-2.5-pro", &[200_000]),
     ("gemini-3.1-pro-preview", &[200_000]),
+    ("gemini-3.1-pro-preview-customtools", &[200_000]),
     ("gpt-5.4", &[272_000]),
     ("gpt-5.5", &[272_000]),
     ("gpt-5.6-luna", &[272_000]),
