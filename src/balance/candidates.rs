@@ -14,7 +14,7 @@ use crate::config::snapshot::Balancing;
 /// The ways to a model that one request may still try, and whether it may.
 #[derive(Debug)]
 pub struct Candidates {
-    /// Those that were tried are gone.
+    /// A way that was tried is gone.
     left: Vec<Option<UntriedWay>>,
     whose: Whose,
     affinity: Option<u64>,

@@ -230,7 +230,7 @@ impl Channel {
 pub struct TargetRank {
     /// The rank of its model: 0 is the one that the request names, and its fallbacks follow.
     pub model: usize,
-    /// Whether the request is translated for it.
+    /// Set for a target that the request is translated for.
     pub is_translated: bool,
 }
 

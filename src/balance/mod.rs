@@ -145,8 +145,8 @@ impl Balancer {
         })
     }
 
-    /// What a request may try of `targets`, which come with their ranks: those of a
-    /// higher rank are tried when none of a lower one can be. Those of one `affinity` go to the same one as long as
+    /// The ways that a request may try, of `targets` with their ranks: those of a higher
+    /// rank are tried when none of a lower one can be. Those of one `affinity` go to the same one as long as
     /// that is in order; it is asked for only where there is a choice.
     pub fn candidates<'a>(
         &self,

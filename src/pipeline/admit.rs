@@ -29,7 +29,7 @@ pub struct Admitted {
     pub call: Box<dyn Call>,
     /// The protocol in which `call` reads the request.
     pub(super) codec: &'static dyn Codec,
-    /// Whether `call` is a translation.
+    /// The way by which the request reaches that target.
     kind: DoorKind,
     /// The [rank](Resolved::model_at) of the model whose target is asked now.
     pub(super) rank: usize,

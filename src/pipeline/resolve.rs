@@ -72,7 +72,7 @@ impl Resolved {
         of_kind(DoorKind::Native).chain(of_kind(DoorKind::Translated))
     }
 
-    /// What the targets of the model of this rank speak, each once, in their order.
+    /// The dialects of the targets of the model of this rank, each once, in their order.
     pub(super) fn dialects(&self, rank: usize) -> Vec<(DoorKind, Dialect)> {
         let mut dialects = Vec::with_capacity(1);
         for (target, kind) in self.targets(rank) {
@@ -84,7 +84,7 @@ impl Resolved {
         dialects
     }
 
-    /// How the request reaches a target of the model of this rank; `None` where it does not.
+    /// The way to a target of the model of this rank; `None` where the request does not get there.
     fn kind(&self, rank: usize, target: &Target) -> Option<DoorKind> {
         let kind = self.doors(rank, target.upstream.dialect).kind()?;
         match kind {

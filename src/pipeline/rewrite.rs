@@ -19,7 +19,7 @@ const STREAM_OPTIONS: &str = "stream_options";
 /// A request as one target gets it.
 #[derive(Clone, Debug)]
 pub struct UpstreamRequest {
-    /// What the upstream speaks.
+    /// The upstream's dialect.
     pub dialect: Dialect,
     /// The upstream's prefix and the protocol's own path; behind it the customer's query, where the
     /// protocol has a use for it.
@@ -40,7 +40,7 @@ pub struct UpstreamRequest {
     pub is_form: bool,
     /// The customer's headers that it takes beside those that every upstream takes.
     pub pass_headers: Arc<PassedHeaders>,
-    /// What the request goes without: fields that the upstream refuses, and betas.
+    /// Fields that the upstream refuses, and betas, which the request goes without.
     pub left_out: Vec<String>,
 }
 

@@ -20,7 +20,7 @@ pub struct Validated {
     pub call: Box<dyn Call>,
     /// The protocol in which `call` reads the request.
     pub(super) codec: &'static dyn Codec,
-    /// Whether `call` is a translation.
+    /// The way by which the request reaches that target.
     pub(super) kind: DoorKind,
     /// What the protocols of other targets say about it, and those of the targets of fallbacks.
     pub(super) others: Vec<ProtocolReading>,
@@ -103,8 +103,8 @@ fn read_for_model(
     (None, Vec::new(), refused)
 }
 
-/// Whether a request that targets speak the protocol of may go to others with a translation. What its own
-/// protocol refuses is refused, and what goes on from something that is kept at one place stays there.
+/// True for a request that may also go to targets of other protocols than its own. One that its own protocol
+/// refuses is refused, and one that goes on from something kept at one place stays there.
 fn may_be_translated(resolved: &Resolved, read: &[ProtocolReading]) -> bool {
     let may_all = || read.iter().all(|reading| may_fall_back(reading.call.as_ref()));
     resolved.operation.is_billed() && !read.is_empty() && may_all()
@@ -138,7 +138,7 @@ fn readings<'a>(
     dialects.filter_map(move |way| reading(resolved, rank, way, request).ok().flatten())
 }
 
-/// What the protocol makes of the request that upstreams of one model have which speak a dialect.
+/// The request as upstreams of one model read it that speak this dialect.
 fn reading(
     resolved: &Resolved,
     rank: usize,

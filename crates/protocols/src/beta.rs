@@ -27,13 +27,13 @@ const USUAL_CONTEXT: u64 = 200_000;
 pub struct Beta {
     /// Its name without the date.
     pub name: &'static str,
-    /// What must hold before it is forwarded.
+    /// The condition of its being forwarded.
     pub needs: BetaNeeds,
     /// Fields and types of the body that belong to it, where it needs anything.
     pub fields: &'static [&'static str],
 }
 
-/// What must hold before a beta is forwarded.
+/// A condition of a beta's being forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BetaNeeds {
     /// Nothing: by Anthropic's documentation it changes no price, or what it opens is priced in the body.
@@ -218,8 +218,8 @@ pub fn granted(limits: &ModelLimits) -> Vec<&'static str> {
     BETAS.iter().filter(|beta| is_met(beta.needs)).map(|beta| beta.name).collect()
 }
 
-/// Whether Anthropic's beta of this name, with or without a date, is forwarded to a model that has been
-/// [granted](granted()) these.
+/// Decides on Anthropic's beta of this name, with or without a date, for a model that has been
+/// [granted](granted()) these. True for one that is forwarded.
 #[must_use]
 pub fn is_forwarded(token: &str, granted: &[&'static str]) -> bool {
     let name = undated(token);
@@ -231,7 +231,7 @@ pub fn is_forwarded(token: &str, granted: &[&'static str]) -> bool {
     }
 }
 
-/// Whether OpenAI's beta of this name is forwarded. Its Responses API needs none any more, and clients go on
+/// Decides on OpenAI's beta of this name. True for one that is forwarded: the Responses API needs none any more, and clients go on
 /// to send one; the others are of APIs that keep something for an account.
 #[must_use]
 pub fn is_openai_forwarded(token: &str) -> bool {
@@ -256,7 +256,7 @@ fn is_name(token: &str) -> bool {
     token.len() <= NAME_BYTES_MAX && token.bytes().all(is_letter)
 }
 
-/// Whether a word of an unknown name is one of [`PRICED_WORDS`], or a size such as `2m`.
+/// True for an unknown name of which a word is one of [`PRICED_WORDS`], or a size such as `2m`.
 fn names_a_price(name: &str) -> bool {
     let mut words = name.split(['-', '_', '.']).map(|word| match word {
         word if word.bytes().any(|byte| byte.is_ascii_uppercase()) => {

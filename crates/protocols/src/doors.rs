@@ -19,17 +19,17 @@ const CHAT_HINTS: [&str; 5] =
 /// A model at upstreams of one dialect, as requests of one operation reach it.
 #[derive(Clone, Copy, Debug)]
 pub struct Doors<'a> {
-    /// What the customer asks for.
+    /// The operation of the customer's request.
     pub operation: Operation,
-    /// What the upstreams speak.
+    /// The upstreams' dialect.
     pub dialect: Dialect,
-    /// What the model is for.
+    /// The operations that the model is sold for.
     pub operations: &'a [Operation],
-    /// What one request to it can use, and how requests are translated for it.
+    /// The model's limits, and its settings for translation.
     pub limits: &'a ModelLimits,
 }
 
-/// How a request reaches upstreams of a dialect.
+/// A way to upstreams of a dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DoorKind {
     /// In the customer's own words.
@@ -42,7 +42,7 @@ pub enum DoorKind {
 pub type TakenRequest = (&'static dyn Codec, Box<dyn Call>);
 
 impl Doors<'_> {
-    /// How requests reach these upstreams; `None` where none does.
+    /// The way to these upstreams; `None` where no request gets there.
     #[must_use]
     pub fn kind(&self) -> Option<DoorKind> {
         if self.native().is_some() {
@@ -69,7 +69,7 @@ impl Doors<'_> {
     /// translation; `None` without a door.
     ///
     /// # Errors
-    /// What the first door does not carry, where none takes the request.
+    /// The field that the first door does not carry, where none takes the request.
     #[must_use]
     pub fn read(&self, request: &Request<'_>) -> Option<Result<TakenRequest, GatewayError>> {
         match self.native() {
@@ -85,7 +85,7 @@ impl Doors<'_> {
     /// Has the first door with a translation read the request that takes it; `None` without one.
     ///
     /// # Errors
-    /// What the first door does not carry, where none takes the request.
+    /// The field that the first door does not carry, where none takes the request.
     #[must_use]
     pub fn read_translated(
         &self,
@@ -119,8 +119,7 @@ impl Doors<'_> {
         }
     }
 
-    /// Whether a chat request has tools that this model takes through another door alone, and there is
-    /// one.
+    /// True for a chat request with tools that this model takes through another door alone, which it has.
     fn is_elsewhere(&self, request: &Request<'_>) -> bool {
         self.operation == Operation::Chat
             && self.limits.chat_tools != ChatTools::Always
@@ -129,7 +128,7 @@ impl Doors<'_> {
             && self.translated().next().is_some()
     }
 
-    /// Whether the call has lost a hint that another door would carry. A model that reasons keeps its
+    /// True for a call that has lost a hint which another door would carry. A model that reasons keeps its
     /// thoughts to itself there, which is the greater loss.
     fn loses_a_hint(&self, call: &dyn Call) -> bool {
         let lost = || {
@@ -155,7 +154,7 @@ fn of_both(first: GatewayError, other: &GatewayError) -> GatewayError {
 }
 
 impl ChatTools {
-    /// Whether a request to chat completions has tools that the model does not take there.
+    /// True for a request to chat completions with tools that the model does not take there.
     pub(super) fn refuses(self, body: &Object<'_>) -> bool {
         let effort = || body.get_non_null("reasoning_effort");
         let is_none = || effort().is_some_and(|effort| effort.as_str().as_deref() == Some("none"));

@@ -329,7 +329,7 @@ struct OfferReader<'a> {
     cache_writes: CacheWrites,
     written_as: Option<Unit>,
     left_out_fields: Vec<&'static str>,
-    /// How often a definition of a tool of the request is put into the prompt once more.
+    /// The number of references to tools of the request, each of which repeats a definition.
     tools_again: u64,
     /// The bytes of the longest of them.
     tool_bytes_max: u64,
@@ -869,7 +869,7 @@ impl OfferReader<'_> {
     }
 }
 
-/// Whether a field can be left out: any, or an object whose `key` is `word`.
+/// True for a field that can be left out: any, or an object whose `key` is `word`.
 fn is_wish(value: &Value<'_>, needed: Option<(&str, &str)>) -> bool {
     let Some((key, word)) = needed.filter(|_| !value.is_null()) else { return true };
     let object = value.as_object().ok();

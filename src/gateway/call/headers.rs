@@ -47,7 +47,7 @@ struct BetaHeader {
     name: HeaderName,
     /// Upstreams that read it.
     dialect: Dialect,
-    /// Whether a beta goes to the upstream.
+    /// True for a beta that goes to the upstream.
     forwards: fn(&str, &PassedHeaders) -> bool,
 }
 

@@ -78,7 +78,7 @@ pub struct PassedHeaders {
     pub names: Vec<String>,
     /// The betas of Anthropic's API that are sent on.
     pub betas: Vec<String>,
-    /// Those that are sent on because the model has what they need, such as a price.
+    /// Betas that are sent on because the model has a price or another thing that they need.
     pub granted_betas: Vec<&'static str>,
 }
 
