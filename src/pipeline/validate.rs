@@ -189,7 +189,7 @@ impl Validated {
     /// The targets that can be asked, with their places in the order of tries.
     pub fn targets(&self) -> impl Iterator<Item = (TargetRank, &Arc<Target>)> {
         let ranks = 0..=self.resolved.fallbacks.len();
-        ranks.flat_map(|model| {
+        ranks.flat_map(move |model| {
             let targets = self.resolved.targets(model);
             let targets =
                 targets.filter(move |(target, _)| self.is_for(model, target.upstream.dialect));

@@ -134,10 +134,20 @@ impl Doors<'_> {
         let lost = || {
             let left_out = call.left_out();
             let mut fields = left_out.iter().flat_map(|fields| fields.split(", "));
-            fields.any(|field| CHAT_HINTS.contains(&field))
+            fields.any(is_chat_hint)
         };
         !self.limits.reasoning && lost()
     }
+}
+
+/// True for the name of a hint that chat completions carry, in the words of any protocol:
+/// `generationConfig.presencePenalty`.
+fn is_chat_hint(field: &str) -> bool {
+    let name = field.rsplit('.').next().unwrap_or_default();
+    let letters = |name: &str| -> Vec<u8> {
+        name.bytes().filter(|byte| *byte != b'_').map(|byte| byte.to_ascii_lowercase()).collect()
+    };
+    CHAT_HINTS.iter().any(|hint| letters(hint) == letters(name))
 }
 
 fn losses(call: &dyn Call) -> usize {
