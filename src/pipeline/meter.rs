@@ -121,6 +121,13 @@ impl Relaying {
         self.meter.refusal()
     }
 
+    /// What of the answer the customer had, where the gateway has broken it off, or the upstream has said
+    /// that there is none.
+    #[must_use]
+    pub fn given_up(&self) -> Option<Usage> {
+        self.meter.given_up()
+    }
+
     /// What the upstream has reported above the model's limits, which are out of date then.
     #[must_use]
     pub fn above_limits(&self) -> Option<Usage> {

@@ -17,6 +17,7 @@ mod hostile;
 mod names;
 mod prefix;
 mod settling;
+mod streams;
 mod wire;
 
 use wire::Customer;
@@ -38,6 +39,11 @@ fn model(name: &str, operation: &str, upstream: &str, more: &str) -> String {
 
 /// The models of all dialects at upstreams below `address`, whose paths begin with `prefix`.
 fn gateway(address: std::net::SocketAddr, prefix: &str, more: &str) -> Gateway {
+    gateway_with("", address, prefix, more)
+}
+
+/// The same with lines of `limits`.
+fn gateway_with(limits: &str, address: std::net::SocketAddr, prefix: &str, more: &str) -> Gateway {
     let upstreams = format!(
         "  o: {{ protocol: openai, base_url: 'http://{address}{prefix}/v1' }}
   a: {{ protocol: anthropic, base_url: 'http://{address}{prefix}' }}
@@ -53,7 +59,7 @@ fn gateway(address: std::net::SocketAddr, prefix: &str, more: &str) -> Gateway {
         model("on-gemini", "generate_content", "g", more),
         model("on-vertex", "generate_content", "v", more),
     ];
-    Gateway::serving(&upstreams, &format!("models:\n{}", models.concat()))
+    Gateway::limited(limits, &upstreams, &format!("models:\n{}", models.concat()))
 }
 
 /// Every pair that is translated.

@@ -349,8 +349,7 @@ impl Call for BridgedCall {
                 unreported,
                 self.inner.comes_in_frames(),
                 upstreams.stream_reader(),
-                customers.stream_writer(&self.frame),
-                self.frame.aliases.clone(),
+                (customers.stream_writer(&self.frame), &self.frame),
             )),
         }
     }

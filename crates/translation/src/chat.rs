@@ -7,6 +7,7 @@
 mod answer;
 pub(crate) mod conversation;
 mod fields;
+mod open_calls;
 mod read;
 mod read_messages;
 mod stream;

@@ -308,7 +308,7 @@ impl fmt::Display for Malformed {
 /// Reads an upstream's stream, event by event.
 pub trait ReadStream: Send + Sync {
     /// Takes the data of one event, and hands on what it says. Comments and empty events never come
-    /// here.
+    /// here. Calls to which the upstream gives no id are handed on with an empty one.
     ///
     /// # Errors
     /// It is no event of this dialect.
@@ -317,6 +317,16 @@ pub trait ReadStream: Send + Sync {
     /// The upstream ended the stream in an orderly way, with or without the dialect's last event: hands
     /// on what was held back.
     fn finish(&mut self, out: &mut dyn FnMut(AnswerPart<'_>));
+
+    /// Whether something was read that waits for something else before it is handed on.
+    fn has_waiting(&self) -> bool {
+        false
+    }
+
+    /// Bytes of what waits, and of what must be known of blocks to read more of them.
+    fn held_bytes(&self) -> usize {
+        0
+    }
 }
 
 /// Writes a stream for a customer.

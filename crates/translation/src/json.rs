@@ -1,8 +1,10 @@
 //! Reading and writing JSON without losing bytes that must stay as they are.
 
 use std::borrow::Cow;
+use std::fmt;
 
-use serde::Deserialize;
+use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 /// Reads a value of this type; `None` for what is none.
@@ -26,6 +28,72 @@ pub(crate) fn string(value: &RawValue) -> Option<Cow<'_, str>> {
 /// A string that is borrowed where it has no escapes. A `Cow` behind an `Option` or in a `Vec` never is.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct Borrowed<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+
+/// A text where it is one, and nothing where something else stands in its place.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MaybeText<'a>(pub(crate) Option<Cow<'a, str>>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for MaybeText<'a> {
+    fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
+        struct AnyValue;
+        impl<'de> Visitor<'de> for AnyValue {
+            type Value = Option<Cow<'de, str>>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("any value")
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Some(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Some(Cow::Owned(text.to_owned())))
+            }
+
+            fn visit_unit<E>(self) -> Result<Self::Value, E> {
+                Ok(None)
+            }
+
+            fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+                Ok(None)
+            }
+
+            fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
+                Ok(None)
+            }
+
+            fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
+                Ok(None)
+            }
+
+            fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
+                Ok(None)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Self::Value, A::Error> {
+                while all.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(None)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<Self::Value, A::Error> {
+                while all.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(None)
+            }
+        }
+        reader.deserialize_any(AnyValue).map(Self)
+    }
+}
+
+/// The member `type` of an object, whatever else stands in it.
+pub(crate) fn kind(text: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Typed {
+        #[serde(rename = "type")]
+        kind: String,
+    }
+    read::<Typed>(text).map(|typed| typed.kind)
+}
 
 /// Writes a string with its quotes.
 pub(crate) fn push_string(out: &mut Vec<u8>, text: &str) {

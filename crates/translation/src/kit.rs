@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use serde::Deserialize;
 
 use crate::at::{self, FieldPath, Members as Read, Raw, is_given};
-use crate::dialect::Untranslatable;
+use crate::dialect::{Malformed, Untranslatable};
 use crate::fate::{Fate, FateTable};
 use crate::json::{self, Members};
 use crate::part::{
-    AnswerFormat, AnswerPart, Cache, ContentPart, Counts, Effort, FailureKind, PromptPart,
-    Reasoning, Source, Thinking, Tool, ToolCall, ToolChoice, UpstreamFailure,
+    AnswerFormat, AnswerPart, Cache, Citation, ContentPart, Counts, Effort, FailureKind,
+    PromptPart, Reasoning, Source, Thinking, Tool, ToolCall, ToolChoice, UpstreamFailure,
 };
 use crate::seal::{self, Maker};
 
@@ -393,12 +393,17 @@ pub(crate) fn id(prefix: &str, nonce: &str) -> String {
     [prefix, nonce].concat()
 }
 
-/// An id for a call whose upstream gives none, which is the same on no other turn.
-pub(crate) fn call_id(answer: &str, place: usize) -> String {
+/// An id for the call at `place` of an answer whose upstream gives none. `answer` is a word that no other
+/// answer has, so the id is that of one call in the whole conversation.
+#[must_use]
+pub fn call_id(answer: &str, place: usize) -> String {
     let word: String = answer.chars().filter(char::is_ascii_alphanumeric).collect();
     format!("call_{}_{place}", word.get(word.len().saturating_sub(24)..).unwrap_or(&word))
 }
 
+/// A sign of life in dialects without an event for it: a comment, which readers of server-sent events skip
+/// (HTML standard, section 9.2.5).
+pub(crate) const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 /// The name of a schema where a dialect needs one and the customer's has none.
 pub(crate) const SCHEMA_NAME: &str = "answer";
 /// The name of a document where a dialect needs one and the customer has given none.
@@ -439,7 +444,11 @@ pub(crate) fn owned(piece: AnswerPart<'_>) -> AnswerPart<'static> {
     let own = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
     match piece {
         AnswerPart::Begin { id, counts } => AnswerPart::Begin { id: own(id), counts },
+        AnswerPart::Alive => AnswerPart::Alive,
         AnswerPart::Text(text) => AnswerPart::Text(own(text)),
+        AnswerPart::Citation(Citation { back, url, title }) => {
+            AnswerPart::Citation(Citation { back, url: own(url), title: own(title) })
+        }
         AnswerPart::Refusal(text) => AnswerPart::Refusal(own(text)),
         AnswerPart::Reasoning(text) => AnswerPart::Reasoning(own(text)),
         AnswerPart::Seal(text) => AnswerPart::Seal(own(text)),
@@ -451,6 +460,32 @@ pub(crate) fn owned(piece: AnswerPart<'_>) -> AnswerPart<'static> {
         AnswerPart::End(counts) => AnswerPart::End(counts),
         AnswerPart::Error(failure) => AnswerPart::Error(failure),
     }
+}
+
+/// A signature at most, in bytes: it is kept until it is whole, and those of long thoughts have some ten
+/// thousand.
+const SIGNATURE_BYTES_MAX: usize = 512 * 1024;
+
+/// Adds a piece to the signature of thoughts.
+pub(crate) fn push_signature(signature: &mut String, more: &str) -> Result<(), Malformed> {
+    if signature.len() + more.len() > SIGNATURE_BYTES_MAX {
+        return Err(Malformed("a signature that has no end".to_owned()));
+    }
+    signature.push_str(more);
+    Ok(())
+}
+
+/// What is wrong with an answer that shows a picture: it is what was asked for, and would be charged
+/// without being delivered.
+pub(crate) fn picture() -> Malformed {
+    Malformed("a picture, for which the customer's dialect has no words".to_owned())
+}
+
+/// The failure of a model that ended for this reason in the place of an answer. It may do better when it
+/// is asked again.
+pub(crate) fn failed_stop(reason: &str) -> UpstreamFailure {
+    let message = format!("The model gave no usable answer ({reason}). Send the request again.");
+    UpstreamFailure { kind: FailureKind::Upstream, message, param: None }
 }
 
 /// A failure as OpenAI's error document.

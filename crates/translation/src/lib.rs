@@ -19,6 +19,7 @@ mod fate;
 mod offered;
 mod turns;
 mod pairing;
+mod sequence;
 mod claude;
 
 mod chat;

@@ -269,6 +269,7 @@ impl Sampling {
 }
 
 /// A piece of an answer. Pieces of one block stand together: text, then a call, then another call.
+/// Upstreams that send blocks side by side are put into that order ([`crate::sequence`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnswerPart<'a> {
     /// The upstream has begun. First of all, once.
@@ -278,8 +279,12 @@ pub enum AnswerPart<'a> {
         /// What is known of its cost by now.
         counts: Counts,
     },
+    /// A sign of life of the upstream, which says nothing. Anywhere before the end.
+    Alive,
     /// More of what the model says.
     Text(Cow<'a, str>),
+    /// A source of the text that was said last.
+    Citation(Citation<'a>),
     /// More of the words by which the model refuses.
     Refusal(Cow<'a, str>),
     /// More of what the model thinks.
@@ -304,6 +309,49 @@ pub enum AnswerPart<'a> {
     End(Counts),
     /// The upstream failed in the middle of its answer, and says why. Nothing follows.
     Error(UpstreamFailure),
+}
+
+impl AnswerPart<'_> {
+    /// Bytes of its text.
+    pub(crate) fn text_bytes(&self) -> usize {
+        match self {
+            Self::Text(text)
+            | Self::Refusal(text)
+            | Self::Reasoning(text)
+            | Self::Seal(text)
+            | Self::Input(text) => text.len(),
+            Self::ToolCall { id, name, seal } => {
+                id.len() + name.len() + seal.as_ref().map_or(0, |seal| seal.len())
+            }
+            Self::Citation(citation) => citation.url.len() + citation.title.len(),
+            Self::Begin { .. } | Self::Alive | Self::Stop(_) | Self::End(_) | Self::Error(_) => 0,
+        }
+    }
+
+    /// Puts more of the same text behind this; false if `more` is something else.
+    pub(crate) fn join(&mut self, more: &AnswerPart<'_>) -> bool {
+        let (text, more) = match (self, more) {
+            (Self::Text(text), AnswerPart::Text(more))
+            | (Self::Refusal(text), AnswerPart::Refusal(more))
+            | (Self::Reasoning(text), AnswerPart::Reasoning(more))
+            | (Self::Input(text), AnswerPart::Input(more)) => (text, more),
+            _ => return false,
+        };
+        text.to_mut().push_str(more);
+        true
+    }
+}
+
+/// A page of the web that a text refers to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Citation<'a> {
+    /// Where the words begin and end that refer to it: in characters, counted back from the end of the
+    /// text that was said so far.
+    pub back: (u64, u64),
+    /// The address of the page.
+    pub url: Cow<'a, str>,
+    /// The title of the page.
+    pub title: Cow<'a, str>,
 }
 
 /// Why a model stopped.

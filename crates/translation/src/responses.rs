@@ -6,6 +6,7 @@
 mod answer;
 mod item;
 mod fields;
+mod open_items;
 mod read;
 mod read_items;
 mod read_tools;

@@ -13,6 +13,7 @@ use pingora_proxy::Session;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::error::{ErrorKind, GatewayError};
+use crate::gateway::answer::envelope::Envelope;
 use crate::gateway::answer::head::{self, AnswerHead};
 use crate::gateway::answer::respond::{self, Stamp};
 use crate::gateway::describe_error;
@@ -22,6 +23,11 @@ use crate::gateway::exchange::{Exchange, RequestStage};
 /// whole event it has an empty line of its own, for readers that look for those.
 const COMMENT: &[u8] = b": keep-alive\n\n";
 const COMMENT_IN_AN_EVENT: &[u8] = b": keep-alive\n";
+
+/// What Google's clients get in the place of a comment: their SDKs for Python and Go take one for a chunk
+/// that is broken (google-genai 3.6.1, `_iter_response_stream`), and skip blank lines. It ends an event, so
+/// it goes behind whole ones only.
+const BLANK_LINES: &[u8] = b"\n\n";
 
 /// How far the customer's answer is.
 pub(crate) struct Customer {
@@ -115,9 +121,11 @@ impl Customer {
             }
         }
         self.put_off_comment();
-        let comment = match self.last {
-            [b'\n', b'\n'] => COMMENT,
-            [_, b'\n'] => COMMENT_IN_AN_EVENT,
+        let comment = match (self.last, exchange.envelope) {
+            ([b'\n', b'\n'], Envelope::Google) => BLANK_LINES,
+            (_, Envelope::Google) => return Ok(()),
+            ([b'\n', b'\n'], _) => COMMENT,
+            ([_, b'\n'], _) => COMMENT_IN_AN_EVENT,
             // In the middle of a line, which the upstream has to end.
             _ => return Ok(()),
         };

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::pin::pin;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
@@ -21,6 +22,7 @@ use crate::gateway::call::peer;
 use crate::gateway::call::upstream::UpstreamCall;
 use crate::gateway::exchange::{Exchange, RequestStage};
 use crate::gateway::receive::cors;
+use crate::outbound::retry_after;
 use crate::protocols::{Delivery, json};
 
 /// The longest refusal that is passed on: some repeat the request that they refuse.
@@ -51,7 +53,10 @@ pub(crate) async fn answer(
     };
     let name = name_in(&upstreams);
     if let Some(error) = in_the_customers_dialect(exchange, status, name, &words) {
-        return Err(exchange.fail(error));
+        let delay = retry_after(&upstreams).or_else(|| exchange.asked_delay());
+        let delay = delay.filter(|_| error.kind == ErrorKind::RateLimited);
+        let retry_after = error.retry_after.or(delay);
+        return Err(exchange.fail(GatewayError { retry_after, ..error }));
     }
     if customer.has_head() {
         exchange.failure = Some(as_event(&words, status));
@@ -87,6 +92,20 @@ fn in_the_customers_dialect(
     // What is passed on with one of these is about the customer's request, not about the credential.
     let status = if matches!(status, 401..=404) { 400 } else { status };
     sending.admitted.call.refusal(status, name, words)
+}
+
+impl Exchange {
+    /// How long the upstream has asked to be left alone for, in the words of its refusal.
+    fn asked_delay(&self) -> Option<Duration> {
+        let RequestStage::Sending(sending) = &self.stage else { return None };
+        sending.refusal.as_ref().and_then(|refusal| refusal.delay)
+    }
+
+    /// Whether the customer speaks another dialect than the upstream.
+    pub(crate) fn is_translated(&self) -> bool {
+        let RequestStage::Sending(sending) = &self.stage else { return false };
+        sending.admitted.call.refusal(500, None, b"{}").is_some()
+    }
 }
 
 /// All that the upstream says; `None` where it is too much, or breaks off.

@@ -27,6 +27,7 @@ use crate::gateway::listen::{deadline, http1};
 use crate::gateway::receive::{body, offload};
 use crate::ledger::{LedgerError, Refusal};
 use crate::pipeline::{Relaying, Step, Uncovered};
+use crate::price::Side;
 use crate::protocols::{Delivery, Framing};
 
 /// The header that says what of a request did not go upstream.
@@ -245,7 +246,8 @@ fn ended(exchange: &mut Exchange, out: Bytes) -> Result<Bytes> {
         let failure = peer::unreadable("its answer ended before its document did");
         return Err(exchange.fail(failure));
     }
-    let event = exchange.envelope.error_event(exchange.id, exchange.failure.insert(stopped()));
+    let failure = broken(&response.relaying);
+    let event = exchange.envelope.error_event(exchange.id, exchange.failure.insert(failure));
     Ok(append(out, event))
 }
 
@@ -360,7 +362,8 @@ async fn end_begun(session: &mut Session, error: &Error, exchange: &mut Exchange
         let failure = if exchange.deadline.is_over() {
             exchange.failure.insert(deadline::stopping(true))
         } else {
-            exchange.failure.get_or_insert_with(|| stopped().cause(describe_error(error)))
+            let broken = || broken(&response.relaying).cause(describe_error(error));
+            exchange.failure.get_or_insert_with(broken)
         };
         exchange.envelope.error_event(exchange.id, failure)
     };
@@ -393,6 +396,20 @@ fn exhausted(refusal: Refusal) -> GatewayError {
 /// What the customer reads when the upstream ended an answer of which nothing was sent.
 fn failed(error: &Error) -> GatewayError {
     CallFailure::refine_by_body(error).error(Delivery::Relay).cause(describe_error(error))
+}
+
+/// What the customer reads of a stream that ends before its end.
+fn broken(relaying: &Relaying) -> GatewayError {
+    let message = match relaying.given_up() {
+        None => return stopped(),
+        Some(delivered) if delivered.total(Side::Output) == 0 => {
+            "The upstream gave no answer that could be used. Nothing is charged."
+        }
+        Some(_) => {
+            "The rest of the upstream's answer could not be translated. What was delivered is charged."
+        }
+    };
+    GatewayError::new(ErrorKind::BadGateway, message)
 }
 
 fn stopped() -> GatewayError {

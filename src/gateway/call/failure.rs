@@ -224,6 +224,17 @@ impl CallFailure {
         }
     }
 
+    /// What the customer reads of it, with the time that the upstream has asked for in its headers.
+    pub(crate) fn error_with(self, delivery: Delivery, headers: &HeaderMap) -> GatewayError {
+        let error = self.error(delivery);
+        let delay = match self {
+            Self::NotDone(500..) | Self::NotBilled(_) => retry_after(headers),
+            // A time for the operator's credential or model name is none of the customer's.
+            _ => None,
+        };
+        GatewayError { retry_after: error.retry_after.or(delay), ..error }
+    }
+
     /// What the log says of it where nothing closer is known.
     fn cause(self) -> String {
         let cause = match self {

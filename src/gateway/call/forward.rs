@@ -201,16 +201,18 @@ impl Forward<'_> {
             }
         }
         let dialect = exchange.attempt().map(|tried| tried.candidate.target.upstream.dialect);
+        let relays = |dialect| peer::relays_failure(dialect, status);
         let is_relayed = match failure {
             CallFailure::RefusedRequest(_) => true,
             CallFailure::RefusedCredential | CallFailure::RefusedAccount => false,
-            _ => dialect.is_some_and(|dialect| peer::relays_failure(dialect, status)),
+            // What it says of itself is of use to customers who read its words.
+            _ => dialect.is_some_and(relays) && (status == 429 || !exchange.is_translated()),
         };
         Ok(TryResult::Failed(
             failure,
             match is_relayed {
                 true => Otherwise::Answer(Begun::Head(call, header)),
-                false => Otherwise::Error(failure.error(delivery)),
+                false => Otherwise::Error(failure.error_with(delivery, &headers)),
             },
         ))
     }

@@ -10,6 +10,7 @@ use tollgate_money::price::{Side, Traits, Usage, UsageSource};
 use tollgate_translation::dialect::{
     AnswerFrame, Dialect as Translate, ReadStream, UpstreamDialect, WriteStream,
 };
+use tollgate_translation::kit::call_id;
 use tollgate_translation::names::Aliases;
 use tollgate_translation::part::{AnswerPart, Counts, UpstreamFailure};
 
@@ -87,27 +88,36 @@ pub(super) const WRITER_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The way of a stream's pieces to its customer, in an order in which any dialect can say them.
 struct Passage {
     writer: Box<dyn WriteStream>,
-    /// By which the upstream knows the customer's tools.
-    aliases: Aliases,
     unreported: Option<Unreported>,
+    names: CallNames,
     has_begun: bool,
+    /// Something of what the model said has been written.
+    has_delivered: bool,
     /// The last piece was a call of a tool, or of its input.
     is_in_call: bool,
     /// The end of the answer, or why there is none, has been written.
     has_ended: bool,
+    /// The upstream has said that there is no answer.
+    has_failed: bool,
     /// Something came that no customer could understand: nothing is written behind it.
     is_broken: bool,
 }
 
 impl Passage {
-    fn new(writer: Box<dyn WriteStream>, aliases: Aliases, unreported: Option<Unreported>) -> Self {
+    fn new(
+        writer: Box<dyn WriteStream>,
+        unreported: Option<Unreported>,
+        names: CallNames,
+    ) -> Self {
         Self {
             writer,
-            aliases,
             unreported,
+            names,
             has_begun: false,
+            has_delivered: false,
             is_in_call: false,
             has_ended: false,
+            has_failed: false,
             is_broken: false,
         }
     }
@@ -117,6 +127,10 @@ impl Passage {
         if self.has_ended || self.is_broken {
             return;
         }
+        if matches!(answer, AnswerPart::Alive) {
+            return self.writer.write(&answer, out);
+        }
+        let answer = self.names.name(answer);
         match &answer {
             AnswerPart::Begin { .. } if self.has_begun => return,
             AnswerPart::Begin { .. } | AnswerPart::Error(_) => {}
@@ -133,10 +147,49 @@ impl Passage {
             return;
         }
         self.is_in_call = matches!(answer, AnswerPart::ToolCall { .. } | AnswerPart::Input(_));
-        self.has_ended = matches!(answer, AnswerPart::End(_) | AnswerPart::Error(_));
-        let answer = self.aliases.restore(answer);
+        self.has_delivered |= is_said(&answer);
+        self.has_failed = matches!(answer, AnswerPart::Error(_));
+        self.has_ended = self.has_failed || matches!(answer, AnswerPart::End(_));
         self.writer.write(&metered(answer, meter, self.unreported.as_ref()), out);
         self.is_broken = self.writer.held_bytes() > WRITER_BYTES_MAX;
+    }
+}
+
+/// Whether a piece is something that the model says, thinks or calls.
+fn is_said(answer: &AnswerPart<'_>) -> bool {
+    match answer {
+        AnswerPart::Text(text)
+        | AnswerPart::Refusal(text)
+        | AnswerPart::Reasoning(text)
+        | AnswerPart::Input(text) => !text.is_empty(),
+        AnswerPart::ToolCall { .. } => true,
+        _ => false,
+    }
+}
+
+/// What customers know calls by: the names of their tools, and ids where the upstream gives none. A
+/// conversation may have calls of many upstreams, so these ids have the random word of their answer in
+/// them.
+struct CallNames {
+    /// The names by which the upstream knows the tools.
+    aliases: Aliases,
+    nonce: String,
+    calls: usize,
+}
+
+impl CallNames {
+    fn new(frame: &AnswerFrame) -> Self {
+        Self { aliases: frame.aliases.clone(), nonce: frame.nonce.clone(), calls: 0 }
+    }
+
+    /// The piece with the name and the id that the customer reads, if it begins a call.
+    fn name<'a>(&mut self, answer: AnswerPart<'a>) -> AnswerPart<'a> {
+        let answer = self.aliases.restore(answer);
+        let AnswerPart::ToolCall { id, name, seal } = answer else { return answer };
+        let place = self.calls;
+        self.calls += 1;
+        let id = if id.is_empty() { call_id(&self.nonce, place).into() } else { id };
+        AnswerPart::ToolCall { id, name, seal }
     }
 }
 
@@ -255,9 +308,10 @@ impl Meter for BridgedDocument {
             self.is_untranslatable = true;
             return Bytes::new();
         }
+        let mut names = CallNames::new(&self.frame);
         let metered = |piece| metered(piece, self.inner.as_ref(), self.unreported.as_ref());
-        let restored = answer.into_iter().map(|piece| self.frame.aliases.restore(piece));
-        let answer: Vec<AnswerPart<'_>> = restored.map(metered).collect();
+        let named = answer.into_iter().map(|piece| names.name(piece));
+        let answer: Vec<AnswerPart<'_>> = named.map(metered).collect();
         self.is_translated = true;
         self.customers.write_answer(&answer, &self.frame).into()
     }
@@ -274,9 +328,9 @@ impl Meter for BridgedDocument {
         self.inner.hides_output()
     }
 
-    /// A whole document that cannot be said in the customer's words.
+    /// A whole document that cannot be said in the customer's words, or says that there is no answer.
     fn given_up(&self) -> Option<Usage> {
-        self.is_untranslatable.then_some(Usage::ZERO)
+        (self.is_untranslatable || self.refusal.is_some()).then_some(Usage::ZERO)
     }
 
     fn refusal(&self) -> Option<GatewayError> {
@@ -352,10 +406,61 @@ impl EventCutter {
 pub(super) struct BridgedStream {
     inner: Box<dyn Meter>,
     events: EventCutter,
+    way: Way,
+}
+
+/// The way of a stream from its upstream's words to its customer's.
+struct Way {
     reader: Box<dyn ReadStream>,
     passage: Passage,
-    /// What the customer had when the passage broke.
-    delivered: Option<Usage>,
+    /// What the customer had when nothing waited last.
+    delivered: Usage,
+}
+
+impl Way {
+    /// Meters an event and translates it. What the meter says while it is translated is about it and
+    /// what came before it, however the network has cut the stream.
+    fn pass(&mut self, event: &[u8], data: &[u8], inner: &mut dyn Meter, out: &mut Vec<u8>) {
+        if data.is_empty() {
+            if !event.trim_ascii().is_empty() {
+                self.passage.write(AnswerPart::Alive, inner, out);
+            }
+            return;
+        }
+        // Nothing of an event that breaks the passage is delivered, and nothing that waits.
+        if !self.passage.is_broken && !self.reader.has_waiting() {
+            self.delivered = inner.relayed();
+        }
+        if !inner.take_event(event, data) || self.passage.is_broken {
+            return;
+        }
+        let Self { reader, passage, .. } = self;
+        let read = reader.read(data, &mut |answer| passage.write(answer, inner, out));
+        let held_bytes = reader.held_bytes() + passage.writer.held_bytes();
+        passage.is_broken |= read.is_err() || held_bytes > WRITER_BYTES_MAX;
+    }
+
+    /// Notes a break that no event has caused: all that came before it was delivered.
+    fn note_break(&mut self, is_broken: bool, inner: &dyn Meter) {
+        if is_broken && !self.passage.is_broken {
+            self.passage.is_broken = true;
+            if !self.reader.has_waiting() {
+                self.delivered = inner.relayed();
+            }
+        }
+    }
+
+    /// What the customer had when the gateway broke the answer off, or its upstream said that there is
+    /// none: that alone is of use, whatever was counted before it.
+    fn given_up(&self) -> Option<Usage> {
+        let Passage { is_broken, has_failed, has_delivered, .. } = self.passage;
+        match (is_broken, has_failed) {
+            (true, _) if has_delivered => Some(self.delivered),
+            (true, _) => Some(Usage::ZERO),
+            (false, true) if !has_delivered => Some(Usage::ZERO),
+            (false, _) => None,
+        }
+    }
 }
 
 impl BridgedStream {
@@ -367,45 +472,14 @@ impl BridgedStream {
         unreported: Option<Unreported>,
         comes_in_frames: bool,
         reader: Box<dyn ReadStream>,
-        writer: Box<dyn WriteStream>,
-        aliases: Aliases,
+        (writer, frame): (Box<dyn WriteStream>, &AnswerFrame),
     ) -> Self {
         let events = match comes_in_frames {
             true => EventCutter::Frames(event_stream::EventFrames::default()),
             false => EventCutter::Lines(Events::of_images()),
         };
-        let passage = Passage::new(writer, aliases, unreported);
-        Self { inner, events, reader, passage, delivered: None }
-    }
-
-    /// Meters an event and translates it. What the meter says while it is translated is about it and
-    /// what came before it, however the network has cut the stream.
-    fn pass(
-        event: &[u8],
-        data: &[u8],
-        inner: &mut dyn Meter,
-        reader: &mut dyn ReadStream,
-        (passage, delivered): (&mut Passage, &mut Option<Usage>),
-        out: &mut Vec<u8>,
-    ) {
-        // Nothing of an event that breaks the passage is delivered.
-        let before = (!passage.is_broken).then(|| inner.relayed());
-        if data.is_empty() || !inner.take_event(event, data) || passage.is_broken {
-            return;
-        }
-        let read = reader.read(data, &mut |answer| passage.write(answer, inner, out));
-        passage.is_broken |= read.is_err();
-        if passage.is_broken {
-            *delivered = before;
-        }
-    }
-
-    /// Notes a break that no event has caused: all that came before it was delivered.
-    fn note_break(&mut self, is_broken: bool) {
-        if is_broken && !self.passage.is_broken {
-            self.passage.is_broken = true;
-            self.delivered = Some(self.inner.relayed());
-        }
+        let passage = Passage::new(writer, unreported, CallNames::new(frame));
+        Self { inner, events, way: Way { reader, passage, delivered: Usage::ZERO } }
     }
 }
 
@@ -413,26 +487,26 @@ impl Meter for BridgedStream {
     measures_as_inner!();
 
     fn relay(&mut self, chunk: Bytes) -> Bytes {
-        let Self { inner, events, reader, passage, delivered } = self;
+        let Self { inner, events, way } = self;
         let mut out = Vec::with_capacity(chunk.len());
         let is_cut = events.cut(&chunk, |event, data| {
-            let way = (&mut *passage, &mut *delivered);
-            Self::pass(event, data, inner.as_mut(), reader.as_mut(), way, &mut out);
+            way.pass(event, data, inner.as_mut(), &mut out);
         });
-        self.note_break(!is_cut);
+        way.note_break(!is_cut, inner.as_ref());
         out.into()
     }
 
     fn finish(&mut self) -> Bytes {
-        let Self { inner, events, reader, passage, delivered } = self;
+        let Self { inner, events, way } = self;
         let mut out = Vec::new();
         let is_cut = events.finish(|event, data| {
-            let way = (&mut *passage, &mut *delivered);
-            Self::pass(event, data, inner.as_mut(), reader.as_mut(), way, &mut out);
+            if !data.is_empty() {
+                way.pass(event, data, inner.as_mut(), &mut out);
+            }
         });
-        self.note_break(!is_cut);
-        let Self { inner, reader, passage, .. } = self;
+        way.note_break(!is_cut, inner.as_ref());
         drop(inner.finish());
+        let Way { reader, passage, .. } = way;
         if !passage.is_broken {
             reader.finish(&mut |answer| passage.write(answer, inner.as_ref(), &mut out));
         }
@@ -440,15 +514,17 @@ impl Meter for BridgedStream {
     }
 
     fn held_bytes(&self) -> usize {
-        self.inner.held_bytes() + self.events.held_bytes() + self.passage.writer.held_bytes()
+        let way = self.way.reader.held_bytes() + self.way.passage.writer.held_bytes();
+        self.inner.held_bytes() + self.events.held_bytes() + way
     }
 
     fn is_complete(&self) -> bool {
-        self.passage.has_ended && !self.passage.is_broken && self.inner.is_complete()
+        let Passage { has_ended, is_broken, .. } = self.way.passage;
+        has_ended && !is_broken && self.inner.is_complete()
     }
 
     fn relayed(&self) -> Usage {
-        self.delivered.unwrap_or_else(|| self.inner.relayed())
+        if self.way.passage.is_broken { self.way.delivered } else { self.inner.relayed() }
     }
 
     fn hides_output(&self) -> bool {
@@ -456,6 +532,6 @@ impl Meter for BridgedStream {
     }
 
     fn given_up(&self) -> Option<Usage> {
-        self.delivered
+        self.way.given_up()
     }
 }

@@ -411,7 +411,7 @@ fn calls_that_cannot_be_told_break_the_stream() {
         (
             Operation::Messages,
             "an index that jumps",
-            vec![began, start(0, &tool), start(1, &tool), input(0)],
+            vec![began, start(0, &tool), start(1, &tool), input(2)],
         ),
         (Operation::Responses, "no name", vec![item("")]),
         (Operation::Responses, "input of no call", vec![arguments]),

@@ -1,6 +1,7 @@
 //! A whole chat completion: from an upstream, and for a customer.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,7 +12,7 @@ use crate::chat::thoughts::ThoughtReader;
 use crate::dialect::{AnswerFrame, Malformed};
 use crate::json::{self, Borrowed, Members};
 use crate::kit;
-use crate::part::{AnswerPart, Counts, FailureKind, Stop, UpstreamFailure};
+use crate::part::{AnswerPart, Citation, Counts, FailureKind, Stop, UpstreamFailure};
 use crate::seal::{self, Maker};
 
 #[derive(Deserialize)]
@@ -53,6 +54,58 @@ pub(super) struct WireMessage<'a> {
     pub(super) refusal: Option<Borrowed<'a>>,
     #[serde(borrow)]
     pub(super) tool_calls: Option<Vec<WireCall<'a>>>,
+    #[serde(borrow)]
+    pub(super) annotations: Option<&'a RawValue>,
+}
+
+/// A page of the web that a text refers to.
+#[derive(Debug, Deserialize)]
+pub(super) struct CitedUrl {
+    start_index: u64,
+    end_index: u64,
+    url: String,
+    #[serde(default)]
+    title: String,
+}
+
+impl CitedUrl {
+    /// What is said of it when all of the text has been said, which has so many characters.
+    pub(super) fn at_end_of(&self, length: u64) -> Option<AnswerPart<'_>> {
+        let back = (length.checked_sub(self.start_index)?, length.checked_sub(self.end_index)?);
+        let (url, title) = (self.url.as_str().into(), self.title.as_str().into());
+        Some(AnswerPart::Citation(Citation { back, url, title }))
+    }
+
+    /// Bytes that it takes.
+    pub(super) fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.url.len() + self.title.len()
+    }
+}
+
+/// The pages in `annotations`. What is no `url_citation` with places in the text is left out.
+pub(super) fn citations(annotations: &RawValue) -> Vec<CitedUrl> {
+    #[derive(Deserialize)]
+    struct WireAnnotation {
+        url_citation: CitedUrl,
+    }
+    let list = json::read::<Vec<&RawValue>>(annotations.get()).unwrap_or_default();
+    let read = |one: &RawValue| json::read::<WireAnnotation>(one.get());
+    list.into_iter().filter_map(read).map(|one| one.url_citation).collect()
+}
+
+/// Writes an entry of `annotations`, of a text that has so many characters by now.
+pub(super) fn annotation(citation: &Citation<'_>, length: u64, out: &mut Vec<u8>) {
+    let (start, end) = citation.back;
+    let mut entry = Members::object(out);
+    entry.text(out, "type", "url_citation");
+    entry.key(out, "url_citation");
+    let mut cited = Members::object(out);
+    cited.integer(out, "start_index", length.saturating_sub(start));
+    cited.integer(out, "end_index", length.saturating_sub(end));
+    cited.text(out, "url", &citation.url);
+    cited.text(out, "title", &citation.title);
+    cited.end(out);
+    entry.end(out);
 }
 
 #[derive(Default, Deserialize)]
@@ -130,67 +183,117 @@ pub(super) fn failure_of_choice(
     error: Option<&RawValue>,
     finish_reason: Option<&str>,
 ) -> Option<UpstreamFailure> {
-    let has_failed = matches!(finish_reason, Some("error" | "network_error"));
+    let word = finish_reason.unwrap_or_default().to_ascii_lowercase();
+    // DeepSeek's and Zhipu's words for an answer that was given up, and those of Gemini's compatible API
+    // for calls that are none.
+    let has_failed = matches!(&*word, "error" | "network_error" | "insufficient_system_resource")
+        || ["malformed_function_call", "malformed_response", "unexpected_tool_call"]
+            .iter()
+            .any(|failed| word.contains(failed));
     failure(error, None).or_else(|| {
-        let message = "The provider failed while it answered.".to_owned();
-        has_failed.then_some(UpstreamFailure { kind: FailureKind::Upstream, message, param: None })
+        let message = match &*word {
+            "error" | "network_error" => "The provider failed while it answered.".to_owned(),
+            word => return has_failed.then(|| kit::failed_stop(word)),
+        };
+        Some(UpstreamFailure { kind: FailureKind::Upstream, message, param: None })
     })
 }
 
-/// Why a model stopped, by its `finish_reason`.
-pub(super) fn stop(word: &str, has_calls: bool) -> Stop<'static> {
+/// Why a choice ended, by its `finish_reason`.
+pub(super) fn stop(word: &str) -> Stop<'static> {
     match word {
         // Mistral and Zhipu have words of their own for a context that is full.
         "length" | "model_length" | "model_context_window_exceeded" => Stop::Length,
         "content_filter" | "sensitive" => Stop::Refused,
-        "tool_calls" | "function_call" => Stop::Tools,
-        _ if has_calls => Stop::Tools,
         _ => Stop::Done,
     }
+}
+
+/// Why the model stopped, of what two choices say.
+pub(super) fn last_stop(first: Option<Stop<'static>>, second: Stop<'static>) -> Stop<'static> {
+    match first {
+        Some(stop @ (Stop::Length | Stop::Refused)) => stop,
+        _ => second,
+    }
+}
+
+/// Why the model stopped, with the calls that it has made: these wait for their results, whatever the
+/// upstream calls that, and without calls there is nothing to wait for.
+pub(super) fn stop_with(stop: Stop<'static>, has_calls: bool) -> Stop<'static> {
+    match stop {
+        Stop::Done if has_calls => Stop::Tools,
+        stop => stop,
+    }
+}
+
+/// What a choice says, thinks and refuses.
+fn read_said(
+    message: &mut WireMessage<'_>,
+    out: &mut Vec<AnswerPart<'_>>,
+) -> Result<(), Malformed> {
+    let mut thoughts = ThoughtReader::default();
+    let mut push = |piece: AnswerPart<'_>| out.push(kit::owned(piece));
+    thoughts.fields(message, &mut push);
+    if let Some(value) = message.content {
+        thoughts.content(value, &mut push)?;
+    }
+    thoughts.finish(&mut push);
+    let cited = message.annotations.map(citations).unwrap_or_default();
+    if !cited.is_empty() {
+        let of_piece = |piece: &AnswerPart<'_>| match piece {
+            AnswerPart::Text(text) => text.chars().count() as u64,
+            _ => 0,
+        };
+        let length = out.iter().map(of_piece).sum();
+        for citation in cited.iter().filter_map(|cited| cited.at_end_of(length)) {
+            out.push(kit::owned(citation));
+        }
+    }
+    if let Some(refusal) = message.refusal.take().filter(|text| !text.0.is_empty()) {
+        out.push(kit::owned(AnswerPart::Refusal(refusal.0)));
+    }
+    Ok(())
 }
 
 pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
     let wire: WireCompletion<'_> =
         json::parse(body).map_err(|error| Malformed(format!("no chat completion: {error}")))?;
     let id = wire.id.unwrap_or_default().0;
-    let mut out = vec![AnswerPart::Begin { id: id.clone(), counts: Counts::default() }];
+    let mut out = vec![AnswerPart::Begin { id, counts: Counts::default() }];
     if let Some(failure) = failure(wire.error, wire.base_resp) {
         out.push(AnswerPart::Error(failure));
         return Ok(out);
     }
-    let Some(choice) = wire.choices.into_iter().flatten().next() else {
+    let choices = wire.choices.unwrap_or_default();
+    if choices.is_empty() {
         return Err(Malformed("a chat completion without choices".to_owned()));
-    };
-    let word = choice.finish_reason.unwrap_or_default();
-    if let Some(failure) = failure_of_choice(choice.error, Some(&word.0)) {
-        out.push(AnswerPart::Error(failure));
-        return Ok(out);
     }
-    let mut message = choice.message.unwrap_or_default();
-    let mut thoughts = ThoughtReader::default();
-    let mut push = |piece: AnswerPart<'_>| out.push(kit::owned(piece));
-    thoughts.fields(&mut message, &mut push);
-    if let Some(value) = message.content {
-        thoughts.content(value, &mut push)?;
+    let (mut calls, mut stopped) = (Vec::new(), None);
+    for choice in choices {
+        let word = choice.finish_reason.unwrap_or_default();
+        if let Some(failure) = failure_of_choice(choice.error, Some(&word.0)) {
+            out.push(AnswerPart::Error(failure));
+            return Ok(out);
+        }
+        let mut message = choice.message.unwrap_or_default();
+        read_said(&mut message, &mut out)?;
+        calls.extend(message.tool_calls.into_iter().flatten());
+        stopped = Some(last_stop(stopped, stop(&word.0)));
     }
-    thoughts.finish(&mut push);
-    if let Some(refusal) = message.refusal.filter(|text| !text.0.is_empty()) {
-        out.push(AnswerPart::Refusal(refusal.0));
-    }
-    let calls = message.tool_calls.unwrap_or_default();
     let has_calls = !calls.is_empty();
-    for (place, call) in calls.into_iter().enumerate() {
+    let mut ids = HashSet::new();
+    for call in calls {
         let name = call.function.name.clone().unwrap_or_default().0;
         if name.is_empty() {
             return Err(Malformed("a tool call without a name".to_owned()));
         }
         let (seal, input) = (call.seal(), call.function.input());
-        let own = call.id.map(|id| id.0).filter(|id| !id.is_empty());
-        let id = own.unwrap_or_else(|| kit::call_id(&id, place).into());
+        // One id for two calls would give both the same result: the second gets one of the gateway's.
+        let id = call.id.map(|id| id.0).filter(|id| ids.insert(id.clone())).unwrap_or_default();
         out.push(AnswerPart::ToolCall { id, name, seal });
         out.extend(input.filter(|input| !input.is_empty()).map(AnswerPart::Input));
     }
-    out.push(AnswerPart::Stop(stop(&word.0, has_calls)));
+    out.push(AnswerPart::Stop(stop_with(stopped.unwrap_or(Stop::Done), has_calls)));
     let reasoning = wire.usage.and_then(reasoning).unwrap_or(0);
     out.push(AnswerPart::End(Counts { reasoning, ..Counts::default() }));
     Ok(out)
@@ -256,6 +359,8 @@ struct WrittenMessage<'a> {
     thoughts: String,
     /// Seals, each with how many bytes of the thoughts it belongs to.
     seals: Vec<(String, usize)>,
+    /// Entries of `annotations`, with commas between them.
+    annotations: Vec<u8>,
     sealed_bytes: usize,
     calls: Vec<WrittenCall>,
     reason: &'static str,
@@ -266,8 +371,15 @@ struct WrittenMessage<'a> {
 impl<'a> WrittenMessage<'a> {
     fn take(&mut self, piece: &'a AnswerPart<'_>) {
         match piece {
-            AnswerPart::Begin { .. } => {}
+            AnswerPart::Begin { .. } | AnswerPart::Alive => {}
             AnswerPart::Text(more) => self.text.push_str(more),
+            AnswerPart::Citation(citation) => {
+                if !self.annotations.is_empty() {
+                    self.annotations.push(b',');
+                }
+                let length = self.text.chars().count() as u64;
+                annotation(citation, length, &mut self.annotations);
+            }
             AnswerPart::Refusal(more) => self.refusal.push_str(more),
             AnswerPart::Reasoning(more) => self.thoughts.push_str(more),
             AnswerPart::Seal(seal) => {
@@ -303,7 +415,10 @@ impl<'a> WrittenMessage<'a> {
             true => message.raw(out, "refusal", "null"),
             false => message.text(out, "refusal", &self.refusal),
         }
-        message.raw(out, "annotations", "[]");
+        message.key(out, "annotations");
+        out.push(b'[');
+        out.extend_from_slice(&self.annotations);
+        out.push(b']');
         if !self.thoughts.is_empty() {
             message.text(out, "reasoning_content", &self.thoughts);
         }

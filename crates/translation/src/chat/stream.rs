@@ -3,7 +3,8 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::chat::answer::{self, WireCall, WireMessage, detail, finish_reason};
+use crate::chat::answer::{self, CitedUrl, WireMessage, detail, finish_reason};
+use crate::chat::open_calls::OpenCalls;
 use crate::chat::thoughts::ThoughtReader;
 use crate::dialect::{AnswerFrame, Malformed, ReadStream, WriteStream};
 use crate::json::{self, Borrowed, Members};
@@ -39,21 +40,25 @@ struct WireChoice<'a> {
 /// Reads the chunks of an upstream.
 #[derive(Default)]
 pub(super) struct ChatReader {
-    /// The upstream's id of the answer, once there is one.
-    id: Option<String>,
-    thoughts: ThoughtReader,
-    /// The call that is open.
-    open: Option<StartedCall>,
-    /// How many have begun.
-    calls: usize,
+    has_begun: bool,
+    has_choice: bool,
+    blocks: OpenCalls,
+    /// What each choice has said. Nobody asks for several answers: some upstreams put calls into a choice
+    /// of their own (GitHub Copilot).
+    said: Vec<SaidChoice>,
     stop: Option<Stop<'static>>,
     reasoning: u64,
     has_ended: bool,
 }
 
-struct StartedCall {
-    index: usize,
-    id: String,
+#[derive(Default)]
+struct SaidChoice {
+    index: u64,
+    thoughts: ThoughtReader,
+    /// Characters of its text.
+    characters: u64,
+    /// What its text refers to.
+    cited: Vec<CitedUrl>,
 }
 
 impl ReadStream for ChatReader {
@@ -62,14 +67,16 @@ impl ReadStream for ChatReader {
             return Ok(());
         }
         if data.trim_ascii() == b"[DONE]" {
+            if !self.has_choice {
+                return Err(Malformed("a chat completion without choices".to_owned()));
+            }
             self.end(out);
             return Ok(());
         }
         let chunk: WireChunk<'_> = json::parse(data)
             .map_err(|error| Malformed(format!("no chunk of a chat completion: {error}")))?;
-        if self.id.is_none() {
-            let id = chunk.id.as_ref().map(|id| id.0.clone()).unwrap_or_default();
-            self.id = Some(id.clone().into_owned());
+        if !std::mem::replace(&mut self.has_begun, true) {
+            let id = chunk.id.unwrap_or_default().0;
             out(AnswerPart::Begin { id, counts: Counts::default() });
         }
         if let Some(failure) = answer::failure(chunk.error, chunk.base_resp) {
@@ -78,11 +85,10 @@ impl ReadStream for ChatReader {
         let tokens = chunk.usage.and_then(answer::reasoning);
         self.reasoning = tokens.unwrap_or(self.reasoning);
         for choice in chunk.choices.into_iter().flatten() {
-            if choice.index.unwrap_or(0) > 0 {
-                return Err(Malformed("a second choice, which nobody asked for".to_owned()));
-            }
+            let index = choice.index.unwrap_or(0);
+            self.has_choice = true;
             if let Some(delta) = choice.delta {
-                self.delta(delta, out)?;
+                self.delta(index, delta, out)?;
             }
             let word = choice.finish_reason.filter(|word| !word.0.is_empty());
             let word = word.as_ref().map(|word| &*word.0);
@@ -90,7 +96,8 @@ impl ReadStream for ChatReader {
                 return self.fail(failure, out);
             }
             if let Some(word) = word {
-                self.stop = Some(answer::stop(word, self.calls > 0));
+                self.end_said(index, out);
+                self.stop = Some(answer::last_stop(self.stop.take(), answer::stop(word)));
             }
         }
         Ok(())
@@ -102,13 +109,27 @@ impl ReadStream for ChatReader {
             self.end(out);
         }
     }
+
+    fn has_waiting(&self) -> bool {
+        self.blocks.has_waiting()
+    }
+
+    fn held_bytes(&self) -> usize {
+        let of_choice = |said: &SaidChoice| {
+            size_of::<SaidChoice>() + said.cited.iter().map(CitedUrl::held_bytes).sum::<usize>()
+        };
+        self.blocks.held_bytes() + self.said.iter().map(of_choice).sum::<usize>()
+    }
 }
 
 impl ChatReader {
     fn end(&mut self, out: &mut dyn FnMut(AnswerPart<'_>)) {
         if !std::mem::replace(&mut self.has_ended, true) {
-            self.thoughts.finish(out);
-            out(AnswerPart::Stop(self.stop.take().unwrap_or(Stop::Done)));
+            let choices: Vec<u64> = self.said.iter().map(|said| said.index).collect();
+            choices.into_iter().for_each(|index| self.end_said(index, out));
+            self.blocks.end_all(out);
+            let stop = self.stop.take().unwrap_or(Stop::Done);
+            out(AnswerPart::Stop(answer::stop_with(stop, self.blocks.has_calls())));
             out(AnswerPart::End(Counts { reasoning: self.reasoning, ..Counts::default() }));
         }
     }
@@ -124,60 +145,64 @@ impl ChatReader {
         Ok(())
     }
 
+    /// What a choice has said, and the blocks of all.
+    fn choice(&mut self, index: u64) -> (&mut SaidChoice, &mut OpenCalls) {
+        let known = self.said.iter().position(|said| said.index == index);
+        let place = known.unwrap_or_else(|| {
+            self.said.push(SaidChoice { index, ..SaidChoice::default() });
+            self.said.len() - 1
+        });
+        (&mut self.said[place], &mut self.blocks)
+    }
+
     fn delta(
         &mut self,
+        index: u64,
         mut delta: WireMessage<'_>,
         out: &mut dyn FnMut(AnswerPart<'_>),
     ) -> Result<(), Malformed> {
-        self.thoughts.fields(&mut delta, out);
+        let (SaidChoice { thoughts, characters, cited, .. }, blocks) = self.choice(index);
+        let mut say = |piece: AnswerPart<'_>| {
+            if let AnswerPart::Text(text) = &piece {
+                *characters += text.chars().count() as u64;
+            }
+            blocks.say(index, piece, out);
+        };
+        thoughts.fields(&mut delta, &mut say);
         if let Some(content) = delta.content {
-            self.thoughts.content(content, out)?;
+            thoughts.content(content, &mut say)?;
         }
+        cited.extend(delta.annotations.into_iter().flat_map(answer::citations));
         if let Some(refusal) = delta.refusal.filter(|text| !text.0.is_empty()) {
-            self.thoughts.finish(out);
-            out(AnswerPart::Refusal(refusal.0));
+            thoughts.finish(&mut say);
+            say(AnswerPart::Refusal(refusal.0));
         }
         for call in delta.tool_calls.into_iter().flatten() {
-            self.thoughts.finish(out);
-            self.call(&call, out)?;
+            self.end_thoughts(index, out);
+            self.blocks.call(index, &call, out)?;
         }
         Ok(())
     }
 
-    fn call(
-        &mut self,
-        call: &WireCall<'_>,
-        out: &mut dyn FnMut(AnswerPart<'_>),
-    ) -> Result<(), Malformed> {
-        let id = call.id.as_ref().map(|id| &*id.0).filter(|id| !id.is_empty());
-        let name = call.function.name.as_ref().map(|name| &*name.0).filter(|name| !name.is_empty());
-        // Some upstreams number all calls 0, and others none at all.
-        let is_open = self.open.as_ref().is_some_and(|open| match (call.index, id) {
-            (_, Some(id)) => open.id == id || name.is_none() && call.index == Some(open.index),
-            (Some(index), None) => open.index == index,
-            (None, None) => name.is_none(),
+    /// No more thoughts or text come before what follows.
+    fn end_thoughts(&mut self, index: u64, out: &mut dyn FnMut(AnswerPart<'_>)) {
+        let (SaidChoice { thoughts, characters, cited, .. }, blocks) = self.choice(index);
+        thoughts.finish(&mut |piece| {
+            if let AnswerPart::Text(text) = &piece {
+                *characters += text.chars().count() as u64;
+            }
+            blocks.say(index, piece, out);
         });
-        if !is_open {
-            let Some(name) = name else {
-                return Err(Malformed("a piece of a tool call that is not open".to_owned()));
-            };
-            let place = self.calls;
-            self.calls += 1;
-            let id = match id {
-                Some(id) => id.to_owned(),
-                None => kit::call_id(self.id.as_deref().unwrap_or_default(), place),
-            };
-            out(AnswerPart::ToolCall {
-                id: id.clone().into(),
-                name: name.into(),
-                seal: call.seal(),
-            });
-            self.open = Some(StartedCall { index: call.index.unwrap_or(place), id });
+        for cited in std::mem::take(cited) {
+            if let Some(citation) = cited.at_end_of(*characters) {
+                blocks.say(index, citation, out);
+            }
         }
-        if let Some(input) = call.function.input().filter(|input| !input.is_empty()) {
-            out(AnswerPart::Input(input));
-        }
-        Ok(())
+    }
+
+    fn end_said(&mut self, index: u64, out: &mut dyn FnMut(AnswerPart<'_>)) {
+        self.end_thoughts(index, out);
+        self.blocks.end_said(index, out);
     }
 }
 
@@ -196,6 +221,8 @@ pub(super) struct ChatWriter {
     has_input: bool,
     thought_bytes: usize,
     seals: usize,
+    /// Characters of the text so far.
+    characters: u64,
     stop: &'static str,
 }
 
@@ -219,6 +246,7 @@ impl ChatWriter {
             has_input: false,
             thought_bytes: 0,
             seals: 0,
+            characters: 0,
             stop: "stop",
         }
     }
@@ -321,7 +349,7 @@ impl ChatWriter {
 
 impl WriteStream for ChatWriter {
     fn write(&mut self, answer: &AnswerPart<'_>, out: &mut Vec<u8>) {
-        if !matches!(answer, AnswerPart::Input(_)) && self.calls > 0 {
+        if !matches!(answer, AnswerPart::Input(_) | AnswerPart::Alive) && self.calls > 0 {
             self.end_call(out);
         }
         match answer {
@@ -330,7 +358,18 @@ impl WriteStream for ChatWriter {
                     out.extend_from_slice(b"\"role\":\"assistant\",\"content\":\"\"");
                 });
             }
-            AnswerPart::Text(text) => self.text("content", text, out),
+            AnswerPart::Alive => out.extend_from_slice(kit::KEEP_ALIVE),
+            AnswerPart::Text(text) => {
+                self.characters += text.chars().count() as u64;
+                self.text("content", text, out);
+            }
+            AnswerPart::Citation(citation) => {
+                self.delta(out, |out| {
+                    out.extend_from_slice(b"\"annotations\":[");
+                    answer::annotation(citation, self.characters, out);
+                    out.push(b']');
+                });
+            }
             AnswerPart::Refusal(text) => self.text("refusal", text, out),
             AnswerPart::Reasoning(text) => {
                 self.thought_bytes += text.len();

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::dialect::Malformed;
 use crate::json::Borrowed;
+use crate::kit;
 use crate::part::{AnswerPart, Counts, FailureKind, Stop, UpstreamFailure};
 use crate::seal::{self, Maker};
 
@@ -40,6 +41,8 @@ struct WireConverseContent<'a> {
     tool_use: Option<WireToolUse<'a>>,
     #[serde(borrow, default, rename = "reasoningContent")]
     reasoning: Option<WireReasoning<'a>>,
+    #[serde(borrow, default)]
+    image: Option<&'a RawValue>,
 }
 
 /// A call of a tool. In a stream its input follows.
@@ -82,20 +85,24 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
                 out.extend(call.input.map(|input| AnswerPart::Input(input.get().into())));
             }
             WireConverseContent { reasoning: Some(reasoning), .. } => {
-                read_reasoning(reasoning, &mut out)?
+                read_reasoning(reasoning, &mut out);
             }
-            _ => return Err(Malformed("a content that nobody asked for".to_owned())),
+            WireConverseContent { image: Some(_), .. } => return Err(kit::picture()),
+            // Citations, results of tools that ran there, and what is new.
+            _ => {}
         }
     }
-    out.push(AnswerPart::Stop(stop(&wire.stop_reason.0)));
+    let has_calls = out.iter().any(|piece| matches!(piece, AnswerPart::ToolCall { .. }));
+    if let Some(failure) = failure_of_stop(&wire.stop_reason.0, has_calls) {
+        out.push(AnswerPart::Error(failure));
+        return Ok(out);
+    }
+    out.push(AnswerPart::Stop(stop(&wire.stop_reason.0, has_calls)));
     out.push(AnswerPart::End(Counts::default()));
     Ok(out)
 }
 
-fn read_reasoning<'a>(
-    reasoning: WireReasoning<'a>,
-    out: &mut Vec<AnswerPart<'a>>,
-) -> Result<(), Malformed> {
+fn read_reasoning<'a>(reasoning: WireReasoning<'a>, out: &mut Vec<AnswerPart<'a>>) {
     match reasoning {
         WireReasoning { text: Some(thought), .. } => {
             if !thought.text.0.is_empty() {
@@ -108,20 +115,27 @@ fn read_reasoning<'a>(
         WireReasoning { redacted: Some(data), .. } => {
             out.push(AnswerPart::Seal(seal::wrap(Maker::ConverseRedacted, &data.0).into()));
         }
-        _ => return Err(Malformed("a thought that nobody can read".to_owned())),
+        _ => {}
     }
-    Ok(())
 }
 
-/// Why a model stopped, by its `stopReason`.
-pub(super) fn stop(reason: &str) -> Stop<'static> {
+/// Why a model stopped, by its `stopReason`. Calls wait for their results unless it says otherwise.
+pub(super) fn stop(reason: &str, has_calls: bool) -> Stop<'static> {
     match reason {
         "stop_sequence" => Stop::Sequence(None),
         "tool_use" => Stop::Tools,
         "max_tokens" | "model_context_window_exceeded" => Stop::Length,
         "guardrail_intervened" | "content_filtered" => Stop::Refused,
+        _ if has_calls => Stop::Tools,
         _ => Stop::Done,
     }
+}
+
+/// The failure that a `stopReason` stands for: what the model wrote was no answer, or no call. Calls
+/// that came before it are whole.
+pub(super) fn failure_of_stop(reason: &str, has_calls: bool) -> Option<UpstreamFailure> {
+    let is_malformed = matches!(reason, "malformed_model_output" | "malformed_tool_use");
+    (is_malformed && !has_calls).then(|| kit::failed_stop(reason))
 }
 
 /// What a failure says whose name stands in a header, in the body, or nowhere.

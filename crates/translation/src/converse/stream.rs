@@ -6,8 +6,10 @@ use serde_json::value::RawValue;
 use crate::converse::answer::{self, WireToolUse};
 use crate::dialect::{Malformed, ReadStream};
 use crate::json::{self, Borrowed, Members};
+use crate::kit;
 use crate::part::{AnswerPart, Counts, Stop};
 use crate::seal::{self, Maker};
+use crate::sequence::Sequencer;
 
 pub(super) fn write_event(kind: &str, name: &str, payload: &[u8], out: &mut Vec<u8>) {
     let mut object = Members::object(out);
@@ -40,37 +42,43 @@ impl<'a> WireConverseEvent<'a> {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct WireStart<'a> {
     #[serde(rename = "contentBlockIndex")]
-    index: u64,
+    index: Option<u64>,
     #[serde(borrow)]
     start: WireBlockStart<'a>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct WireBlockStart<'a> {
-    #[serde(borrow, default, rename = "toolUse")]
+    #[serde(borrow, rename = "toolUse")]
     tool_use: Option<WireToolUse<'a>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct WireDelta<'a> {
     #[serde(rename = "contentBlockIndex")]
-    index: u64,
+    index: Option<u64>,
     #[serde(borrow)]
     delta: WireBlockDelta<'a>,
 }
 
-/// What is new of a block, which has one of these members.
-#[derive(Deserialize)]
+/// What is new of a block, which has one of these members, or one that has no words in other dialects.
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct WireBlockDelta<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     text: Option<Borrowed<'a>>,
-    #[serde(borrow, default, rename = "toolUse")]
+    #[serde(borrow, rename = "toolUse")]
     tool_use: Option<WireInput<'a>>,
-    #[serde(borrow, default, rename = "reasoningContent")]
+    #[serde(borrow, rename = "reasoningContent")]
     reasoning: Option<WireReasoningDelta<'a>>,
+    #[serde(borrow)]
+    image: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -95,13 +103,24 @@ struct WireStop<'a> {
     reason: Borrowed<'a>,
 }
 
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WireBlockEnd {
+    #[serde(rename = "contentBlockIndex")]
+    index: Option<u64>,
+}
+
 /// Reads the messages of an upstream.
 #[derive(Default)]
 pub(super) struct ConverseReader {
-    /// The place of the call that is open.
-    call: Option<u64>,
-    /// The signature of the open block of thoughts, as far as it has come.
-    signature: Option<String>,
+    blocks: Sequencer<u64>,
+    /// The places of calls that are open.
+    calls: Vec<u64>,
+    /// Signatures of open blocks of thoughts, as far as they have come, by the place of the block.
+    signatures: Vec<(u64, String)>,
+    /// The place of the block of which something came last.
+    last: u64,
+    has_calls: bool,
     stop: Option<Stop<'static>>,
     has_ended: bool,
 }
@@ -122,13 +141,21 @@ impl ReadStream for ConverseReader {
         }
         match &*event.name.0 {
             "messageStart" => out(AnswerPart::Begin { id: "".into(), counts: Counts::default() }),
-            "contentBlockStart" => self.begin(event.read()?, out)?,
+            "contentBlockStart" => self.begin(event.read()?, out),
             "contentBlockDelta" => self.delta(event.read()?, out)?,
-            "contentBlockStop" => self.close(out),
+            "contentBlockStop" => {
+                let end: WireBlockEnd = event.read()?;
+                self.close(end.index.unwrap_or(self.last), out);
+            }
             "messageStop" => {
-                self.close(out);
+                self.close_all(out);
                 let stop: WireStop<'_> = event.read()?;
-                self.stop = Some(answer::stop(&stop.reason.0));
+                if let Some(failure) = answer::failure_of_stop(&stop.reason.0, self.has_calls) {
+                    self.has_ended = true;
+                    out(AnswerPart::Error(failure));
+                    return Ok(());
+                }
+                self.stop = Some(answer::stop(&stop.reason.0, self.has_calls));
             }
             // What was used comes behind the end of what was said.
             "metadata" => self.finish(out),
@@ -144,22 +171,31 @@ impl ReadStream for ConverseReader {
             out(AnswerPart::End(Counts::default()));
         }
     }
+
+    fn has_waiting(&self) -> bool {
+        self.blocks.has_waiting()
+    }
+
+    fn held_bytes(&self) -> usize {
+        let signatures = self.signatures.iter().map(|(_, text)| text.len() + size_of::<String>());
+        let places = self.calls.len() * size_of::<u64>();
+        self.blocks.held_bytes() + places + signatures.sum::<usize>()
+    }
 }
 
 impl ConverseReader {
-    /// Blocks of text and of thoughts begin with their first delta.
-    fn begin(
-        &mut self,
-        wire: WireStart<'_>,
-        out: &mut dyn FnMut(AnswerPart<'_>),
-    ) -> Result<(), Malformed> {
-        let Some(call) = wire.start.tool_use else {
-            return Err(Malformed("a block that nobody asked for".to_owned()));
-        };
-        self.close(out);
-        self.call = Some(wire.index);
-        out(AnswerPart::ToolCall { id: call.id.0, name: call.name.0, seal: None });
-        Ok(())
+    /// Blocks of text and of thoughts begin with their first delta. Others, such as pictures, have no
+    /// words in other dialects.
+    fn begin(&mut self, wire: WireStart<'_>, out: &mut dyn FnMut(AnswerPart<'_>)) {
+        let index = wire.index.unwrap_or(self.last + 1);
+        self.close(index, out);
+        self.last = index;
+        self.blocks.begin(index);
+        let Some(call) = wire.start.tool_use else { return };
+        self.has_calls = true;
+        self.calls.push(index);
+        let call = AnswerPart::ToolCall { id: call.id.0, name: call.name.0, seal: None };
+        self.blocks.push(index, call, out);
     }
 
     fn delta(
@@ -167,45 +203,69 @@ impl ConverseReader {
         wire: WireDelta<'_>,
         out: &mut dyn FnMut(AnswerPart<'_>),
     ) -> Result<(), Malformed> {
+        let index = wire.index.unwrap_or(self.last);
+        self.last = index;
         match wire.delta {
-            WireBlockDelta { text: Some(text), .. } => out(AnswerPart::Text(text.0)),
-            WireBlockDelta { tool_use: Some(more), .. } if self.call == Some(wire.index) => {
+            WireBlockDelta { text: Some(text), .. } => {
+                self.blocks.push(index, AnswerPart::Text(text.0), out);
+            }
+            WireBlockDelta { tool_use: Some(more), .. } if self.calls.contains(&index) => {
                 if !more.input.0.is_empty() {
-                    out(AnswerPart::Input(more.input.0));
+                    self.blocks.push(index, AnswerPart::Input(more.input.0), out);
                 }
             }
             WireBlockDelta { tool_use: Some(_), .. } => {
                 return Err(Malformed("the input of a call that is not open".to_owned()));
             }
-            WireBlockDelta { reasoning: Some(more), .. } => self.think(more, out)?,
-            _ => return Err(Malformed("a delta that nobody asked for".to_owned())),
+            WireBlockDelta { reasoning: Some(more), .. } => self.think(index, more, out)?,
+            WireBlockDelta { image: Some(_), .. } => return Err(kit::picture()),
+            _ => {}
         }
         Ok(())
     }
 
     fn think(
         &mut self,
+        index: u64,
         more: WireReasoningDelta<'_>,
         out: &mut dyn FnMut(AnswerPart<'_>),
     ) -> Result<(), Malformed> {
         match more {
-            WireReasoningDelta { text: Some(text), .. } => out(AnswerPart::Reasoning(text.0)),
+            WireReasoningDelta { text: Some(text), .. } => {
+                self.blocks.push(index, AnswerPart::Reasoning(text.0), out);
+            }
             WireReasoningDelta { signature: Some(more), .. } => {
-                self.signature.get_or_insert_default().push_str(&more.0);
+                self.blocks.begin(index);
+                let known = self.signatures.iter_mut().find(|(place, _)| *place == index);
+                match known {
+                    Some((_, signature)) => kit::push_signature(signature, &more.0)?,
+                    None => self.signatures.push((index, more.0.into_owned())),
+                }
             }
             WireReasoningDelta { redacted: Some(data), .. } => {
                 let sealed = seal::wrap(Maker::ConverseRedacted, &data.0);
-                out(AnswerPart::Seal(sealed.into()));
+                self.blocks.push(index, AnswerPart::Seal(sealed.into()), out);
             }
-            _ => return Err(Malformed("a thought that nobody can read".to_owned())),
+            _ => {}
         }
         Ok(())
     }
 
-    fn close(&mut self, out: &mut dyn FnMut(AnswerPart<'_>)) {
-        self.call = None;
-        if let Some(signature) = self.signature.take() {
-            out(AnswerPart::Seal(seal::wrap(Maker::Converse, &signature).into()));
+    fn close(&mut self, index: u64, out: &mut dyn FnMut(AnswerPart<'_>)) {
+        self.calls.retain(|call| *call != index);
+        if let Some(place) = self.signatures.iter().position(|(place, _)| *place == index) {
+            let (_, signature) = self.signatures.remove(place);
+            let seal = seal::wrap(Maker::Converse, &signature);
+            self.blocks.push(index, AnswerPart::Seal(seal.into()), out);
         }
+        self.blocks.end(index, out);
+    }
+
+    fn close_all(&mut self, out: &mut dyn FnMut(AnswerPart<'_>)) {
+        while let Some(index) = self.signatures.first().map(|(index, _)| *index) {
+            self.close(index, out);
+        }
+        self.calls.clear();
+        self.blocks.end_all(out);
     }
 }

@@ -29,8 +29,6 @@ pub(super) struct WireContentAnswer<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireCandidate<'a> {
-    #[serde(default)]
-    index: Option<u64>,
     #[serde(borrow, default)]
     content: Option<WireCandidateContent<'a>>,
     #[serde(borrow, default)]
@@ -68,6 +66,8 @@ struct WirePart<'a> {
     thought_signature: Option<Borrowed<'a>>,
     #[serde(borrow, default)]
     function_call: Option<WireFunctionCall<'a>>,
+    #[serde(borrow, default)]
+    inline_data: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -80,26 +80,56 @@ struct WireFunctionCall<'a> {
     args: Option<&'a RawValue>,
 }
 
-/// Why a model stopped, by its `finishReason`.
-fn stop(reason: &str, has_calls: bool) -> Stop<'static> {
+/// Why a model stopped.
+enum Ended {
+    /// With an answer.
+    Stopped(Stop<'static>),
+    /// Without one, for this reason.
+    Failed(String),
+}
+
+/// Why a model stopped, by its `finishReason` and what came before it. Reasons for which there is no
+/// answer are no end of one: who takes them for one gives up in the middle of its work.
+///
+/// Source: <https://ai.google.dev/api/generate-content#FinishReason>.
+fn ended(reason: &str, has_text: bool, has_calls: bool) -> Ended {
+    let stopped = if has_calls { Stop::Tools } else { Stop::Done };
     match reason {
-        "MAX_TOKENS" => Stop::Length,
-        "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII"
-        | "IMAGE_SAFETY" => Stop::Refused,
-        _ if has_calls => Stop::Tools,
-        _ => Stop::Done,
+        "STOP" => Ended::Stopped(stopped),
+        "MAX_TOKENS" => Ended::Stopped(Stop::Length),
+        "SAFETY"
+        | "RECITATION"
+        | "LANGUAGE"
+        | "BLOCKLIST"
+        | "PROHIBITED_CONTENT"
+        | "SPII"
+        | "IMAGE_SAFETY"
+        | "IMAGE_PROHIBITED_CONTENT"
+        | "IMAGE_RECITATION"
+        | "MODEL_ARMOR" => Ended::Stopped(Stop::Refused),
+        // Calls that came whole are run. Without one, the text announces one that is not there.
+        "MALFORMED_FUNCTION_CALL"
+        | "UNEXPECTED_TOOL_CALL"
+        | "TOO_MANY_TOOL_CALLS"
+        | "MISSING_THOUGHT_SIGNATURE"
+            if !has_calls =>
+        {
+            Ended::Failed(reason.to_owned())
+        }
+        _ if has_text || has_calls => Ended::Stopped(stopped),
+        _ => Ended::Failed(reason.to_owned()),
     }
 }
 
 /// What has come of an answer.
 #[derive(Default)]
 pub(super) struct ContentState {
-    /// The upstream's id of the answer, once there is one.
-    id: Option<String>,
+    has_begun: bool,
     /// Thoughts have come that no signature has ended.
     is_thinking: bool,
-    calls: usize,
-    stop: Option<Stop<'static>>,
+    has_text: bool,
+    has_calls: bool,
+    ended: Option<Ended>,
     /// Tokens of thoughts, as they were told last.
     reasoning: u64,
     has_ended: bool,
@@ -118,9 +148,8 @@ impl ContentState {
         if self.has_ended {
             return Ok(());
         }
-        if self.id.is_none() {
+        if !std::mem::replace(&mut self.has_begun, true) {
             let id = wire.response_id.unwrap_or_default().0;
-            self.id = Some(id.clone().into_owned());
             out(AnswerPart::Begin { id, counts: Counts::default() });
         }
         if let Some(error) = wire.error.filter(|error| error.get() != "null") {
@@ -135,19 +164,16 @@ impl ContentState {
         let blocked = wire.prompt_feedback.and_then(|feedback| feedback.block_reason);
         if let Some(reason) = blocked.filter(|reason| !reason.0.is_empty()) {
             out(AnswerPart::Refusal(format!("The prompt was blocked: {}.", reason.0).into()));
-            self.stop = Some(Stop::Refused);
+            self.ended = Some(Ended::Stopped(Stop::Refused));
         }
         for candidate in wire.candidates.into_iter().flatten() {
-            if candidate.index.unwrap_or(0) > 0 {
-                return Err(Malformed("a second candidate, which nobody asked for".to_owned()));
-            }
             let parts = candidate.content.and_then(|content| content.parts);
             for part in parts.into_iter().flatten() {
                 self.part(part, out)?;
             }
             let reason = candidate.finish_reason.filter(|reason| !reason.0.is_empty());
             if let Some(reason) = reason {
-                self.stop = Some(stop(&reason.0, self.calls > 0));
+                self.ended = Some(ended(&reason.0, self.has_text, self.has_calls));
             }
         }
         if usage.is_some() {
@@ -169,14 +195,15 @@ impl ContentState {
             return self.call(&call, seal, out);
         }
         let Some(text) = part.text else {
-            // A part can have nothing but a signature.
-            return match seal {
-                Some(seal) => {
-                    self.seal(seal, out);
-                    Ok(())
-                }
-                None => Err(Malformed("a part of a kind that nobody asked for".to_owned())),
-            };
+            // A part can have nothing but a signature. Code that ran there and what it came to, and parts
+            // of new kinds, have no words in other dialects; a picture is what was asked for.
+            if part.inline_data.is_some() {
+                return Err(kit::picture());
+            }
+            if let Some(seal) = seal {
+                self.seal(seal, out);
+            }
+            return Ok(());
         };
         if part.thought == Some(true) {
             self.is_thinking = true;
@@ -184,6 +211,7 @@ impl ContentState {
                 out(AnswerPart::Reasoning(text.0));
             }
         } else if !text.0.is_empty() {
+            self.has_text = true;
             self.end_thoughts(out);
             out(AnswerPart::Text(text.0));
         }
@@ -202,12 +230,8 @@ impl ContentState {
         if call.name.0.is_empty() {
             return Err(Malformed("a function call without a name".to_owned()));
         }
-        let own = call.id.as_ref().map(|id| &*id.0).filter(|id| !id.is_empty());
-        let id = match own {
-            Some(id) => id.into(),
-            None => kit::call_id(self.id.as_deref().unwrap_or_default(), self.calls).into(),
-        };
-        self.calls += 1;
+        let id = call.id.clone().unwrap_or_default().0;
+        self.has_calls = true;
         let (name, seal) = (call.name.0.clone(), seal.map(Into::into));
         out(AnswerPart::ToolCall { id, name, seal });
         let input = call.args.filter(|args| args.get() != "null").map_or("{}", RawValue::get);
@@ -232,8 +256,12 @@ impl ContentState {
         if self.has_ended {
             return;
         }
-        let Some(stop) = self.stop.take() else { return };
+        let Some(ended) = self.ended.take() else { return };
         self.has_ended = true;
+        let stop = match ended {
+            Ended::Stopped(stop) => stop,
+            Ended::Failed(reason) => return out(AnswerPart::Error(kit::failed_stop(&reason))),
+        };
         self.end_thoughts(out);
         out(AnswerPart::Stop(stop));
         out(AnswerPart::End(Counts { reasoning: self.reasoning, ..Counts::default() }));

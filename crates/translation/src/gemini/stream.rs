@@ -44,6 +44,11 @@ impl ContentWriter {
 
 impl WriteStream for ContentWriter {
     fn write(&mut self, answer: &AnswerPart<'_>, out: &mut Vec<u8>) {
+        if matches!(answer, AnswerPart::Alive) {
+            // Google's SDKs for Python and Go take a comment for a chunk that is broken, and skip blank
+            // lines.
+            return out.extend_from_slice(b"\n\n");
+        }
         if let AnswerPart::Input(more) = answer {
             if let Some(call) = &mut self.call {
                 call.input.push_str(more);
@@ -54,7 +59,10 @@ impl WriteStream for ContentWriter {
             self.chunk(None, out, |out| call.write(out));
         }
         match answer {
-            AnswerPart::Begin { .. } | AnswerPart::Input(_) => {}
+            AnswerPart::Begin { .. }
+            | AnswerPart::Alive
+            | AnswerPart::Citation(_)
+            | AnswerPart::Input(_) => {}
             AnswerPart::Text(text) | AnswerPart::Refusal(text) | AnswerPart::Reasoning(text)
                 if text.is_empty() => {}
             AnswerPart::Text(text) | AnswerPart::Refusal(text) => {

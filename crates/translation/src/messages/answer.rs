@@ -31,19 +31,12 @@ pub(super) struct WireBlock<'a> {
     pub(super) input: Option<&'a RawValue>,
 }
 
-impl WireBlock<'_> {
-    /// What is wrong with a block that cannot be told in other dialects.
-    pub(super) fn uncarried(&self) -> Malformed {
-        Malformed(format!("a block of type {:?}, which nobody asked for", self.kind.0))
-    }
-}
-
 #[derive(Deserialize)]
 struct WireMessageAnswer<'a> {
     #[serde(borrow, default)]
     id: Borrowed<'a>,
     #[serde(borrow, default)]
-    content: Vec<WireBlock<'a>>,
+    content: Vec<&'a RawValue>,
     #[serde(borrow, default)]
     stop_reason: Option<Borrowed<'a>>,
     #[serde(borrow, default)]
@@ -52,14 +45,18 @@ struct WireMessageAnswer<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// Why a model stopped, by its `stop_reason`.
-pub(super) fn stop<'a>(reason: &str, sequence: Option<Borrowed<'a>>) -> Stop<'a> {
+/// The types of blocks that have words in other dialects.
+pub(super) const BLOCKS: [&str; 4] = ["text", "thinking", "redacted_thinking", "tool_use"];
+
+/// Why a model stopped, by its `stop_reason`. Calls wait for their results unless it says otherwise.
+pub(super) fn stop<'a>(reason: &str, sequence: Option<Borrowed<'a>>, has_calls: bool) -> Stop<'a> {
     match reason {
         "stop_sequence" => Stop::Sequence(sequence.map(|text| text.0)),
         "tool_use" => Stop::Tools,
         "max_tokens" | "model_context_window_exceeded" => Stop::Length,
         "refusal" => Stop::Refused,
-        "pause_turn" => Stop::Paused,
+        "pause_turn" | "compaction" => Stop::Paused,
+        _ if has_calls => Stop::Tools,
         _ => Stop::Done,
     }
 }
@@ -72,7 +69,15 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
         out.push(AnswerPart::Error(failure(error)));
         return Ok(out);
     }
-    for block in wire.content {
+    let mut has_calls = false;
+    for raw in wire.content {
+        let block: WireBlock<'_> = match serde_json::from_str(raw.get()) {
+            Ok(block) => block,
+            Err(error) => match json::kind(raw.get()) {
+                Some(kind) if !BLOCKS.contains(&&*kind) => continue,
+                _ => return Err(Malformed(format!("no block of a message: {error}"))),
+            },
+        };
         match &*block.kind.0 {
             "text" => out.push(AnswerPart::Text(block.text.0)),
             "thinking" => {
@@ -87,15 +92,17 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
                 ));
             }
             "tool_use" => {
+                has_calls = true;
                 let (id, name) = (block.id.0, block.name.0);
                 out.push(AnswerPart::ToolCall { id, name, seal: None });
                 out.extend(block.input.map(|input| AnswerPart::Input(input.get().into())));
             }
-            _ => return Err(block.uncarried()),
+            // Blocks of tools that the upstream runs, compactions, and what is new.
+            _ => {}
         }
     }
     let reason = wire.stop_reason.unwrap_or_default();
-    out.push(AnswerPart::Stop(stop(&reason.0, wire.stop_sequence)));
+    out.push(AnswerPart::Stop(stop(&reason.0, wire.stop_sequence, has_calls)));
     out.push(AnswerPart::End(Counts::default()));
     Ok(out)
 }
@@ -294,7 +301,10 @@ pub(super) fn write(answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
     let (mut reason, mut sequence, mut counts) = ("end_turn", None, Counts::default());
     for piece in answer {
         match piece {
-            AnswerPart::Begin { .. } | AnswerPart::Error(_) => {}
+            AnswerPart::Begin { .. }
+            | AnswerPart::Alive
+            | AnswerPart::Citation(_)
+            | AnswerPart::Error(_) => {}
             AnswerPart::Text(more) | AnswerPart::Refusal(more) => blocks.text(more, &mut out),
             AnswerPart::Reasoning(more) => {
                 if let OpenBlock::Thinking(text) = &mut blocks.open {

@@ -9,6 +9,7 @@ use crate::kit;
 use crate::messages::answer::{self, ShownSeal, WireBlock, stop_reason};
 use crate::part::{AnswerPart, Counts, Stop};
 use crate::seal::{self, Maker};
+use crate::sequence::Sequencer;
 
 /// An event, with the fields of all of its types.
 #[derive(Deserialize)]
@@ -51,47 +52,54 @@ struct WireDelta<'a> {
     stop_sequence: Option<Borrowed<'a>>,
 }
 
-/// A signature at most, in bytes: it is kept until it is whole, and those of long thoughts have some ten
-/// thousand.
-const SIGNATURE_BYTES_MAX: usize = 1024 * 1024;
-
 /// Reads the events of an upstream.
 #[derive(Default)]
 pub(super) struct MessageReader {
-    /// The number of the block that began last, where the upstream says it.
-    index: Option<u64>,
-    /// The signature of the open block of thoughts, as far as it has come.
-    signature: Option<String>,
+    blocks: Sequencer<u64>,
+    /// The blocks that have begun and not ended.
+    open: Vec<OpenBlock>,
+    /// The number of the block that began last: some upstreams leave it out in what follows.
+    last: u64,
+    has_blocks: bool,
+    has_calls: bool,
     stop: Option<Stop<'static>>,
     has_ended: bool,
 }
 
+/// A block of which more may come.
+struct OpenBlock {
+    index: u64,
+    /// It is of a type that has no words in other dialects.
+    is_passed_over: bool,
+    /// The signature of thoughts, as far as it has come.
+    signature: Option<String>,
+    /// The input with which a call began: it holds unless pieces follow.
+    input: Option<String>,
+}
+
 impl ReadStream for MessageReader {
     fn read(&mut self, data: &[u8], out: &mut dyn FnMut(AnswerPart<'_>)) -> Result<(), Malformed> {
-        let event: WireEvent<'_> = json::parse(data)
-            .map_err(|error| Malformed(format!("no event of a message: {error}")))?;
+        let event: WireEvent<'_> = match json::parse(data) {
+            Ok(event) => event,
+            Err(error) => return self.read_odd(data, &error),
+        };
         match &*event.kind.0 {
             "message_start" => {
                 let id = event.message.map(|message| message.id.0).unwrap_or_default();
                 out(AnswerPart::Begin { id, counts: Counts::default() });
             }
             "content_block_start" => {
-                self.index = event.index;
-                self.begin(event.content_block.unwrap_or_default(), out)?;
+                self.begin(event.index, event.content_block.unwrap_or_default(), out);
             }
-            "content_block_delta" if event.index != self.index && self.index.is_some() => {
-                return Err(Malformed("a piece of a block that is not open".to_owned()));
+            "content_block_delta" => {
+                self.delta(event.index, event.delta.unwrap_or_default(), out)?;
             }
-            "content_block_delta" => self.delta(event.delta.unwrap_or_default(), out)?,
-            "content_block_stop" => {
-                if let Some(signature) = self.signature.take() {
-                    out(AnswerPart::Seal(seal::wrap(Maker::Messages, &signature).into()));
-                }
-            }
+            "content_block_stop" => self.close(event.index.unwrap_or(self.last), out),
             "message_delta" => {
                 let delta = event.delta.unwrap_or_default();
                 if let Some(reason) = delta.stop_reason {
-                    self.stop = Some(answer::stop(&reason.0, delta.stop_sequence).into_owned());
+                    let stop = answer::stop(&reason.0, delta.stop_sequence, self.has_calls);
+                    self.stop = Some(stop.into_owned());
                 }
             }
             "message_stop" => self.end(out),
@@ -100,6 +108,9 @@ impl ReadStream for MessageReader {
                 let error = event.error.ok_or_else(|| Malformed("an empty error".to_owned()))?;
                 out(AnswerPart::Error(answer::failure(error)));
             }
+            "ping" => out(AnswerPart::Alive),
+            // New types of events come without a new version of the API:
+            // <https://platform.claude.com/docs/en/api/versioning>.
             _ => {}
         }
         Ok(())
@@ -110,68 +121,159 @@ impl ReadStream for MessageReader {
             self.end(out);
         }
     }
+
+    fn has_waiting(&self) -> bool {
+        self.blocks.has_waiting()
+    }
+
+    fn held_bytes(&self) -> usize {
+        let signatures = self.open.iter().filter_map(|block| block.signature.as_ref());
+        let inputs = self.open.iter().filter_map(|block| block.input.as_ref());
+        let places = self.open.len() * size_of::<OpenBlock>();
+        self.blocks.held_bytes() + places + signatures.chain(inputs).map(String::len).sum::<usize>()
+    }
 }
 
 impl MessageReader {
+    /// An event whose fields are not those that are read: it is passed over if it is of a new type, or
+    /// about a block or a piece of a new type.
+    fn read_odd(&mut self, data: &[u8], error: &serde_json::Error) -> Result<(), Malformed> {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct OddEvent {
+            #[serde(rename = "type")]
+            kind: String,
+            index: Option<u64>,
+            content_block: Typed,
+            delta: Typed,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Typed {
+            #[serde(rename = "type")]
+            kind: String,
+        }
+        let malformed = || Malformed(format!("no event of a message: {error}"));
+        let text = std::str::from_utf8(data).map_err(|_| malformed())?;
+        match &*json::kind(text).unwrap_or_default() {
+            "content_block_start" | "content_block_delta" => {}
+            "" | "message_start" | "message_delta" | "error" => return Err(malformed()),
+            _ => return Ok(()),
+        }
+        let event = json::read::<OddEvent>(text).ok_or_else(malformed)?;
+        let kind = format!("{}{}", event.content_block.kind, event.delta.kind);
+        let pieces = ["text_delta", "thinking_delta", "signature_delta", "input_json_delta"];
+        if kind.is_empty() || answer::BLOCKS.contains(&&*kind) || pieces.contains(&&*kind) {
+            return Err(malformed());
+        }
+        if event.kind == "content_block_start" {
+            let kind = Borrowed(kind.into());
+            let block = WireBlock { kind, ..WireBlock::default() };
+            self.begin(event.index, block, &mut |_| {});
+        }
+        Ok(())
+    }
+
     fn begin(
         &mut self,
+        index: Option<u64>,
         block: WireBlock<'_>,
         out: &mut dyn FnMut(AnswerPart<'_>),
-    ) -> Result<(), Malformed> {
+    ) {
+        let index = index.unwrap_or(self.last + 1);
+        // Whoever begins another block with the same number has left out the end of the first.
+        self.close(index, out);
+        self.last = index;
+        self.has_blocks = true;
+        self.blocks.begin(index);
+        let mut open = OpenBlock { index, is_passed_over: false, signature: None, input: None };
         match &*block.kind.0 {
             "text" if block.text.0.is_empty() => {}
-            "text" => out(AnswerPart::Text(block.text.0)),
+            "text" => self.blocks.push(index, AnswerPart::Text(block.text.0), out),
             "thinking" => {
-                self.signature = Some(block.signature.0.into_owned());
+                open.signature = Some(block.signature.0.into_owned());
                 if !block.thinking.0.is_empty() {
-                    out(AnswerPart::Reasoning(block.thinking.0));
+                    self.blocks.push(index, AnswerPart::Reasoning(block.thinking.0), out);
                 }
             }
             "redacted_thinking" => {
-                out(AnswerPart::Seal(seal::wrap(Maker::MessagesRedacted, &block.data.0).into()));
+                let seal = seal::wrap(Maker::MessagesRedacted, &block.data.0);
+                self.blocks.push(index, AnswerPart::Seal(seal.into()), out);
             }
             "tool_use" => {
-                out(AnswerPart::ToolCall { id: block.id.0, name: block.name.0, seal: None });
+                self.has_calls = true;
+                let call = AnswerPart::ToolCall { id: block.id.0, name: block.name.0, seal: None };
+                self.blocks.push(index, call, out);
                 // The input follows in pieces, but for those who send it whole.
                 let input = block.input.map(RawValue::get);
                 let is_empty = |input: &&str| input.split_whitespace().collect::<String>() == "{}";
-                if let Some(input) = input.filter(|input| !is_empty(input)) {
-                    out(AnswerPart::Input(input.into()));
-                }
+                open.input = input.filter(|input| !is_empty(input)).map(str::to_owned);
             }
-            _ => return Err(block.uncarried()),
+            // Blocks of tools that the upstream runs, compactions, and what is new.
+            _ => open.is_passed_over = true,
         }
-        Ok(())
+        self.open.push(open);
     }
 
     fn delta(
         &mut self,
+        index: Option<u64>,
         delta: WireDelta<'_>,
         out: &mut dyn FnMut(AnswerPart<'_>),
     ) -> Result<(), Malformed> {
-        if let Some(text) = delta.text {
-            out(AnswerPart::Text(text.0));
-        } else if let Some(text) = delta.partial_json {
-            if !text.0.is_empty() {
-                out(AnswerPart::Input(text.0));
-            }
-        } else if let Some(text) = delta.thinking {
-            out(AnswerPart::Reasoning(text.0));
-        } else if let Some(text) = delta.signature {
-            let signature = self.signature.get_or_insert_default();
-            if signature.len() + text.0.len() > SIGNATURE_BYTES_MAX {
-                return Err(Malformed("a signature that has no end".to_owned()));
-            }
-            signature.push_str(&text.0);
-        } else {
-            return Err(Malformed("a delta that nobody asked for".to_owned()));
+        let index = index.unwrap_or(self.last);
+        if !self.has_blocks && delta.partial_json.is_none() {
+            // Some upstreams leave the beginning of the only block out.
+            let kind = Borrowed("text".into());
+            self.begin(Some(index), WireBlock { kind, ..WireBlock::default() }, out);
         }
+        let Some(block) = self.open.iter_mut().rev().find(|block| block.index == index) else {
+            return Err(Malformed("a piece of a block that is not open".to_owned()));
+        };
+        if block.is_passed_over {
+            return Ok(());
+        }
+        let piece = if let Some(text) = delta.text {
+            AnswerPart::Text(text.0)
+        } else if let Some(text) = delta.partial_json {
+            if text.0.is_empty() {
+                return Ok(());
+            }
+            block.input = None;
+            AnswerPart::Input(text.0)
+        } else if let Some(text) = delta.thinking {
+            AnswerPart::Reasoning(text.0)
+        } else if let Some(text) = delta.signature {
+            return kit::push_signature(block.signature.get_or_insert_default(), &text.0);
+        } else {
+            // `citations_delta`, and what is new.
+            return Ok(());
+        };
+        self.blocks.push(index, piece, out);
         Ok(())
+    }
+
+    fn close(&mut self, index: u64, out: &mut dyn FnMut(AnswerPart<'_>)) {
+        let Some(place) = self.open.iter().rposition(|block| block.index == index) else { return };
+        let block = self.open.remove(place);
+        if let Some(input) = block.input {
+            self.blocks.push(index, AnswerPart::Input(input.into()), out);
+        }
+        if let Some(signature) = block.signature {
+            let seal = seal::wrap(Maker::Messages, &signature);
+            self.blocks.push(index, AnswerPart::Seal(seal.into()), out);
+        }
+        self.blocks.end(index, out);
     }
 
     fn end(&mut self, out: &mut dyn FnMut(AnswerPart<'_>)) {
         if !std::mem::replace(&mut self.has_ended, true) {
-            out(AnswerPart::Stop(self.stop.take().unwrap_or(Stop::Done)));
+            while let Some(index) = self.open.first().map(|first| first.index) {
+                self.close(index, out);
+            }
+            self.blocks.end_all(out);
+            let unsaid = answer::stop("", None, self.has_calls);
+            out(AnswerPart::Stop(self.stop.take().unwrap_or(unsaid)));
             out(AnswerPart::End(Counts::default()));
         }
     }
@@ -181,6 +283,7 @@ impl MessageReader {
 pub(super) struct MessageWriter {
     id: String,
     model: String,
+    has_begun: bool,
     /// Blocks that have begun.
     blocks: usize,
     open: OpenKind,
@@ -202,6 +305,7 @@ impl MessageWriter {
         Self {
             id: kit::id("msg_", &frame.nonce),
             model: frame.model.clone(),
+            has_begun: false,
             blocks: 0,
             open: OpenKind::None,
             stop: "end_turn",
@@ -303,7 +407,14 @@ fn event(kind: &str, out: &mut Vec<u8>, write: impl FnOnce(&mut Members, &mut Ve
 impl WriteStream for MessageWriter {
     fn write(&mut self, answer: &AnswerPart<'_>, out: &mut Vec<u8>) {
         match answer {
-            AnswerPart::Begin { counts, .. } => self.begin(counts, out),
+            AnswerPart::Begin { counts, .. } => {
+                self.has_begun = true;
+                self.begin(counts, out);
+            }
+            // Readers of messages expect no event before the first, and know pings behind it.
+            AnswerPart::Alive if !self.has_begun => out.extend_from_slice(kit::KEEP_ALIVE),
+            AnswerPart::Alive => event("ping", out, |_, _| {}),
+            AnswerPart::Citation(_) => {}
             AnswerPart::Text(text) | AnswerPart::Refusal(text) if text.is_empty() => {}
             AnswerPart::Text(text) | AnswerPart::Refusal(text) => {
                 if self.open != OpenKind::Text {

@@ -6,8 +6,9 @@ use serde_json::value::RawValue;
 use crate::dialect::{AnswerFrame, Malformed};
 use crate::json::{self, Borrowed, Members};
 use crate::kit;
-use crate::part::{AnswerPart, Counts, FailureKind, Stop, UpstreamFailure};
+use crate::part::{AnswerPart, Citation, Counts, FailureKind, Stop, UpstreamFailure};
 use crate::responses::item;
+use crate::responses::open_items::{ItemName, OpenItems};
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -17,7 +18,7 @@ pub(super) struct WireResponse<'a> {
     #[serde(borrow)]
     status: Option<Borrowed<'a>>,
     #[serde(borrow)]
-    output: Vec<&'a RawValue>,
+    pub(super) output: Vec<&'a RawValue>,
     incomplete_details: Option<WireIncomplete>,
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
@@ -80,17 +81,18 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
     let wire: WireResponse<'_> =
         json::parse(body).map_err(|error| Malformed(format!("no response: {error}")))?;
     let mut out = vec![AnswerPart::Begin { id: wire.id.0.clone(), counts: Counts::default() }];
-    if wire.error.is_some_and(|error| error.get() != "null") {
+    let has_failed = wire.status.as_ref().is_some_and(|status| status.0 == "failed");
+    if has_failed || wire.error.is_some_and(|error| error.get() != "null") {
         out.push(AnswerPart::Error(failure(wire.error)));
         return Ok(out);
     }
-    let mut has_calls = false;
-    for raw in &wire.output {
+    let mut items = OpenItems::default();
+    for (raw, place) in wire.output.iter().zip(0..) {
         let item = item::read(raw)?;
-        has_calls |= matches!(&*item.kind.0, "function_call" | "custom_tool_call");
-        item.say(raw, &mut |piece| out.push(piece))?;
+        let name = ItemName { index: Some(place), id: None };
+        items.end(name, &item, raw, &mut |piece| out.push(kit::owned(piece)))?;
     }
-    out.push(AnswerPart::Stop(wire.stop(has_calls)));
+    out.push(AnswerPart::Stop(wire.stop(items.has_calls())));
     let reasoning = wire.reasoning();
     out.push(AnswerPart::End(Counts { reasoning, ..Counts::default() }));
     Ok(out)
@@ -224,6 +226,7 @@ pub(super) enum OpenItem {
     Message {
         text: String,
         refusal: String,
+        cited: Cited,
     },
     Reasoning {
         text: String,
@@ -241,6 +244,12 @@ pub(super) enum OpenItem {
 }
 
 impl OpenItem {
+    /// A message that says this.
+    pub(super) fn message(text: &str, refusal: &str) -> Self {
+        let (text, refusal) = (text.to_owned(), refusal.to_owned());
+        Self::Message { text, refusal, cited: Cited::default() }
+    }
+
     /// A call without its input, as the customer knows the tool.
     pub(super) fn call(id: &str, name: &str, frame: &AnswerFrame) -> Self {
         let is_free = frame.free_tools.iter().any(|free| free == name);
@@ -265,7 +274,9 @@ impl OpenItem {
     /// Bytes of what has come of it.
     pub(super) fn held_bytes(&self) -> usize {
         match self {
-            Self::Message { text, refusal } => text.len() + refusal.len(),
+            Self::Message { text, refusal, cited } => {
+                text.len() + refusal.len() + cited.annotations.len()
+            }
             Self::Reasoning { text, seal } => text.len() + seal.as_ref().map_or(0, String::len),
             Self::Call { input, .. } => input.len(),
         }
@@ -286,7 +297,7 @@ impl OpenItem {
         let mut item = Members::object(out);
         item.text(out, "id", id);
         match self {
-            Self::Message { text, refusal } => {
+            Self::Message { text, refusal, cited } => {
                 item.text(out, "type", "message");
                 item.text(out, "status", status);
                 item.text(out, "role", "assistant");
@@ -294,7 +305,7 @@ impl OpenItem {
                 let mut list = Members::array(out);
                 if !text.is_empty() {
                     list.next(out);
-                    text_content(text, out);
+                    text_content(text, cited, out);
                 }
                 if !refusal.is_empty() {
                     list.next(out);
@@ -348,12 +359,46 @@ impl OpenItem {
     }
 }
 
+/// The pages to which a text refers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cited {
+    /// Annotations as JSON, with commas between them.
+    annotations: Vec<u8>,
+    count: u64,
+}
+
+impl Cited {
+    /// Adds a page that this text refers to. Gives the annotation as JSON, and its place among all.
+    pub(super) fn add(&mut self, text: &str, cited: &Citation<'_>) -> Option<(Vec<u8>, u64)> {
+        let length = text.chars().count() as u64;
+        let (start, end) = cited.back;
+        let (start, end) = (length.checked_sub(start)?, length.checked_sub(end)?);
+        let mut annotation = Vec::new();
+        let mut object = Members::object(&mut annotation);
+        object.text(&mut annotation, "type", "url_citation");
+        object.integer(&mut annotation, "start_index", start);
+        object.integer(&mut annotation, "end_index", end);
+        object.text(&mut annotation, "url", &cited.url);
+        object.text(&mut annotation, "title", &cited.title);
+        object.end(&mut annotation);
+        if self.count > 0 {
+            self.annotations.push(b',');
+        }
+        self.annotations.extend_from_slice(&annotation);
+        self.count += 1;
+        Some((annotation, self.count - 1))
+    }
+}
+
 /// A text in a message.
-pub(super) fn text_content(text: &str, out: &mut Vec<u8>) {
+pub(super) fn text_content(text: &str, cited: &Cited, out: &mut Vec<u8>) {
     let mut content = Members::object(out);
     content.text(out, "type", "output_text");
     content.text(out, "text", text);
-    content.raw(out, "annotations", "[]");
+    content.key(out, "annotations");
+    out.push(b'[');
+    out.extend_from_slice(&cited.annotations);
+    out.push(b']');
     content.raw(out, "logprobs", "[]");
     content.end(out);
 }
@@ -370,22 +415,21 @@ pub(super) fn write(answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
     let (mut items, mut status, mut counts) = (Vec::new(), Status::Completed, Counts::default());
     for piece in answer {
         match piece {
-            AnswerPart::Begin { .. } => {}
+            AnswerPart::Begin { .. } | AnswerPart::Alive => {}
             AnswerPart::Text(more) => match items.last_mut() {
-                Some(OpenItem::Message { text, refusal }) if refusal.is_empty() => {
+                Some(OpenItem::Message { text, refusal, .. }) if refusal.is_empty() => {
                     text.push_str(more);
                 }
-                _ => items.push(OpenItem::Message {
-                    text: more.clone().into_owned(),
-                    refusal: String::new(),
-                }),
+                _ => items.push(OpenItem::message(more, "")),
             },
+            AnswerPart::Citation(citation) => {
+                if let Some(OpenItem::Message { text, cited, .. }) = items.last_mut() {
+                    cited.add(text, citation);
+                }
+            }
             AnswerPart::Refusal(more) => match items.last_mut() {
                 Some(OpenItem::Message { refusal, .. }) => refusal.push_str(more),
-                _ => items.push(OpenItem::Message {
-                    text: String::new(),
-                    refusal: more.clone().into_owned(),
-                }),
+                _ => items.push(OpenItem::message("", more)),
             },
             AnswerPart::Reasoning(more) => match items.last_mut() {
                 Some(OpenItem::Reasoning { text, seal: None }) => text.push_str(more),

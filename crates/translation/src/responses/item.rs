@@ -4,8 +4,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::dialect::Malformed;
-use crate::json::Borrowed;
-use crate::part::AnswerPart;
+use crate::json::{self, Borrowed};
+use crate::part::{AnswerPart, Citation};
+use crate::responses::open_items::{ItemKind, PartKind};
 use crate::seal::{self, Maker};
 
 /// An item, with the fields of all of its types.
@@ -15,15 +16,17 @@ pub(super) struct WireItem<'a> {
     #[serde(borrow, rename = "type")]
     pub(super) kind: Borrowed<'a>,
     #[serde(borrow)]
+    id: Option<Borrowed<'a>>,
+    #[serde(borrow)]
     content: Option<Vec<WireContent<'a>>>,
     #[serde(borrow)]
     summary: Option<Vec<WireContent<'a>>>,
     #[serde(borrow)]
     encrypted_content: Option<Borrowed<'a>>,
     #[serde(borrow)]
-    pub(super) call_id: Borrowed<'a>,
+    call_id: Borrowed<'a>,
     #[serde(borrow)]
-    pub(super) name: Borrowed<'a>,
+    name: Borrowed<'a>,
     #[serde(borrow)]
     arguments: Option<Borrowed<'a>>,
     #[serde(borrow)]
@@ -36,71 +39,139 @@ struct WireContent<'a> {
     #[serde(borrow, rename = "type")]
     kind: Borrowed<'a>,
     #[serde(borrow)]
-    text: Borrowed<'a>,
+    text: Option<Borrowed<'a>>,
     #[serde(borrow)]
-    refusal: Borrowed<'a>,
+    refusal: Option<Borrowed<'a>>,
+    #[serde(borrow)]
+    annotations: Option<Vec<&'a RawValue>>,
+}
+
+/// A page that a text of a message refers to.
+#[derive(Clone, Debug)]
+pub(super) struct CitedText {
+    /// The place of the text in its message.
+    pub(super) content: u64,
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) url: String,
+    pub(super) title: String,
+}
+
+impl CitedText {
+    /// What is said of it when all of its text has been said, which has so many characters.
+    pub(super) fn at_end_of(&self, length: u64) -> Option<AnswerPart<'_>> {
+        let back = (length.checked_sub(self.start)?, length.checked_sub(self.end)?);
+        let (url, title) = (self.url.as_str().into(), self.title.as_str().into());
+        Some(AnswerPart::Citation(Citation { back, url, title }))
+    }
+
+    /// Bytes that it takes.
+    pub(super) fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.url.len() + self.title.len()
+    }
+}
+
+/// Reads an annotation: `None` for one that refers to no page of the web.
+pub(super) fn citation(annotation: &RawValue) -> Option<CitedText> {
+    #[derive(Deserialize)]
+    struct WireAnnotation {
+        #[serde(rename = "type")]
+        kind: String,
+        start_index: u64,
+        end_index: u64,
+        url: String,
+        #[serde(default)]
+        title: String,
+    }
+    let WireAnnotation { kind, start_index: start, end_index: end, url, title } =
+        json::read(annotation.get())?;
+    (kind == "url_citation").then_some(CitedText { content: 0, start, end, url, title })
 }
 
 /// Reads an item of the output.
+///
+/// # Errors
+/// It is of a known type, and not what such an item is.
 pub(super) fn read(item: &RawValue) -> Result<WireItem<'_>, Malformed> {
-    serde_json::from_str(item.get())
-        .map_err(|error| Malformed(format!("no item of a response: {error}")))
+    serde_json::from_str(item.get()).or_else(|error| {
+        let kind = json::kind(item.get()).map(|kind| Borrowed(kind.into()));
+        let unread = WireItem { kind: kind.unwrap_or_default(), ..WireItem::default() };
+        match ItemKind::of(&unread) {
+            ItemKind::PassedOver if !unread.kind.0.is_empty() => Ok(unread),
+            _ => Err(Malformed(format!("no item of a response: {error}"))),
+        }
+    })
 }
 
 impl<'a> WireItem<'a> {
-    /// The whole input of a call.
-    pub(super) fn input(&mut self) -> Option<Borrowed<'a>> {
-        // Free text is wrapped as other dialects have it, and unwrapped for the customer.
-        let free = self.input.take().map(|text| Borrowed(crate::kit::wrap_free(&text.0).into()));
-        self.arguments.take().or(free)
+    /// Its id.
+    pub(super) fn id(&self) -> Option<&str> {
+        self.id.as_ref().map(|id| &*id.0).filter(|id| !id.is_empty())
+    }
+
+    /// The beginning of the call that it is.
+    pub(super) fn call(&self) -> Option<AnswerPart<'a>> {
+        let is_call = matches!(&*self.kind.0, "function_call" | "custom_tool_call");
+        let (id, name) = (self.call_id.0.clone(), self.name.0.clone());
+        is_call.then_some(AnswerPart::ToolCall { id, name, seal: None })
+    }
+
+    /// Its parts with their texts, in order.
+    pub(super) fn parts(&self) -> Vec<(PartKind, &str)> {
+        let mut parts = Vec::new();
+        match ItemKind::of(self) {
+            ItemKind::Message => {
+                for (content, place) in self.content.iter().flatten().zip(0..) {
+                    match (&*content.kind.0, &content.text, &content.refusal) {
+                        ("refusal", _, Some(text)) => {
+                            parts.push((PartKind::Refusal(place), &*text.0));
+                        }
+                        ("output_text", Some(text), _) => {
+                            parts.push((PartKind::Text(place), &*text.0));
+                        }
+                        // What is new.
+                        _ => {}
+                    }
+                }
+            }
+            ItemKind::Reasoning => {
+                for (content, place) in self.summary.iter().flatten().zip(0..) {
+                    parts
+                        .extend(content.text.as_ref().map(|it| (PartKind::Summary(place), &*it.0)));
+                }
+                for (content, place) in self.content.iter().flatten().zip(0..) {
+                    parts
+                        .extend(content.text.as_ref().map(|it| (PartKind::Thought(place), &*it.0)));
+                }
+            }
+            ItemKind::Call => {
+                parts.extend(self.arguments.as_ref().map(|text| (PartKind::Input, &*text.0)));
+            }
+            ItemKind::FreeCall => {
+                parts.extend(self.input.as_ref().map(|text| (PartKind::FreeInput, &*text.0)));
+            }
+            ItemKind::PassedOver => {}
+        }
+        parts
+    }
+
+    /// The pages that its texts refer to.
+    pub(super) fn citations(&self) -> Vec<CitedText> {
+        let contents = self.content.iter().flatten().zip(0..);
+        let cited = contents.flat_map(|(content, place)| {
+            let annotations = content.annotations.iter().flatten();
+            annotations.filter_map(move |annotation| {
+                Some(CitedText { content: place, ..citation(annotation)? })
+            })
+        });
+        cited.collect()
     }
 
     /// The seal of thoughts: the whole item as it came, which goes back as it is.
     pub(super) fn seal(&self, whole: &RawValue) -> Option<AnswerPart<'static>> {
         let is_sealed = self.encrypted_content.as_ref().is_some_and(|text| !text.0.is_empty());
-        is_sealed.then(|| AnswerPart::Seal(seal::wrap(Maker::Responses, whole.get()).into()))
-    }
-
-    /// All that the item says.
-    pub(super) fn say(
-        mut self,
-        whole: &'a RawValue,
-        out: &mut dyn FnMut(AnswerPart<'a>),
-    ) -> Result<(), Malformed> {
-        match &*self.kind.0 {
-            "message" => {
-                for content in self.content.into_iter().flatten() {
-                    match &*content.kind.0 {
-                        "output_text" => out(AnswerPart::Text(content.text.0)),
-                        "refusal" => out(AnswerPart::Refusal(content.refusal.0)),
-                        other => return Err(Malformed(format!("a content of type {other:?}"))),
-                    }
-                }
-            }
-            "reasoning" => {
-                let seal = self.seal(whole);
-                let texts = self.summary.into_iter().flatten();
-                let texts = texts.chain(self.content.into_iter().flatten());
-                let texts = texts.filter(|content| !content.text.0.is_empty());
-                texts.for_each(|content| out(AnswerPart::Reasoning(content.text.0)));
-                if let Some(seal) = seal {
-                    out(seal);
-                }
-            }
-            "function_call" | "custom_tool_call" => {
-                let input = self.input();
-                out(AnswerPart::ToolCall { id: self.call_id.0, name: self.name.0, seal: None });
-                if let Some(input) = input {
-                    out(AnswerPart::Input(input.0));
-                }
-            }
-            _ => return Err(self.uncarried()),
-        }
-        Ok(())
-    }
-
-    /// What is wrong with an item that cannot be told in other dialects.
-    pub(super) fn uncarried(&self) -> Malformed {
-        Malformed(format!("an item of type {:?}, which nobody asked for", self.kind.0))
+        let is_thought = ItemKind::of(self) == ItemKind::Reasoning;
+        (is_sealed && is_thought)
+            .then(|| AnswerPart::Seal(seal::wrap(Maker::Responses, whole.get()).into()))
     }
 }

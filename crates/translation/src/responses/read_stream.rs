@@ -1,21 +1,34 @@
 //! The events of an upstream's response.
+//!
+//! An event names its item by `output_index` and `item_id`, and the part of it by `content_index` or
+//! `summary_index`; items and parts can be open side by side. What an item has said as a whole at its end
+//! is compared with its pieces, and the rest of it is said too: some upstreams send no pieces.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::dialect::{Malformed, ReadStream};
-use crate::json::{self, Borrowed};
+use crate::json::{self, Borrowed, MaybeText};
 use crate::part::{AnswerPart, Counts};
 use crate::responses::answer::{self, WireResponse};
 use crate::responses::item::{self, WireItem};
+use crate::responses::open_items::{ItemKind, ItemName, OpenItems, PartKind};
 
 /// An event, with the fields of all of its types.
 #[derive(Deserialize)]
 struct WireEvent<'a> {
     #[serde(borrow, rename = "type", default)]
     kind: Borrowed<'a>,
+    #[serde(default)]
+    output_index: Option<u64>,
     #[serde(borrow, default)]
-    delta: Option<Borrowed<'a>>,
+    item_id: Option<Borrowed<'a>>,
+    #[serde(default)]
+    content_index: Option<u64>,
+    #[serde(default)]
+    summary_index: Option<u64>,
+    #[serde(borrow, default)]
+    delta: MaybeText<'a>,
     #[serde(borrow, default)]
     item: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -23,20 +36,32 @@ struct WireEvent<'a> {
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
     #[serde(borrow, default)]
-    arguments: Option<Borrowed<'a>>,
+    arguments: MaybeText<'a>,
     #[serde(borrow, default)]
-    text: Option<Borrowed<'a>>,
+    text: MaybeText<'a>,
     #[serde(borrow, default)]
-    summary_index: Option<&'a RawValue>,
+    refusal: MaybeText<'a>,
+    #[serde(borrow, default)]
+    input: MaybeText<'a>,
+    #[serde(borrow, default)]
+    annotation: Option<&'a RawValue>,
+}
+
+/// Whether an event whose fields are not those that are read is one of a new type.
+fn is_new(data: &[u8]) -> bool {
+    let kind = std::str::from_utf8(data).ok().and_then(json::kind);
+    let known = ["response.output_", "response.reasoning", "response.refusal", "response.function"];
+    let last = ["response.completed", "response.incomplete", "response.failed", "error"];
+    kind.is_some_and(|kind| {
+        !known.iter().any(|known| kind.starts_with(known)) && !last.contains(&&*kind)
+    })
 }
 
 /// Reads the events of an upstream.
 #[derive(Default)]
 pub(super) struct ResponseReader {
     has_begun: bool,
-    /// Something of the open item has come in deltas: what is whole behind them says it again.
-    has_deltas: bool,
-    has_calls: bool,
+    items: OpenItems,
 }
 
 impl ReadStream for ResponseReader {
@@ -44,8 +69,11 @@ impl ReadStream for ResponseReader {
         if data.trim_ascii() == b"[DONE]" {
             return Ok(());
         }
-        let event: WireEvent<'_> = json::parse(data)
-            .map_err(|error| Malformed(format!("no event of a response: {error}")))?;
+        let event: WireEvent<'_> = match json::parse(data) {
+            Ok(event) => event,
+            Err(_) if is_new(data) => return Ok(()),
+            Err(error) => return Err(Malformed(format!("no event of a response: {error}"))),
+        };
         match &*event.kind.0 {
             "response.created" | "response.in_progress" | "response.queued" => {
                 let id = event.response.map(|response| response.id.0).unwrap_or_default();
@@ -53,43 +81,18 @@ impl ReadStream for ResponseReader {
                     out(AnswerPart::Begin { id, counts: Counts::default() });
                 }
             }
-            "response.output_item.added" => self.begin(event.item, out)?,
-            "response.output_item.done" => self.end_item(event.item, out)?,
-            "response.output_text.delta" => {
-                self.say(event.delta.map(|it| AnswerPart::Text(it.0)), out)
-            }
-            "response.refusal.delta" => {
-                self.say(event.delta.map(|it| AnswerPart::Refusal(it.0)), out)
-            }
-            "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                self.say(event.delta.map(|it| AnswerPart::Reasoning(it.0)), out);
-            }
-            // Parts of a summary are paragraphs.
-            "response.reasoning_summary_part.added"
-                if event.summary_index.is_some_and(|index| index.get() != "0") =>
-            {
-                self.say(Some(AnswerPart::Reasoning("\n\n".into())), out);
-            }
-            "response.function_call_arguments.delta" => {
-                self.say(event.delta.map(|it| AnswerPart::Input(it.0)), out);
-            }
-            "response.function_call_arguments.done" if !self.has_deltas => {
-                self.say(event.arguments.map(|it| AnswerPart::Input(it.0)), out);
-            }
-            "response.output_text.done" if !self.has_deltas => {
-                self.say(event.text.map(|it| AnswerPart::Text(it.0)), out);
-            }
+            "response.output_item.added" => self.begin(&event, out)?,
+            "response.output_item.done" => self.end_item(&event, out)?,
             "response.completed" | "response.incomplete" => {
                 let response = event.response.unwrap_or_default();
-                out(AnswerPart::Stop(response.stop(self.has_calls)));
-                let reasoning = response.reasoning();
-                out(AnswerPart::End(Counts { reasoning, ..Counts::default() }));
+                self.end(&response, out)?;
             }
             "response.failed" | "error" => {
                 let inside = event.response.and_then(|response| response.error);
                 out(AnswerPart::Error(answer::failure(inside.or(event.error))));
             }
-            _ => {}
+            "keepalive" | "ping" => out(AnswerPart::Alive),
+            _ => self.piece(event, out)?,
         }
         Ok(())
     }
@@ -97,63 +100,100 @@ impl ReadStream for ResponseReader {
     fn finish(&mut self, _: &mut dyn FnMut(AnswerPart<'_>)) {
         // Without its last event a response is not whole.
     }
+
+    fn has_waiting(&self) -> bool {
+        self.items.has_waiting()
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.items.held_bytes()
+    }
 }
 
 impl ResponseReader {
-    fn say(&mut self, piece: Option<AnswerPart<'_>>, out: &mut dyn FnMut(AnswerPart<'_>)) {
-        let Some(piece) = piece else { return };
-        self.has_deltas = true;
-        out(piece);
+    /// An event about a part of an item. What is new among them is passed over.
+    fn piece(
+        &mut self,
+        event: WireEvent<'_>,
+        out: &mut dyn FnMut(AnswerPart<'_>),
+    ) -> Result<(), Malformed> {
+        let name =
+            ItemName { index: event.output_index, id: event.item_id.as_ref().map(|id| &*id.0) };
+        let content = event.content_index.unwrap_or(0);
+        let summary = event.summary_index.unwrap_or(0);
+        let (kind, text, is_whole) = match &*event.kind.0 {
+            "response.output_text.delta" => (PartKind::Text(content), event.delta, false),
+            "response.output_text.done" => (PartKind::Text(content), event.text, true),
+            "response.refusal.delta" => (PartKind::Refusal(content), event.delta, false),
+            "response.refusal.done" => (PartKind::Refusal(content), event.refusal, true),
+            "response.reasoning_text.delta" => (PartKind::Thought(content), event.delta, false),
+            "response.reasoning_text.done" => (PartKind::Thought(content), event.text, true),
+            "response.reasoning_summary_text.delta" => {
+                (PartKind::Summary(summary), event.delta, false)
+            }
+            "response.reasoning_summary_text.done" => {
+                (PartKind::Summary(summary), event.text, true)
+            }
+            "response.function_call_arguments.delta" => (PartKind::Input, event.delta, false),
+            "response.function_call_arguments.done" => (PartKind::Input, event.arguments, true),
+            // Free text is wrapped as a whole, so its pieces are left out.
+            "response.custom_tool_call_input.done" => (PartKind::FreeInput, event.input, true),
+            "response.output_text.annotation.added" => {
+                let citation = event.annotation.and_then(item::citation);
+                self.items.cite(name, content, citation);
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        let Some(text) = text.0 else { return Ok(()) };
+        match is_whole {
+            true => self.items.complete(name, kind, &text, out),
+            false => self.items.say(name, kind, text, out),
+        }
     }
 
     fn begin(
         &mut self,
-        item: Option<&RawValue>,
+        event: &WireEvent<'_>,
         out: &mut dyn FnMut(AnswerPart<'_>),
     ) -> Result<(), Malformed> {
-        let item = item.map(item::read).transpose()?.unwrap_or_default();
-        self.has_deltas = false;
-        match &*item.kind.0 {
-            "message" | "reasoning" => {}
-            "function_call" | "custom_tool_call" => {
-                self.has_calls = true;
-                out(AnswerPart::ToolCall { id: item.call_id.0, name: item.name.0, seal: None });
-            }
-            _ => return Err(item.uncarried()),
+        let item = event.item.map(item::read).transpose()?.unwrap_or_default();
+        let name = ItemName { index: event.output_index, id: item.id() };
+        self.items.begin(name, ItemKind::of(&item), out);
+        if let Some(call) = item.call() {
+            self.items.call(call, out);
         }
         Ok(())
     }
 
     fn end_item(
         &mut self,
-        whole: Option<&RawValue>,
+        event: &WireEvent<'_>,
         out: &mut dyn FnMut(AnswerPart<'_>),
     ) -> Result<(), Malformed> {
-        let Some(whole) = whole else { return Ok(()) };
-        let mut item: WireItem<'_> = item::read(whole)?;
-        match &*item.kind.0 {
-            "reasoning" if self.has_deltas => {
-                if let Some(seal) = item.seal(whole) {
-                    out(seal);
-                }
+        let Some(whole) = event.item else { return Ok(()) };
+        let item: WireItem<'_> = item::read(whole)?;
+        let name = ItemName { index: event.output_index, id: item.id() };
+        self.items.end(name, &item, whole, out)
+    }
+
+    /// The last event repeats all items: those that came in no event of their own are said now.
+    fn end(
+        &mut self,
+        response: &WireResponse<'_>,
+        out: &mut dyn FnMut(AnswerPart<'_>),
+    ) -> Result<(), Malformed> {
+        if self.items.is_empty() {
+            for (place, whole) in response.output.iter().enumerate() {
+                let item = item::read(whole)?;
+                let name = ItemName { index: Some(place as u64), id: item.id() };
+                self.items.end(name, &item, whole, out)?;
             }
-            "message" if self.has_deltas => {}
-            "message" | "reasoning" => item.say(whole, out)?,
-            "function_call" if self.has_deltas => {}
-            "function_call" => {
-                if let Some(input) = item.input().filter(|input| !input.0.is_empty()) {
-                    out(AnswerPart::Input(input.0));
-                }
-            }
-            "custom_tool_call" => {
-                // The item has the whole input: its deltas are left out, as it is wrapped as a whole.
-                if let Some(input) = item.input() {
-                    out(AnswerPart::Input(input.0));
-                }
-            }
-            _ => return Err(item.uncarried()),
         }
-        self.has_deltas = false;
+        self.items.end_all(out);
+        out(AnswerPart::Stop(response.stop(self.items.has_calls())));
+        let reasoning = response.reasoning();
+        out(AnswerPart::End(Counts { reasoning, ..Counts::default() }));
         Ok(())
     }
 }

@@ -5,9 +5,10 @@
 
 use crate::dialect::{AnswerFrame, WriteStream};
 use crate::json::{self, Members};
-use crate::part::{AnswerPart, Counts, UpstreamFailure};
+use crate::kit;
+use crate::part::{AnswerPart, Citation, Counts, UpstreamFailure};
 use crate::responses::answer::{
-    self, OpenItem, ResponseState, Status, item_id, refusal_content, sealed, text_content,
+    self, Cited, OpenItem, ResponseState, Status, item_id, refusal_content, sealed, text_content,
 };
 
 /// Writes events for a customer.
@@ -99,9 +100,7 @@ impl ResponseWriter {
         self.close(out);
         // As it begins, it is empty.
         let begun = match &item {
-            OpenItem::Message { .. } => {
-                OpenItem::Message { text: String::new(), refusal: String::new() }
-            }
+            OpenItem::Message { .. } => OpenItem::message("", ""),
             OpenItem::Reasoning { .. } => OpenItem::Reasoning { text: String::new(), seal: None },
             call => call.clone(),
         };
@@ -111,11 +110,14 @@ impl ResponseWriter {
     }
 
     fn begin_message(&mut self, is_refusal: bool, out: &mut Vec<u8>) {
-        self.begin(OpenItem::Message { text: String::new(), refusal: String::new() }, out);
+        self.begin(OpenItem::message("", ""), out);
         self.item_event("response.content_part.added", out, |event, out| {
             event.integer(out, "content_index", 0);
             event.key(out, "part");
-            if is_refusal { refusal_content("", out) } else { text_content("", out) }
+            match is_refusal {
+                true => refusal_content("", out),
+                false => text_content("", &Cited::default(), out),
+            }
         });
     }
 
@@ -123,7 +125,7 @@ impl ResponseWriter {
     fn close(&mut self, out: &mut Vec<u8>) {
         let Some(open) = self.open.clone() else { return };
         match &open {
-            OpenItem::Message { text, refusal } if refusal.is_empty() => {
+            OpenItem::Message { text, refusal, cited } if refusal.is_empty() => {
                 self.item_event("response.output_text.done", out, |event, out| {
                     event.integer(out, "content_index", 0);
                     event.text(out, "text", text);
@@ -132,7 +134,7 @@ impl ResponseWriter {
                 self.item_event("response.content_part.done", out, |event, out| {
                     event.integer(out, "content_index", 0);
                     event.key(out, "part");
-                    text_content(text, out);
+                    text_content(text, cited, out);
                 });
             }
             OpenItem::Message { refusal, .. } => {
@@ -188,7 +190,7 @@ impl ResponseWriter {
 
     fn say(&mut self, more: &str, is_refusal: bool, out: &mut Vec<u8>) {
         let is_open = match &self.open {
-            Some(OpenItem::Message { refusal, text }) => match is_refusal {
+            Some(OpenItem::Message { refusal, text, .. }) => match is_refusal {
                 true => text.is_empty(),
                 false => refusal.is_empty(),
             },
@@ -197,7 +199,7 @@ impl ResponseWriter {
         if !is_open {
             self.begin_message(is_refusal, out);
         }
-        if let Some(OpenItem::Message { text, refusal }) = &mut self.open {
+        if let Some(OpenItem::Message { text, refusal, .. }) = &mut self.open {
             if is_refusal { refusal.push_str(more) } else { text.push_str(more) }
         }
         let kind = if is_refusal { "response.refusal.delta" } else { "response.output_text.delta" };
@@ -208,6 +210,17 @@ impl ResponseWriter {
             if !is_refusal {
                 event.raw(out, "logprobs", "[]");
             }
+        });
+    }
+
+    fn cite(&mut self, citation: &Citation<'_>, out: &mut Vec<u8>) {
+        let Some(OpenItem::Message { text, cited, .. }) = &mut self.open else { return };
+        let Some((annotation, place)) = cited.add(text, citation) else { return };
+        self.item_event("response.output_text.annotation.added", out, |event, out| {
+            event.integer(out, "content_index", 0);
+            event.integer(out, "annotation_index", place);
+            event.key(out, "annotation");
+            out.extend_from_slice(&annotation);
         });
     }
 
@@ -292,7 +305,9 @@ impl WriteStream for ResponseWriter {
             }
             AnswerPart::Text(text) | AnswerPart::Refusal(text) | AnswerPart::Reasoning(text)
                 if text.is_empty() => {}
+            AnswerPart::Alive => out.extend_from_slice(kit::KEEP_ALIVE),
             AnswerPart::Text(text) => self.say(text, false, out),
+            AnswerPart::Citation(citation) => self.cite(citation, out),
             AnswerPart::Refusal(text) => self.say(text, true, out),
             AnswerPart::Reasoning(text) => self.think(text, out),
             AnswerPart::Seal(seal) => self.seal(seal, out),

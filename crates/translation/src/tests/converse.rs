@@ -532,6 +532,8 @@ fn exceptions_end_a_stream_and_odd_events_are_not_read() {
     assert_eq!(read_one("event", "somethingNew", "{}").expect("ignored"), []);
     let lost = r#"{"contentBlockIndex":3,"delta":{"toolUse":{"input":"{"}}}"#;
     assert!(read_one("event", "contentBlockDelta", lost).is_err(), "never dropped");
+    let new = r#"{"contentBlockIndex":0,"delta":{"somethingNew":{}}}"#;
+    assert_eq!(read_one("event", "contentBlockDelta", new).expect("passed over"), []);
     let image = r#"{"contentBlockIndex":0,"delta":{"image":{}}}"#;
     assert!(read_one("event", "contentBlockDelta", image).is_err(), "never dropped");
 }

@@ -266,13 +266,18 @@ fn a_stream_without_end_takes_no_memory_without_end() {
     for (bridge, customer) in converse_cells() {
         let call = call(bridge, &(customer.request)(true), &limits());
         for (what, more) in [
-            ("text", delta(0, &json!({"text": &text}))),
-            ("thoughts", delta(0, &json!({"reasoningContent": {"text": &text}}))),
-            ("signatures", delta(0, &json!({"reasoningContent": {"signature": &text}}))),
+            ("text", delta(8, &json!({"text": &text}))),
+            ("thoughts", delta(8, &json!({"reasoningContent": {"text": &text}}))),
+            ("signatures", delta(8, &json!({"reasoningContent": {"signature": &text}}))),
             ("input", delta(7, &json!({"toolUse": {"input": &text}}))),
+            ("text that waits", delta(8, &json!({"text": &text}))),
         ] {
             let mut meter = call.meter(Framing::EventStream);
             drop(meter.relay(Bytes::from(call_of(7, "f"))));
+            if !["input", "text that waits"].contains(&what) {
+                let stop = event("contentBlockStop", &json!({"contentBlockIndex": 7}));
+                drop(meter.relay(Bytes::from(stop)));
+            }
             let more = Bytes::from(more);
             let mut held_bytes_max = 0;
             for _ in 0..STREAM_BYTES / more.len() {
@@ -281,7 +286,8 @@ fn a_stream_without_end_takes_no_memory_without_end() {
             }
             // A call goes whole to customers who know no pieces of one.
             let repeats = customer.operation == Operation::Responses
-                || customer.operation == Operation::GenerateContent && what == "input";
+                || customer.operation == Operation::GenerateContent && what == "input"
+                || what == "text that waits";
             let bound = if repeats { WRITER_BYTES_MAX + 2 * more.len() } else { 1 << 20 };
             assert!(held_bytes_max <= bound, "{bridge:?} {what}: {held_bytes_max} bytes are held");
         }
