@@ -124,7 +124,7 @@ impl Relaying {
     /// What of the answer the customer had, where the gateway has broken it off, or the upstream has said
     /// that there is none.
     #[must_use]
-    pub fn given_up(&self) -> Option<Usage> {
+    pub fn delivered_before_break(&self) -> Option<Usage> {
         self.meter.given_up()
     }
 

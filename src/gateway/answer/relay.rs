@@ -400,7 +400,7 @@ fn failed(error: &Error) -> GatewayError {
 
 /// What the customer reads of a stream that ends before its end.
 fn broken(relaying: &Relaying) -> GatewayError {
-    let message = match relaying.given_up() {
+    let message = match relaying.delivered_before_break() {
         None => return stopped(),
         Some(delivered) if delivered.total(Side::Output) == 0 => {
             "The upstream gave no answer that could be used. Nothing is charged."

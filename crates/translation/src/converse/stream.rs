@@ -190,7 +190,6 @@ impl ConverseReader {
         let index = wire.index.unwrap_or(self.last + 1);
         self.close(index, out);
         self.last = index;
-        self.blocks.begin(index);
         let Some(call) = wire.start.tool_use else { return };
         self.has_calls = true;
         self.calls.push(index);

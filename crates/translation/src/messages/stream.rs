@@ -185,7 +185,6 @@ impl MessageReader {
         self.close(index, out);
         self.last = index;
         self.has_blocks = true;
-        self.blocks.begin(index);
         let mut open = OpenBlock { index, is_passed_over: false, signature: None, input: None };
         match &*block.kind.0 {
             "text" if block.text.0.is_empty() => {}
@@ -211,6 +210,10 @@ impl MessageReader {
             }
             // Blocks of tools that the upstream runs, compactions, and what is new.
             _ => open.is_passed_over = true,
+        }
+        if !open.is_passed_over {
+            // Nobody waits for the end of a block of which nothing is said.
+            self.blocks.begin(index);
         }
         self.open.push(open);
     }

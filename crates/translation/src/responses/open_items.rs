@@ -155,7 +155,10 @@ impl OpenItems {
             passed: Vec::new(),
             cited: Vec::new(),
         });
-        self.order.begin(self.last);
+        // Nobody waits for the end of an item of which nothing is said.
+        if kind != ItemKind::PassedOver {
+            self.order.begin(self.last);
+        }
     }
 
     /// The call that the item which began last is.

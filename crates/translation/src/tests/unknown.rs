@@ -93,6 +93,32 @@ fn unknown_events_items_and_pieces_are_passed_over() {
     assert_eq!(said(&Gemini, &gemini), ["text ab", "Stop(Done)"]);
 }
 
+/// What is said beside a block of which nothing is said does not wait for its end.
+#[test]
+fn nobody_waits_for_what_is_passed_over() {
+    let rows: [(&dyn UpstreamDialect, [Value; 3]); 2] = [
+        (
+            &Messages,
+            [
+                json!({"type": "content_block_start", "index": 0, "content_block": {"type": "new"}}),
+                json!({"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": ""}}),
+                json!({"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "a"}}),
+            ],
+        ),
+        (
+            &Responses,
+            [
+                json!({"type": "response.output_item.added", "output_index": 0, "item": {"type": "new"}}),
+                json!({"type": "response.output_item.added", "output_index": 1, "item": {"type": "message"}}),
+                json!({"type": "response.output_text.delta", "output_index": 1, "delta": "a"}),
+            ],
+        ),
+    ];
+    for (upstream, events) in rows {
+        assert_eq!(said(upstream, &events), ["text a"], "{upstream:?}");
+    }
+}
+
 #[test]
 fn whole_answers_with_unknown_blocks_say_what_is_known_of_them() {
     let message = json!({"id": "m", "stop_reason": "end_turn", "content": [
