@@ -334,7 +334,8 @@ fn the_time_that_an_upstream_asks_for_reaches_the_customer() {
 #[test]
 fn signs_of_life_are_pings_over_websockets() {
     let (first, rest) = said("on-messages");
-    let ping = (Duration::from_millis(50), "event: ping\ndata: {\"type\": \"ping\"}\n\n".to_owned());
+    let ping =
+        (Duration::from_millis(50), "event: ping\ndata: {\"type\": \"ping\"}\n\n".to_owned());
     let mut pieces = vec![(Duration::ZERO, first), ping.clone(), ping.clone(), ping];
     pieces.push((Duration::ZERO, rest));
     let gateway = gateway_with("", slow(pieces), "", "");
@@ -342,7 +343,8 @@ fn signs_of_life_are_pings_over_websockets() {
         format!("ws://{}/v1/responses", gateway.address).into_client_request().expect("a request");
     let bearer = format!("Bearer {}", gateway.key).parse().expect("a value");
     request.headers_mut().insert("authorization", bearer);
-    let (mut socket, _) = tungstenite::client(request, connect(gateway.address)).expect("a WebSocket");
+    let (mut socket, _) =
+        tungstenite::client(request, connect(gateway.address)).expect("a WebSocket");
     let mut turn = Customer::Responses.body("on-messages", true);
     turn["type"] = json!("response.create");
     socket.send(Message::text(turn.to_string())).expect("a turn leaves");

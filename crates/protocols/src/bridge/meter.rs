@@ -104,11 +104,7 @@ struct Passage {
 }
 
 impl Passage {
-    fn new(
-        writer: Box<dyn WriteStream>,
-        unreported: Option<Unreported>,
-        names: CallNames,
-    ) -> Self {
+    fn new(writer: Box<dyn WriteStream>, unreported: Option<Unreported>, names: CallNames) -> Self {
         Self {
             writer,
             unreported,
