@@ -259,7 +259,10 @@ impl Admitted {
 
 /// What the call costs by these prices that is taken in `now`.
 fn quote(prices: &Pricing, call: &dyn Call, now: UnixMs) -> Quote {
-    prices.list.quote(&call.traits(), &call.bound(), now)
+    // A round that reads the prompt again from the cache is a prompt by itself: providers bill a long one
+    // dearer, and not many short ones.
+    let bound = Usage { cache_read_tokens: 0, ..call.bound() };
+    prices.list.quote(&call.traits(), &bound, now)
 }
 
 /// The most that the call can cost, and the least once an upstream has taken it.
@@ -294,6 +297,7 @@ fn cheaper(operation: Operation) -> &'static str {
         Operation::GenerateContent => ", or lower `maxOutputTokens`",
         Operation::CountTokens
         | Operation::CountContentTokens
+        | Operation::InputTokens
         | Operation::Compact
         | Operation::Embeddings
         | Operation::Rerank

@@ -35,6 +35,8 @@ mod reload;
 mod routes_file;
 mod scalar;
 mod shape;
+#[cfg(test)]
+mod shipped_holds;
 mod shown;
 mod spans;
 mod url;

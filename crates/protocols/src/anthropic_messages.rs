@@ -19,6 +19,8 @@ use super::limits::{MissingUsage, ModelLimits};
 use super::metering::{
     self, Frame, JsonMeter, Shown, StreamMeter, StreamState, Tally, UsageReport,
 };
+use super::offer::SearchLimit;
+use super::prompt_count::{MediaCount, prompt_tokens};
 use super::server_tools::{ItemScan, RanTools};
 use super::splice::Splice;
 use super::sse::EventAction;
@@ -87,6 +89,7 @@ impl Codec for AnthropicMessages {
             runs_tools: prompt.has_server_tools(),
             left_out: prompt.left_out_fields,
             left_out_ranges,
+            search_limit: prompt.search_limit,
             terms,
             possible: Possible {
                 input: limits.input_tokens_max,
@@ -140,7 +143,7 @@ impl Codec for AnthropicCountTokens {
         let body = request.json()?;
         super::refuse_case_variants(body, &COUNTED_FIELDS)?;
         super::check_messages(body)?;
-        let tokens = TextSize::of_strings(body.text()).tokens();
+        let tokens = prompt_tokens(body, MediaCount::Anthropic);
         let terms = Terms::of_whole(body, Usage::ZERO, Usage::ZERO);
         Ok(Box::new(CountCall { terms, tokens }))
     }
@@ -159,6 +162,7 @@ struct MessagesCall {
     /// Top-level fields that do not go upstream, and where they stand.
     left_out: Vec<&'static str>,
     left_out_ranges: Vec<Range<usize>>,
+    search_limit: Option<SearchLimit>,
     possible: Possible,
 }
 
@@ -206,6 +210,9 @@ impl Call for MessagesCall {
         let mut splice = self.terms.model.rename(upstream_model);
         for range in &self.left_out_ranges {
             splice.replace(range.clone(), "");
+        }
+        if let Some(limit) = &self.search_limit {
+            limit.write(&mut splice);
         }
         splice
     }

@@ -91,8 +91,8 @@ pub(super) fn bridges(
     typed: &[Operation],
 ) -> impl Iterator<Item = &'static dyn Codec> + use<'_> {
     let is_prompted = BRIDGES.iter().any(|bridge| typed.contains(&bridge.upstreams.operation));
-    let count = LOCAL_COUNTS.iter().find(|count| count.operation() == operation);
-    let count = count.filter(|count| count.dialects().contains(&dialect));
+    let counts = LOCAL_COUNTS.iter().filter(|count| count.operation() == operation);
+    let count = counts.into_iter().find(|count| count.dialects().contains(&dialect));
     let count = count.map(|count| count as &dyn Codec);
     let fits =
         move |it: &&'static Bridge| it.operation() == operation && it.dialects().contains(&dialect);

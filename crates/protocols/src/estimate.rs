@@ -11,12 +11,11 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::slice;
 use std::sync::LazyLock;
 
+use crate::json::DecodedText;
 use weights::{Costs, PARTS};
 
 mod weights;
 
-/// Runs of base64 letters of this length are no words of any language.
-const MEDIA_BYTES_MIN: usize = 1024;
 /// Bytes to one token of text that nobody has looked at: what dense text comes to.
 const UNREAD_BYTES_PER_TOKEN: u64 = 2;
 
@@ -42,7 +41,8 @@ pub fn least(estimated: u64) -> u64 {
     estimated / EXCESS_MAX
 }
 
-fn is_base64(text: &[u8]) -> bool {
+/// Whether a text has no other letters than base64 has, of either alphabet.
+pub(crate) fn is_base64(text: &[u8]) -> bool {
     let is_letter =
         |byte: u8| byte.is_ascii_alphanumeric() | matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_');
     let is_other = |byte: u8| u8::from(!is_letter(byte));
@@ -189,57 +189,70 @@ impl TextSize {
         if text.len() <= WHOLE_BYTES_MAX {
             return Self::measure(text);
         }
-        let (mut parts, mut bytes) = (0_u64, 0_u64);
-        let mut random = secret_hash(text);
-        // One place in each stretch of the text.
-        let stretch_bytes = text.len() / PLACES;
-        let choices = stretch_bytes.saturating_sub(PLACE_BYTES) as u64 + 1;
-        for stretch in 0..PLACES {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let choice = usize::try_from((random >> 32).wrapping_mul(choices) >> 32).unwrap_or(0);
-            let behind = text.get(stretch * stretch_bytes + choice..).unwrap_or_default();
+        let head = text.get(..PLACE_BYTES).unwrap_or_default();
+        Self::of_places(text.len(), head, |position| {
+            let behind = text.get(position..).unwrap_or_default();
             match behind.first_chunk() {
-                Some(place) if place.is_ascii() => {
-                    parts += ascii_place_parts(place);
-                    bytes += PLACE_BYTES as u64;
-                }
+                Some(place) if place.is_ascii() => (ascii_place_parts(place), PLACE_BYTES),
                 _ => {
                     let is_inside = |byte: &u8| byte & 0xC0 == 0x80;
                     let first = behind.iter().position(|byte| !is_inside(byte)).unwrap_or(0);
                     let place = behind.get(first..).unwrap_or_default();
                     let place = place.get(..PLACE_BYTES).unwrap_or(place);
-                    parts += Self::measure(place).begun();
-                    bytes += place.len() as u64;
+                    (Self::measure(place).begun(), place.len())
                 }
             }
+        })
+    }
+
+    /// Measures what a document says, of which only some places are looked at when it is long: the same
+    /// places whichever way it is spelled.
+    #[must_use]
+    pub(crate) fn of_document(document: &DecodedText<'_>) -> Self {
+        if let Some(text) = document.as_written() {
+            return Self::of_prompt(text);
         }
-        let scaled = u128::from(parts) * text.len() as u128 / u128::from(bytes.max(1));
+        let bytes = document.bytes();
+        let mut whole = [0; WHOLE_BYTES_MAX];
+        if bytes <= WHOLE_BYTES_MAX {
+            let copied = document.copy(0, &mut whole);
+            return Self::measure(whole.get(..copied).unwrap_or_default());
+        }
+        let mut place = [0; PLACE_BYTES];
+        let copied = document.copy(0, &mut place);
+        let head = place;
+        Self::of_places(bytes, head.get(..copied).unwrap_or_default(), |position| {
+            let copied = document.copy(position, &mut place);
+            if copied == PLACE_BYTES && place.is_ascii() {
+                return (ascii_place_parts(&place), PLACE_BYTES);
+            }
+            let place = place.get(..copied).unwrap_or_default();
+            (Self::measure(place).begun(), place.len())
+        })
+    }
+
+    /// Measures a text by some places. `place` says what the one at a position costs, and its bytes.
+    fn of_places(
+        text_bytes: usize,
+        head: &[u8],
+        mut place: impl FnMut(usize) -> (u64, usize),
+    ) -> Self {
+        let (mut parts, mut bytes) = (0_u64, 0_u64);
+        let mut random = secret_hash(text_bytes, head);
+        // One place in each stretch of the text.
+        let stretch_bytes = text_bytes / PLACES;
+        let choices = stretch_bytes.saturating_sub(PLACE_BYTES) as u64 + 1;
+        for stretch in 0..PLACES {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let choice = usize::try_from((random >> 32).wrapping_mul(choices) >> 32).unwrap_or(0);
+            let (place_parts, place_bytes) = place(stretch * stretch_bytes + choice);
+            parts += place_parts;
+            bytes += place_bytes as u64;
+        }
+        let scaled = u128::from(parts) * text_bytes as u128 / u128::from(bytes.max(1));
         let scaled = u64::try_from(scaled).unwrap_or(u64::MAX);
         let parts = scaled.saturating_add(scaled / PLACES_RESERVE);
         Self { parts, marks: 0, first: weights::OTHER, last: weights::OTHER }
-    }
-
-    /// Measures JSON without the strings that hold media: a picture in base64 has a thousandth of
-    /// the tokens that so many letters would have.
-    #[must_use]
-    pub fn of_strings(json: &[u8]) -> Self {
-        let mut size = Self::default();
-        let mut begin = 0;
-        for end in memchr::memchr_iter(b'"', json).chain([json.len()]) {
-            let string = json.get(begin..end).unwrap_or_default();
-            begin = end + 1;
-            if string.len() < MEDIA_BYTES_MIN {
-                size.add(Self::of_prompt(string));
-                continue;
-            }
-            let data = memchr::memmem::find(string, b";base64,").map_or(0, |at| at + 8);
-            let (before, data) = string.split_at_checked(data).unwrap_or((string, &[]));
-            size.add(Self::of_prompt(before));
-            if data.len() < MEDIA_BYTES_MIN || !is_base64(data) {
-                size.add(Self::of_prompt(data));
-            }
-        }
-        size
     }
 
     /// A text of which only the number of bytes is known.
@@ -288,10 +301,10 @@ impl TextSize {
 }
 
 /// What nobody outside the process can foretell of a prompt that is longer than a place.
-fn secret_hash(prompt: &[u8]) -> u64 {
+fn secret_hash(bytes: usize, head: &[u8]) -> u64 {
     let mut hasher = SECRET.build_hasher();
-    hasher.write_usize(prompt.len());
-    hasher.write(prompt.get(..PLACE_BYTES).unwrap_or_default());
+    hasher.write_usize(bytes);
+    hasher.write(head);
     hasher.finish()
 }
 
@@ -321,6 +334,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::json::Object;
 
     /// Texts of many kinds, and what the dearest of the four vocabularies makes of them.
     const SAMPLES: [(&str, u64); 37] = [
@@ -553,12 +567,20 @@ fn finds_the_longest_run() {
         }
     }
 
+    fn of_json(json: &str, without_media: bool) -> TextSize {
+        let object = Object::parse(json.as_bytes()).expect("JSON");
+        TextSize::of_document(&object.decoded_text(without_media))
+    }
+
     #[test]
     fn a_picture_is_no_text() {
-        let picture =
-            format!(r#"{{"url":"data:image/png;base64,{}","a":"b"}}"#, "A1b+".repeat(9999));
-        let words = r#"{url:data:image/png;base64,,a:b}"#;
-        assert_eq!(TextSize::of_strings(picture.as_bytes()), TextSize::measure(words.as_bytes()));
+        let with = |data: &str| format!(r#"{{"url":"data:image/png;base64,{data}","a":"b"}}"#);
+        let picture = with(&"A1b+".repeat(9999));
+        assert_eq!(of_json(&picture, true), TextSize::measure(with("").as_bytes()));
+        assert!(of_json(&picture, false).tokens() > 9999, "as a text it is one");
+        let escaped = picture.replace('+', "\\u002b").replace(":", " :\n");
+        let escaped = escaped.replace("data :\n", "data:");
+        assert_eq!(of_json(&escaped, true), of_json(&picture, true));
         assert_eq!(
             (tokens(""), TextSize::unread(0).tokens(), TextSize::unread(9).tokens()),
             (0, 0, 5)
@@ -566,25 +588,6 @@ fn finds_the_longest_run() {
     }
 
     proptest! {
-        /// However many strings there are, those with media are left out and all others are not. None
-        /// of the others is so long that only places in it are looked at.
-        #[test]
-        fn strings_with_media_are_left_out(
-            strings in prop::collection::vec((".{0,40}", 1024_usize..1200, any::<bool>()), 0..6),
-        ) {
-            let (mut json, mut expected) = (Vec::new(), TextSize::default());
-            for (index, (text, length, has_media)) in strings.iter().enumerate() {
-                let text = text.replace('"', "");
-                let quote = if index > 0 { "\"" } else { "" };
-                let mark = if *has_media { ";base64," } else { "" };
-                json.extend([quote, &text, mark].concat().bytes());
-                expected.add(TextSize::measure([&text, mark].concat().as_bytes()));
-                let letters = b"ABYZabyz0189+/=-_".iter().cycle();
-                json.extend(letters.take(if *has_media { *length } else { 0 }));
-            }
-            prop_assert_eq!(TextSize::of_strings(&json), expected);
-        }
-
         /// One byte that is no letter of base64 is seen wherever it stands.
         #[test]
         fn base64_has_no_other_bytes(length in 1_usize..300, place in any::<prop::sample::Index>(), byte in any::<u8>()) {

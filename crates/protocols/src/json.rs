@@ -9,6 +9,7 @@
 mod count;
 mod find;
 mod grammar;
+mod spelling;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,7 +20,9 @@ pub(super) use find::{
     marks, plain_text_end, quote_or_backslash, short_string_end, string_marks, structure,
 };
 pub use grammar::DEPTH_MAX;
-use grammar::{Scanner, unquote};
+use grammar::{Scanner, unquote, unquote_text};
+pub(crate) use spelling::DecodedText;
+use spelling::Spelling;
 
 /// Why a body is not acceptable JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +49,7 @@ pub struct Object<'a> {
     close: usize,
     keys_escaped: bool,
     values: usize,
+    spelling: Spelling,
 }
 
 #[derive(Debug)]
@@ -190,6 +194,27 @@ impl<'a> Object<'a> {
             Some(last) => (last.value.end, true),
             None => (self.close, false),
         }
+    }
+
+    /// Bytes of the document in its compact form without escapes, whichever way it is written.
+    #[must_use]
+    pub fn decoded_bytes(&self) -> usize {
+        self.text.len() - self.spelling.excess
+    }
+
+    /// Bytes by which the numbers of a document can grow where a provider writes them anew for its prompt.
+    pub(crate) fn rewritten_bytes(&self) -> usize {
+        self.spelling.number_bytes
+    }
+
+    /// The media in the document, as base64 without escapes.
+    pub(crate) fn media_texts(&self) -> Vec<Cow<'a, str>> {
+        self.spelling.media_texts(self.text)
+    }
+
+    /// The document in its compact form without escapes, with its media or without.
+    pub(crate) fn decoded_text(&self, without_media: bool) -> DecodedText<'_> {
+        DecodedText::new(self.text(), &self.spelling, without_media)
     }
 
     /// The text of the object, as it was read.

@@ -25,6 +25,7 @@ pub mod anthropic_messages;
 pub mod openai_responses;
 pub mod gemini_content;
 pub mod openai_compact;
+pub mod openai_input_tokens;
 pub mod bedrock_converse;
 pub mod embeddings;
 pub mod rerank;
@@ -75,7 +76,10 @@ mod media_url;
 pub mod public_url;
 #[cfg(test)]
 mod pieces;
+#[cfg(test)]
+mod spelling_tests;
 pub mod plain;
+mod prompt_count;
 mod video;
 
 pub use bridge::bridge;
@@ -107,6 +111,7 @@ pub static REGISTRY: &[&dyn Codec] = &[
     &gemini_content::GeminiContent,
     &gemini_content::GeminiCountTokens,
     &openai_compact::OpenaiCompact,
+    &openai_input_tokens::OpenaiInputTokens,
     &embeddings::OpenaiEmbeddings,
     &embeddings::VoyageEmbeddings,
     &rerank::OpenaiRerank,

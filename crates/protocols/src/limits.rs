@@ -16,6 +16,9 @@ const REFERENCES_MAX: u32 = 16;
 pub const DOCUMENTS_MAX: u32 = 1000;
 /// Tokens of a second of audio where `models.yaml` does not say: OpenAI's models hear one each 100 ms.
 const AUDIO_TOKENS_PER_SECOND: u32 = 10;
+/// Searches in the web for one request where neither `models.yaml` nor the customer says: agents run one to
+/// four in a turn, and the next turn may run as many again.
+pub const SEARCHES_MAX: u32 = 5;
 /// Characters to speak where `models.yaml` does not say: OpenAI's own limit.
 const CHARACTERS_MAX: u32 = 4096;
 
@@ -47,6 +50,9 @@ pub struct ModelLimits {
     pub reasoning: bool,
     /// What is charged for an answer whose upstream does not report what it used.
     pub missing_usage: MissingUsage,
+    /// Searches in the web that an upstream may run for one request where the customer sets no limit; zero
+    /// leaves such requests as they are.
+    pub searches_max: u32,
     /// What may be asked of it beyond what is known to cost no more than it is charged for.
     pub pass: Pass,
     /// What may be asked of it because it has prices of its own.
@@ -163,6 +169,7 @@ impl Default for ModelLimits {
             video: VideoLimits::default(),
             reasoning: true,
             missing_usage: MissingUsage::default(),
+            searches_max: SEARCHES_MAX,
             pass: Pass::default(),
             priced: Priced::default(),
             translation: Some(TranslationTarget::default()),

@@ -16,6 +16,7 @@ mod messages;
 mod moderations;
 mod rerank;
 mod responses;
+mod search_limit;
 mod setting;
 
 use std::borrow::Cow;
@@ -24,7 +25,7 @@ use super::json::{Object, Value};
 use super::json_cursor::Cursor;
 use super::limits::{ModelLimits, Pass, Priced};
 use super::public_url;
-use super::server_tools::ServerTool;
+use super::server_tools::{CallLimit, Reread, ServerTool, ToolResult};
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::{CacheWrites, InputWays, Unit, Usage};
 
@@ -37,6 +38,7 @@ pub(super) use messages::MESSAGES;
 pub(super) use moderations::MODERATIONS;
 pub(super) use rerank::{OPENAI_RERANK, VOYAGE_RERANK};
 pub(super) use responses::{COMPACT, RESPONSES};
+pub(super) use search_limit::SearchLimit;
 pub(super) use setting::{Setting, SettingTable};
 
 /// What an upstream adds to a prompt that has tools: Anthropic's system prompt for them has some 700
@@ -140,6 +142,8 @@ pub(super) enum Size {
     Bytes(&'static [&'static str]),
     /// The definition of one tool of the request, once more.
     ToolAgain,
+    /// Its bytes, if it has all these keys, and so many tokens of a result that it stands for.
+    Result(&'static [&'static str], u64),
     /// The model's context alone.
     Context,
     /// The model's context alone, of which some is billed as this unit. That needs a price.
@@ -186,6 +190,11 @@ pub(super) struct Prompt {
     pub(super) is_text: bool,
     /// How often the upstream may read its context and put out an answer.
     pub(super) rounds: u64,
+    /// What each round but the last adds to the prompt, where searches are all that the upstream runs and
+    /// the prompt is bounded but for them.
+    pub(super) search: Option<ToolResult>,
+    /// The limit of searches that goes upstream, since the customer has set none.
+    pub(super) search_limit: Option<SearchLimit>,
     /// Whether the upstream may sum the prompt up first, which is an answer more.
     pub(super) is_compacted: bool,
     /// Whether something is there that only the operator's word lets through.
@@ -208,6 +217,8 @@ impl Prompt {
             added_tokens_max: is_text.then_some(0),
             is_text: false,
             rounds: 1,
+            search: None,
+            search_limit: None,
             is_compacted: false,
             has_passed: false,
             ran_max: Usage::ZERO,
@@ -274,7 +285,10 @@ pub(super) fn read_without(
         is_compacted: false,
         has_passed: false,
         uses: Some(0),
+        searches_max: limits.searches_max.into(),
         has_server_tools: false,
+        search: None,
+        runs_others: false,
         units: Vec::new(),
         cache_writes: CacheWrites::Hour,
         written_as: None,
@@ -293,7 +307,12 @@ pub(super) fn read_without(
         }
     }
     let calls_max = body.get_non_null("max_tool_calls").and_then(|value| value.as_u64());
-    Ok(reader.prompt(calls_max))
+    let mut prompt = reader.prompt(calls_max);
+    if let Some(ToolResult { limit: Some(limit), .. }) = prompt.search {
+        let searches_max = limits.searches_max;
+        prompt.search_limit = SearchLimit::for_request(body, limit, searches_max, offer);
+    }
+    Ok(prompt)
 }
 
 /// Refuses the top-level fields that `offer` does not have. True when the operator's word let one
@@ -323,7 +342,13 @@ struct OfferReader<'a> {
     has_passed: bool,
     /// The most calls of tools that the upstream runs, if all of them say so.
     uses: Option<u64>,
+    /// The searches of a tool that sets no limit, where one is set for it; zero where none is.
+    searches_max: u64,
     has_server_tools: bool,
+    /// What searches add to the prompt.
+    search: Option<ToolResult>,
+    /// The upstream may run something else than searches of which it is known what they add.
+    runs_others: bool,
     /// What those are billed as, and how many there can be where it is not one after each round.
     units: Vec<(Unit, Option<u64>)>,
     cache_writes: CacheWrites,
@@ -344,6 +369,16 @@ struct OfferReader<'a> {
 
 impl OfferReader<'_> {
     fn prompt(self, calls_max: Option<u64>) -> Prompt {
+        let is_bounded = self.is_bounded && !self.is_compacted;
+        let search = self.search.filter(|search| {
+            is_bounded
+                && !self.runs_others
+                && !self.has_passed
+                && (search.limit.is_none() || self.searches_max > 0)
+        });
+        // A customer who says nothing gets a limit that is written into the request.
+        let set = search.filter(|search| search.limit == Some(CallLimit::Request));
+        let calls_max = calls_max.or(set.map(|_| self.searches_max));
         let rounds = match (self.has_server_tools, calls_max) {
             (false, _) => 1,
             (true, Some(calls)) => calls.saturating_add(1),
@@ -351,13 +386,15 @@ impl OfferReader<'_> {
                 self.uses.map_or(ROUNDS_MAX, |uses| uses.saturating_add(1).min(ROUNDS_MAX))
             }
         };
-        let is_bounded = self.is_bounded && !self.is_compacted && !self.has_server_tools;
+        let is_bounded = is_bounded && (!self.has_server_tools || search.is_some());
         let tools = if self.has_tools { TOOLS_TOKENS_MAX } else { 0 };
         let tools = tools.saturating_add(self.tools_again.saturating_mul(self.tool_bytes_max));
         Prompt {
             added_tokens_max: is_bounded.then(|| self.added_tokens.saturating_add(tools)),
             is_text: is_bounded && self.is_text,
             rounds,
+            search,
+            search_limit: None,
             is_compacted: self.is_compacted,
             has_passed: self.has_passed,
             ran_max: self.ran_max(rounds),
@@ -520,6 +557,11 @@ impl OfferReader<'_> {
                 self.tools_again = self.tools_again.saturating_add(1);
                 !item.is_odd
             }
+            Some(Size::Result(needs, tokens)) => {
+                self.is_text = false;
+                self.added_tokens = self.added_tokens.saturating_add(*tokens);
+                !item.is_odd && item.has_all(table, needs)
+            }
             Some(Size::Context | Size::Billed(_)) | None => false,
         };
         // Inside of what holds the whole context, what is not known is data: the result of a tool.
@@ -653,7 +695,7 @@ impl OfferReader<'_> {
         let find = |name: &[u8]| table.kinds.iter().find(|kind| kind.name.as_bytes() == name);
         let priced = self.priced;
         let is_offered = |kind: &&Kind| match kind.size {
-            Size::Bytes(_) | Size::ToolAgain | Size::Context => true,
+            Size::Bytes(_) | Size::ToolAgain | Size::Result(..) | Size::Context => true,
             Size::Billed(unit) => priced.has_unit(unit),
         };
         if let Some(kind) = find(inner.unwrap_or(written)).filter(is_offered) {
@@ -814,12 +856,12 @@ impl OfferReader<'_> {
                 && tool.unit.is_none_or(|unit| self.priced.has_unit(unit))
         };
         if let Some(tool) = self.offer.server_tools.iter().find(runs) {
-            return self.runs(tool.unit, read.uses);
+            return self.runs(tool.unit, tool.result, read.uses);
         }
         let name = odd.unwrap_or(name);
         if !name.is_empty() && self.pass.has_tool(name) {
             self.has_passed = true;
-            return self.runs(None, read.uses);
+            return self.runs(None, None, read.uses);
         }
         let what = match name {
             "" => "a tool without a known `type`".to_owned(),
@@ -848,13 +890,18 @@ impl OfferReader<'_> {
                 return self.refuse(GatewayError::invalid(self.param, message));
             }
         };
-        self.runs(None, Some(1));
+        self.runs(None, None, Some(1));
         self.units.push((unit, Some(most)));
     }
 
     /// The upstream may run something, so often at most.
-    fn runs(&mut self, unit: Option<Unit>, uses: Option<u64>) {
+    fn runs(&mut self, unit: Option<Unit>, result: Option<ToolResult>, uses: Option<u64>) {
         self.has_server_tools = true;
+        self.runs_others |= result.is_none();
+        self.search = self.search.or(result);
+        let is_limited_itself = result.is_some_and(|one| one.limit == Some(CallLimit::Tool));
+        let is_set = is_limited_itself && self.searches_max > 0;
+        let uses = uses.or(is_set.then_some(self.searches_max));
         self.units.extend(unit.map(|unit| (unit, None)));
         self.uses = self.uses.zip(uses).map(|(sum, uses)| sum.saturating_add(uses));
     }
@@ -967,14 +1014,19 @@ fn only_clears(text: &[u8]) -> bool {
 fn may_be_picture(written: &[u8]) -> bool {
     /// More than a media type has.
     const START: usize = 64;
-    let start: Vec<u8> = written.iter().skip(1).take(START).copied().collect();
-    let is_escaped = start.contains(&b'\\');
-    let start: Vec<u8> = start.into_iter().filter(|byte| *byte != b'\\').collect();
-    let start = start.trim_ascii_start().to_ascii_lowercase();
-    match start.strip_prefix(b"data:") {
-        Some(data) => data.starts_with(b"image/"),
-        None => !is_escaped || start.starts_with(b"http"),
+    let start = written.get(..written.len().min(START)).unwrap_or_default();
+    if start.contains(&b'\\') {
+        let url = Value::new(written).as_str();
+        return url.is_none_or(|url| begins_as_picture(url.as_bytes()));
     }
+    begins_as_picture(start.get(1..).unwrap_or_default())
+}
+
+fn begins_as_picture(url: &[u8]) -> bool {
+    const START: usize = 64;
+    let start = url.get(..url.len().min(START)).unwrap_or_default();
+    let start = start.trim_ascii_start().to_ascii_lowercase();
+    start.strip_prefix(b"data:").is_none_or(|data| data.starts_with(b"image/"))
 }
 
 /// Whether a file, as it is written, is somewhere on the web, where whoever asks could have it

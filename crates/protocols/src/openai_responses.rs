@@ -19,7 +19,7 @@ use super::metering::{
     self, Frame, JsonMeter, Shown, StreamMeter, StreamState, Tally, UsageReport, WireCostDetails,
     service_tier,
 };
-use super::offer::LeftOut;
+use super::offer::{LeftOut, SearchLimit};
 use super::server_tools::{ItemScan, RanTools};
 use super::splice::Splice;
 use super::sse::EventAction;
@@ -77,6 +77,7 @@ impl Codec for OpenaiResponses {
             input_ways: prompt.input_ways(),
             terms,
             left_out,
+            search_limit: prompt.search_limit,
             references: stored::references(body),
             // Upstreams keep what they are not told not to.
             is_stored: body.get_non_null("store").and_then(|store| store.as_bool()) != Some(false),
@@ -111,6 +112,7 @@ fn pictures(body: &Object<'_>) -> Traits {
 struct ResponsesCall {
     terms: Terms,
     left_out: Option<LeftOut>,
+    search_limit: Option<SearchLimit>,
     is_all_shown: bool,
     estimates_unreported: bool,
     /// The unit of cache writes of which a report does not say how long they are kept.
@@ -147,6 +149,9 @@ impl Call for ResponsesCall {
         let mut splice = self.terms.model.rename(upstream_model);
         if let Some(LeftOut { edit: (range, tools), .. }) = &self.left_out {
             splice.replace(range.clone(), tools.clone());
+        }
+        if let Some(limit) = &self.search_limit {
+            limit.write(&mut splice);
         }
         splice
     }

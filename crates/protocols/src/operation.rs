@@ -20,6 +20,8 @@ pub enum Operation {
     CountContentTokens,
     /// `POST /v1/responses/compact`: goes with [`Operation::Responses`], and has no name in YAML.
     Compact,
+    /// `POST /v1/responses/input_tokens`: goes with [`Operation::Responses`], and has no name in YAML.
+    InputTokens,
     /// `POST /v1/embeddings`
     Embeddings,
     /// `POST /v1/rerank`
@@ -65,7 +67,7 @@ impl Operation {
         match self {
             Self::CountTokens => Self::Messages,
             Self::CountContentTokens => Self::GenerateContent,
-            Self::Compact => Self::Responses,
+            Self::Compact | Self::InputTokens => Self::Responses,
             other => other,
         }
     }
@@ -85,7 +87,7 @@ impl Operation {
     /// Whether it costs anything.
     #[must_use]
     pub fn is_billed(self) -> bool {
-        !matches!(self, Self::CountTokens | Self::CountContentTokens)
+        !matches!(self, Self::CountTokens | Self::CountContentTokens | Self::InputTokens)
     }
 
     /// Whether its requests name their model, and how they are answered, in the path.
@@ -105,6 +107,7 @@ impl Operation {
             Self::GenerateContent => "generate_content",
             Self::CountContentTokens => "count_content_tokens",
             Self::Compact => "compact",
+            Self::InputTokens => "input_tokens",
             Self::Embeddings => "embeddings",
             Self::Rerank => "rerank",
             Self::Moderations => "moderations",

@@ -16,6 +16,39 @@ pub(super) struct ServerTool {
     pub(super) is_dated: bool,
     /// What its calls are billed as beside their tokens; `None` for one that costs nothing else.
     pub(super) unit: Option<Unit>,
+    /// What one of its calls adds to the context; `None` where nobody can say.
+    pub(super) result: Option<ToolResult>,
+}
+
+/// What a call of a tool that the upstream runs adds to the context, and what reading that again costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ToolResult {
+    /// Tokens of one result, as its vendor documents or shows them.
+    pub(super) tokens: u64,
+    /// What the rounds after the first read again of the prompt.
+    pub(super) reread: Reread,
+    /// Where a limit is written for customers who set none; `None` where the vendor has no word for it.
+    pub(super) limit: Option<CallLimit>,
+}
+
+/// What it costs that each round after a call reads the prompt and the results so far again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reread {
+    /// It is read from the cache, which the vendor fills unasked.
+    Cached,
+    /// It is input as any other.
+    Input,
+    /// It is not billed.
+    Free,
+}
+
+/// Where a request says how often the upstream may call a tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CallLimit {
+    /// In `max_tool_calls`, for all tools together.
+    Request,
+    /// In `max_uses` of the tool.
+    Tool,
 }
 
 impl ServerTool {

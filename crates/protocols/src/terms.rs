@@ -10,6 +10,7 @@ use super::form::{Discarded, Form, Part};
 use super::json::{Object, Value};
 use super::limits::ModelLimits;
 use super::offer::Prompt;
+use super::server_tools::{Reread, ToolResult};
 use super::splice::{Splice, json_string};
 use tollgate_money::error::{ErrorKind, GatewayError};
 use tollgate_money::price::Usage;
@@ -40,8 +41,7 @@ impl Terms {
         limits: &ModelLimits,
         output_tokens_max: u64,
     ) -> Result<Self, GatewayError> {
-        let text = body.text();
-        let bytes = text.len() as u64;
+        let bytes = prompt_tokens_max(body);
         let context = limits.input_tokens_max;
         if prompt.is_text && bytes / BYTES_PER_TOKEN_MAX > context {
             return Err(too_long(bytes / BYTES_PER_TOKEN_MAX, context));
@@ -50,22 +50,28 @@ impl Terms {
             Some(added) => context.min(bytes.saturating_add(added)),
             None => context,
         };
-        let size = match prompt.added_tokens_max {
-            Some(_) => TextSize::of_prompt(text),
-            None => TextSize::of_strings(text),
+        // A picture in base64 has a thousandth of the tokens that so many letters would have.
+        let has_media = prompt.added_tokens_max.is_none();
+        let size = TextSize::of_document(&body.decoded_text(has_media));
+        let mut bound = match prompt.search {
+            Some(search) => {
+                searching(search, prompt.rounds, input_once, context, output_tokens_max)
+            }
+            None => Usage {
+                input_tokens: input_once.saturating_mul(prompt.rounds),
+                output_tokens: output_tokens_max.saturating_mul(prompt.rounds),
+                ..Usage::ZERO
+            },
         };
-        let rounds = prompt.rounds;
-        let (mut input, mut output) =
-            (input_once.saturating_mul(rounds), output_tokens_max.saturating_mul(rounds));
         if prompt.is_compacted {
             // What sums it up reads all of it, and is not bounded by what was asked for.
-            input = input.saturating_add(context);
-            output = output.saturating_add(limits.output_tokens_max);
+            bound.input_tokens = bound.input_tokens.saturating_add(context);
+            bound.output_tokens = bound.output_tokens.saturating_add(limits.output_tokens_max);
         }
         Ok(Self {
             stream: boolean(body, "stream")?.unwrap_or(false),
             model: ModelField::read(body),
-            bound: Usage { input_tokens: input, output_tokens: output, ..prompt.ran_max },
+            bound: bound.plus(&prompt.ran_max),
             floor: Usage { input_tokens: size.tokens().min(input_once), ..Usage::ZERO },
         })
     }
@@ -77,6 +83,44 @@ impl Terms {
         let model = ModelField { place: ModelLocation::Path, name: named.model.to_owned() };
         Self { stream: named.streams, model, ..self }
     }
+}
+
+/// The most tokens that any tokenizer makes of what a document of text says: one for each byte of it,
+/// whichever way it is spelled, and what numbers can grow by where a provider writes them anew. ADR 77
+/// says why that covers how providers render tools and messages.
+fn prompt_tokens_max(body: &Object<'_>) -> u64 {
+    body.decoded_bytes().saturating_add(body.rewritten_bytes()) as u64
+}
+
+/// What a prompt comes to whose upstream searches for the answer, of which each round but the last adds a
+/// result to it. The most output that was asked for is that of all rounds together, as vendors define it
+/// ("for a response", "absolute maximum"). What a vendor bills beyond that is charged by its report.
+fn searching(
+    search: ToolResult,
+    rounds: u64,
+    input_once: u64,
+    context: u64,
+    output_tokens_max: u64,
+) -> Usage {
+    /// Rounds of which each is added up by itself; those after it are taken for a whole context.
+    const COUNTED_MAX: u64 = 128;
+    let calls = rounds.saturating_sub(1);
+    let prompt_after =
+        |calls: u64| context.min(input_once.saturating_add(search.tokens.saturating_mul(calls)));
+    let counted = (1..=calls.min(COUNTED_MAX)).map(|call| prompt_after(call - 1));
+    let rest = calls.saturating_sub(COUNTED_MAX).saturating_mul(context);
+    let reread = counted.fold(rest, u64::saturating_add);
+    let mut bound = Usage {
+        input_tokens: prompt_after(calls),
+        output_tokens: output_tokens_max,
+        ..Usage::ZERO
+    };
+    match search.reread {
+        Reread::Cached => bound.cache_read_tokens = reread,
+        Reread::Input => bound.input_tokens = bound.input_tokens.saturating_add(reread),
+        Reread::Free => {}
+    }
+    bound
 }
 
 /// Bytes of a request that a token has at most, on the average of a prompt as long as a context.

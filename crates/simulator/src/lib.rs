@@ -7,7 +7,7 @@
 //! | Path | What answers |
 //! |---|---|
 //! | `…/chat/completions`, `…/responses`, `…/models`, `…/models/{id}` | OpenAI |
-//! | `…/responses/compact`; `…/responses/{id}` (`GET`, `DELETE`), `…/{id}/input_items`, `…/{id}/cancel` | OpenAI; the last thousand responses are kept, each for the key that made it, unless it said `store: false` |
+//! | `…/responses/compact`, `…/responses/input_tokens`; `…/responses/{id}` (`GET`, `DELETE`), `…/{id}/input_items`, `…/{id}/cancel` | OpenAI; the last thousand responses are kept, each for the key that made it, unless it said `store: false` |
 //! | `…/embeddings` | OpenAI; models `voyage-…`: Voyage, a thousand inputs; under `/compatible-mode/`: DashScope, ten inputs and numbers only; under `/v1beta/openai/`: Gemini, a hundred texts and numbers only, no usage |
 //! | `…/rerank` | Jina, with tokens; under `/v2/`: Cohere, with search units; models `rerank-2…`: Voyage, with tokens and its own field names |
 //! | `…/moderations` | OpenAI, without a usage unless one is set; texts with the word `attack` are flagged |

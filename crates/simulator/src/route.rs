@@ -32,6 +32,7 @@ enum Endpoint<'a> {
     Moderations,
     Responses,
     Compact,
+    InputTokens,
     Response(&'a str),
     ResponseItems(&'a str),
     ResponseCancel(&'a str),
@@ -71,6 +72,7 @@ impl<'a> Endpoint<'a> {
             ("moderations", _) => Some(Self::Moderations),
             ("responses", _) => Some(Self::Responses),
             ("compact", "responses") => Some(Self::Compact),
+            ("input_tokens", "responses") => Some(Self::InputTokens),
             (id, "responses") => Some(Self::Response(id)),
             ("input_items", id) if segments.next() == Some("responses") => {
                 Some(Self::ResponseItems(id))
@@ -122,6 +124,7 @@ impl<'a> Endpoint<'a> {
             | Self::Moderations
             | Self::Responses
             | Self::Compact
+            | Self::InputTokens
             | Self::ResponseCancel(_)
             | Self::ImageGenerations
             | Self::ImageEdits
@@ -188,6 +191,7 @@ impl<'a> Endpoint<'a> {
             Self::Moderations => openai::moderations::answer(asked, behaviour),
             Self::Responses => openai::responses::answer(asked, behaviour, &server.responses),
             Self::Compact => openai::responses::compact(asked, behaviour),
+            Self::InputTokens => openai::responses::input_tokens(asked, behaviour),
             Self::Response(id) => openai::stored::whole(id, asked, behaviour, &server.responses),
             Self::ResponseItems(id) => {
                 openai::stored::input_items(id, asked, behaviour, &server.responses)

@@ -42,7 +42,9 @@ impl Envelope {
     pub(crate) fn for_request(operation: Option<Operation>, headers: &HeaderMap) -> Self {
         match operation {
             Some(Operation::Messages | Operation::CountTokens) => Self::Anthropic,
-            Some(Operation::Responses | Operation::Compact) => Self::Responses,
+            Some(Operation::Responses | Operation::Compact | Operation::InputTokens) => {
+                Self::Responses
+            }
             Some(Operation::GenerateContent | Operation::CountContentTokens) => Self::Google,
             // Until the body tells who is asking: the one shape has the other in it.
             Some(Operation::ImageGeneration) => Self::Dashscope,

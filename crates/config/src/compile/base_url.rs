@@ -8,8 +8,12 @@ use crate::raw;
 use crate::spans::Path;
 
 /// Operations that no file names, and whose paths are copied from documentation all the same.
-const UNNAMED: [Operation; 3] =
-    [Operation::CountTokens, Operation::Compact, Operation::CountContentTokens];
+const UNNAMED: [Operation; 4] = [
+    Operation::CountTokens,
+    Operation::Compact,
+    Operation::CountContentTokens,
+    Operation::InputTokens,
+];
 /// Endpoints of APIs that no codec asks.
 const OTHER_ENDPOINTS: [&str; 8] = [
     "/completions",
@@ -144,6 +148,7 @@ mod tests {
             (Dialect::Openai, "/v1/completions", "/completions"),
             (Dialect::Openai, "/v1/responses", "/responses"),
             (Dialect::Openai, "/v1/responses/compact", "/responses/compact"),
+            (Dialect::Openai, "/v1/responses/input_tokens", "/responses/input_tokens"),
             (Dialect::Openai, "/openai/v1/embeddings", "/embeddings"),
             (Dialect::Openai, "/v1/images/generations", "/images/generations"),
             (Dialect::Openai, "/v1/audio/speech", "/audio/speech"),

@@ -9,7 +9,7 @@ use crate::spans::Path;
 use tollgate_protocols::Operation;
 use tollgate_protocols::limits::{
     CallIds, ChatStyle, ChatTools, DOCUMENTS_MAX, ImageLimits, Mode, ModelLimits, Pass, Priced,
-    SpeechLimits, ThinkingStyle, TranscriptionLimits, TranslationTarget, VideoLimits,
+    SEARCHES_MAX, SpeechLimits, ThinkingStyle, TranscriptionLimits, TranslationTarget, VideoLimits,
 };
 
 /// The limits that are typed as one field, and whether it was typed.
@@ -93,6 +93,7 @@ fn needed(operation: Operation, billed_by_tokens: bool) -> &'static [&'static st
         }
         Operation::CountTokens
         | Operation::CountContentTokens
+        | Operation::InputTokens
         | Operation::Compact
         | Operation::Embeddings
         | Operation::Rerank
@@ -111,6 +112,7 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> M
     let billed_by_tokens = raw.prices.output_per_1m_tokens.is_some();
     let reasoning = raw.reasoning.unwrap_or(true);
     let missing_usage = super::missing_usage::compile(raw.missing_usage);
+    let searches_max = raw.searches_max.unwrap_or(SEARCHES_MAX);
     let translation = translation(raw);
     let chat_tools = chat_tools(raw.translated.chat_tools);
     let raw = &raw.limits;
@@ -164,6 +166,7 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> M
         },
         reasoning,
         missing_usage,
+        searches_max,
         pass: Pass::default(),
         priced: Priced::default(),
         translation,

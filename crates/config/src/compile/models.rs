@@ -160,6 +160,7 @@ fn check_reading(document: &mut Document, at: &Path, raw: &raw::Model, operation
     let typed = [
         ("reasoning", raw.reasoning.is_some(), &prompts[..]),
         ("missing_usage", raw.missing_usage.is_some(), &prompts),
+        ("searches_max", raw.searches_max.is_some(), &prompts),
         ("pass_tools", !raw.pass_tools.is_empty(), &prompts),
         ("pass_content", !raw.pass_content.is_empty(), &prompts),
     ];

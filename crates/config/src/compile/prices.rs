@@ -27,7 +27,10 @@ fn ways_to_bill(operation: Operation) -> &'static [&'static [Unit]] {
         | Operation::Messages
         | Operation::Responses
         | Operation::GenerateContent => &[&[InputTokens, OutputTokens]],
-        Operation::CountTokens | Operation::CountContentTokens | Operation::Compact => &[],
+        Operation::CountTokens
+        | Operation::CountContentTokens
+        | Operation::InputTokens
+        | Operation::Compact => &[],
         Operation::Embeddings => &[&[InputTokens]],
         Operation::Rerank => &[&[InputTokens], &[RerankUnits], &[Requests]],
         Operation::Moderations => &[&[InputTokens], &[Requests]],
@@ -57,6 +60,7 @@ fn billed_beside(operation: Operation) -> &'static [Unit] {
         | Operation::Speech => &[Requests],
         Operation::CountTokens
         | Operation::CountContentTokens
+        | Operation::InputTokens
         | Operation::Compact
         | Operation::Rerank
         | Operation::Moderations

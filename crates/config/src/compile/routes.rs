@@ -215,6 +215,7 @@ fn default_path(operation: Operation) -> &'static str {
         // The model and what it is to do stand behind it.
         Operation::GenerateContent | Operation::CountContentTokens => "/v1beta/models",
         Operation::Compact => "/v1/responses/compact",
+        Operation::InputTokens => "/v1/responses/input_tokens",
         Operation::Embeddings => "/v1/embeddings",
         Operation::Rerank => "/v1/rerank",
         Operation::Moderations => "/v1/moderations",
@@ -292,19 +293,23 @@ fn routes(
     with_paths_below(routes)
 }
 
-/// Adds the paths on which Anthropic's and Google's clients have the tokens of a prompt counted, and
-/// OpenAI's have a conversation summed up.
+/// Adds the paths on which Anthropic's, Google's and OpenAI's clients have the tokens of a prompt counted,
+/// and OpenAI's have a conversation summed up.
 fn with_paths_below(mut routes: Vec<Arc<Route>>) -> Vec<Arc<Route>> {
-    let below = routes.iter().filter_map(|route| {
-        let (below, operation) = match route.operation {
-            Operation::Messages => ("/count_tokens", Operation::CountTokens),
-            Operation::Responses => ("/compact", Operation::Compact),
+    let below = routes.iter().flat_map(|route| {
+        let below: &[(&str, Operation)] = match route.operation {
+            Operation::Messages => &[("/count_tokens", Operation::CountTokens)],
+            Operation::Responses => {
+                &[("/compact", Operation::Compact), ("/input_tokens", Operation::InputTokens)]
+            }
             // What is to be done stands behind the model.
-            Operation::GenerateContent => ("", Operation::CountContentTokens),
-            _ => return None,
+            Operation::GenerateContent => &[("", Operation::CountContentTokens)],
+            _ => &[],
         };
-        let path = format!("{}{below}", route.path);
-        Some(Arc::new(Route { path, operation, ..Route::clone(route) }))
+        below.iter().map(|(below, operation)| {
+            let path = format!("{}{below}", route.path);
+            Arc::new(Route { path, operation: *operation, ..Route::clone(route) })
+        })
     });
     let below: Vec<_> = below.collect();
     // A path that is there already was asked for: it comes first.

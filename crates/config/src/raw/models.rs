@@ -67,6 +67,10 @@ pub(crate) struct Model {
     /// may think without showing it. Default: `estimate`.
     #[serde(default)]
     pub(crate) missing_usage: Option<MissingUsage>,
+    /// Searches in the web that an upstream may run for one request where the customer sets no limit: such
+    /// a request gets this one. `0` leaves it as it is, and holds ten contexts for it. Default: `5`.
+    #[serde(default)]
+    pub(crate) searches_max: Option<u32>,
     /// Top-level fields of requests that are let through although they are not known to cost nothing
     /// of their own.
     #[serde(default)]

@@ -4,27 +4,43 @@ use bytes::Bytes;
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::Usage;
 
-use crate::estimate::TextSize;
 use crate::gemini_content::check_counted;
 use crate::limits::ModelLimits;
+use crate::openai_input_tokens;
+use crate::prompt_count::{MediaCount, prompt_tokens};
 use crate::{Call, Codec, Dialect, Operation, Request, Terms, check_messages};
 
 /// The counts that are made here, each for upstreams that have nothing like it.
 pub(super) static LOCAL_COUNTS: &[LocalCount] = &[
-    LocalCount {
-        operation: Operation::CountTokens,
-        dialects: &[Dialect::Openai, Dialect::Bedrock, Dialect::Gemini, Dialect::Vertex],
-    },
-    LocalCount {
-        operation: Operation::CountContentTokens,
-        dialects: &[Dialect::Openai, Dialect::Anthropic, Dialect::Bedrock],
-    },
+    count(Operation::CountTokens, MediaCount::Openai, OPENAI),
+    count(Operation::CountTokens, MediaCount::Anthropic, &[Dialect::Bedrock]),
+    count(Operation::CountTokens, MediaCount::Google, GOOGLE),
+    count(Operation::CountContentTokens, MediaCount::Openai, OPENAI),
+    count(Operation::CountContentTokens, MediaCount::Anthropic, ANTHROPIC),
+    // An upstream of OpenAI's protocol whose model is for chat has no such path.
+    count(Operation::InputTokens, MediaCount::Openai, OPENAI),
+    count(Operation::InputTokens, MediaCount::Anthropic, ANTHROPIC),
+    count(Operation::InputTokens, MediaCount::Google, GOOGLE),
 ];
+
+const OPENAI: &[Dialect] = &[Dialect::Openai];
+const ANTHROPIC: &[Dialect] = &[Dialect::Anthropic, Dialect::Bedrock];
+const GOOGLE: &[Dialect] = &[Dialect::Gemini, Dialect::Vertex];
+
+const fn count(
+    operation: Operation,
+    media: MediaCount,
+    dialects: &'static [Dialect],
+) -> LocalCount {
+    LocalCount { operation, media, dialects }
+}
 
 /// The codec of a count for upstreams of other dialects.
 #[derive(Debug)]
 pub(super) struct LocalCount {
     operation: Operation,
+    /// How the makers of their models count what is no text.
+    media: MediaCount,
     dialects: &'static [Dialect],
 }
 
@@ -43,16 +59,21 @@ impl Codec for LocalCount {
 
     fn read(&self, request: &Request<'_>, _: &ModelLimits) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        let tokens = TextSize::of_strings(body.text()).tokens();
+        let tokens = prompt_tokens(body, self.media);
         let terms = Terms::of_whole(body, Usage::ZERO, Usage::ZERO);
-        Ok(Box::new(match request.named_in_path() {
-            None => {
-                check_messages(body)?;
-                LocalCountCall { terms, field: "input_tokens", tokens }
+        Ok(Box::new(match (request.named_in_path(), self.operation) {
+            (None, Operation::InputTokens) => {
+                LocalCountCall { terms, answer: openai_input_tokens::answer(tokens) }
             }
-            Some(named) => {
+            (None, _) => {
+                check_messages(body)?;
+                let answer = format!(r#"{{"input_tokens":{tokens}}}"#).into();
+                LocalCountCall { terms, answer }
+            }
+            (Some(named), _) => {
                 check_counted(body)?;
-                LocalCountCall { terms: terms.named_in_path(named), field: "totalTokens", tokens }
+                let answer = format!(r#"{{"totalTokens":{tokens}}}"#).into();
+                LocalCountCall { terms: terms.named_in_path(named), answer }
             }
         }))
     }
@@ -62,9 +83,7 @@ impl Codec for LocalCount {
 #[derive(Debug)]
 struct LocalCountCall {
     terms: Terms,
-    /// Where the answer has it.
-    field: &'static str,
-    tokens: u64,
+    answer: Bytes,
 }
 
 impl Call for LocalCountCall {
@@ -73,7 +92,7 @@ impl Call for LocalCountCall {
     }
 
     fn local_answer(&self) -> Option<Bytes> {
-        Some(format!(r#"{{"{}":{}}}"#, self.field, self.tokens).into())
+        Some(self.answer.clone())
     }
 
     fn is_local(&self) -> bool {

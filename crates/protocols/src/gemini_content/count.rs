@@ -6,10 +6,10 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::{DIALECTS, check_lists, check_spelling, named, path_of};
-use crate::estimate::TextSize;
 use crate::json::Object;
 use crate::limits::ModelLimits;
 use crate::metering::{Frame, JsonMeter};
+use crate::prompt_count::{MediaCount, prompt_tokens};
 use crate::splice::{Splice, json_string};
 use crate::{
     Call, Codec, Dialect, Framing, Meter, Operation, PathAsked, Request, Terms, no_object,
@@ -42,7 +42,7 @@ impl Codec for GeminiCountTokens {
         let body = request.json()?;
         check_spelling(body)?;
         let inner_model = check_counted(body)?;
-        let tokens = TextSize::of_strings(body.text()).tokens();
+        let tokens = prompt_tokens(body, MediaCount::Google);
         let terms = Terms::of_whole(body, Usage::ZERO, Usage::ZERO);
         Ok(Box::new(CountCall { terms: terms.named_in_path(named(request)?), tokens, inner_model }))
     }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::find::{has_backslash, plain_text_end, short_string_end};
+use super::spelling::{MEDIA_BYTES_MIN, Spelling};
 use super::{JsonError, Member, Object, Value, length_bit};
 
 /// A refusal, small enough to be handed up in a register: there is none in nearly every step.
@@ -15,6 +16,11 @@ pub const DEPTH_MAX: u32 = 64;
 const MEMBERS_MAX: usize = 512;
 /// The longest number accepted, in bytes. Without an exponent it is then below 10³⁰⁰, so finite.
 const NUMBER_BYTES_MAX: usize = 300;
+/// Bytes that a number without an exponent has more, at most, where a provider writes it anew: a blank
+/// before it, and `.0` behind it where all numbers are doubles (`google.protobuf.Struct`).
+const REWRITTEN_BYTES: usize = 3;
+/// The longest double as programs write it: `-1.7976931348623157e+308`. JavaScript writes `1e20` out.
+const DOUBLE_BYTES_MAX: usize = 24;
 
 /// The text of a string that has its quotes; `None` for what is none.
 pub(super) fn unquote(quoted: &str) -> Option<Cow<'_, str>> {
@@ -25,6 +31,15 @@ pub(super) fn unquote(quoted: &str) -> Option<Cow<'_, str>> {
     serde_json::from_str::<String>(quoted).ok().map(Cow::Owned)
 }
 
+/// What stands between the quotes of a valid string, without its escapes.
+pub(super) fn unquote_text(inner: &str) -> Cow<'_, str> {
+    if !has_backslash(inner.as_bytes()) {
+        return Cow::Borrowed(inner);
+    }
+    let quoted = format!("\"{inner}\"");
+    serde_json::from_str::<String>(&quoted).map_or(Cow::Borrowed(inner), Cow::Owned)
+}
+
 /// Goes through a text once, from its beginning.
 pub(super) struct Scanner<'a> {
     text: &'a str,
@@ -33,16 +48,28 @@ pub(super) struct Scanner<'a> {
     /// Values seen so far, at any depth.
     values: usize,
     values_max: usize,
+    /// Where the key stands that was read last.
+    last_key: Range<usize>,
+    spelling: Spelling,
 }
 
 impl<'a> Scanner<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        Self::within(text, usize::MAX)
+        Self {
+            text,
+            at: 0,
+            keys_escaped: false,
+            values: 0,
+            values_max: usize::MAX,
+            last_key: 0..0,
+            spelling: Spelling::of_part(),
+        }
     }
 
-    /// A scanner that stops at more than so many values.
+    /// A scanner of a whole document that stops at more than so many values.
     pub(super) fn within(text: &'a str, values_max: usize) -> Self {
-        Self { text, at: 0, keys_escaped: false, values: 0, values_max }
+        let spelling = Spelling::of_document(text.len());
+        Self { values_max, spelling, ..Self::new(text) }
     }
 
     #[cold]
@@ -84,7 +111,10 @@ impl<'a> Scanner<'a> {
     fn behind_space(&mut self) -> Option<u8> {
         loop {
             match self.peek() {
-                Some(b' ' | b'\t' | b'\n' | b'\r') => self.at += 1,
+                Some(b' ' | b'\t' | b'\n' | b'\r') => {
+                    self.at += 1;
+                    self.spelling.excess += 1;
+                }
                 other => return other,
             }
         }
@@ -139,8 +169,8 @@ impl<'a> Scanner<'a> {
         if self.at < self.text.len() {
             return self.fail("unexpected text behind the JSON object");
         }
-        let Self { text, keys_escaped, values, .. } = self;
-        Ok(Object { text, members, key_lengths, close, keys_escaped, values })
+        let Self { text, keys_escaped, values, spelling, .. } = self;
+        Ok(Object { text, members, key_lengths, close, keys_escaped, values, spelling })
     }
 
     /// Stands before the first element of the array that the text is; false for another value.
@@ -187,7 +217,9 @@ impl<'a> Scanner<'a> {
     /// A key with its quotes; true for one that was written with an escape.
     #[inline(always)]
     fn key_text(&mut self) -> Result<bool, JsonRefusal> {
+        let start = self.at;
         let is_escaped = self.string()?;
+        self.last_key = start + 1..self.at - 1;
         self.keys_escaped |= is_escaped;
         Ok(is_escaped)
     }
@@ -218,10 +250,21 @@ impl<'a> Scanner<'a> {
                     objects >>= 1;
                 }
                 Some(b'"') => {
+                    let start = self.at;
                     self.string()?;
+                    if self.at - start >= MEDIA_BYTES_MIN {
+                        self.note_media(start);
+                    }
                 }
-                Some(b'-' | b'0'..=b'9') => self.number()?,
+                Some(b'-' | b'0'..=b'9') => {
+                    let rewritten_bytes = self.number()?;
+                    // Those at the top are settings, which are no part of a prompt.
+                    self.spelling.number_bytes += if depth > 0 { rewritten_bytes } else { 0 };
+                }
                 _ => self.literal()?,
+            }
+            if self.spelling.is_mark_due(self.at) {
+                self.spelling.mark(self.at, 0, false);
             }
             // A value ended here: close what closes behind it, or go on to the next element.
             loop {
@@ -279,7 +322,8 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    fn number(&mut self) -> Result<(), JsonRefusal> {
+    /// A number; says how many bytes it can have more where it is written anew.
+    fn number(&mut self) -> Result<usize, JsonRefusal> {
         let start = self.at;
         self.eat(b'-');
         let leading_zero = self.eat(b'0');
@@ -303,7 +347,8 @@ impl<'a> Scanner<'a> {
         let written = self.text.get(start..self.at).unwrap_or_default();
         let finite = !exponent || written.parse().is_ok_and(f64::is_finite);
         if finite && written.len() <= NUMBER_BYTES_MAX {
-            Ok(())
+            let double = DOUBLE_BYTES_MAX.saturating_sub(written.len()) + 1;
+            Ok(if exponent { double } else { REWRITTEN_BYTES })
         } else {
             self.fail("the number is out of range")
         }
@@ -332,13 +377,20 @@ impl<'a> Scanner<'a> {
     fn long_string(&mut self) -> Result<bool, JsonRefusal> {
         let mut is_escaped = false;
         loop {
+            let start = self.at;
             self.at = plain_text_end(self.text.as_bytes(), self.at);
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
+                    if self.spelling.is_mark_due(self.at) {
+                        self.spelling.mark(self.at, self.at - start, false);
+                    }
                     return Ok(is_escaped);
                 }
                 Some(b'\\') => {
+                    if self.spelling.is_mark_due(self.at) {
+                        self.spelling.mark(self.at, self.at - start, true);
+                    }
                     self.escape()?;
                     is_escaped = true;
                 }
@@ -353,22 +405,38 @@ impl<'a> Scanner<'a> {
         match self.peek() {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
                 self.at += 1;
+                self.spelling.excess += 1;
                 Ok(())
             }
-            Some(b'u') => match self.unicode_escape()? {
-                0 => self.fail("a NUL character in a string"),
-                0xD800..=0xDBFF => {
-                    let low = self.eat(b'\\') && self.peek() == Some(b'u');
-                    if low && (0xDC00..=0xDFFF).contains(&self.unicode_escape()?) {
-                        return Ok(());
+            Some(b'u') => {
+                // Six bytes of a letter that has one to three, and twelve of one that has four.
+                self.spelling.excess += match self.unicode_escape()? {
+                    0 => return self.fail("a NUL character in a string"),
+                    0xD800..=0xDBFF => {
+                        let low = self.eat(b'\\') && self.peek() == Some(b'u');
+                        if !low || !(0xDC00..=0xDFFF).contains(&self.unicode_escape()?) {
+                            return self.fail("a lone surrogate in a string");
+                        }
+                        8
                     }
-                    self.fail("a lone surrogate in a string")
-                }
-                0xDC00..=0xDFFF => self.fail("a lone surrogate in a string"),
-                _ => Ok(()),
-            },
+                    0xDC00..=0xDFFF => return self.fail("a lone surrogate in a string"),
+                    ..0x80 => 5,
+                    ..0x800 => 4,
+                    _ => 3,
+                };
+                Ok(())
+            }
             _ => self.fail("an unknown escape in a string"),
         }
+    }
+
+    /// Notes a long string, if it holds media.
+    #[cold]
+    #[inline(never)]
+    fn note_media(&mut self, start: usize) {
+        let written = self.text.get(start + 1..self.at - 1).unwrap_or_default();
+        let key = self.text.get(self.last_key.clone()).unwrap_or_default();
+        self.spelling.note_media(written, self.at, key);
     }
 
     /// Reads the `u` of an escape and its four hexadecimal digits.

@@ -5,7 +5,9 @@
 //! `cachedContent`, which the operator's account keeps, maps, stores of files and computers.
 
 use super::Field::Plain;
-use super::{Field, Key, Kind, ObjectTable, Offer, ServerTool, Size, Tool, ToolKey, Unit};
+use super::{
+    Field, Key, Kind, ObjectTable, Offer, Reread, ServerTool, Size, Tool, ToolKey, ToolResult, Unit,
+};
 
 pub(in super::super) static GEMINI: Offer = Offer {
     fields: &[
@@ -46,12 +48,16 @@ const fn declared(key: &'static str) -> Tool {
 }
 
 const fn searches(name: &'static str) -> ServerTool {
-    ServerTool { name, is_dated: false, unit: Some(Unit::WebSearches) }
+    ServerTool { name, is_dated: false, unit: Some(Unit::WebSearches), result: Some(SEARCH) }
 }
 
 const fn unpriced(name: &'static str) -> ServerTool {
-    ServerTool { name, is_dated: false, unit: None }
+    ServerTool { name, is_dated: false, unit: None, result: None }
 }
+
+/// Google's page "Gemini Developer API pricing" and that of Vertex AI: each query, or each prompt with any, has
+/// a price, and what Google finds is not charged as input. The size is a reserve. No field bounds the queries.
+const SEARCH: ToolResult = ToolResult { tokens: 800, reread: Reread::Free, limit: None };
 
 static CONTENTS: ObjectTable = ObjectTable {
     what: "content",

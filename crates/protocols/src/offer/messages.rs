@@ -8,7 +8,8 @@
 
 use super::Field::Plain;
 use super::{
-    Field, Key, Kind, ObjectTable, Offer, ServerTool, Size, TOOLS_TOKENS_MAX, Tool, ToolKey, Unit,
+    CallLimit, Field, Key, Kind, ObjectTable, Offer, Reread, ServerTool, Size, TOOLS_TOKENS_MAX,
+    Tool, ToolKey, ToolResult, Unit,
 };
 
 pub(in super::super) static MESSAGES: Offer = Offer {
@@ -53,14 +54,24 @@ pub(in super::super) static MESSAGES: Offer = Offer {
         Tool { needs: None, ..tool("computer_toolset_", true, None) },
     ],
     server_tools: &[
-        ServerTool { name: "web_search_", is_dated: true, unit: Some(Unit::WebSearches) },
-        // What is fetched is billed as input.
-        ServerTool { name: "web_fetch_", is_dated: true, unit: None },
-        ServerTool { name: "code_execution_", is_dated: true, unit: Some(Unit::ContainerSessions) },
+        ServerTool {
+            name: "web_search_",
+            is_dated: true,
+            unit: Some(Unit::WebSearches),
+            result: Some(SEARCH),
+        },
+        // What is fetched is billed as input, and as long as a context.
+        ServerTool { name: "web_fetch_", is_dated: true, unit: None, result: None },
+        ServerTool {
+            name: "code_execution_",
+            is_dated: true,
+            unit: Some(Unit::ContainerSessions),
+            result: None,
+        },
         // What is found is billed as input: no price of its own, says
         // https://docs.digitalocean.com/notes/2026/inference-tool-search/, seen 2026-11-27.
-        ServerTool { name: "tool_search_tool_regex", is_dated: true, unit: None },
-        ServerTool { name: "tool_search_tool_bm25", is_dated: true, unit: None },
+        ServerTool { name: "tool_search_tool_regex", is_dated: true, unit: None, result: None },
+        ServerTool { name: "tool_search_tool_bm25", is_dated: true, unit: None, result: None },
     ],
     tool_keys: &[
         ("name", ToolKey::Needed),
@@ -77,6 +88,12 @@ pub(in super::super) static MESSAGES: Offer = Offer {
         ("max_uses", ToolKey::Uses),
     ],
 };
+
+/// Anthropic's guide "Web search tool": results "are counted as input tokens, in search iterations executed
+/// during a single turn and in subsequent conversation turns". It names no size; the usage of its example,
+/// one search, has 7,345 tokens that are new and 7,123 that are read again.
+const SEARCH: ToolResult =
+    ToolResult { tokens: 8_000, reread: Reread::Input, limit: Some(CallLimit::Tool) };
 
 const fn tool(name: &'static str, is_dated: bool, added_tokens: Option<u64>) -> Tool {
     Tool { name, is_dated, needs: Some(("name", "")), added_tokens }

@@ -6,7 +6,10 @@
 
 use super::Field::Plain;
 use super::setting::{CACHE_BREAKPOINT, CACHE_OPTIONS, Setting, SettingTable};
-use super::{Field, Key, Kind, ObjectTable, Offer, ServerTool, Size, Tool, ToolKey, Unit};
+use super::{
+    CallLimit, Field, Key, Kind, ObjectTable, Offer, Reread, ServerTool, Size, Tool, ToolKey,
+    ToolResult, Unit,
+};
 
 pub(in super::super) static RESPONSES: Offer = Offer {
     fields: &[
@@ -48,8 +51,8 @@ pub(in super::super) static RESPONSES: Offer = Offer {
     ],
     tools: TOOLS,
     server_tools: &[
-        server_tool("web_search", Unit::WebSearches),
-        server_tool("web_search_preview", Unit::WebSearches),
+        ServerTool { result: Some(SEARCH), ..server_tool("web_search", Unit::WebSearches) },
+        ServerTool { result: Some(SEARCH), ..server_tool("web_search_preview", Unit::WebSearches) },
         server_tool("x_search", Unit::WebSearches),
         server_tool("file_search", Unit::FileSearches),
         server_tool("code_interpreter", Unit::ContainerSessions),
@@ -133,8 +136,18 @@ const TOOL_KEYS: &[(&str, ToolKey)] = &[
 ];
 
 const fn server_tool(name: &'static str, unit: Unit) -> ServerTool {
-    ServerTool { name, is_dated: true, unit: Some(unit) }
+    ServerTool { name, is_dated: true, unit: Some(unit), result: None }
 }
+
+/// OpenAI's page "Pricing", "Built-in tools": what a search finds is billed as 8,000 tokens of input for the
+/// smaller models, and at the model's rate for the others, and its guide "Prompt caching": prompts from 1,024
+/// tokens on are cached unasked.
+const SEARCH: ToolResult = ToolResult {
+    tokens: SEARCH_RESULT_TOKENS,
+    reread: Reread::Cached,
+    limit: Some(CallLimit::Request),
+};
+const SEARCH_RESULT_TOKENS: u64 = 8_000;
 
 const fn bounded(name: &'static str, needs: Option<(&'static str, &'static str)>) -> Tool {
     Tool { name, is_dated: false, needs, added_tokens: Some(0) }
@@ -198,7 +211,8 @@ static ITEMS: ObjectTable = ObjectTable {
         context("compaction_trigger"),
         context("computer_call"),
         context("computer_call_output"),
-        context("web_search_call"),
+        // What was found is not in it: it can stand for as much again.
+        Kind { name: "web_search_call", size: Size::Result(&["action"], SEARCH_RESULT_TOKENS) },
         context("file_search_call"),
         context("code_interpreter_call"),
         context("image_generation_call"),

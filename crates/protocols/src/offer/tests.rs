@@ -241,7 +241,12 @@ fn what_has_a_price_of_its_own_is_offered_with_one_and_held() {
     let priced = Priced {
         words: vec![("service_tier", "priority"), ("speed", "fast")],
         thinking: true,
-        units: vec![Unit::WebSearches, Unit::AudioInputTokens, Unit::ContainerSessions],
+        units: vec![
+            Unit::WebSearches,
+            Unit::AudioInputTokens,
+            Unit::ContainerSessions,
+            Unit::FileSearches,
+        ],
     };
     let limits = ModelLimits { priced, ..limits(Pass::default()) };
     let with_prices = |offer, fields: &str| {
@@ -262,20 +267,9 @@ fn what_has_a_price_of_its_own_is_offered_with_one_and_held() {
     }
     let searches = |most| Usage { web_searches: most, ..Usage::ZERO };
     let code = Usage { container_sessions: 1, ..Usage::ZERO };
+    let files = Usage { file_searches: 9, ..Usage::ZERO };
     for (offer, fields, rounds, ran_max) in [
-        (&RESPONSES, r#""tools":[{"type":"web_search"}]"#, 10, searches(9)),
-        (
-            &RESPONSES,
-            r#""tools":[{"type":"web_search_2025_08_26"}],"max_tool_calls":3"#,
-            4,
-            searches(3),
-        ),
-        (
-            &MESSAGES,
-            r#""tools":[{"type":"web_search_20250305","name":"s","max_uses":5}]"#,
-            6,
-            searches(5),
-        ),
+        (&RESPONSES, r#""tools":[{"type":"file_search"}]"#, 10, files),
         (&MESSAGES, r#""tools":[{"type":"code_execution_20250825","name":"c"}]"#, 10, code),
         (
             &CHAT,
@@ -290,6 +284,38 @@ fn what_has_a_price_of_its_own_is_offered_with_one_and_held() {
         assert_eq!((prompt.rounds, prompt.ran_max), (rounds, ran_max), "{fields}");
         assert!(prompt.added_tokens_max.is_none(), "{fields}: nobody knows what is read");
     }
+    for (offer, fields, rounds, is_limited_here) in [
+        (&RESPONSES, r#""tools":[{"type":"web_search"}]"#, 6, true),
+        (&RESPONSES, r#""tools":[{"type":"web_search"}],"max_tool_calls":null"#, 6, true),
+        (&RESPONSES, r#""tools":[{"type":"web_search_2025_08_26"}],"max_tool_calls":3"#, 4, false),
+        (&MESSAGES, r#""tools":[{"type":"web_search_20250305","name":"s"}]"#, 6, true),
+        (
+            &MESSAGES,
+            r#""tools":[{"type":"web_search_20250305","name":"s","max_uses":8}]"#,
+            9,
+            false,
+        ),
+        (
+            &MESSAGES,
+            r#""tools":[{"type":"web_search_20250305","name":"s","max_uses":2},{"type":"web_search_20260209","name":"t"}]"#,
+            8,
+            true,
+        ),
+    ] {
+        let (priced, is_refused_without) = with_prices(offer, fields);
+        let prompt = priced.expect(fields);
+        assert!(is_refused_without, "{fields}");
+        assert_eq!((prompt.rounds, prompt.ran_max), (rounds, searches(rounds - 1)), "{fields}");
+        assert!(prompt.search.is_some() && prompt.added_tokens_max.is_some(), "{fields}");
+        assert_eq!(prompt.search_limit.is_some(), is_limited_here, "{fields}");
+        assert!(!prompt.is_plain(), "{fields}: not all is shown");
+    }
+    let beside = r#""tools":[{"type":"web_search"},{"type":"code_interpreter"}]"#;
+    let prompt = with_prices(&RESPONSES, beside).0.expect(beside);
+    assert!(
+        prompt.search.is_none() && prompt.added_tokens_max.is_none(),
+        "code reads what it likes"
+    );
     let (priced, _) = with_prices(&CHAT, r#""service_tier":["priority"]"#);
     assert!(priced.is_err(), "of a list nobody knows which one counts");
     let fetches = r#""tools":[{"type":"web_fetch_20260318","name":"f"}]"#;

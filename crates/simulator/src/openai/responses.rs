@@ -97,6 +97,14 @@ pub(crate) fn answer(
     }
 }
 
+/// Answers a request to count the tokens of a prompt: `…/responses/input_tokens`.
+pub(crate) fn input_tokens(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
+    let counted = i64::try_from(1 + asked.body.len() / BYTES_PER_TOKEN).unwrap_or(i64::MAX);
+    let tokens = behaviour.usage.prompt.unwrap_or(counted);
+    let answer = json!({"object": "response.input_tokens", "input_tokens": tokens});
+    Answer::json(answer.to_string(), behaviour)
+}
+
 /// Answers a request to sum a conversation up: `…/responses/compact`.
 pub(crate) fn compact(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
     if behaviour.faults.refusal == Some(Refusal::Garbage) {

@@ -1,0 +1,303 @@
+//! The size of a document by what it says, whichever way it is spelled: white space between tokens and
+//! escapes in strings say nothing, and `\u4f60` says no more than the letter itself.
+//!
+//! The scanner notes on its way what the spelling has beyond the meaning, and here and there where it
+//! is, so that a place of the decoded text is found without decoding what stands before it.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::find::quote_or_backslash;
+
+/// Marks in a document, at most: the distance between two is at least as many bytes as this part of it.
+const MARKS_MAX: usize = 128;
+/// The least distance of two marks in bytes.
+const MARK_BYTES_MIN: usize = 64;
+/// Strings of this length can be media: a header of a picture and what a few hundred pixels take.
+pub(super) const MEDIA_BYTES_MIN: usize = 128;
+/// Keys behind which dialects have media in base64 without saying so in the string itself.
+const MEDIA_KEYS: [&str; 3] = ["data", "bytes", "file_data"];
+/// The longest beginning of a `data:` URL, up to its data.
+const DATA_URL_START_MAX: usize = 128;
+
+/// What a scanner has noted of the spelling of a document.
+#[derive(Debug)]
+pub(super) struct Spelling {
+    /// Bytes that the document has beyond its compact form without escapes.
+    pub(super) excess: usize,
+    /// Bytes by which numbers inside of values can grow where they are written anew.
+    pub(super) number_bytes: usize,
+    marks: Vec<Mark>,
+    /// The position from which on the next mark is set.
+    next_mark: usize,
+    mark_bytes: usize,
+    /// Media in the order of the text.
+    media: Vec<Media>,
+}
+
+/// A string that holds media in base64.
+#[derive(Clone, Debug)]
+struct Media {
+    /// Where the base64 begins in the decoded text, and its bytes.
+    begin: usize,
+    bytes: usize,
+    /// Where the string stands as it is written, without its quotes.
+    written: Range<usize>,
+}
+
+/// A place of a document that was passed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mark {
+    /// Its position in the text as it is written.
+    written: usize,
+    /// Its position in the decoded text.
+    decoded: usize,
+    /// Bytes before it, inside of a string, that are the same in both texts.
+    plain: usize,
+    in_string: bool,
+}
+
+impl Spelling {
+    /// For a part of a document: nothing but sizes is noted.
+    pub(super) const fn of_part() -> Self {
+        Self {
+            excess: 0,
+            number_bytes: 0,
+            marks: Vec::new(),
+            next_mark: usize::MAX,
+            mark_bytes: 0,
+            media: Vec::new(),
+        }
+    }
+
+    /// For a whole document of so many bytes.
+    pub(super) fn of_document(bytes: usize) -> Self {
+        let mark_bytes = (bytes / MARKS_MAX).max(MARK_BYTES_MIN);
+        Self { next_mark: mark_bytes, mark_bytes, ..Self::of_part() }
+    }
+
+    /// The base64 of the media in the text, without escapes and without what stands before it in a URL.
+    pub(super) fn media_texts<'a>(&self, text: &'a str) -> Vec<Cow<'a, str>> {
+        let data = |media: &Media| {
+            let written = text.get(media.written.clone()).unwrap_or_default();
+            match super::unquote_text(written) {
+                Cow::Borrowed(whole) => {
+                    let at = whole.len().saturating_sub(media.bytes);
+                    Cow::Borrowed(whole.get(at..).unwrap_or_default())
+                }
+                Cow::Owned(whole) => {
+                    let at = whole.len().saturating_sub(media.bytes);
+                    Cow::Owned(whole.get(at..).unwrap_or_default().to_owned())
+                }
+            }
+        };
+        self.media.iter().map(data).collect()
+    }
+
+    /// Whether a mark is due at this position.
+    #[inline(always)]
+    pub(super) fn is_mark_due(&self, at: usize) -> bool {
+        at >= self.next_mark
+    }
+
+    /// Sets a mark behind so many bytes that have no escape.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn mark(&mut self, at: usize, plain: usize, in_string: bool) {
+        let decoded = at.saturating_sub(self.excess);
+        self.marks.push(Mark { written: at, decoded, plain, in_string });
+        self.next_mark = at.saturating_add(self.mark_bytes);
+    }
+
+    /// Notes a long string that holds media, if it is one: a `data:` URL, or base64 behind a key that
+    /// says so. `end` is its position behind its quote, up to which the excess was counted.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn note_media(&mut self, written: &str, end: usize, key: &str) {
+        if self.next_mark == usize::MAX {
+            return;
+        }
+        let mut start = Decoder::new(written.as_bytes(), 0, true);
+        let is_url = b"data:".iter().all(|letter| start.next() == Some(*letter));
+        if !is_url && !MEDIA_KEYS.contains(&&*super::unquote_text(key)) {
+            return;
+        }
+        let decoded = super::unquote_text(written);
+        let data_at = memchr::memmem::find(decoded.as_bytes(), b";base64,");
+        let data_at =
+            data_at.filter(|at| is_url && *at < DATA_URL_START_MAX).map_or(0, |at| at + 8);
+        let data = decoded.as_bytes().get(data_at..).unwrap_or_default();
+        if data.len() < MEDIA_BYTES_MIN || !crate::estimate::is_base64(data) {
+            return;
+        }
+        // Behind the data stands the quote that ends the string.
+        let bytes = data.len();
+        let begin = end.saturating_sub(self.excess).saturating_sub(bytes + 1);
+        let written = end.saturating_sub(written.len() + 1)..end.saturating_sub(1);
+        self.media.push(Media { begin, bytes, written });
+    }
+}
+
+/// A document as its decoded text: what its strings say, and nothing between its tokens.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DecodedText<'a> {
+    text: &'a [u8],
+    spelling: &'a Spelling,
+    /// Media are left out of it.
+    without_media: bool,
+}
+
+impl<'a> DecodedText<'a> {
+    pub(super) fn new(text: &'a [u8], spelling: &'a Spelling, without_media: bool) -> Self {
+        Self { text, spelling, without_media }
+    }
+
+    /// The text, where it is written as it is decoded.
+    pub(crate) fn as_written(&self) -> Option<&'a [u8]> {
+        (self.spelling.excess == 0 && self.media().is_empty()).then_some(self.text)
+    }
+
+    /// Its bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let media: usize = self.media().iter().map(|media| media.bytes).sum();
+        self.text.len().saturating_sub(self.spelling.excess).saturating_sub(media)
+    }
+
+    fn media(&self) -> &'a [Media] {
+        if self.without_media { &self.spelling.media } else { &[] }
+    }
+
+    /// Copies the text from a position on, as much as there is room for; without the rest of a letter
+    /// that begins before it. Says how many bytes there are.
+    pub(crate) fn copy(&self, position: usize, room: &mut [u8]) -> usize {
+        let mut at = position;
+        let mut copied = 0;
+        let mut next = self.media().iter();
+        let mut media = next.next();
+        // Media before the position move it.
+        while let Some(passed) = media.filter(|media| media.begin <= at) {
+            at += passed.bytes;
+            media = next.next();
+        }
+        let mut decoder = self.decoder_at(at);
+        let mut is_begun = false;
+        while copied < room.len() {
+            if let Some(passed) = media.filter(|media| media.begin <= at) {
+                at = passed.begin + passed.bytes;
+                decoder = self.decoder_at(at);
+                media = next.next();
+                continue;
+            }
+            let Some(byte) = decoder.next() else { break };
+            at += 1;
+            is_begun |= byte & 0xC0 != 0x80;
+            if is_begun && let Some(place) = room.get_mut(copied) {
+                *place = byte;
+                copied += 1;
+            }
+        }
+        copied
+    }
+
+    /// A decoder that stands at a position of the decoded text, media included.
+    fn decoder_at(&self, position: usize) -> Decoder<'a> {
+        let marks = &self.spelling.marks;
+        let index = marks.partition_point(|mark| mark.decoded <= position);
+        if let Some(mark) = marks.get(index) {
+            let before = mark.decoded.saturating_sub(position);
+            if before <= mark.plain {
+                return Decoder::new(self.text, mark.written.saturating_sub(before), true);
+            }
+        }
+        let from = index.checked_sub(1).and_then(|index| marks.get(index)).copied();
+        let from = from.unwrap_or_default();
+        let mut decoder = Decoder::new(self.text, from.written, from.in_string);
+        decoder.skip(position.saturating_sub(from.decoded));
+        decoder
+    }
+}
+
+/// Goes through a valid document from a place in it, byte by byte as it is decoded.
+struct Decoder<'a> {
+    text: &'a [u8],
+    at: usize,
+    in_string: bool,
+    /// What an escape said and was not gone over yet, and how much of it was.
+    letter: [u8; 4],
+    letter_bytes: usize,
+    letter_at: usize,
+}
+
+impl<'a> Decoder<'a> {
+    fn new(text: &'a [u8], at: usize, in_string: bool) -> Self {
+        Self { text, at, in_string, letter: [0; 4], letter_bytes: 0, letter_at: 0 }
+    }
+
+    /// Leaves so many decoded bytes behind.
+    fn skip(&mut self, mut bytes: usize) {
+        while bytes > 0 {
+            if self.in_string && self.letter_at == self.letter_bytes {
+                let end = quote_or_backslash(self.text, self.at);
+                let plain = (end - self.at).min(bytes);
+                self.at += plain;
+                bytes -= plain;
+                if bytes == 0 {
+                    return;
+                }
+            }
+            if self.next().is_none() {
+                return;
+            }
+            bytes -= 1;
+        }
+    }
+
+    fn next(&mut self) -> Option<u8> {
+        if self.letter_at < self.letter_bytes {
+            self.letter_at += 1;
+            return self.letter.get(self.letter_at - 1).copied();
+        }
+        let mut byte = *self.text.get(self.at)?;
+        while !self.in_string && matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
+            self.at += 1;
+            byte = *self.text.get(self.at)?;
+        }
+        if byte == b'\\' && self.in_string {
+            return self.escape();
+        }
+        self.at += 1;
+        self.in_string ^= byte == b'"';
+        Some(byte)
+    }
+
+    fn escape(&mut self) -> Option<u8> {
+        let kind = *self.text.get(self.at + 1)?;
+        if kind != b'u' {
+            self.at += 2;
+            return Some(match kind {
+                b'n' => b'\n',
+                b't' => b'\t',
+                b'r' => b'\r',
+                b'b' => 8,
+                b'f' => 12,
+                other => other,
+            });
+        }
+        let mut code = self.hexadecimal(self.at + 2)?;
+        self.at += 6;
+        if (0xD800..0xDC00).contains(&code) {
+            let low = self.hexadecimal(self.at + 2)?;
+            code = 0x1_0000 + ((code - 0xD800) << 10) + (low & 0x3FF);
+            self.at += 6;
+        }
+        let letter = char::from_u32(code)?;
+        self.letter_bytes = letter.encode_utf8(&mut self.letter).len();
+        self.letter_at = 1;
+        self.letter.first().copied()
+    }
+
+    fn hexadecimal(&self, at: usize) -> Option<u32> {
+        let digits = std::str::from_utf8(self.text.get(at..at + 4)?).ok()?;
+        u32::from_str_radix(digits, 16).ok()
+    }
+}

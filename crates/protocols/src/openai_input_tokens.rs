@@ -1,0 +1,105 @@
+//! `POST /v1/responses/input_tokens` over upstreams that speak OpenAI's protocol: nothing is generated, and
+//! nothing is billed.
+//!
+//! Fields and answer: OpenAI's API reference, "Get input token counts".
+
+use bytes::Bytes;
+
+use super::limits::ModelLimits;
+use super::metering::{Frame, JsonMeter};
+use super::prompt_count::{MediaCount, prompt_tokens};
+use super::stored::{self, Reference};
+use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms};
+use tollgate_money::error::GatewayError;
+use tollgate_money::price::Usage;
+
+/// Fields that decide what is counted: a spelling that only some parsers take for them is refused.
+const COUNTED_FIELDS: [&str; 4] = ["model", "input", "instructions", "tools"];
+
+/// The codec of OpenAI's counts of input tokens.
+#[derive(Debug)]
+pub struct OpenaiInputTokens;
+
+impl Codec for OpenaiInputTokens {
+    fn operation(&self) -> Operation {
+        Operation::InputTokens
+    }
+
+    fn dialects(&self) -> &'static [Dialect] {
+        &[Dialect::Openai]
+    }
+
+    fn path(&self) -> &'static str {
+        "/responses/input_tokens"
+    }
+
+    fn read(&self, request: &Request<'_>, _: &ModelLimits) -> Result<Box<dyn Call>, GatewayError> {
+        let body = request.json()?;
+        super::refuse_case_variants(body, &COUNTED_FIELDS)?;
+        Ok(Box::new(InputTokensCall {
+            tokens: prompt_tokens(body, MediaCount::Openai),
+            references: stored::references(body),
+            terms: Terms::of_whole(body, Usage::ZERO, Usage::ZERO),
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct InputTokensCall {
+    terms: Terms,
+    /// The tokens of the prompt, by an estimate.
+    tokens: u64,
+    references: Vec<Reference>,
+}
+
+impl Call for InputTokensCall {
+    fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    fn local_answer(&self) -> Option<Bytes> {
+        // What the upstream keeps is not here to be counted.
+        self.references.is_empty().then(|| answer(self.tokens))
+    }
+
+    fn refers_to(&self) -> &[Reference] {
+        &self.references
+    }
+
+    fn meter(&self, _: Framing) -> Box<dyn Meter> {
+        Box::new(JsonMeter::new(Frame::default(), Box::new(|_| None)))
+    }
+}
+
+/// The answer with so many tokens.
+pub(super) fn answer(tokens: u64) -> Bytes {
+    format!(r#"{{"object":"response.input_tokens","input_tokens":{tokens}}}"#).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::Object;
+
+    fn read(body: &str) -> Result<Box<dyn Call>, GatewayError> {
+        let object = Object::parse(body.as_bytes()).expect("JSON");
+        OpenaiInputTokens.read(&Request::Json(object), &ModelLimits::default())
+    }
+
+    #[test]
+    fn a_count_is_free_and_made_here_where_an_upstream_has_none() {
+        let call = read(r#"{"model":"m","instructions":"Be brief.","input":"Hello, world!"}"#);
+        let call = call.expect("valid");
+        assert_eq!((call.bound(), call.floor()), (Usage::ZERO, Usage::ZERO));
+        let answer = call.local_answer().expect("an estimate");
+        let answer = Object::parse(&answer).expect("JSON");
+        let word = answer.get("object").and_then(|word| word.as_str());
+        assert_eq!(word.as_deref(), Some("response.input_tokens"));
+        let tokens = answer.get("input_tokens").and_then(|tokens| tokens.as_u64());
+        assert!(tokens.is_some_and(|tokens| (8..60).contains(&tokens)), "{tokens:?}");
+        let kept = read(r#"{"model":"m","previous_response_id":"resp_1","input":"hi"}"#);
+        let kept = kept.expect("valid");
+        assert!(kept.local_answer().is_none() && kept.refers_to().len() == 1);
+        assert!(read(r#"{"model":"m","Input":"hi"}"#).is_err());
+    }
+}
