@@ -251,3 +251,26 @@ fn a_conversation_is_summed_up_for_what_that_used_and_nowhere_else_than_at_its_p
     }
     assert_eq!((sim.requests_total(), gateway.settled()["spent"].clone()), (before, spent));
 }
+
+#[test]
+fn input_tokens_are_counted_for_nothing_by_the_upstream_or_here() {
+    let sim = simulator(&["usage=prompt=1000,cached=400,completion=20"]);
+    let gateway = storing(&sim);
+    let key = gateway.key.clone();
+    let path = "/v1/responses/input_tokens";
+    let count = |model: &str| {
+        let body = json!({"model": model, "instructions": "Be brief.", "input": "hi there"});
+        let answer = ask_as(&gateway, &key, "POST", path, &body.to_string());
+        assert_eq!(answer.status(), 200, "{model}: {answer:?}");
+        let counted = answer.json();
+        assert_eq!(counted["object"], "response.input_tokens", "{model}: {counted}");
+        counted["input_tokens"].as_u64().expect("a number")
+    };
+    assert_eq!(count("m"), 1000, "the upstream says so");
+    let asked = sim.requests_total();
+    assert!((5..100).contains(&count("claude")), "an estimate");
+    assert_eq!(sim.requests_total(), asked, "nobody was asked");
+    assert_eq!(gateway.settled()["spent"], "0");
+    let wrong = json!({"model": "m", "Input": "hi"}).to_string();
+    assert_eq!(ask_as(&gateway, &key, "POST", path, &wrong).status(), 400);
+}

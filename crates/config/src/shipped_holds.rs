@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tollgate_money::clock::UnixMs;
 use tollgate_money::money::Nanousd;
-use tollgate_money::price::{Prices, Usage};
+use tollgate_money::price::{Prices, Unit, Usage};
 use tollgate_protocols::json::Object;
 use tollgate_protocols::{Call, Dialect, NamedInPath, Operation, Request, codec};
 
@@ -16,7 +16,8 @@ const DEMO: Nanousd = Nanousd::new(10_000_000_000);
 
 fn shipped() -> Snapshot {
     let overrides = Overrides { allow_unset: true, ..Overrides::default() };
-    load_with(&Sources::Embedded, &overrides, &|_| None).expect("what is shipped is valid").0
+    let env = |name: &str| name.ends_with("_KEY").then(|| "key".to_owned());
+    load_with(&Sources::Embedded, &overrides, &env).expect("what is shipped is valid").0
 }
 
 /// The request as an upstream of this dialect would read it.
@@ -52,6 +53,7 @@ fn holds(
     let natively = |model: &&std::sync::Arc<Model>| {
         model.operations.contains(&operation)
             && model.targets.iter().any(|target| target.upstream.dialect == dialect)
+            && (dialect != Dialect::Gemini || model.limits.priced.has_unit(Unit::WebSearches))
     };
     let held = snapshot.models.iter().filter(natively).map(|model| {
         let call = read(model, operation, dialect, body);
