@@ -1,6 +1,6 @@
 //! `POST /v1/responses`: OpenAI's Responses API end to end, on the wire and in the ledger.
 
-use crate::harness::{Admin, Answer, Customer, Demo, Gateway, ask, simulator};
+use crate::harness::{Admin, Answer, Customer, Demo, Gateway, Recorder, ask, simulator};
 use serde_json::{Value, json};
 use tollgate::sim::Sim;
 
@@ -273,4 +273,82 @@ fn input_tokens_are_counted_for_nothing_by_the_upstream_or_here() {
     assert_eq!(gateway.settled()["spent"], "0");
     let wrong = json!({"model": "m", "Input": "hi"}).to_string();
     assert_eq!(ask_as(&gateway, &key, "POST", path, &wrong).status(), 400);
+}
+
+/// A gateway with a model that has a price for searches, and one that leaves requests as they are.
+fn searching(recorder: &Recorder) -> Gateway {
+    let at = recorder.address;
+    let upstreams = format!(
+        "  o: {{ protocol: openai, base_url: 'http://{at}/v1' }}
+  a: {{ protocol: anthropic, base_url: 'http://{at}' }}\n"
+    );
+    let model = |name: &str, operation: &str, upstream: &str, more: &str| {
+        format!(
+            "  {name}:
+    operations: [{operation}]
+    targets: [{{ upstream: {upstream} }}]
+    prices: {{ input_per_1m_tokens: 3, output_per_1m_tokens: 15, per_1k_web_searches: 10 }}
+    limits: {{ context_tokens_max: 1000000, output_tokens_max: 1000 }}\n{more}"
+        )
+    };
+    let models = [
+        model("gpt", "responses", "o", ""),
+        model("claude", "messages", "a", "    searches_max: 3\n"),
+        model("untouched", "responses", "o", "    searches_max: 0\n"),
+    ];
+    Gateway::serving(&upstreams, &format!("models:\n{}", models.concat()))
+}
+
+#[test]
+fn a_search_without_a_limit_gets_one_and_all_else_goes_as_it_was_sent() {
+    let recorder = Recorder::start();
+    let gateway = searching(&recorder);
+    let key = gateway.key.clone();
+    let responses = |model: &str, more: &str| {
+        format!(
+            r#"{{"model":"{model}" , "input":"h\u0069", "tools":[{{"type":"web_search","external_web_access":true}}]{more}}}"#
+        )
+    };
+    let messages = |more: &str| {
+        format!(
+            r#"{{"model":"claude","max_tokens":9,"messages":[{{"role":"user","content":"hi"}}],"tools":[{{"type":"web_search_20250305","name":"web_search"{more}}}]}}"#
+        )
+    };
+    for (path, sent, expected) in [
+        ("/v1/responses", responses("gpt", ""), Some(responses("gpt", r#","max_tool_calls":5"#))),
+        ("/v1/responses", responses("gpt", r#","max_tool_calls":2"#), None),
+        ("/v1/messages", messages(""), Some(messages(r#","max_uses":3"#))),
+        ("/v1/messages", messages(r#","max_uses":8"#), None),
+    ] {
+        ask_as(&gateway, &key, "POST", path, &sent);
+        let body = recorder.requests().pop().expect("it went upstream").body;
+        let expected = expected.unwrap_or(sent);
+        assert_eq!(String::from_utf8_lossy(&body), expected);
+    }
+    let asked = recorder.requests().len();
+    let answer = ask_as(&gateway, &key, "POST", "/v1/responses", &responses("untouched", ""));
+    // Ten contexts are $30.
+    assert_eq!(answer.status(), 402, "{answer:?}");
+    assert_eq!(recorder.requests().len(), asked);
+}
+
+#[test]
+fn a_prompt_in_escapes_is_as_long_as_in_letters() {
+    let sim = simulator(&["usage=prompt=1000,completion=20"]);
+    let gateway = storing(&sim);
+    let key = gateway.key.clone();
+    let text = "Привет! ".repeat(30_000);
+    let escaped: String = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
+    for text in [text.as_str(), &escaped] {
+        let body = format!("{{\n  \"model\": \"m\",\n  \"input\": \"{text}\"\n}}");
+        let answer = ask_as(&gateway, &key, "POST", "/v1/responses", &body);
+        assert_eq!(answer.status(), 200, "{} bytes: {answer:?}", body.len());
+    }
+    let mut counts = Vec::new();
+    for text in [text.as_str(), &escaped] {
+        let body = format!(r#"{{"model":"claude","input":"{text}"}}"#);
+        let answer = ask_as(&gateway, &key, "POST", "/v1/responses/input_tokens", &body);
+        counts.push(answer.json()["input_tokens"].as_u64().expect("a count"));
+    }
+    assert_eq!(counts[0], counts[1]);
 }

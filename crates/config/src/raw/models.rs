@@ -70,6 +70,7 @@ pub(crate) struct Model {
     /// Searches in the web that an upstream may run for one request where the customer sets no limit: such
     /// a request gets this one. `0` leaves it as it is, and holds ten contexts for it. Default: `5`.
     #[serde(default)]
+    #[schemars(range(max = 100))]
     pub(crate) searches_max: Option<u32>,
     /// Top-level fields of requests that are let through although they are not known to cost nothing
     /// of their own.
