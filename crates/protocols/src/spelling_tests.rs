@@ -33,8 +33,13 @@ impl Speller {
     fn space(&mut self) {
         if self.spaces {
             for _ in 0..self.below(4) {
-                let at = self.below(4);
-                self.json.push([' ', '\t', '\n', '\r'][at as usize]);
+                let space = match self.below(4) {
+                    0 => ' ',
+                    1 => '\t',
+                    2 => '\n',
+                    _ => '\r',
+                };
+                self.json.push(space);
             }
         }
     }
@@ -230,9 +235,9 @@ fn numbers_that_grow_where_they_are_written_anew_are_covered() {
         let json = format!(
             r#"{{"model":"m","max_tokens":1,"messages":[{{"role":"assistant","content":[{{"type":"tool_use","id":"t","name":"f","input":{{"n":[{numbers}]}}}}]}}]}}"#
         );
-        let rest = json.len() - numbers.len();
+        let rest = (json.len() - numbers.len()) as u64;
         let (bound, ..) = sizes(&crate::anthropic_messages::AnthropicMessages, &json, false);
-        bound.expect("valid").0.input_tokens as usize - rest
+        bound.expect("valid").0.input_tokens - rest
     };
     // As `json.dumps` writes them, as JavaScript does, and as a `google.protobuf.Struct` is written.
     for (numbers, rewritten) in [
@@ -241,7 +246,7 @@ fn numbers_that_grow_where_they_are_written_anew_are_covered() {
         ("1E-7", vec!["1e-07", "1e-7"]),
         ("-1.5,0.1", vec!["-1.5, 0.1"]),
     ] {
-        let most = rewritten.iter().map(|text| text.len()).max().unwrap_or_default();
+        let most = rewritten.iter().map(|text| text.len() as u64).max().unwrap_or_default();
         assert!(read(numbers) >= most, "{numbers}: {} of {most}", read(numbers));
     }
 }

@@ -420,8 +420,8 @@ impl<'a> Scanner<'a> {
                         8
                     }
                     0xDC00..=0xDFFF => return self.fail("a lone surrogate in a string"),
-                    ..0x80 => 5,
-                    ..0x800 => 4,
+                    1..0x80 => 5,
+                    0x80..0x800 => 4,
                     _ => 3,
                 };
                 Ok(())

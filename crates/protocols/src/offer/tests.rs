@@ -237,17 +237,9 @@ fn a_refusal_names_each_word_that_has_a_price_once() {
 }
 
 #[test]
-fn what_has_a_price_of_its_own_is_offered_with_one_and_held() {
-    let priced = Priced {
-        words: vec![("service_tier", "priority"), ("speed", "fast")],
-        thinking: true,
-        units: vec![
-            Unit::WebSearches,
-            Unit::AudioInputTokens,
-            Unit::ContainerSessions,
-            Unit::FileSearches,
-        ],
-    };
+fn searches_are_bounded_by_the_customers_limit_or_by_one_that_is_set() {
+    let priced =
+        Priced { units: vec![Unit::WebSearches, Unit::ContainerSessions], ..Priced::default() };
     let limits = ModelLimits { priced, ..limits(Pass::default()) };
     let with_prices = |offer, fields: &str| {
         let body = format!(r#"{{"model":"m",{fields}}}"#);
@@ -255,35 +247,7 @@ fn what_has_a_price_of_its_own_is_offered_with_one_and_held() {
         let without = read_with(offer, &body, Pass::default());
         (read(&object, offer, &limits), without.is_err())
     };
-    for (offer, fields) in [
-        (&CHAT, r#""service_tier":"priority""#),
-        (&RESPONSES, r#""service_tier":"priority""#),
-        (&MESSAGES, r#""speed":"fast""#),
-        (&CHAT, r#""enable_thinking":true,"thinking_budget":7"#),
-    ] {
-        let (priced, is_refused_without) = with_prices(offer, fields);
-        let prompt = priced.expect(fields);
-        assert!(prompt.is_plain() && prompt.is_text && is_refused_without, "{fields}: {prompt:?}");
-    }
     let searches = |most| Usage { web_searches: most, ..Usage::ZERO };
-    let code = Usage { container_sessions: 1, ..Usage::ZERO };
-    let files = Usage { file_searches: 9, ..Usage::ZERO };
-    for (offer, fields, rounds, ran_max) in [
-        (&RESPONSES, r#""tools":[{"type":"file_search"}]"#, 10, files),
-        (&MESSAGES, r#""tools":[{"type":"code_execution_20250825","name":"c"}]"#, 10, code),
-        (
-            &CHAT,
-            r#""messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{}}]}]"#,
-            1,
-            Usage::ZERO,
-        ),
-    ] {
-        let (priced, is_refused_without) = with_prices(offer, fields);
-        let prompt = priced.expect(fields);
-        assert!(is_refused_without, "{fields}");
-        assert_eq!((prompt.rounds, prompt.ran_max), (rounds, ran_max), "{fields}");
-        assert!(prompt.added_tokens_max.is_none(), "{fields}: nobody knows what is read");
-    }
     for (offer, fields, rounds, is_limited_here) in [
         (&RESPONSES, r#""tools":[{"type":"web_search"}]"#, 6, true),
         (&RESPONSES, r#""tools":[{"type":"web_search"}],"max_tool_calls":null"#, 6, true),
@@ -316,6 +280,55 @@ fn what_has_a_price_of_its_own_is_offered_with_one_and_held() {
         prompt.search.is_none() && prompt.added_tokens_max.is_none(),
         "code reads what it likes"
     );
+}
+
+#[test]
+fn what_has_a_price_of_its_own_is_offered_with_one_and_held() {
+    let priced = Priced {
+        words: vec![("service_tier", "priority"), ("speed", "fast")],
+        thinking: true,
+        units: vec![
+            Unit::WebSearches,
+            Unit::AudioInputTokens,
+            Unit::ContainerSessions,
+            Unit::FileSearches,
+        ],
+    };
+    let limits = ModelLimits { priced, ..limits(Pass::default()) };
+    let with_prices = |offer, fields: &str| {
+        let body = format!(r#"{{"model":"m",{fields}}}"#);
+        let object = Object::parse(body.as_bytes()).expect(fields);
+        let without = read_with(offer, &body, Pass::default());
+        (read(&object, offer, &limits), without.is_err())
+    };
+    for (offer, fields) in [
+        (&CHAT, r#""service_tier":"priority""#),
+        (&RESPONSES, r#""service_tier":"priority""#),
+        (&MESSAGES, r#""speed":"fast""#),
+        (&CHAT, r#""enable_thinking":true,"thinking_budget":7"#),
+    ] {
+        let (priced, is_refused_without) = with_prices(offer, fields);
+        let prompt = priced.expect(fields);
+        assert!(prompt.is_plain() && prompt.is_text && is_refused_without, "{fields}: {prompt:?}");
+    }
+    let code = Usage { container_sessions: 1, ..Usage::ZERO };
+    let files = Usage { file_searches: 9, ..Usage::ZERO };
+    for (offer, fields, rounds, ran_max) in [
+        (&RESPONSES, r#""tools":[{"type":"file_search"}]"#, 10, files),
+        (&MESSAGES, r#""tools":[{"type":"code_execution_20250825","name":"c"}]"#, 10, code),
+        (
+            &CHAT,
+            r#""messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{}}]}]"#,
+            1,
+            Usage::ZERO,
+        ),
+    ] {
+        let (priced, is_refused_without) = with_prices(offer, fields);
+        let prompt = priced.expect(fields);
+        assert!(is_refused_without, "{fields}");
+        assert_eq!((prompt.rounds, prompt.ran_max), (rounds, ran_max), "{fields}");
+        assert!(prompt.added_tokens_max.is_none(), "{fields}: nobody knows what is read");
+    }
     let (priced, _) = with_prices(&CHAT, r#""service_tier":["priority"]"#);
     assert!(priced.is_err(), "of a list nobody knows which one counts");
     let fetches = r#""tools":[{"type":"web_fetch_20260318","name":"f"}]"#;
