@@ -13,7 +13,7 @@ use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use tollgate_money::price::{CacheWrites, Unit, Usage};
 
-use super::json::Object;
+use super::json::{Object, Value};
 use super::json_cursor::Cursor;
 
 /// Finds the marks of what is written to a cache.
@@ -477,7 +477,9 @@ impl RequestedLifetime {
     }
 
     fn from_ttl(ttl: &[u8]) -> Self {
-        if matches!(ttl, b"\"5m\"" | b"null") { Self::Short } else { Self::Long }
+        let is_short =
+            ttl == b"null" || Value::new(ttl).as_str().is_some_and(|lifetime| lifetime == "5m");
+        if is_short { Self::Short } else { Self::Long }
     }
 
     /// What of the prompt can be billed as written to a cache, where only what is marked is written.

@@ -279,6 +279,12 @@ impl<'a> Value<'a> {
         unquote(self.text)
     }
 
+    /// Its bytes in its compact form without escapes, whichever way it is written.
+    #[must_use]
+    pub fn decoded_bytes(&self) -> usize {
+        self.text.len() - Scanner::new(self.text).excess()
+    }
+
     /// The members, if it is an object. Their ranges count from the start of this value.
     ///
     /// # Errors

@@ -153,7 +153,8 @@ fn check_stop(body: &Object<'_>) -> Result<(), GatewayError> {
 /// Output that `max_tokens` does not bound: the tokens of a prediction that come to nothing, and what
 /// Qwen's models think where an operator lets them.
 fn hidden_tokens(body: &Object<'_>, limits: &ModelLimits) -> u64 {
-    let prediction = body.get_non_null("prediction").map_or(0, |value| value.text().len() as u64);
+    let prediction =
+        body.get_non_null("prediction").map_or(0, |value| value.decoded_bytes() as u64);
     let budget = body.get_non_null("thinking_budget").map(|value| value.as_u64());
     let is_on = |field| body.get_non_null(field).is_some_and(|value| value.text() != b"false");
     let thought = match budget {

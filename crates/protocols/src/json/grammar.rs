@@ -173,6 +173,13 @@ impl<'a> Scanner<'a> {
         Ok(Object { text, members, key_lengths, close, keys_escaped, values, spelling })
     }
 
+    /// What the spelling of the value that the text is has beyond its meaning.
+    pub(super) fn excess(mut self) -> usize {
+        // It was read as a part of a document before.
+        let _is_whole = self.value(1).is_ok();
+        self.spelling.excess
+    }
+
     /// Stands before the first element of the array that the text is; false for another value.
     pub(super) fn enter_array(&mut self) -> bool {
         self.eat(b'[')

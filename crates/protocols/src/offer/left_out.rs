@@ -29,7 +29,11 @@ pub(in super::super) fn searches(body: &Object<'_>, limits: &ModelLimits) -> Opt
         return None;
     }
     let tools = body.get_non_null("tools")?;
-    memchr::memmem::find(tools.text(), b"\"web_search")?;
+    let may_search = memchr::memmem::find(tools.text(), b"\"web_search").is_some()
+        || memchr::memmem::find(tools.text(), br"\u").is_some();
+    if !may_search {
+        return None;
+    }
     let insists = body.get_non_null("tool_choice").is_some_and(|choice| insists(&choice));
     if insists {
         return None;
@@ -105,6 +109,10 @@ mod tests {
             ),
             (format!(r#""tools":[{search}],"tool_choice":"required""#), None),
             (format!(r#""tools":[{search}],"tool_choice":{{"type":"web_search"}}"#), None),
+            (
+                format!(r#""tools":[{function},{{"type":"web\u005fsearch"}}]"#),
+                Some(format!("[{function}]")),
+            ),
             (format!(r#""tools":[{function}]"#), None),
             (r#""tools":[{"type":"web_searches"}]"#.to_owned(), None),
             (r#""tools":[{"type":"web_search","type":"function"}]"#.to_owned(), None),
