@@ -33,7 +33,7 @@ use super::stored::Reference;
 use super::{
     Call, Codec, Dialect, Framing, Meter, NamedInPath, Operation, PathAsked, Request, Terms,
 };
-use local_count::LOCAL_COUNTS;
+use local_count::{LOCAL_COUNTS, LocalCount};
 use meter::{BridgedDocument, BridgedStream, Unreported};
 
 /// The version of Anthropic's API in which requests are written.
@@ -91,8 +91,9 @@ pub(super) fn bridges(
     typed: &[Operation],
 ) -> impl Iterator<Item = &'static dyn Codec> + use<'_> {
     let is_prompted = BRIDGES.iter().any(|bridge| typed.contains(&bridge.upstreams.operation));
-    let counts = LOCAL_COUNTS.iter().filter(|count| count.operation() == operation);
-    let count = counts.into_iter().find(|count| count.dialects().contains(&dialect));
+    let is_count = |count: &&LocalCount| count.operation() == operation;
+    let mut counts = LOCAL_COUNTS.iter().filter(is_count);
+    let count = counts.find(|count| count.dialects().contains(&dialect));
     let count = count.map(|count| count as &dyn Codec);
     let fits =
         move |it: &&'static Bridge| it.operation() == operation && it.dialects().contains(&dialect);

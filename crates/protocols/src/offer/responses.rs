@@ -60,7 +60,7 @@ pub(in super::super) static RESPONSES: Offer = Offer {
         server_tool("mcp", Unit::ToolCalls),
         // It looks among the tools of the request, and what is found is billed as input:
         // https://developers.openai.com/api/docs/guides/tools-tool-search, seen 2026-11-27.
-        ServerTool { name: "tool_search", is_dated: false, unit: None },
+        ServerTool { name: "tool_search", is_dated: false, unit: None, result: None },
     ],
     tool_keys: TOOL_KEYS,
 };
