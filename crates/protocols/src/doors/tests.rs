@@ -208,3 +208,16 @@ fn a_target_is_asked_natively_where_it_can_be() {
         assert_eq!(kind(operation, dialect, operations, &off), native, "{operation} {dialect}");
     }
 }
+
+#[test]
+fn wishes_of_claude_code_are_left_out_of_a_translation_too() {
+    let limits = limits(ChatTools::Always);
+    let wishes =
+        json!({"safeguards": [{"type": "dangerous_tool_use"}], "thread": {"type": "create"}});
+    let body = with(messages(), wishes);
+    let (_, left_out) = asked(Operation::Messages, BOTH, &limits, &body).expect("read");
+    assert_eq!(left_out.as_deref(), Some("safeguards"));
+    let thread = json!({"thread": {"type": "continue", "previous_message_id": "msg_1"}});
+    let error = asked(Operation::Messages, BOTH, &limits, &with(messages(), thread));
+    assert_eq!(error.expect_err("kept elsewhere").param.as_deref(), Some("thread"));
+}

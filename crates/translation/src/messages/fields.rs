@@ -38,6 +38,15 @@ pub(super) const REQUEST: FateTable = FateTable {
         ("fallbacks", Fate::LeftOut),
         ("fallback_credit_token", Fate::LeftOut),
         ("mcp_servers", Fate::LeftOut),
+        // Claude Code reviews calls itself where an answer has no `safeguard_results`.
+        ("safeguards", Fate::LeftOut),
+        (
+            "thread",
+            Fate::Usual(
+                &["{\"type\":\"create\"}"],
+                &Fate::Refused("the provider of another model keeps the conversation"),
+            ),
+        ),
     ],
     others: UNKNOWN,
 };
