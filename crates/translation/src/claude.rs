@@ -12,6 +12,9 @@ const BUDGET_MIN: u64 = 1024;
 /// The least `top_p` with which a model thinks.
 const THINKING_TOP_P_MIN: f64 = 0.95;
 
+/// The name of a beginning of the answer, among what is left out.
+pub(crate) const PREFILL: &str = "messages: prefill";
+
 /// How the model is told to think, if it is.
 #[derive(Clone, Copy)]
 pub(crate) enum Thinks {
@@ -76,6 +79,38 @@ pub(crate) fn thinking(
         return Ok(None);
     }
     Ok(Some(wanted))
+}
+
+/// Lets the user speak last where the model cannot go on with words of its own: "This model does not
+/// support assistant message prefill. The conversation must end with a user message" (since Opus 4.6,
+/// opencode 13768), and no model can that thinks.
+///
+/// # Errors
+/// The assistant speaks last, and nothing may be dropped.
+pub(crate) fn end_turns(
+    conversation: &mut AlternatingTurns<'_>,
+    thinks: Option<Thinks>,
+    target: &TranslationTarget,
+    losses: &mut Losses,
+) -> Result<(), Untranslatable> {
+    if !conversation.ends_with_assistant() {
+        return Ok(());
+    }
+    if target.thinking == ThinkingStyle::Effort || thinks.is_some_and(Thinks::is_on) {
+        losses.drop_hint(target.mode, PREFILL)?;
+        conversation.end_with_user();
+    } else {
+        conversation.prefill();
+    }
+    Ok(())
+}
+
+/// Whether a request has a temperature that the model takes.
+pub(crate) fn has_temperature(parts: &[PromptPart<'_>], thinks: bool) -> bool {
+    parts.iter().any(|part| match part {
+        PromptPart::Sampling(one @ Sampling::Temperature(_)) => takes(*one, thinks, true),
+        _ => false,
+    })
 }
 
 impl Thinks {

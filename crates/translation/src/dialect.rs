@@ -240,12 +240,17 @@ impl Losses {
     ///
     /// # Errors
     /// Its name, where nothing may be dropped.
-    pub fn drop_hint(&mut self, mode: Mode, field: &'static str) -> Result<(), Untranslatable> {
+    pub fn drop_hint(
+        &mut self,
+        mode: Mode,
+        field: impl Into<Cow<'static, str>>,
+    ) -> Result<(), Untranslatable> {
+        let field = field.into();
         if mode == Mode::Strict {
             return Err(Untranslatable::uncarried(field));
         }
-        if !self.0.iter().any(|known| known == field) {
-            self.0.push(field.into());
+        if !self.0.contains(&field) {
+            self.0.push(field);
         }
         Ok(())
     }

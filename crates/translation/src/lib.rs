@@ -21,6 +21,9 @@ mod turns;
 mod pairing;
 mod sequence;
 mod claude;
+mod schemas;
+mod media;
+mod offer;
 
 mod chat;
 mod gemini;

@@ -15,7 +15,11 @@ use crate::part::{
 use crate::seal::{self, Maker};
 use crate::{Chat, Gemini, Messages, Responses};
 
+mod answer_schemas;
+mod anthropic_rules;
+mod bedrock_rules;
 mod converse;
+mod gemini_rules;
 mod harmless;
 mod interleaved;
 mod names;
@@ -41,12 +45,25 @@ fn any_text() -> impl Strategy<Value = String> {
         prop::sample::select(vec!["\n\n", "data: ", "\"", "\\", "é", "漢", "\u{1f600}", "{}"]);
     let words =
         prop_oneof![3 => "[a-z ]{1,8}".prop_map(String::from), 1 => awkward.prop_map(String::from)];
-    prop::collection::vec(words, 1..5).prop_map(|words| words.concat())
+    let texts = prop::collection::vec(words, 1..5).prop_map(|words| words.concat());
+    // A text that is blank is left out by some.
+    texts.prop_filter("a text that says something", |text| !text.trim().is_empty())
 }
 
 fn any_json() -> impl Strategy<Value = String> {
     (any_text(), any::<u32>())
         .prop_map(|(word, number)| json!({"a": word, "b": [number]}).to_string())
+}
+
+/// A schema that every upstream takes as it is, in strict tools too.
+fn any_schema() -> impl Strategy<Value = String> {
+    (any_text(), any::<bool>()).prop_map(|(about, is_list)| {
+        let text = json!({"type": "string", "description": about});
+        let value = if is_list { json!({"type": "array", "items": text}) } else { text };
+        json!({"type": "object", "properties": {"z": value, "a": {"type": "integer"}},
+            "required": ["z"], "additionalProperties": false})
+        .to_string()
+    })
 }
 
 fn any_picture() -> impl Strategy<Value = ContentPart<'static>> {
@@ -100,7 +117,7 @@ fn any_exchange() -> impl Strategy<Value = Vec<PromptPart<'static>>> {
 }
 
 fn any_tool() -> impl Strategy<Value = PromptPart<'static>> {
-    ("[a-z_]{1,8}", prop::option::of(any_text()), any_json()).prop_map(|(name, about, schema)| {
+    ("[a-z_]{1,8}", prop::option::of(any_text()), any_schema()).prop_map(|(name, about, schema)| {
         PromptPart::Tool(Tool {
             name: name.into(),
             description: about.map(Into::into),
@@ -118,7 +135,7 @@ fn any_setting() -> impl Strategy<Value = PromptPart<'static>> {
         (0..=10_u32).prop_map(|tenths| {
             PromptPart::Sampling(Sampling::Temperature(f64::from(tenths) / 10.0))
         }),
-        any_json().prop_map(|schema| PromptPart::Format(AnswerFormat::Schema {
+        any_schema().prop_map(|schema| PromptPart::Format(AnswerFormat::Schema {
             name: None,
             description: None,
             schema: schema.into(),
@@ -149,8 +166,19 @@ prop_compose! {
         }));
         parts.push(setting);
         parts.extend(exchanges.into_iter().flatten());
+        parts.extend(user_at_end());
         parts
     }
+}
+
+/// What a user says last: upstreams want it so.
+fn user_at_end() -> [PromptPart<'static>; 2] {
+    [PromptPart::Turn(Speaker::User), PromptPart::Content(text("Go on."))]
+}
+
+/// Whether the tool is declared because the conversation has calls of it.
+fn is_of_history(tool: &Tool<'_>) -> bool {
+    tool.description.as_deref().is_some_and(|text| text.starts_with("Was called earlier"))
 }
 
 /// What is said, in one order for all dialects, with turns of one role joined.
@@ -182,6 +210,8 @@ fn asked(parts: &[PromptPart<'_>]) -> Vec<String> {
         .iter()
         .filter_map(|part| match part {
             // Gemini has one word for calls that must come and for calls that fit their schemas.
+            PromptPart::Tool(tool) if is_of_history(tool) => None,
+            PromptPart::ToolChoice(ToolChoice::None) => None,
             PromptPart::Tool(tool) if must_call => {
                 Some(format!("{:?}", Tool { is_strict: None, ..tool.clone() }))
             }
@@ -229,7 +259,8 @@ proptest! {
     fn another_turn_changes_nothing_before_it(parts in any_request(), more in any_exchange()) {
         let settings = parts.iter().filter(|part| !matches!(part, PromptPart::OutputMax(_)));
         let parts: Vec<PromptPart<'_>> = settings.cloned().collect();
-        let longer: Vec<PromptPart<'_>> = parts.iter().cloned().chain(more).collect();
+        let longer = parts.iter().cloned().chain(more).chain(user_at_end());
+        let longer: Vec<PromptPart<'_>> = longer.collect();
         for dialect in DIALECTS {
             let [short, long] = [&parts, &longer].map(|parts| {
                 let body: Value = serde_json::from_slice(&write(dialect, parts)).expect("JSON");
@@ -506,7 +537,13 @@ fn seals_that_customers_forge_say_nothing() {
     // A seal can be long; what its maker cannot open is the maker's to refuse.
     let long = seal::wrap(Maker::Messages, &"A".repeat(1 << 20));
     let thought = Reasoning { text: "I see.".into(), seal: Some(long.into()) };
-    let parts = [PromptPart::Turn(Speaker::Assistant), PromptPart::Reasoning(thought)];
+    let parts = [
+        PromptPart::Turn(Speaker::Assistant),
+        PromptPart::Reasoning(thought),
+        PromptPart::Content(text("So.")),
+        PromptPart::Turn(Speaker::User),
+        PromptPart::Content(text("Go on.")),
+    ];
     for (dialect, is_carried) in
         [(&Messages as &dyn Dialect, true), (&Responses, false), (&Chat, false)]
     {

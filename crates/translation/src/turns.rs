@@ -1,14 +1,42 @@
-//! A conversation as Anthropic and those who follow it take it: the instructions first, then turns in
-//! which user and assistant alternate, with the results of tools at the beginning of a user's turn.
+//! A conversation as the validators of Anthropic, Bedrock and Google take it: the instructions first, then
+//! turns in which user and assistant alternate and the user is the first, with a result for every call at
+//! the beginning of the turn behind it. Agents leave calls without results when they are interrupted, and
+//! results without calls when they shorten a conversation; both are the same in every later turn.
 
-use crate::dialect::TranslationTarget;
-use crate::part::{ContentPart, PromptPart, Reasoning, Speaker, Text};
+use std::borrow::Cow;
+
+use crate::part::{Cache, ContentPart, PromptPart, Reasoning, Speaker, Text, ToolCall, ToolResult};
+
+mod marks;
+
+pub(crate) use marks::CacheMarks;
+
+/// What stands in front of a conversation that the assistant begins: "first message must use the user
+/// role" (Anthropic), "A conversation must start with a user message" (Bedrock), "function call turn comes
+/// immediately after a user turn" (Gemini).
+const OPENING: &str = "(The conversation begins here.)";
+/// What stands behind one that the assistant ends, where the model cannot go on with its own words.
+const CONTINUE: &str = "Continue.";
+/// What stands between results and what a user says behind them, where a turn has one or the other.
+const RECEIVED: &str = "(The results were received.)";
+/// The result of a call that has none: "`tool_use` ids were found without `tool_result` blocks immediately
+/// after" (claude-code 7929).
+pub(crate) const NO_RESULT: &str = "There is no result: the call was interrupted.";
+/// A failure that says nothing: "content cannot be empty if `is_error` is true".
+pub(crate) const EMPTY_FAILURE: &str = "The tool failed.";
 
 /// What is said, in turns of changing roles.
 pub(crate) struct AlternatingTurns<'p> {
     /// The instructions before the first turn.
-    pub(crate) system: Vec<&'p Text<'p>>,
+    pub(crate) system: Vec<SystemText<'p>>,
     pub(crate) turns: Vec<MergedTurn<'p>>,
+}
+
+/// An instruction before the first turn.
+pub(crate) struct SystemText<'p> {
+    pub(crate) text: &'p str,
+    /// The prompt up to here is to be cached.
+    pub(crate) cache: Option<Cache>,
 }
 
 /// All that one role says before the other does.
@@ -18,12 +46,53 @@ pub(crate) struct MergedTurn<'p> {
     pub(crate) blocks: Vec<Block<'p>>,
 }
 
-/// Something said in a turn.
-pub(crate) enum Block<'p> {
-    /// A part of the request.
-    Part(&'p PromptPart<'p>),
-    /// An instruction in the middle of a conversation: only a user can give it there.
-    Instruction(&'p Text<'p>),
+/// Something in a turn.
+pub(crate) struct Block<'p> {
+    pub(crate) said: Said<'p>,
+    /// The prompt up to here is to be cached.
+    pub(crate) cache: Option<Cache>,
+}
+
+/// What a block says.
+pub(crate) enum Said<'p> {
+    /// Something said or shown.
+    Content(&'p ContentPart<'p>),
+    /// A text that no part has as it is: an instruction in the middle of a conversation, which only a user
+    /// can give there, or a remark on what is missing.
+    Note(Cow<'p, str>),
+    /// What the assistant thought, sealed by this upstream.
+    Reasoning(&'p Reasoning<'p>),
+    /// A call of a tool.
+    Call(&'p ToolCall<'p>),
+    /// What the call came to; `None` where nobody says.
+    Result(&'p ToolCall<'p>, Option<&'p ToolResult<'p>>),
+}
+
+impl Said<'_> {
+    pub(crate) fn is_result(&self) -> bool {
+        matches!(self, Self::Result(..))
+    }
+
+    pub(crate) fn is_thought(&self) -> bool {
+        matches!(self, Self::Reasoning(_))
+    }
+}
+
+/// How a conversation is gathered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ThoughtsAtEnd {
+    /// They stay where they stood: Gemini signs the last part of a turn.
+    Stay,
+    /// "The final block in an assistant message cannot be `thinking`" (forgecode 2107): an interrupted
+    /// turn has nothing behind its thoughts.
+    Drop,
+}
+
+/// A call, and the turn in which it stands.
+struct OpenCall<'p> {
+    turn: usize,
+    call: &'p ToolCall<'p>,
+    result: Option<&'p ToolResult<'p>>,
 }
 
 impl<'p> AlternatingTurns<'p> {
@@ -31,39 +100,64 @@ impl<'p> AlternatingTurns<'p> {
     /// sealed itself: the rest is no part of the prompt.
     pub(crate) fn gather(
         parts: &'p [PromptPart<'p>],
+        thoughts_at_end: ThoughtsAtEnd,
         is_own: impl Fn(&Reasoning<'_>) -> bool,
     ) -> Self {
-        let mut conversation = Self { system: Vec::new(), turns: Vec::new() };
+        let mut gathered = Self { system: Vec::new(), turns: Vec::new() };
+        let mut calls: Vec<OpenCall<'p>> = Vec::new();
         for part in parts {
             match part {
-                PromptPart::Instruction(text) if conversation.turns.is_empty() => {
-                    conversation.system.push(text);
+                PromptPart::Instruction(text) if gathered.turns.is_empty() => {
+                    gathered.instruct(text);
                 }
                 PromptPart::Instruction(text) => {
-                    conversation.turn(Speaker::User).blocks.push(Block::Instruction(text));
+                    gathered.turn(Speaker::User).push_text(&text.text, text.cache);
                 }
-                PromptPart::Turn(role) => drop(conversation.turn(*role)),
-                PromptPart::ToolResult(_) => {
-                    let blocks = &mut conversation.turn(Speaker::User).blocks;
-                    let is_result =
-                        |block: &Block<'_>| matches!(block, Block::Part(PromptPart::ToolResult(_)));
-                    let place = blocks.iter().take_while(|block| is_result(block)).count();
-                    blocks.insert(place, Block::Part(part));
+                PromptPart::Turn(role) => drop(gathered.turn(*role)),
+                PromptPart::ToolCall(call) => {
+                    gathered.turn(Speaker::Assistant).push(Said::Call(call), call.cache);
+                    let turn = gathered.turns.len() - 1;
+                    calls.push(OpenCall { turn, call, result: None });
+                }
+                PromptPart::ToolResult(result) => {
+                    let turn = gathered.turn(Speaker::User);
+                    match open_call(&mut calls, &result.id) {
+                        Some(call) => call.result = Some(result),
+                        None => turn.push_lost(result),
+                    }
                 }
                 PromptPart::Reasoning(one) if !is_own(one) => {}
-                // An empty text is refused.
-                PromptPart::Content(ContentPart::Text(one)) if one.text.is_empty() => {}
-                PromptPart::Content(_) | PromptPart::ToolCall(_) | PromptPart::Reasoning(_) => {
-                    if let Some(turn) = conversation.turns.last_mut() {
-                        turn.blocks.push(Block::Part(part));
+                PromptPart::Reasoning(one) => {
+                    if let Some(turn) = gathered.turns.last_mut() {
+                        turn.push(Said::Reasoning(one), None);
+                    }
+                }
+                PromptPart::Content(content) => {
+                    if let Some(turn) = gathered.turns.last_mut() {
+                        turn.push_content(content);
                     }
                 }
                 _ => {}
             }
         }
-        conversation.turns.retain(|turn| !turn.blocks.is_empty());
-        conversation.merge();
-        conversation
+        if thoughts_at_end == ThoughtsAtEnd::Drop {
+            gathered.turns.iter_mut().for_each(MergedTurn::drop_thoughts_at_end);
+        }
+        gathered.merge(calls);
+        gathered
+    }
+
+    /// Takes an instruction, unless it is blank: "system: text content blocks must contain non-whitespace
+    /// text". A mark for the cache stays at the same place of the prompt.
+    fn instruct(&mut self, text: &'p Text<'p>) {
+        match is_blank(&text.text) {
+            false => self.system.push(SystemText { text: &text.text, cache: text.cache }),
+            true => {
+                if let Some(last) = self.system.last_mut() {
+                    last.cache = last.cache.or(text.cache);
+                }
+            }
+        }
     }
 
     /// The open turn, if this role speaks in it, or a new one.
@@ -75,76 +169,203 @@ impl<'p> AlternatingTurns<'p> {
         &mut self.turns[last]
     }
 
-    /// Turns of one role that stand together become one.
-    fn merge(&mut self) {
-        let mut merged: Vec<MergedTurn<'p>> = Vec::with_capacity(self.turns.len());
-        for turn in self.turns.drain(..) {
-            match merged.last_mut() {
-                Some(last) if last.role == turn.role => last.blocks.extend(turn.blocks),
-                _ => merged.push(turn),
+    /// Puts results directly behind their calls, in the order of these, and makes turns of one role that
+    /// stand together one.
+    fn merge(&mut self, calls: Vec<OpenCall<'p>>) {
+        let turns = std::mem::take(&mut self.turns);
+        let mut calls = calls.into_iter().peekable();
+        for (place, turn) in turns.into_iter().enumerate() {
+            if turn.blocks.is_empty() {
+                continue;
+            }
+            let role = turn.role;
+            let open = self.turn(role);
+            open.blocks.extend(turn.blocks);
+            while let Some(call) = calls.next_if(|call| call.turn == place) {
+                let cache = call.result.and_then(cache_of_result);
+                let results = self.turn(Speaker::User);
+                results.push(Said::Result(call.call, call.result), cache);
             }
         }
-        self.turns = merged;
+        let begins = self.turns.first().map(|turn| turn.role);
+        let is_empty = begins.is_none() && !self.system.is_empty();
+        if is_empty || begins == Some(Speaker::Assistant) {
+            let mut opening = MergedTurn { role: Speaker::User, blocks: Vec::new() };
+            opening.push(Said::Note(OPENING.into()), None);
+            self.turns.insert(0, opening);
+        }
     }
 
-    /// Whether the last that the assistant did was to call tools without a thought of its own that this
-    /// dialect has sealed.
+    /// Whether the assistant has spoken last.
+    pub(crate) fn ends_with_assistant(&self) -> bool {
+        self.turns.last().is_some_and(|turn| turn.role == Speaker::Assistant)
+    }
+
+    /// Lets the user speak last.
+    pub(crate) fn end_with_user(&mut self) {
+        if self.ends_with_assistant() {
+            self.turn(Speaker::User).push(Said::Note(CONTINUE.into()), None);
+        }
+    }
+
+    /// Makes the last turn, which is the assistant's, a beginning of the answer: "final assistant content
+    /// cannot end with trailing whitespace", and "when thinking is disabled, an `assistant` message in the
+    /// final position cannot contain `thinking`" (forgecode 1853).
+    pub(crate) fn prefill(&mut self) {
+        let Some(turn) = self.turns.last_mut().filter(|turn| turn.role == Speaker::Assistant)
+        else {
+            return;
+        };
+        turn.blocks.retain(|block| !block.said.is_thought());
+        if let Some(last) = turn.blocks.last_mut() {
+            match &last.said {
+                Said::Content(ContentPart::Text(text)) => {
+                    last.said = Said::Note(text.text.trim_end().into());
+                }
+                Said::Content(ContentPart::Refusal(text)) => {
+                    last.said = Said::Note(text.trim_end().into());
+                }
+                _ => {}
+            }
+        }
+        self.turns.retain(|turn| !turn.blocks.is_empty());
+    }
+
+    /// Leaves nothing in a turn with results but these: "Conversation blocks and tool result blocks cannot
+    /// be provided in the same turn" (strands harness-sdk 1223, of Llama over Bedrock).
+    pub(crate) fn separate_results(&mut self) {
+        let turns = std::mem::take(&mut self.turns);
+        for mut turn in turns {
+            let results = turn.blocks.iter().take_while(|block| block.said.is_result()).count();
+            let rest = turn.blocks.split_off(results);
+            let role = turn.role;
+            match (results, rest.is_empty()) {
+                (0, _) => self.turns.push(MergedTurn { role, blocks: rest }),
+                (_, true) => self.turns.push(turn),
+                (_, false) => {
+                    self.turns.push(turn);
+                    self.turn(Speaker::Assistant).push(Said::Note(RECEIVED.into()), None);
+                    self.turns.push(MergedTurn { role, blocks: rest });
+                }
+            }
+        }
+    }
+
+    /// The tools that were called, in the order of their first calls.
+    pub(crate) fn called(&self) -> Vec<&'p str> {
+        let mut names: Vec<&'p str> = Vec::new();
+        for block in self.turns.iter().flat_map(|turn| &turn.blocks) {
+            if let Said::Call(call) = block.said
+                && !names.contains(&&*call.name)
+            {
+                names.push(&call.name);
+            }
+        }
+        names
+    }
+
+    /// Whether the last that the assistant did was to call tools without beginning with a thought that this
+    /// dialect has sealed: "Expected `thinking` or `redacted_thinking`, but found `text`. When `thinking`
+    /// is enabled, a final `assistant` message must start with a thinking block" (pydantic-ai 2075).
     pub(crate) fn has_unsealed_calls(&self) -> bool {
         let last = self.turns.iter().rev().find(|turn| turn.role == Speaker::Assistant);
-        let ends_in_result = self.turns.last().is_some_and(|turn| {
-            turn.blocks.iter().any(|block| matches!(block, Block::Part(PromptPart::ToolResult(_))))
-        });
-        ends_in_result
-            && last.is_some_and(|turn| {
-                let is_thought =
-                    |block: &Block<'_>| matches!(block, Block::Part(PromptPart::Reasoning(_)));
-                !turn.blocks.iter().any(is_thought)
-            })
+        let ends_in_result = self
+            .turns
+            .last()
+            .is_some_and(|turn| turn.blocks.iter().any(|block| block.said.is_result()));
+        let is_thought = |turn: &MergedTurn<'_>| {
+            turn.blocks.first().is_some_and(|block| block.said.is_thought())
+        };
+        ends_in_result && last.is_some_and(|turn| !is_thought(turn))
     }
 }
 
-/// Up to where the prompt is marked for the cache where the customer's dialect has no marks.
-#[derive(Default)]
-pub(crate) struct CacheMarks {
-    /// All tools, behind the last.
-    pub(crate) tools: bool,
-    /// The place of an instruction.
-    pub(crate) system: Option<usize>,
-    /// The places of turns, whose last block is marked.
-    pub(crate) turns: Vec<usize>,
+impl<'p> MergedTurn<'p> {
+    fn push(&mut self, said: Said<'p>, cache: Option<Cache>) {
+        self.blocks.push(Block { said, cache });
+    }
+
+    /// Adds a text, unless it is blank: "text content blocks must contain non-whitespace text"
+    /// (Anthropic), "The text field in the ContentBlock object is blank" (Bedrock), "Model input cannot be
+    /// empty" (Vertex AI).
+    fn push_text(&mut self, text: &'p str, cache: Option<Cache>) {
+        match is_blank(text) {
+            false => self.push(Said::Note(text.into()), cache),
+            true => self.mark_last(cache),
+        }
+    }
+
+    fn push_content(&mut self, content: &'p ContentPart<'p>) {
+        let cache = cache_of(content);
+        match content {
+            ContentPart::Text(one) if is_blank(&one.text) => self.mark_last(cache),
+            ContentPart::Refusal(text) if is_blank(text) => {}
+            _ => self.push(Said::Content(content), cache),
+        }
+    }
+
+    /// A result whose call is not in the conversation: "unexpected `tool_use_id` found in `tool_result`
+    /// blocks".
+    fn push_lost(&mut self, result: &'p ToolResult<'p>) {
+        let mut note = String::from("The result of an earlier call of a tool:");
+        for text in result.content.iter().filter_map(text_of) {
+            note.push('\n');
+            note.push_str(text);
+        }
+        self.push(Said::Note(note.into()), result.cache);
+        let media = result.content.iter().filter(|one| text_of(one).is_none());
+        media.for_each(|one| self.push(Said::Content(one), cache_of(one)));
+    }
+
+    /// Marks what stands before a text that is left out: thoughts cannot be marked.
+    fn mark_last(&mut self, cache: Option<Cache>) {
+        let last = self.blocks.last_mut().filter(|block| !block.said.is_thought());
+        if let Some(last) = last {
+            last.cache = last.cache.or(cache);
+        }
+    }
+
+    fn drop_thoughts_at_end(&mut self) {
+        while self.blocks.last().is_some_and(|block| block.said.is_thought()) {
+            self.blocks.pop();
+        }
+    }
 }
 
-impl CacheMarks {
-    /// The marks that the target's cache needs; none where the request has its own.
-    pub(crate) fn new(
-        parts: &[PromptPart<'_>],
-        conversation: &AlternatingTurns<'_>,
-        target: &TranslationTarget,
-    ) -> Self {
-        let is_marked = |part: &PromptPart<'_>| match part {
-            PromptPart::Instruction(text) | PromptPart::Content(ContentPart::Text(text)) => {
-                text.cache.is_some()
-            }
-            PromptPart::Content(
-                ContentPart::Image(media)
-                | ContentPart::File(media)
-                | ContentPart::Audio(media)
-                | ContentPart::Video(media),
-            ) => media.cache.is_some(),
-            PromptPart::Tool(tool) => tool.cache.is_some(),
-            PromptPart::ToolCall(call) => call.cache.is_some(),
-            PromptPart::ToolResult(result) => result.cache.is_some(),
-            _ => false,
-        };
-        if !target.caches || parts.iter().any(is_marked) {
-            return Self::default();
-        }
-        let users = conversation.turns.iter().enumerate().rev();
-        let users = users.filter(|(_, turn)| turn.role == Speaker::User).take(2);
-        Self {
-            tools: true,
-            system: conversation.system.len().checked_sub(1),
-            turns: users.map(|(place, _)| place).collect(),
-        }
+/// The call whose result this is: of the latest turn with an open one, the first.
+fn open_call<'c, 'p>(calls: &'c mut [OpenCall<'p>], id: &str) -> Option<&'c mut OpenCall<'p>> {
+    let is_open = |call: &OpenCall<'_>| call.result.is_none() && call.call.id == id;
+    let turn = calls.iter().rev().find(|call| is_open(call))?.turn;
+    let first = calls.partition_point(|call| call.turn < turn);
+    calls.get_mut(first..)?.iter_mut().find(|call| is_open(call))
+}
+
+/// Whether a text says nothing.
+pub(crate) fn is_blank(text: &str) -> bool {
+    text.trim_start().is_empty()
+}
+
+/// The text of a part that is one.
+pub(crate) fn text_of<'c>(content: &'c ContentPart<'_>) -> Option<&'c str> {
+    match content {
+        ContentPart::Text(text) => Some(&text.text),
+        ContentPart::Refusal(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// A mark within a result is one behind it: Bedrock knows no other.
+fn cache_of_result(result: &ToolResult<'_>) -> Option<Cache> {
+    result.cache.or_else(|| result.content.iter().find_map(cache_of))
+}
+
+fn cache_of(content: &ContentPart<'_>) -> Option<Cache> {
+    match content {
+        ContentPart::Text(text) => text.cache,
+        ContentPart::Image(media)
+        | ContentPart::File(media)
+        | ContentPart::Audio(media)
+        | ContentPart::Video(media) => media.cache,
+        ContentPart::Refusal(_) => None,
     }
 }

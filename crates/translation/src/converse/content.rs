@@ -8,17 +8,19 @@ use base64::engine::general_purpose::STANDARD;
 use crate::dialect::Untranslatable;
 use crate::json::Members;
 use crate::kit;
-use crate::part::{
-    Cache, ContentPart, MediaPart, PromptPart, Reasoning, Source, ToolCall, ToolResult,
-};
+use crate::media::Shown;
+use crate::part::{Cache, ContentPart, MediaPart, Reasoning, Source, ToolCall, ToolResult};
 use crate::seal::{self, Maker};
-use crate::turns::Block;
+use crate::turns::{self, MergedTurn, Said};
 
 /// The longest name of a document, in letters, with room for the number that tells two of one name
 /// apart: the API takes 200.
 const DOCUMENT_NAME_CHARS_MAX: usize = 180;
 /// The name of a document that has none.
 const DOCUMENT_NAME: &str = "document";
+/// The text beside a document that has none: "you must also include a text field in the content"
+/// (`DocumentBlock` of Converse's reference).
+const DOCUMENT_TEXT: &str = "(See the document.)";
 
 /// The token of a thought that a model behind this API sealed.
 pub(super) fn own_seal<'s>(one: &'s Reasoning<'_>) -> Option<OwnSeal<'s>> {
@@ -43,63 +45,71 @@ pub(super) struct ContentWriter {
 }
 
 impl ContentWriter {
-    /// Writes what a block of a turn says, and the mark for the cache behind it.
+    /// Writes what a turn says, and the marks for the cache in it.
     ///
     /// # Errors
     /// What the API has no words for.
-    pub(super) fn block(
+    pub(super) fn turn(
         &mut self,
-        block: &Block<'_>,
-        mark: Option<Cache>,
-        list: &mut Members,
+        turn: &MergedTurn<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), Untranslatable> {
-        let cache = match block {
-            Block::Instruction(one) => {
-                text(&one.text, list, out);
-                one.cache
+        let mut list = Members::array(out);
+        let (mut has_document, mut has_text) = (false, false);
+        for block in &turn.blocks {
+            match &block.said {
+                Said::Note(one) => text(one, &mut list, out),
+                Said::Reasoning(one) => reasoning(one, &mut list, out),
+                Said::Call(call) => {
+                    list.next(out);
+                    tool_use(call, out)?;
+                }
+                Said::Result(call, result) => {
+                    list.next(out);
+                    self.tool_result(call, *result, out)?;
+                }
+                Said::Content(one) => self.content(one, &mut list, out)?,
             }
-            Block::Part(PromptPart::Reasoning(one)) => {
-                reasoning(one, list, out);
-                None
-            }
-            Block::Part(PromptPart::ToolCall(call)) => {
-                list.next(out);
-                tool_use(call, out)?;
-                call.cache
-            }
-            Block::Part(PromptPart::ToolResult(result)) => {
-                list.next(out);
-                self.tool_result(result, out)?;
-                // There are no marks inside of a result.
-                result.cache.or_else(|| result.content.iter().find_map(cache_of))
-            }
-            Block::Part(PromptPart::Content(one)) => {
-                self.content(one, list, out)?;
-                cache_of(one)
-            }
-            Block::Part(_) => None,
-        };
-        cache_point(cache.or(mark), list, out);
+            has_text |= match &block.said {
+                Said::Note(_) => true,
+                Said::Content(one) => turns::text_of(one).is_some(),
+                _ => false,
+            };
+            has_document |= matches!(block.said, Said::Content(ContentPart::File(_)));
+            cache_point(block.cache, &mut list, out);
+        }
+        if has_document && !has_text {
+            text(DOCUMENT_TEXT, &mut list, out);
+        }
+        list.end(out);
         Ok(())
     }
 
     fn tool_result(
         &mut self,
-        result: &ToolResult<'_>,
+        call: &ToolCall<'_>,
+        result: Option<&ToolResult<'_>>,
         out: &mut Vec<u8>,
     ) -> Result<(), Untranslatable> {
         let mut object = Members::object(out);
         object.key(out, "toolResult");
         let mut inner = Members::object(out);
-        inner.text(out, "toolUseId", &result.id);
+        inner.text(out, "toolUseId", &call.id);
         inner.key(out, "content");
         let mut list = Members::array(out);
-        for one in &result.content {
-            self.content(one, &mut list, out)?;
+        let empty = out.len();
+        for one in result.map_or(&[][..], |result| &result.content) {
+            if !turns::text_of(one).is_some_and(turns::is_blank) {
+                self.content(one, &mut list, out)?;
+            }
+        }
+        let is_error = result.is_none_or(|result| result.is_error);
+        if out.len() == empty && is_error {
+            let said = if result.is_none() { turns::NO_RESULT } else { turns::EMPTY_FAILURE };
+            text(said, &mut list, out);
         }
         list.end(out);
-        if result.is_error {
+        if is_error {
             inner.text(out, "status", "error");
         }
         inner.end(out);
@@ -113,30 +123,35 @@ impl ContentWriter {
         list: &mut Members,
         out: &mut Vec<u8>,
     ) -> Result<(), Untranslatable> {
-        match content {
-            ContentPart::Text(one) => text(&one.text, list, out),
-            ContentPart::Refusal(one) => text(one, list, out),
-            ContentPart::Image(media) => {
-                let Source::Inline { media_type, data } = &media.source else {
-                    return Err(Untranslatable::uncarried("messages.content: an image by URL"));
-                };
-                let format = image_format(media_type)?;
-                list.next(out);
-                media_block("image", format, None, data, out);
+        let (media, is_image) = match content {
+            ContentPart::Text(one) => {
+                text(&one.text, list, out);
+                return Ok(());
             }
-            ContentPart::File(media) => {
-                let (format, data) = document(media)?;
-                let name = self.document_name(media.name.as_deref().unwrap_or(DOCUMENT_NAME));
-                list.next(out);
-                media_block("document", format, Some(&name), &data, out);
+            ContentPart::Refusal(one) => {
+                text(one, list, out);
+                return Ok(());
             }
+            ContentPart::Image(media) => (media, true),
+            ContentPart::File(media) => (media, false),
             ContentPart::Audio(_) => {
                 return Err(Untranslatable::uncarried("messages.content: audio"));
             }
             ContentPart::Video(_) => {
                 return Err(Untranslatable::uncarried("messages.content: a video"));
             }
+        };
+        let shown = Shown::of(media);
+        if let Shown::Image(media_type, data) = &shown {
+            let format = image_format(media_type)?;
+            list.next(out);
+            media_block("image", format, None, data, out);
+            return Ok(());
         }
+        let (format, data) = document(media, &shown, is_image)?;
+        let name = self.document_name(media.name.as_deref().unwrap_or(DOCUMENT_NAME));
+        list.next(out);
+        media_block("document", format, Some(&name), &data, out);
         Ok(())
     }
 
@@ -174,26 +189,12 @@ pub(super) fn cache_point(cache: Option<Cache>, list: &mut Members, out: &mut Ve
     });
 }
 
-/// Writes a text, unless it is empty: the API refuses such, and they say nothing.
+/// Writes a text.
 pub(super) fn text(text: &str, list: &mut Members, out: &mut Vec<u8>) {
-    if text.is_empty() {
-        return;
-    }
     list.next(out);
     let mut object = Members::object(out);
     object.text(out, "text", text);
     object.end(out);
-}
-
-fn cache_of(content: &ContentPart<'_>) -> Option<Cache> {
-    match content {
-        ContentPart::Text(text) => text.cache,
-        ContentPart::Image(media)
-        | ContentPart::File(media)
-        | ContentPart::Audio(media)
-        | ContentPart::Video(media) => media.cache,
-        ContentPart::Refusal(_) => None,
-    }
 }
 
 fn reasoning(one: &Reasoning<'_>, list: &mut Members, out: &mut Vec<u8>) {
@@ -256,28 +257,40 @@ fn image_format(media_type: &str) -> Result<&'static str, Untranslatable> {
 }
 
 /// The format of a document, and its bytes in base64.
-fn document<'m>(media: &'m MediaPart<'_>) -> Result<(&'static str, Cow<'m, str>), Untranslatable> {
-    match &media.source {
-        Source::Url(_) => Err(Untranslatable::uncarried("messages.content: a document by URL")),
-        Source::Plain(text) => Ok(("txt", STANDARD.encode(text.as_bytes()).into())),
-        Source::Inline { media_type, data } => {
-            let format = match &**media_type {
-                "application/pdf" => "pdf",
-                "text/plain" => "txt",
-                "text/markdown" => "md",
-                "text/html" => "html",
-                "text/csv" => "csv",
-                "application/msword" => "doc",
-                "application/vnd.ms-excel" => "xls",
-                "application/vnd.openxmlformats-officedocument.wordprocessingml.document" => "docx",
-                "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet" => "xlsx",
-                _ => {
-                    let field = "messages.content: a document of this type";
-                    return Err(Untranslatable::uncarried(field));
-                }
-            };
-            Ok((format, Cow::Borrowed(data)))
+fn document<'m>(
+    media: &'m MediaPart<'_>,
+    shown: &Shown<'m>,
+    is_image: bool,
+) -> Result<(&'static str, Cow<'m, str>), Untranslatable> {
+    let uncarried = |what| Err(Untranslatable::uncarried(what));
+    let format = match (shown, &media.source) {
+        (Shown::Url(_), _) if is_image => {
+            return uncarried("messages.content: an image by URL");
         }
+        (Shown::Url(_), _) => return uncarried("messages.content: a document by URL"),
+        (Shown::Pdf(data), _) => return Ok(("pdf", Cow::Borrowed(*data))),
+        (Shown::Text(text), Source::Plain(_)) => {
+            return Ok(("txt", STANDARD.encode(text.as_bytes()).into()));
+        }
+        (_, Source::Inline { media_type, .. }) => &**media_type,
+        _ => "",
+    };
+    let format = match format {
+        "text/markdown" => "md",
+        "text/html" => "html",
+        "text/csv" => "csv",
+        _ if matches!(shown, Shown::Text(_)) => "txt",
+        "text/plain" => "txt",
+        "application/msword" => "doc",
+        "application/vnd.ms-excel" => "xls",
+        "application/vnd.openxmlformats-officedocument.wordprocessingml.document" => "docx",
+        "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet" => "xlsx",
+        _ if is_image => return uncarried("messages.content: an image of this type"),
+        _ => return uncarried("messages.content: a document of this type"),
+    };
+    match &media.source {
+        Source::Inline { data, .. } => Ok((format, Cow::Borrowed(data))),
+        _ => uncarried("messages.content: a document of this type"),
     }
 }
 

@@ -1,72 +1,76 @@
 //! Parts as a request of the Converse API.
 
+use std::borrow::Cow;
+
 use crate::claude::{self, Thinks};
 use crate::converse::content::{self, ContentWriter, own_seal};
 use crate::dialect::{Losses, ThinkingStyle, TranslationTarget, Untranslatable};
 use crate::json::{self, Members};
-use crate::kit;
-use crate::part::{AnswerFormat, Cache, PromptPart, Sampling, Speaker, Tool, ToolChoice};
-use crate::turns::{AlternatingTurns, CacheMarks};
+use crate::offer::{self, Offer};
+use crate::part::{AnswerFormat, PromptPart, Reasoning, Sampling, Speaker, ToolChoice};
+use crate::schemas::{self, Subset};
+use crate::turns::{self, AlternatingTurns, CacheMarks, ThoughtsAtEnd};
 
 pub(super) fn request(
     parts: &[PromptPart<'_>],
     target: &TranslationTarget,
     losses: &mut Losses,
 ) -> Result<Vec<u8>, Untranslatable> {
-    let conversation = AlternatingTurns::gather(parts, |one| own_seal(one).is_some());
-    let marks = CacheMarks::new(parts, &conversation, target);
+    let is_own = |one: &Reasoning<'_>| own_seal(one).is_some();
+    let mut conversation = AlternatingTurns::gather(parts, ThoughtsAtEnd::Drop, is_own);
     let mut settings = Settings::read(parts, target, losses, &conversation)?;
+    let is_claude = is_anthropics(target);
+    if is_claude {
+        claude::end_turns(&mut conversation, settings.thinks, target, losses)?;
+    } else if conversation.ends_with_assistant() {
+        // "A conversation must end with a user message" (Converse, of models of other makers).
+        losses.drop_hint(target.mode, claude::PREFILL)?;
+        conversation.end_with_user();
+    }
+    if !is_claude {
+        conversation.separate_results();
+    }
+    let subset = is_claude.then_some(Subset::Claude);
+    let mut offer = Offer::gather(parts, &conversation, subset, target, losses)?;
+    let choice = settings.choose_tools(parts, &mut offer, &conversation, target, losses)?;
+    let marks = std::mem::take(&mut offer.marks);
+    let marks = match is_claude || target.caches {
+        true => CacheMarks::place(marks, &mut conversation, target, losses)?,
+        // "You invoked an unsupported model or your request did not allow prompt caching."
+        false => CacheMarks::remove(marks, &mut conversation, target, losses)?,
+    };
     let mut out = Vec::with_capacity(1024);
     let mut members = Members::object(&mut out);
-    let tools: Vec<&Tool<'_>> = parts
-        .iter()
-        .filter_map(|part| match part {
-            PromptPart::Tool(tool) => Some(tool),
-            _ => None,
-        })
-        .collect();
-    if !tools.is_empty() {
-        let choice = settings.choose_tools(parts, target)?;
+    if !offer.tools.is_empty() {
         members.key(&mut out, "toolConfig");
-        tool_config(&tools, choice, &marks, &mut out);
+        tool_config(&offer, choice, &marks, &mut out);
     }
     if !conversation.system.is_empty() {
         members.key(&mut out, "system");
         let mut list = Members::array(&mut out);
-        for (place, one) in conversation.system.iter().enumerate() {
-            content::text(&one.text, &mut list, &mut out);
-            let mark = marks.system.filter(|marked| *marked == place).map(|_| Cache::Short);
-            content::cache_point(one.cache.or(mark), &mut list, &mut out);
+        for one in &conversation.system {
+            content::text(one.text, &mut list, &mut out);
+            content::cache_point(one.cache, &mut list, &mut out);
         }
         list.end(&mut out);
     }
     members.key(&mut out, "messages");
-    messages(&conversation, &marks, &mut out)?;
-    settings.write(&mut members, &mut out);
+    messages(&conversation, &mut out)?;
+    settings.write(&mut members, &mut out)?;
     members.end(&mut out);
     Ok(out)
 }
 
-fn messages(
-    conversation: &AlternatingTurns<'_>,
-    marks: &CacheMarks,
-    out: &mut Vec<u8>,
-) -> Result<(), Untranslatable> {
+fn messages(conversation: &AlternatingTurns<'_>, out: &mut Vec<u8>) -> Result<(), Untranslatable> {
     let mut writer = ContentWriter::default();
     let mut list = Members::array(out);
-    for (place, turn) in conversation.turns.iter().enumerate() {
+    for turn in &conversation.turns {
         list.next(out);
         let mut message = Members::object(out);
         let role = if turn.role == Speaker::User { "user" } else { "assistant" };
         message.text(out, "role", role);
         message.key(out, "content");
-        let mut blocks = Members::array(out);
-        let is_marked = marks.turns.contains(&place);
-        for (place, block) in turn.blocks.iter().enumerate() {
-            let mark = (is_marked && place + 1 == turn.blocks.len()).then_some(Cache::Short);
-            writer.block(block, mark, &mut blocks, out)?;
-        }
-        blocks.end(out);
+        writer.turn(turn, out)?;
         message.end(out);
     }
     list.end(out);
@@ -74,7 +78,7 @@ fn messages(
 }
 
 fn tool_config(
-    tools: &[&Tool<'_>],
+    offer: &Offer<'_>,
     choice: Option<&ToolChoice<'_>>,
     marks: &CacheMarks,
     out: &mut Vec<u8>,
@@ -82,27 +86,25 @@ fn tool_config(
     let mut config = Members::object(out);
     config.key(out, "tools");
     let mut list = Members::array(out);
-    for (place, tool) in tools.iter().enumerate() {
+    for (tool, mark) in offer.tools.iter().zip(&marks.tools) {
         list.next(out);
         let mut object = Members::object(out);
         object.key(out, "toolSpec");
         let mut spec = Members::object(out);
-        spec.text(out, "name", &tool.name);
-        if let Some(description) = tool.description.as_ref().filter(|text| !text.is_empty()) {
+        spec.text(out, "name", tool.name);
+        if let Some(description) = tool.description {
             spec.text(out, "description", description);
         }
         spec.key(out, "inputSchema");
         let mut schema = Members::object(out);
-        let written = if tool.is_free { Some(kit::FREE_SCHEMA) } else { tool.schema.as_deref() };
-        schema.raw(out, "json", written.unwrap_or(kit::EMPTY_SCHEMA));
+        schema.raw(out, "json", &tool.schema);
         schema.end(out);
-        if tool.is_strict == Some(true) {
+        if tool.is_strict {
             spec.boolean(out, "strict", true);
         }
         spec.end(out);
         object.end(out);
-        let mark = (marks.tools && place + 1 == tools.len()).then_some(Cache::Short);
-        content::cache_point(tool.cache.or(mark), &mut list, out);
+        content::cache_point(*mark, &mut list, out);
     }
     list.end(out);
     if let Some(choice) = choice {
@@ -160,10 +162,10 @@ impl<'p> Settings<'p> {
             tool_choice: None,
         };
         let has_temperature =
-            parts.iter().any(|part| matches!(part, PromptPart::Sampling(Sampling::Temperature(_))));
+            claude::has_temperature(parts, settings.thinks.is_some_and(Thinks::is_on));
         for part in parts {
             match part {
-                PromptPart::Stop(texts) => settings.stops = texts.iter().map(|it| &**it).collect(),
+                PromptPart::Stop(texts) => settings.stop(texts, target, losses)?,
                 PromptPart::Format(AnswerFormat::Json) => {
                     return Err(Untranslatable::uncarried("response_format"));
                 }
@@ -204,33 +206,61 @@ impl<'p> Settings<'p> {
         }
     }
 
+    /// Each must have a letter, and Claude takes none that is blank (litellm 3286).
+    fn stop(
+        &mut self,
+        texts: &'p [Cow<'p, str>],
+        target: &TranslationTarget,
+        losses: &mut Losses,
+    ) -> Result<(), Untranslatable> {
+        let fits = |text: &&str| match is_anthropics(target) {
+            true => !turns::is_blank(text),
+            false => !text.is_empty(),
+        };
+        self.stops = texts.iter().map(|text| &**text).filter(fits).collect();
+        if self.stops.len() < texts.len() {
+            losses.drop_hint(target.mode, "stop")?;
+        }
+        Ok(())
+    }
+
     /// The API's own choice of tools. It cannot say that none may be called, or one at a time, which
-    /// Anthropic's models are told in their own words instead.
+    /// Anthropic's models are told in their own words instead. Models of other makers are told of no tools
+    /// that may not be called, but for those that the conversation has, and whether they call one at a time
+    /// is theirs.
     fn choose_tools(
         &mut self,
         parts: &'p [PromptPart<'p>],
+        offer: &mut Offer<'p>,
+        conversation: &AlternatingTurns<'p>,
         target: &TranslationTarget,
+        losses: &mut Losses,
     ) -> Result<Option<&'p ToolChoice<'p>>, Untranslatable> {
-        let choice = parts.iter().find_map(|part| match part {
-            PromptPart::ToolChoice(choice) => Some(choice),
-            _ => None,
-        });
+        let choice =
+            if offer.is_history { Some(&ToolChoice::None) } else { offer::tool_choice(parts) };
         let is_none = choice == Some(&ToolChoice::None);
-        let is_single = parts.iter().any(|part| matches!(part, PromptPart::ParallelTools(false)));
-        if !is_none && !is_single {
+        let is_single = offer::is_single(parts);
+        if offer.tools.is_empty() || !is_none && !is_single {
             return Ok(choice);
         }
-        if !is_anthropics(target) {
-            let field = if is_none { "tool_choice" } else { "parallel_tool_calls" };
-            return Err(Untranslatable::uncarried(field));
+        if is_anthropics(target) {
+            let mut written = Vec::new();
+            claude::tool_choice(choice.unwrap_or(&ToolChoice::Auto), is_single, &mut written);
+            self.tool_choice = Some(written);
+            return Ok(None);
         }
-        let mut written = Vec::new();
-        claude::tool_choice(choice.unwrap_or(&ToolChoice::Auto), is_single, &mut written);
-        self.tool_choice = Some(written);
-        Ok(None)
+        if is_none {
+            offer.declare(conversation);
+            if !offer.tools.is_empty() {
+                losses.drop_hint(target.mode, "tool_choice")?;
+            }
+            return Ok(None);
+        }
+        losses.drop_hint(target.mode, "parallel_tool_calls")?;
+        Ok(choice)
     }
 
-    fn write(&self, members: &mut Members, out: &mut Vec<u8>) {
+    fn write(&self, members: &mut Members, out: &mut Vec<u8>) -> Result<(), Untranslatable> {
         members.key(out, "inferenceConfig");
         let mut config = Members::object(out);
         config.integer(out, "maxTokens", self.output_max);
@@ -252,9 +282,11 @@ impl<'p> Settings<'p> {
         config.end(out);
         if let Some(AnswerFormat::Schema { name, description, schema, .. }) = self.schema {
             members.key(out, "outputConfig");
-            output_config(name.as_deref(), description.as_deref(), schema, out);
+            let fitted = schemas::fit(schema, Subset::Claude)?;
+            output_config(name.as_deref(), description.as_deref(), &fitted.text, out);
         }
         self.write_anthropics(members, out);
+        Ok(())
     }
 
     /// Fields of Anthropic's own API, which goes to its models as they are.
@@ -285,7 +317,7 @@ impl<'p> Settings<'p> {
     }
 }
 
-/// The schema is a text there, with its own bytes.
+/// The schema is a text there.
 fn output_config(name: Option<&str>, description: Option<&str>, schema: &str, out: &mut Vec<u8>) {
     let mut config = Members::object(out);
     config.key(out, "textFormat");

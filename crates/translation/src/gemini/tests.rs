@@ -170,7 +170,7 @@ fn calls_of_other_models_are_marked_for_models_that_want_signatures() {
     let signatures = |parts: &[PromptPart<'_>], thinking| {
         let target = TranslationTarget { thinking, ..TranslationTarget::default() };
         let body = write(&Gemini, parts, &target);
-        let parts = body["contents"][0]["parts"].as_array().expect("parts").clone();
+        let parts = body["contents"][1]["parts"].as_array().expect("parts").clone();
         parts.iter().map(|part| part["thoughtSignature"].clone()).collect::<Vec<_>>()
     };
     let foreign = [call("a", None), call("b", None)];

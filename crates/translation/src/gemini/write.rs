@@ -1,17 +1,19 @@
 //! Parts as a request for content for an upstream.
 
-use std::collections::HashMap;
-
+use crate::claude::PREFILL;
 use crate::dialect::{Losses, ThinkingStyle, TranslationTarget, Untranslatable};
 use crate::gemini::FOREIGN_CALL_SIGNATURE;
 use crate::gemini::read::media_type_of;
 use crate::gemini::write_settings;
 use crate::json::Members;
 use crate::kit;
-use crate::part::{
-    ContentPart, MediaPart, PromptPart, Reasoning, Source, Speaker, ToolCall, ToolResult,
-};
+use crate::media::Shown;
+use crate::part::{ContentPart, MediaPart, PromptPart, Reasoning, Speaker, ToolCall, ToolResult};
 use crate::seal::{self, Maker};
+use crate::turns::{self, AlternatingTurns, Block, MergedTurn, Said, ThoughtsAtEnd};
+
+/// The pictures that Gemini takes.
+const IMAGES: [&str; 5] = ["image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"];
 
 pub(super) fn request(
     parts: &[PromptPart<'_>],
@@ -20,7 +22,13 @@ pub(super) fn request(
 ) -> Result<Vec<u8>, Untranslatable> {
     let mut out = Vec::with_capacity(1024);
     let mut members = Members::object(&mut out);
-    let conversation = WrittenConversation::gather(parts);
+    let is_own = |one: &Reasoning<'_>| own_token(one).is_some();
+    let mut conversation = AlternatingTurns::gather(parts, ThoughtsAtEnd::Stay, is_own);
+    if target.thinking == ThinkingStyle::Effort && conversation.ends_with_assistant() {
+        // "Requests ending with a model turn are not supported" (litellm PR 38652, of Gemini 3).
+        losses.drop_hint(target.mode, PREFILL)?;
+        conversation.end_with_user();
+    }
     if !conversation.system.is_empty() {
         members.key(&mut out, "systemInstruction");
         let mut content = Members::object(&mut out);
@@ -28,103 +36,22 @@ pub(super) fn request(
         let mut list = Members::array(&mut out);
         for one in &conversation.system {
             list.next(&mut out);
-            text(one, &mut out);
+            text(one.text, &mut out);
         }
         list.end(&mut out);
         content.end(&mut out);
     }
-    write_settings::tools(parts, target.mode, losses, &mut members, &mut out)?;
+    write_settings::tools(parts, &conversation, target, losses, &mut members, &mut out)?;
     members.key(&mut out, "contents");
     let mut list = Members::array(&mut out);
     for turn in &conversation.turns {
-        list.next(&mut out);
-        let mut written = WrittenTurn { conversation: &conversation, target, losses };
-        written.write(turn, &mut out)?;
+        let mut written = WrittenTurn { target, losses };
+        written.write(turn, &mut list, &mut out)?;
     }
     list.end(&mut out);
     write_settings::generation(parts, target, losses, &mut members, &mut out)?;
     members.end(&mut out);
     Ok(out)
-}
-
-/// What is said, in turns of changing roles.
-struct WrittenConversation<'p> {
-    /// The instructions before the first turn.
-    system: Vec<&'p str>,
-    turns: Vec<MergedTurn<'p>>,
-    /// The names of the tools that were called, by the ids of the calls.
-    calls: HashMap<&'p str, &'p str>,
-}
-
-struct MergedTurn<'p> {
-    role: Speaker,
-    /// What it is made of, with the results of tools before all else.
-    parts: Vec<&'p PromptPart<'p>>,
-}
-
-impl<'p> WrittenConversation<'p> {
-    fn gather(parts: &'p [PromptPart<'p>]) -> Self {
-        let mut gathered = Self { system: Vec::new(), turns: Vec::new(), calls: HashMap::new() };
-        for part in parts {
-            match part {
-                PromptPart::Instruction(text) if gathered.turns.is_empty() => {
-                    gathered.system.push(&text.text);
-                }
-                // In the middle of a conversation only a user can give one.
-                PromptPart::Instruction(_) => gathered.turn(Speaker::User).push(part),
-                PromptPart::Turn(role) => drop(gathered.turn(*role)),
-                PromptPart::ToolResult(_) => {
-                    let parts = gathered.turn(Speaker::User);
-                    let is_result =
-                        |part: &&&PromptPart<'_>| matches!(part, PromptPart::ToolResult(_));
-                    let place = parts.iter().take_while(is_result).count();
-                    parts.insert(place, part);
-                }
-                PromptPart::Reasoning(one) if own_token(one).is_none() => {}
-                PromptPart::ToolCall(call) => {
-                    gathered.calls.insert(&call.id, &call.name);
-                    gathered.turn(Speaker::Assistant).push(part);
-                }
-                PromptPart::Content(_) | PromptPart::Reasoning(_) => {
-                    if let Some(turn) = gathered.turns.last_mut() {
-                        turn.parts.push(part);
-                    }
-                }
-                _ => {}
-            }
-        }
-        gathered.turns.retain(|turn| !turn.parts.is_empty());
-        gathered.merge();
-        gathered
-    }
-
-    /// The parts of the open turn, if this role speaks in it, or of a new one.
-    fn turn(&mut self, role: Speaker) -> &mut Vec<&'p PromptPart<'p>> {
-        if self.turns.last().is_none_or(|turn| turn.role != role) {
-            self.turns.push(MergedTurn { role, parts: Vec::new() });
-        }
-        let last = self.turns.len() - 1;
-        &mut self.turns[last].parts
-    }
-
-    /// Turns of one role that stand together become one.
-    fn merge(&mut self) {
-        let mut merged: Vec<MergedTurn<'p>> = Vec::with_capacity(self.turns.len());
-        for turn in self.turns.drain(..) {
-            match merged.last_mut() {
-                Some(last) if last.role == turn.role => last.parts.extend(turn.parts),
-                _ => merged.push(turn),
-            }
-        }
-        self.turns = merged;
-    }
-
-    /// The name of the tool whose call has this id: of several, the last.
-    fn name(&self, id: &str) -> Result<&'p str, Untranslatable> {
-        let wanted = "the result of a call that stands before it";
-        let lost = || Untranslatable::malformed("messages: tool result", wanted);
-        self.calls.get(id).copied().ok_or_else(lost)
-    }
 }
 
 /// The signature that Gemini has given a thought; empty thoughts without one say nothing.
@@ -142,82 +69,85 @@ fn text(text: &str, out: &mut Vec<u8>) {
 
 /// A turn that is being written.
 struct WrittenTurn<'w> {
-    conversation: &'w WrittenConversation<'w>,
     target: &'w TranslationTarget,
     losses: &'w mut Losses,
 }
 
 impl WrittenTurn<'_> {
-    fn write(&mut self, turn: &MergedTurn<'_>, out: &mut Vec<u8>) -> Result<(), Untranslatable> {
-        let mut content = Members::object(out);
-        let role = if turn.role == Speaker::User { "user" } else { "model" };
-        content.text(out, "role", role);
-        content.key(out, "parts");
-        let mut list = Members::array(out);
-        let has_seal = |part: &&PromptPart<'_>| matches!(part, PromptPart::ToolCall(call) if call_signature(call).is_some());
+    /// Writes the results of a turn as one content and the rest as another: Vertex AI refuses both in one
+    /// with "Requests ending with a model turn are not supported" (CLIProxyAPI 5607), and takes results
+    /// that follow each other in several contents for too few (llumiverse PR 620).
+    fn write(
+        &mut self,
+        turn: &MergedTurn<'_>,
+        contents: &mut Members,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Untranslatable> {
+        let count = turn.blocks.iter().take_while(|block| block.said.is_result()).count();
+        let (results, rest) = turn.blocks.split_at(count);
+        let mut shown = Vec::new();
+        if !results.is_empty() {
+            let mut list = begin_content(turn.role, contents, out);
+            for block in results {
+                if let Said::Result(call, result) = &block.said {
+                    list.next(out);
+                    function_response(call, *result, out);
+                    let media = result.map_or(&[][..], |result| &result.content);
+                    let mut media = media.iter().filter(|one| turns::text_of(one).is_none());
+                    if let Some(first) = media.next() {
+                        shown.push((&call.id, first, media));
+                    }
+                }
+            }
+            end_content(list, out);
+        }
+        if shown.is_empty() && rest.is_empty() {
+            return Ok(());
+        }
+        let mut list = begin_content(turn.role, contents, out);
+        for (id, first, more) in shown {
+            list.next(out);
+            text(&format!("The tool call {id} has shown:"), out);
+            for one in std::iter::once(first).chain(more) {
+                self.content(one, Speaker::User, &mut list, out)?;
+            }
+        }
+        self.blocks(turn.role, rest, &mut list, out)?;
+        end_content(list, out);
+        Ok(())
+    }
+
+    fn blocks(
+        &mut self,
+        role: Speaker,
+        blocks: &[Block<'_>],
+        list: &mut Members,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Untranslatable> {
+        let has_seal = |block: &Block<'_>| matches!(block.said, Said::Call(call) if call_signature(call).is_some());
         // Only the first of parallel calls is signed.
         let mut lacks_signature =
-            self.target.thinking == ThinkingStyle::Effort && !turn.parts.iter().any(has_seal);
-        for part in &turn.parts {
-            match part {
-                PromptPart::Instruction(one) => {
+            self.target.thinking == ThinkingStyle::Effort && !blocks.iter().any(has_seal);
+        for block in blocks {
+            match &block.said {
+                Said::Note(one) => {
                     list.next(out);
-                    text(&one.text, out);
+                    text(one, out);
                 }
-                PromptPart::Reasoning(one) => {
+                Said::Reasoning(one) => {
                     list.next(out);
                     thought(one, out);
                 }
-                PromptPart::ToolCall(call) => {
+                Said::Call(call) => {
                     list.next(out);
                     let is_foreign = std::mem::take(&mut lacks_signature);
                     let foreign = is_foreign.then_some(FOREIGN_CALL_SIGNATURE);
                     tool_call(call, call_signature(call).or(foreign), out)?;
                 }
-                PromptPart::ToolResult(result) => self.result(result, &mut list, out)?,
-                PromptPart::Content(one) => self.content(one, turn.role, &mut list, out)?,
-                _ => {}
+                Said::Content(one) => self.content(one, role, list, out)?,
+                // They stand before all else.
+                Said::Result(..) => {}
             }
-        }
-        list.end(out);
-        content.end(out);
-        Ok(())
-    }
-
-    fn result(
-        &mut self,
-        result: &ToolResult<'_>,
-        list: &mut Members,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Untranslatable> {
-        let name = self.conversation.name(&result.id)?;
-        let (mut texts, mut media) = (Vec::new(), Vec::new());
-        for content in &result.content {
-            match content {
-                ContentPart::Text(text) => texts.push(&*text.text),
-                ContentPart::Refusal(text) => texts.push(&**text),
-                other => media.push(other),
-            }
-        }
-        list.next(out);
-        let mut part = Members::object(out);
-        part.key(out, "functionResponse");
-        let mut response = Members::object(out);
-        response.text(out, "id", &result.id);
-        response.text(out, "name", name);
-        response.key(out, "response");
-        let mut output = Members::object(out);
-        let key = if result.is_error { "error" } else { "output" };
-        output.text(out, key, &texts.join("\n"));
-        output.end(out);
-        response.end(out);
-        part.end(out);
-        if !media.is_empty() {
-            list.next(out);
-            text(&format!("The tool call {} has shown:", result.id), out);
-        }
-        for one in media {
-            self.content(one, Speaker::User, list, out)?;
         }
         Ok(())
     }
@@ -230,8 +160,6 @@ impl WrittenTurn<'_> {
         out: &mut Vec<u8>,
     ) -> Result<(), Untranslatable> {
         match content {
-            // An empty text says nothing, and is refused in some places.
-            ContentPart::Text(one) if one.text.is_empty() => {}
             ContentPart::Text(one) => {
                 list.next(out);
                 text(&one.text, out);
@@ -255,11 +183,49 @@ impl WrittenTurn<'_> {
                     self.losses.drop_hint(self.target.mode, "detail")?;
                 }
                 list.next(out);
-                write_media(media, out);
+                write_media(media, out)?;
             }
         }
         Ok(())
     }
+}
+
+/// Begins a content, and the list of its parts.
+fn begin_content(role: Speaker, contents: &mut Members, out: &mut Vec<u8>) -> Members {
+    contents.next(out);
+    let role: &[u8] = if role == Speaker::User { b"user" } else { b"model" };
+    out.extend_from_slice(b"{\"role\":\"");
+    out.extend_from_slice(role);
+    out.extend_from_slice(b"\",\"parts\":");
+    Members::array(out)
+}
+
+fn end_content(parts: Members, out: &mut Vec<u8>) {
+    parts.end(out);
+    out.push(b'}');
+}
+
+/// What a call came to: "the number of function response parts is equal to the number of function call
+/// parts of the function call turn" (gemini-cli 3814), so that one without a result has one that says so.
+fn function_response(call: &ToolCall<'_>, result: Option<&ToolResult<'_>>, out: &mut Vec<u8>) {
+    let content = result.map_or(&[][..], |result| &result.content);
+    let texts: Vec<&str> = content.iter().filter_map(turns::text_of).collect();
+    let said = match result {
+        Some(_) => texts.join("\n"),
+        None => turns::NO_RESULT.to_owned(),
+    };
+    let mut part = Members::object(out);
+    part.key(out, "functionResponse");
+    let mut response = Members::object(out);
+    response.text(out, "id", &call.id);
+    response.text(out, "name", &call.name);
+    response.key(out, "response");
+    let mut output = Members::object(out);
+    let is_error = result.is_none_or(|result| result.is_error);
+    output.text(out, if is_error { "error" } else { "output" }, &said);
+    output.end(out);
+    response.end(out);
+    part.end(out);
 }
 
 fn thought(one: &Reasoning<'_>, out: &mut Vec<u8>) {
@@ -297,17 +263,13 @@ fn tool_call(
     Ok(())
 }
 
-fn write_media(media: &MediaPart<'_>, out: &mut Vec<u8>) {
+/// A picture, a document, a recording or a video, by what it is. Pictures are of the types that Google
+/// lists ("Image understanding"), documents are PDF files, and texts are texts: other files are "Unsupported
+/// MIME type".
+fn write_media(media: &MediaPart<'_>, out: &mut Vec<u8>) -> Result<(), Untranslatable> {
     let mut part = Members::object(out);
-    match &media.source {
-        Source::Inline { media_type, data } => {
-            part.key(out, "inlineData");
-            let mut inner = Members::object(out);
-            inner.text(out, "mimeType", media_type);
-            inner.text(out, "data", data);
-            inner.end(out);
-        }
-        Source::Url(url) => {
+    let (media_type, data) = match Shown::of(media) {
+        Shown::Url(url) => {
             part.key(out, "fileData");
             let mut inner = Members::object(out);
             if let Some(media_type) = media_type_of(url) {
@@ -315,8 +277,33 @@ fn write_media(media: &MediaPart<'_>, out: &mut Vec<u8>) {
             }
             inner.text(out, "fileUri", url);
             inner.end(out);
+            part.end(out);
+            return Ok(());
         }
-        Source::Plain(text) => part.text(out, "text", text),
-    }
+        Shown::Text(text) => {
+            part.text(out, "text", &text);
+            part.end(out);
+            return Ok(());
+        }
+        Shown::Image(media_type, data) if IMAGES.contains(&&*media_type) => (media_type, data),
+        Shown::Image(..) => {
+            return Err(Untranslatable::uncarried("messages.content: an image of this type"));
+        }
+        Shown::Pdf(data) => ("application/pdf".into(), data),
+        Shown::Other(media_type, data)
+            if media_type.starts_with("audio/") || media_type.starts_with("video/") =>
+        {
+            (media_type, data)
+        }
+        Shown::Other(..) => {
+            return Err(Untranslatable::uncarried("messages.content: a document of this type"));
+        }
+    };
+    part.key(out, "inlineData");
+    let mut inner = Members::object(out);
+    inner.text(out, "mimeType", &media_type);
+    inner.text(out, "data", data);
+    inner.end(out);
     part.end(out);
+    Ok(())
 }

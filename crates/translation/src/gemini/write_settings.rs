@@ -2,33 +2,34 @@
 
 use std::borrow::Cow;
 
-use crate::dialect::{Losses, Mode, ThinkingStyle, TranslationTarget, Untranslatable};
+use crate::dialect::{Losses, ThinkingStyle, TranslationTarget, Untranslatable};
 use crate::json::{self, Members};
 use crate::kit;
-use crate::part::{AnswerFormat, Effort, PromptPart, Sampling, Thinking, Tool, ToolChoice};
+use crate::offer::{self, Offer};
+use crate::part::{AnswerFormat, Effort, PromptPart, Sampling, Thinking, ToolChoice};
+use crate::schemas::{self, Subset};
+use crate::turns::AlternatingTurns;
 
 /// Stop sequences at most.
 const STOP_MAX: usize = 5;
-/// The most tokens that every model that is told a budget can be told to think.
-const BUDGET_MAX: u64 = 24_576;
+/// The fewest and the most tokens that every model that is told a budget can be told to think: Flash-Lite
+/// begins at 512 and ends, as Flash does, at 24,576 ("Thinking" of Vertex AI's documentation).
+const BUDGETS: std::ops::RangeInclusive<u64> = 512..=24_576;
 
-pub(super) fn tools(
-    parts: &[PromptPart<'_>],
-    mode: Mode,
+pub(super) fn tools<'p>(
+    parts: &'p [PromptPart<'p>],
+    conversation: &AlternatingTurns<'p>,
+    target: &TranslationTarget,
     losses: &mut Losses,
     members: &mut Members,
     out: &mut Vec<u8>,
 ) -> Result<(), Untranslatable> {
-    let all = parts.iter().filter_map(|part| match part {
-        PromptPart::Tool(tool) => Some(tool),
-        _ => None,
-    });
-    let all: Vec<&Tool<'_>> = all.collect();
-    if all.is_empty() {
+    let offer = Offer::gather(parts, conversation, Some(Subset::GeminiTools), target, losses)?;
+    if offer.tools.is_empty() {
         return Ok(());
     }
-    if parts.iter().any(|part| matches!(part, PromptPart::ParallelTools(false))) {
-        losses.drop_hint(mode, "parallel_tool_calls")?;
+    if offer::is_single(parts) && !offer.is_history {
+        losses.drop_hint(target.mode, "parallel_tool_calls")?;
     }
     members.key(out, "tools");
     let mut list = Members::array(out);
@@ -36,27 +37,21 @@ pub(super) fn tools(
     let mut object = Members::object(out);
     object.key(out, "functionDeclarations");
     let mut declarations = Members::array(out);
-    for tool in &all {
+    for tool in &offer.tools {
         declarations.next(out);
         let mut declaration = Members::object(out);
-        declaration.text(out, "name", &tool.name);
-        if let Some(description) = &tool.description {
+        declaration.text(out, "name", tool.name);
+        if let Some(description) = tool.description {
             declaration.text(out, "description", description);
         }
-        let schema = if tool.is_free { Some(kit::FREE_SCHEMA) } else { tool.schema.as_deref() };
-        if let Some(schema) = schema {
-            declaration.raw(out, "parametersJsonSchema", schema);
-        }
+        declaration.raw(out, "parametersJsonSchema", &tool.schema);
         declaration.end(out);
     }
     declarations.end(out);
     object.end(out);
     list.end(out);
-    let choice = parts.iter().rev().find_map(|part| match part {
-        PromptPart::ToolChoice(choice) => Some(choice),
-        _ => None,
-    });
-    let is_strict = all.iter().any(|tool| tool.is_strict == Some(true));
+    let is_strict = offer.tools.iter().any(|tool| tool.is_strict);
+    let choice = if offer.is_history { Some(&ToolChoice::None) } else { offer::tool_choice(parts) };
     let (word, name) = match choice {
         Some(ToolChoice::None) => ("NONE", None),
         // Calls that must come fit their schemas.
@@ -137,7 +132,8 @@ impl ContentSettings<'_> {
             PromptPart::Format(format) => {
                 self.members.text(self.out, "responseMimeType", "application/json");
                 if let AnswerFormat::Schema { schema, .. } = format {
-                    self.members.raw(self.out, "responseJsonSchema", schema);
+                    let fitted = schemas::fit(schema, Subset::Gemini)?;
+                    self.members.raw(self.out, "responseJsonSchema", &fitted.text);
                 }
             }
             PromptPart::Sampling(sampling) => self.sampling(*sampling)?,
@@ -154,6 +150,7 @@ impl ContentSettings<'_> {
     }
 
     fn stop(&mut self, texts: &[Cow<'_, str>]) -> Result<(), Untranslatable> {
+        let texts: Vec<&Cow<'_, str>> = texts.iter().filter(|text| !text.is_empty()).collect();
         if texts.len() > STOP_MAX {
             return Err(Untranslatable::uncarried("stop"));
         }
@@ -203,10 +200,11 @@ impl ContentSettings<'_> {
             }
             (false, Thinking::Off, _) => config.integer(self.out, "thinkingBudget", 0),
             (false, Thinking::Budget(tokens), _) => {
-                config.integer(self.out, "thinkingBudget", tokens.min(BUDGET_MAX));
+                let budget = tokens.clamp(*BUDGETS.start(), *BUDGETS.end());
+                config.integer(self.out, "thinkingBudget", budget);
             }
             (false, _, Some(effort)) => {
-                let budget = kit::budget_of(effort).min(BUDGET_MAX);
+                let budget = kit::budget_of(effort).min(*BUDGETS.end());
                 config.integer(self.out, "thinkingBudget", budget);
             }
             // As much as the model likes.
@@ -224,7 +222,10 @@ impl ContentSettings<'_> {
                 self.target.takes_sampling
             }
             Sampling::Seed(seed) => i32::try_from(seed).is_ok(),
-            Sampling::PresencePenalty(_) | Sampling::FrequencyPenalty(_) => true,
+            // "Penalty is not enabled for this model", since Gemini 2.5.
+            Sampling::PresencePenalty(_) | Sampling::FrequencyPenalty(_) => {
+                self.target.thinking == ThinkingStyle::None
+            }
         };
         if !has_words {
             return self.drop_hint(field);

@@ -6,12 +6,18 @@ use crate::claude::{self, Thinks};
 use crate::dialect::{Losses, TranslationTarget, Untranslatable};
 use crate::json::{self, Members};
 use crate::kit;
+use crate::media::Shown;
+use crate::offer::{self, Offer};
 use crate::part::{
-    AnswerFormat, Cache, ContentPart, MediaPart, PromptPart, Reasoning, Sampling, Source, Speaker,
-    Tool, ToolCall, ToolChoice, ToolResult,
+    AnswerFormat, Cache, ContentPart, MediaPart, PromptPart, Reasoning, Sampling, Speaker,
+    ToolCall, ToolChoice, ToolResult,
 };
+use crate::schemas::{self, Subset};
 use crate::seal::{self, Maker};
-use crate::turns::{AlternatingTurns, Block, CacheMarks};
+use crate::turns::{self, AlternatingTurns, Block, CacheMarks, Said, ThoughtsAtEnd};
+
+/// The pictures that Claude takes.
+const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
 /// The longest name of a customer's user, in bytes.
 const USER_BYTES_MAX: usize = 256;
@@ -21,8 +27,8 @@ pub(super) fn request(
     target: &TranslationTarget,
     losses: &mut Losses,
 ) -> Result<Vec<u8>, Untranslatable> {
-    let conversation = AlternatingTurns::gather(parts, |one| own_seal(one).is_some());
-    let marks = CacheMarks::new(parts, &conversation, target);
+    let is_own = |one: &Reasoning<'_>| own_seal(one).is_some();
+    let mut conversation = AlternatingTurns::gather(parts, ThoughtsAtEnd::Drop, is_own);
     let mut out = Vec::with_capacity(1024);
     let mut members = Members::object(&mut out);
     let asked = parts.iter().find_map(|part| match part {
@@ -32,19 +38,23 @@ pub(super) fn request(
     let output_max = asked.unwrap_or(target.output_max);
     members.integer(&mut out, "max_tokens", output_max);
     let thinks = claude::thinking(parts, output_max, target, losses, &conversation)?;
-    tools(parts, &marks, &mut members, &mut out);
+    claude::end_turns(&mut conversation, thinks, target, losses)?;
+    let mut offer = Offer::gather(parts, &conversation, Some(Subset::Claude), target, losses)?;
+    let marks = std::mem::take(&mut offer.marks);
+    let marks = CacheMarks::place(marks, &mut conversation, target, losses)?;
+    tools(&offer, &marks, &mut members, &mut out);
+    choose_tools(parts, &offer, &mut members, &mut out);
     if !conversation.system.is_empty() {
         members.key(&mut out, "system");
         let mut list = Members::array(&mut out);
-        for (place, one) in conversation.system.iter().enumerate() {
+        for one in &conversation.system {
             list.next(&mut out);
-            let mark = marks.system.filter(|marked| *marked == place).map(|_| Cache::Short);
-            text(&one.text, one.cache.or(mark), &mut out);
+            text(one.text, one.cache, &mut out);
         }
         list.end(&mut out);
     }
     members.key(&mut out, "messages");
-    messages(&conversation, &marks, &mut out)?;
+    messages(&conversation, &mut out)?;
     let mut settings = MessageSettings {
         target,
         losses,
@@ -90,64 +100,59 @@ fn text(text: &str, cache: Option<Cache>, out: &mut Vec<u8>) {
     object.end(out);
 }
 
-fn tools(parts: &[PromptPart<'_>], marks: &CacheMarks, members: &mut Members, out: &mut Vec<u8>) {
-    let all: Vec<&Tool<'_>> = parts
-        .iter()
-        .filter_map(|part| match part {
-            PromptPart::Tool(tool) => Some(tool),
-            _ => None,
-        })
-        .collect();
-    if all.is_empty() {
+fn tools(offer: &Offer<'_>, marks: &CacheMarks, members: &mut Members, out: &mut Vec<u8>) {
+    if offer.tools.is_empty() {
         return;
     }
     members.key(out, "tools");
     let mut list = Members::array(out);
-    for (place, tool) in all.iter().enumerate() {
+    for (tool, mark) in offer.tools.iter().zip(&marks.tools) {
         list.next(out);
         let mut object = Members::object(out);
-        object.text(out, "name", &tool.name);
-        if let Some(description) = &tool.description {
+        object.text(out, "name", tool.name);
+        if let Some(description) = tool.description {
             object.text(out, "description", description);
         }
-        let schema = if tool.is_free { Some(kit::FREE_SCHEMA) } else { tool.schema.as_deref() };
-        object.raw(out, "input_schema", schema.unwrap_or(kit::EMPTY_SCHEMA));
-        if tool.is_strict == Some(true) {
+        object.raw(out, "input_schema", &tool.schema);
+        if tool.is_strict {
             object.boolean(out, "strict", true);
         }
-        let mark = (marks.tools && place + 1 == all.len()).then_some(Cache::Short);
-        cache_control(tool.cache.or(mark), &mut object, out);
+        cache_control(*mark, &mut object, out);
         object.end(out);
     }
     list.end(out);
-    let choice = parts.iter().find_map(|part| match part {
-        PromptPart::ToolChoice(choice) => Some(choice),
-        _ => None,
-    });
-    let is_single = parts.iter().any(|part| matches!(part, PromptPart::ParallelTools(false)));
-    if choice.is_some() || is_single {
-        members.key(out, "tool_choice");
-        claude::tool_choice(choice.unwrap_or(&ToolChoice::Auto), is_single, out);
-    }
 }
 
-fn messages(
-    conversation: &AlternatingTurns<'_>,
-    marks: &CacheMarks,
+fn choose_tools(
+    parts: &[PromptPart<'_>],
+    offer: &Offer<'_>,
+    members: &mut Members,
     out: &mut Vec<u8>,
-) -> Result<(), Untranslatable> {
+) {
+    let choice = match offer.is_history {
+        true => Some(&ToolChoice::None),
+        false => offer::tool_choice(parts),
+    };
+    let is_single = offer::is_single(parts);
+    if offer.tools.is_empty() || choice.is_none() && !is_single {
+        return;
+    }
+    members.key(out, "tool_choice");
+    claude::tool_choice(choice.unwrap_or(&ToolChoice::Auto), is_single, out);
+}
+
+fn messages(conversation: &AlternatingTurns<'_>, out: &mut Vec<u8>) -> Result<(), Untranslatable> {
     let mut list = Members::array(out);
-    for (place, turn) in conversation.turns.iter().enumerate() {
+    for turn in &conversation.turns {
         list.next(out);
         let mut message = Members::object(out);
         let role = if turn.role == Speaker::User { "user" } else { "assistant" };
         message.text(out, "role", role);
         message.key(out, "content");
         let mut blocks = Members::array(out);
-        let is_marked = marks.turns.contains(&place);
-        for (place, block) in turn.blocks.iter().enumerate() {
-            let mark = (is_marked && place + 1 == turn.blocks.len()).then_some(Cache::Short);
-            write_block(block, mark, &mut blocks, out)?;
+        for block in &turn.blocks {
+            blocks.next(out);
+            write_block(block, out)?;
         }
         blocks.end(out);
         message.end(out);
@@ -156,51 +161,38 @@ fn messages(
     Ok(())
 }
 
-fn write_block(
-    block: &Block<'_>,
-    mark: Option<Cache>,
-    list: &mut Members,
-    out: &mut Vec<u8>,
-) -> Result<(), Untranslatable> {
-    match block {
-        Block::Instruction(one) => {
-            list.next(out);
-            text(&one.text, one.cache.or(mark), out);
-        }
-        Block::Part(PromptPart::Reasoning(one)) => {
-            let Some(own) = own_seal(one) else { return Ok(()) };
-            list.next(out);
-            let mut object = Members::object(out);
-            match own {
-                OwnSeal::Signature(signature) => {
-                    object.text(out, "type", "thinking");
-                    object.text(out, "thinking", &one.text);
-                    object.text(out, "signature", signature);
-                }
-                OwnSeal::Redacted(data) => {
-                    object.text(out, "type", "redacted_thinking");
-                    object.text(out, "data", data);
-                }
-            }
-            object.end(out);
-        }
-        Block::Part(PromptPart::ToolCall(call)) => {
-            list.next(out);
-            tool_use(call, mark, out)?;
-        }
-        Block::Part(PromptPart::ToolResult(result)) => {
-            list.next(out);
-            tool_result(result, mark, out)?;
-        }
-        Block::Part(PromptPart::Content(one)) => content(one, mark, list, out)?,
-        Block::Part(_) => {}
+fn write_block(block: &Block<'_>, out: &mut Vec<u8>) -> Result<(), Untranslatable> {
+    match &block.said {
+        Said::Note(one) => text(one, block.cache, out),
+        Said::Reasoning(one) => reasoning(one, out),
+        Said::Call(call) => tool_use(call, block.cache, out)?,
+        Said::Result(call, result) => tool_result(call, *result, block.cache, out)?,
+        Said::Content(one) => content(one, block.cache, out)?,
     }
     Ok(())
 }
 
+fn reasoning(one: &Reasoning<'_>, out: &mut Vec<u8>) {
+    let mut object = Members::object(out);
+    match own_seal(one) {
+        Some(OwnSeal::Signature(signature)) => {
+            object.text(out, "type", "thinking");
+            object.text(out, "thinking", &one.text);
+            object.text(out, "signature", signature);
+        }
+        Some(OwnSeal::Redacted(data)) => {
+            object.text(out, "type", "redacted_thinking");
+            object.text(out, "data", data);
+        }
+        // The others are no part of the conversation.
+        None => {}
+    }
+    object.end(out);
+}
+
 fn tool_use(
     call: &ToolCall<'_>,
-    mark: Option<Cache>,
+    cache: Option<Cache>,
     out: &mut Vec<u8>,
 ) -> Result<(), Untranslatable> {
     let mut object = Members::object(out);
@@ -208,59 +200,58 @@ fn tool_use(
     object.text(out, "id", &call.id);
     object.text(out, "name", &call.name);
     object.raw(out, "input", &kit::object_input(call)?);
-    cache_control(call.cache.or(mark), &mut object, out);
+    cache_control(cache, &mut object, out);
     object.end(out);
     Ok(())
 }
 
 fn tool_result(
-    result: &ToolResult<'_>,
-    mark: Option<Cache>,
+    call: &ToolCall<'_>,
+    result: Option<&ToolResult<'_>>,
+    cache: Option<Cache>,
     out: &mut Vec<u8>,
 ) -> Result<(), Untranslatable> {
     let mut object = Members::object(out);
     object.text(out, "type", "tool_result");
-    object.text(out, "tool_use_id", &result.id);
-    if !result.content.is_empty() {
-        object.key(out, "content");
-        let mut list = Members::array(out);
-        for one in &result.content {
-            content(one, None, &mut list, out)?;
+    object.text(out, "tool_use_id", &call.id);
+    let is_error = result.is_none_or(|result| result.is_error);
+    let mut list = Vec::new();
+    let mut blocks = Members::array(&mut list);
+    for one in result.map_or(&[][..], |result| &result.content) {
+        if !turns::text_of(one).is_some_and(turns::is_blank) {
+            blocks.next(&mut list);
+            content(one, None, &mut list)?;
         }
-        list.end(out);
     }
-    if result.is_error {
+    if list.len() == 1 && is_error {
+        blocks.next(&mut list);
+        let said = if result.is_none() { turns::NO_RESULT } else { turns::EMPTY_FAILURE };
+        text(said, None, &mut list);
+    }
+    if list.len() > 1 {
+        blocks.end(&mut list);
+        object.key(out, "content");
+        out.extend_from_slice(&list);
+    }
+    if is_error {
         object.boolean(out, "is_error", true);
     }
-    cache_control(result.cache.or(mark), &mut object, out);
+    cache_control(cache, &mut object, out);
     object.end(out);
     Ok(())
 }
 
 fn content(
     content: &ContentPart<'_>,
-    mark: Option<Cache>,
-    list: &mut Members,
+    cache: Option<Cache>,
     out: &mut Vec<u8>,
 ) -> Result<(), Untranslatable> {
     match content {
-        // An empty text is refused there, and says nothing.
-        ContentPart::Text(one) if one.text.is_empty() => {}
-        ContentPart::Text(one) => {
-            list.next(out);
-            text(&one.text, one.cache.or(mark), out);
-        }
-        ContentPart::Refusal(one) => {
-            list.next(out);
-            text(one, mark, out);
-        }
-        ContentPart::Image(media) => {
-            list.next(out);
-            write_media("image", media, mark, out)?;
-        }
-        ContentPart::File(media) => {
-            list.next(out);
-            write_media("document", media, mark, out)?;
+        ContentPart::Text(one) => text(&one.text, cache, out),
+        ContentPart::Refusal(one) => text(one, cache, out),
+        ContentPart::Image(media) | ContentPart::File(media) => {
+            let is_image = matches!(content, ContentPart::Image(_));
+            write_media(is_image, media, cache, out)?;
         }
         ContentPart::Audio(_) => return Err(Untranslatable::uncarried("messages.content: audio")),
         ContentPart::Video(_) => {
@@ -270,39 +261,58 @@ fn content(
     Ok(())
 }
 
+/// A picture or a document, by what it is: "Input should be 'image/jpeg', 'image/png', 'image/gif' or
+/// 'image/webp'" (claude-code 8184), and documents in base64 are PDF files.
 fn write_media(
-    kind: &str,
+    is_image: bool,
     media: &MediaPart<'_>,
-    mark: Option<Cache>,
+    cache: Option<Cache>,
     out: &mut Vec<u8>,
 ) -> Result<(), Untranslatable> {
+    let shown = Shown::of(media);
+    let is_image = match shown {
+        Shown::Image(..) => true,
+        Shown::Url(_) => is_image,
+        Shown::Pdf(_) | Shown::Text(_) | Shown::Other(..) => false,
+    };
     let mut object = Members::object(out);
-    object.text(out, "type", kind);
+    object.text(out, "type", if is_image { "image" } else { "document" });
     object.key(out, "source");
     let mut source = Members::object(out);
-    match &media.source {
-        Source::Url(url) => {
+    match &shown {
+        Shown::Url(url) => {
             source.text(out, "type", "url");
             source.text(out, "url", url);
         }
-        Source::Inline { media_type, data } => {
-            source.text(out, "type", "base64");
-            source.text(out, "media_type", media_type);
-            source.text(out, "data", data);
+        Shown::Image(media_type, data) if IMAGES.contains(&&**media_type) => {
+            base64_source(media_type, data, &mut source, out);
         }
-        Source::Plain(text) => {
+        Shown::Pdf(data) => base64_source("application/pdf", data, &mut source, out),
+        Shown::Text(text) => {
             source.text(out, "type", "text");
             source.text(out, "media_type", "text/plain");
             source.text(out, "data", text);
         }
+        Shown::Image(..) => {
+            return Err(Untranslatable::uncarried("messages.content: an image of this type"));
+        }
+        Shown::Other(..) => {
+            return Err(Untranslatable::uncarried("messages.content: a document of this type"));
+        }
     }
     source.end(out);
-    if let Some(name) = media.name.as_ref().filter(|_| kind == "document") {
+    if let Some(name) = media.name.as_ref().filter(|name| !is_image && !name.trim().is_empty()) {
         object.text(out, "title", name);
     }
-    cache_control(media.cache.or(mark), &mut object, out);
+    cache_control(cache, &mut object, out);
     object.end(out);
     Ok(())
+}
+
+fn base64_source(media_type: &str, data: &str, source: &mut Members, out: &mut Vec<u8>) {
+    source.text(out, "type", "base64");
+    source.text(out, "media_type", media_type);
+    source.text(out, "data", data);
 }
 
 /// Top-level fields beside tools and what is said.
@@ -325,14 +335,14 @@ impl MessageSettings<'_> {
             thinks.write(self.out);
         }
         let has_temperature =
-            parts.iter().any(|part| matches!(part, PromptPart::Sampling(Sampling::Temperature(_))));
+            self.target.takes_sampling && claude::has_temperature(parts, self.thinks);
         let mut format = None;
         for part in parts {
             match part {
-                PromptPart::Stop(texts) => self.stop(texts),
+                PromptPart::Stop(texts) => self.stop(texts)?,
                 PromptPart::Format(one) => format = Some(one),
                 PromptPart::Sampling(one) => self.sampling(*one, has_temperature)?,
-                PromptPart::User(user) if user.len() <= USER_BYTES_MAX => {
+                PromptPart::User(user) if is_opaque(user) => {
                     self.members.key(self.out, "metadata");
                     let mut object = Members::object(self.out);
                     object.text(self.out, "user_id", user);
@@ -350,9 +360,14 @@ impl MessageSettings<'_> {
         self.losses.drop_hint(self.target.mode, field)
     }
 
-    fn stop(&mut self, texts: &[Cow<'_, str>]) {
-        if texts.is_empty() {
-            return;
+    /// "Each stop sequence must contain non-whitespace" (litellm 3286).
+    fn stop(&mut self, texts: &[Cow<'_, str>]) -> Result<(), Untranslatable> {
+        if texts.iter().any(|text| turns::is_blank(text)) {
+            self.drop_hint("stop")?;
+        }
+        let mut texts = texts.iter().filter(|text| !turns::is_blank(text)).peekable();
+        if texts.peek().is_none() {
+            return Ok(());
         }
         self.members.key(self.out, "stop_sequences");
         let mut list = Members::array(self.out);
@@ -361,6 +376,7 @@ impl MessageSettings<'_> {
             json::push_string(self.out, text);
         }
         list.end(self.out);
+        Ok(())
     }
 
     fn output_config(
@@ -383,7 +399,8 @@ impl MessageSettings<'_> {
                 object.key(self.out, "format");
                 let mut format = Members::object(self.out);
                 format.text(self.out, "type", "json_schema");
-                format.raw(self.out, "schema", schema);
+                let fitted = schemas::fit(schema, Subset::Claude)?;
+                format.raw(self.out, "schema", &fitted.text);
                 format.end(self.out);
             }
         }
@@ -412,4 +429,14 @@ impl MessageSettings<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether the name of a customer's user is one that Anthropic takes: "user_id appears to contain an email
+/// address", or a number of a telephone.
+fn is_opaque(user: &str) -> bool {
+    let is_phone = |letter: char| letter.is_ascii_digit() || " +-().".contains(letter);
+    let digits = user.chars().filter(char::is_ascii_digit).count();
+    (1..=USER_BYTES_MAX).contains(&user.len())
+        && !user.contains('@')
+        && !(digits >= 7 && user.chars().all(is_phone))
 }

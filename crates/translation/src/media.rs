@@ -1,0 +1,144 @@
+//! Pictures and documents by what they are, whatever they are labelled as.
+//!
+//! Anthropic compares labels with the bytes: "The image was specified using the image/png media type, but
+//! the image appears to be a image/jpeg image" (litellm 24900), and clients label screenshots at a guess.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::part::{MediaPart, Source};
+
+/// Letters of base64 in which a type is told: 24 bytes.
+const HEAD_CHARS: usize = 32;
+
+/// What is shown inline.
+pub(crate) enum Shown<'m> {
+    /// A picture of this media type, in base64.
+    Image(Cow<'m, str>, &'m str),
+    /// A PDF file, in base64.
+    Pdf(&'m str),
+    /// A text.
+    Text(Cow<'m, str>),
+    /// Something else of this media type, in base64.
+    Other(Cow<'m, str>, &'m str),
+    /// It stands elsewhere.
+    Url(&'m str),
+}
+
+impl<'m> Shown<'m> {
+    /// What the part shows, by its bytes, or else by its label.
+    pub(crate) fn of(media: &'m MediaPart<'_>) -> Self {
+        let (label, data) = match &media.source {
+            Source::Url(url) => return Self::Url(url),
+            Source::Plain(text) => return Self::Text(Cow::Borrowed(text)),
+            Source::Inline { media_type, data } => (&**media_type, &**data),
+        };
+        let media_type = sniffed(data).map_or_else(|| named(label), Cow::Borrowed);
+        match &*media_type {
+            "application/pdf" => Self::Pdf(data),
+            word if word.starts_with("image/") => Self::Image(media_type, data),
+            word if is_textual(word) => match text_of(data) {
+                Some(text) => Self::Text(text.into()),
+                None => Self::Other(media_type, data),
+            },
+            _ => Self::Other(media_type, data),
+        }
+    }
+}
+
+/// The media type that the first bytes tell.
+fn sniffed(data: &str) -> Option<&'static str> {
+    let head = data.get(..HEAD_CHARS.min(data.len() / 4 * 4))?;
+    let bytes = STANDARD.decode(head).ok()?;
+    match &*bytes {
+        [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
+        [0xFF, 0xD8, 0xFF, ..] => Some("image/jpeg"),
+        [b'G', b'I', b'F', b'8', ..] => Some("image/gif"),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
+        [b'%', b'P', b'D', b'F', b'-', ..] => Some("application/pdf"),
+        _ => None,
+    }
+}
+
+/// The media type that a label stands for.
+fn named(label: &str) -> Cow<'_, str> {
+    let word = label.split(';').next().unwrap_or_default().trim();
+    match word {
+        "image/jpg" | "image/pjpeg" => "image/jpeg".into(),
+        "image/x-png" => "image/png".into(),
+        "application/x-pdf" => "application/pdf".into(),
+        word if word.bytes().any(|byte| byte.is_ascii_uppercase()) => {
+            named(&word.to_ascii_lowercase()).into_owned().into()
+        }
+        word => word.into(),
+    }
+}
+
+/// Whether the bytes of such files are texts.
+fn is_textual(media_type: &str) -> bool {
+    let Some(word) = media_type.strip_prefix("application/") else {
+        return media_type.starts_with("text/");
+    };
+    let words = [
+        "json",
+        "ld+json",
+        "x-ndjson",
+        "xml",
+        "yaml",
+        "x-yaml",
+        "toml",
+        "javascript",
+        "typescript",
+        "x-javascript",
+        "x-typescript",
+        "x-python",
+        "x-sh",
+        "sql",
+    ];
+    words.contains(&word) || word.ends_with("+json") || word.ends_with("+xml")
+}
+
+/// The text of a file, if it is one.
+pub(crate) fn text_of(data: &str) -> Option<String> {
+    String::from_utf8(STANDARD.decode(data).ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(label: &'static str, bytes: &[u8]) -> String {
+        let data = STANDARD.encode(bytes).into();
+        let source = Source::Inline { media_type: label.into(), data };
+        let media = MediaPart { source, name: None, detail: None, cache: None };
+        match Shown::of(&media) {
+            Shown::Image(kind, _) | Shown::Other(kind, _) => kind.into_owned(),
+            Shown::Pdf(_) => "pdf".to_owned(),
+            Shown::Text(text) => format!("text {text}"),
+            Shown::Url(_) => "url".to_owned(),
+        }
+    }
+
+    #[test]
+    fn bytes_tell_more_than_labels() {
+        let png = b"\x89PNG\r\n\x1a\n0000IHDR";
+        for (label, bytes, expected) in [
+            ("image/jpeg", &png[..], "image/png"),
+            ("application/octet-stream", png, "image/png"),
+            ("image/png", b"\xFF\xD8\xFF\xE0JFIF", "image/jpeg"),
+            ("image/png", b"RIFF\0\0\0\0WEBPVP8 ", "image/webp"),
+            ("image/gif", b"GIF89a......", "image/gif"),
+            ("text/plain", b"%PDF-1.7\n", "pdf"),
+            ("image/JPG; charset=x", b"??????", "image/jpeg"),
+            ("image/bmp", b"BM......", "image/bmp"),
+            ("application/json", b"{\"a\": 1}", "text {\"a\": 1}"),
+            ("text/markdown", b"# Hi", "text # Hi"),
+            ("text/plain", b"\xC3\x28", "text/plain"),
+            ("application/zip", b"PK\x03\x04", "application/zip"),
+        ] {
+            assert_eq!(shown(label, bytes), expected, "{label}");
+        }
+    }
+}

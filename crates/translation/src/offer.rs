@@ -1,0 +1,148 @@
+//! The tools of a request as Anthropic, Bedrock and Google take them.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use crate::dialect::{Losses, TranslationTarget, Untranslatable};
+use crate::kit;
+use crate::part::{Cache, PromptPart, ToolChoice};
+use crate::schemas::{self, Subset};
+use crate::turns::AlternatingTurns;
+
+/// What is said of a tool that stands in the conversation and is not offered any more.
+const GONE: &str =
+    "Was called earlier in this conversation and is not available any more. Do not call it.";
+/// The most strict tools of a request to Claude (Anthropic's documentation of structured outputs, "Schema
+/// complexity limits").
+const STRICT_MAX: usize = 20;
+
+/// A tool that the model is told of.
+pub(crate) struct OfferedTool<'p> {
+    pub(crate) name: &'p str,
+    pub(crate) description: Option<&'p str>,
+    pub(crate) schema: Cow<'p, str>,
+    /// Inputs that do not fit the schema must not come.
+    pub(crate) is_strict: bool,
+}
+
+/// The tools that the model is told of.
+#[derive(Default)]
+pub(crate) struct Offer<'p> {
+    pub(crate) tools: Vec<OfferedTool<'p>>,
+    /// The marks for the cache behind them.
+    pub(crate) marks: Vec<Option<Cache>>,
+    /// None of them may be called: they stand in the conversation alone.
+    pub(crate) is_history: bool,
+}
+
+impl<'p> Offer<'p> {
+    /// The tools of the request. Where it offers none, and the conversation has calls, those that were
+    /// called: "Requests which include `tool_use` or `tool_result` blocks must define tools" (Anthropic,
+    /// litellm 4689), "The toolConfig field must be defined when using toolUse and toolResult content
+    /// blocks" (Bedrock, opencode 10259).
+    ///
+    /// # Errors
+    /// What cannot be carried, where nothing may be dropped.
+    pub(crate) fn gather(
+        parts: &'p [PromptPart<'p>],
+        conversation: &AlternatingTurns<'p>,
+        subset: Option<Subset>,
+        target: &TranslationTarget,
+        losses: &mut Losses,
+    ) -> Result<Self, Untranslatable> {
+        let mut offer = Self::default();
+        let mut names = HashSet::new();
+        let all = parts.iter().filter_map(|part| match part {
+            PromptPart::Tool(tool) => Some(tool),
+            _ => None,
+        });
+        for (place, tool) in all.enumerate() {
+            // "Tool names must be unique": MCP clients offer servers twice.
+            if !names.insert(&*tool.name) {
+                losses.drop_hint(target.mode, format!("tools[{place}]"))?;
+                continue;
+            }
+            let schema = if tool.is_free { Some(kit::FREE_SCHEMA) } else { tool.schema.as_deref() };
+            let input = schemas::tool_input(schema, subset);
+            if input.is_uncallable {
+                losses.drop_hint(target.mode, format!("tools[{place}]"))?;
+                continue;
+            }
+            if !input.left_out.is_empty() {
+                let field = format!("tools[{place}].parameters.properties");
+                losses.drop_hint(target.mode, field)?;
+            }
+            let mut offered = OfferedTool {
+                name: &tool.name,
+                description: tool.description.as_deref().filter(|text| !text.trim().is_empty()),
+                schema: input.schema,
+                is_strict: tool.is_strict == Some(true),
+            };
+            if subset == Some(Subset::Claude) && offered.is_strict && !offered.tighten() {
+                losses.drop_hint(target.mode, "tools.strict")?;
+            }
+            offer.tools.push(offered);
+            offer.marks.push(tool.cache);
+        }
+        if subset == Some(Subset::Claude) {
+            offer.limit_strict(target, losses)?;
+        }
+        if offer.tools.is_empty() {
+            offer.declare(conversation);
+        }
+        Ok(offer)
+    }
+
+    /// Declares the tools that were called, with inputs of any kind.
+    pub(crate) fn declare(&mut self, conversation: &AlternatingTurns<'p>) {
+        let called = conversation.called();
+        self.marks = vec![None; called.len()];
+        self.tools = called.into_iter().map(OfferedTool::gone).collect();
+        self.is_history = true;
+    }
+
+    fn limit_strict(
+        &mut self,
+        target: &TranslationTarget,
+        losses: &mut Losses,
+    ) -> Result<(), Untranslatable> {
+        if self.tools.iter().filter(|tool| tool.is_strict).count() > STRICT_MAX {
+            self.tools.iter_mut().for_each(|tool| tool.is_strict = false);
+            losses.drop_hint(target.mode, "tools.strict")?;
+        }
+        Ok(())
+    }
+}
+
+impl<'p> OfferedTool<'p> {
+    fn gone(name: &'p str) -> Self {
+        let schema = kit::EMPTY_SCHEMA.into();
+        Self { name, description: Some(GONE), schema, is_strict: false }
+    }
+
+    /// Makes the schema one of Claude's strict tools, or the tool one that is not strict, where something of
+    /// the schema would be lost: other tools may have any schema. Says whether it is strict.
+    fn tighten(&mut self) -> bool {
+        let fitted = schemas::fit(&self.schema, Subset::Claude).ok();
+        let fitted = fitted.filter(|fitted| !fitted.is_looser).map(|fitted| fitted.text);
+        match fitted {
+            Some(Cow::Borrowed(_)) => {}
+            Some(Cow::Owned(text)) => self.schema = text.into(),
+            None => self.is_strict = false,
+        }
+        self.is_strict
+    }
+}
+
+/// The choice of tools of a request.
+pub(crate) fn tool_choice<'p>(parts: &'p [PromptPart<'p>]) -> Option<&'p ToolChoice<'p>> {
+    parts.iter().rev().find_map(|part| match part {
+        PromptPart::ToolChoice(choice) => Some(choice),
+        _ => None,
+    })
+}
+
+/// Whether only one tool may be called at a time.
+pub(crate) fn is_single(parts: &[PromptPart<'_>]) -> bool {
+    parts.iter().any(|part| matches!(part, PromptPart::ParallelTools(false)))
+}
