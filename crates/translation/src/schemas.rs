@@ -117,10 +117,11 @@ impl Types {
             }
             None if is_typed(members) => {}
             // Pydantic and Zod always write a type, people leave it out.
-            None => match members.iter().find_map(|(key, _)| implied_type(key)) {
-                Some(word) => add(word),
-                None => {}
-            },
+            None => {
+                if let Some(word) = members.iter().find_map(|(key, _)| implied_type(key)) {
+                    add(word);
+                }
+            }
         }
         types
     }

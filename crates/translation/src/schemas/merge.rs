@@ -190,7 +190,7 @@ impl<'m> MergedMembers<'m> {
                     }
                 }
                 "description" => self.descriptions.extend(value.string()),
-                _ => self.member(key, *value),
+                _ => self.member(key.clone(), *value),
             }
         }
         Ok(())
@@ -204,12 +204,12 @@ impl<'m> MergedMembers<'m> {
         }
     }
 
-    fn member(&mut self, key: &Cow<'m, str>, value: Raw<'m>) {
-        match self.members.iter().find(|(known, _)| known == key) {
+    fn member(&mut self, key: Cow<'m, str>, value: Raw<'m>) {
+        match self.members.iter().find(|(known, _)| *known == key) {
             Some((_, known)) if *known == value => {}
             Some(_) if matches!(&**key, "type" | "title" | "additionalProperties") => {}
             Some(_) => self.descriptions.push(format!("{{{key}: {}}}", value.get()).into()),
-            None => self.members.push((key.clone(), value)),
+            None => self.members.push((key, value)),
         }
     }
 

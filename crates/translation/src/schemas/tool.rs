@@ -154,10 +154,13 @@ fn rooted(members: &Read<'_>, has_choice: bool, left_out: &[Cow<'_, str>], schem
         object.raw(&mut out, "required", &listed(&required));
     }
     for (key, value) in members {
-        let is_written = matches!(&**key, "type" | "description" | "properties" | "required");
-        // With properties of its choices, an object that takes no others would take none of theirs.
-        let is_closed = has_choice && key == "additionalProperties";
-        if is_given(*value) && !is_written && !is_closed && !(has_choice && is_choice(key)) {
+        let is_left_out = match &**key {
+            "type" | "description" | "properties" | "required" => true,
+            // With properties of its choices, an object that takes no others would take none of theirs.
+            "additionalProperties" => has_choice,
+            key => has_choice && is_choice(key),
+        };
+        if is_given(*value) && !is_left_out {
             push_member(&mut object, key, value.get(), &mut out);
         }
     }
