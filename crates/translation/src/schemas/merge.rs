@@ -207,7 +207,7 @@ impl<'m> MergedMembers<'m> {
     fn member(&mut self, key: Cow<'m, str>, value: Raw<'m>) {
         match self.members.iter().find(|(known, _)| *known == key) {
             Some((_, known)) if *known == value => {}
-            Some(_) if matches!(&**key, "type" | "title" | "additionalProperties") => {}
+            Some(_) if matches!(&*key, "type" | "title" | "additionalProperties") => {}
             Some(_) => self.descriptions.push(format!("{{{key}: {}}}", value.get()).into()),
             None => self.members.push((key, value)),
         }
