@@ -208,10 +208,9 @@ impl ConverseReader {
             WireBlockDelta { text: Some(text), .. } => {
                 self.blocks.push(index, AnswerPart::Text(text.0), out);
             }
+            WireBlockDelta { tool_use: Some(more), .. } if more.input.0.is_empty() => {}
             WireBlockDelta { tool_use: Some(more), .. } if self.calls.contains(&index) => {
-                if !more.input.0.is_empty() {
-                    self.blocks.push(index, AnswerPart::Input(more.input.0), out);
-                }
+                self.blocks.push(index, AnswerPart::Input(more.input.0), out);
             }
             WireBlockDelta { tool_use: Some(_), .. } => {
                 return Err(Malformed("the input of a call that is not open".to_owned()));

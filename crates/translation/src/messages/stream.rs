@@ -316,7 +316,8 @@ impl MessageWriter {
         }
     }
 
-    fn begin(&self, counts: &Counts, out: &mut Vec<u8>) {
+    fn begin(&mut self, counts: &Counts, out: &mut Vec<u8>) {
+        self.has_begun = true;
         event("message_start", out, |event, out| {
             event.key(out, "message");
             let mut message = Members::object(out);
@@ -410,10 +411,7 @@ fn event(kind: &str, out: &mut Vec<u8>, write: impl FnOnce(&mut Members, &mut Ve
 impl WriteStream for MessageWriter {
     fn write(&mut self, answer: &AnswerPart<'_>, out: &mut Vec<u8>) {
         match answer {
-            AnswerPart::Begin { counts, .. } => {
-                self.has_begun = true;
-                self.begin(counts, out);
-            }
+            AnswerPart::Begin { counts, .. } => self.begin(counts, out),
             // Readers of messages expect no event before the first, and know pings behind it.
             AnswerPart::Alive if !self.has_begun => out.extend_from_slice(kit::KEEP_ALIVE),
             AnswerPart::Alive => event("ping", out, |_, _| {}),

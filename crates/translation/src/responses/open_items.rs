@@ -176,7 +176,7 @@ impl OpenItems {
             (_, Some(id)) => item.id.as_deref() == Some(id),
             (Some(_), None) => !item.has_ended,
         };
-        let is_last = self.items.get(self.last).is_some_and(|item| is_named(item));
+        let is_last = self.items.get(self.last).is_some_and(&is_named);
         if is_last {
             return Some(self.last);
         }

@@ -447,12 +447,12 @@ fn pieces_belong_to_their_block_in_whatever_order_they_come() {
                 // The blocks of a chat completion have no order but that of the calls.
                 assert_eq!(list_told(told.clone()), list_told(plain.clone()), "{what}");
             }
-            for place in 0..DIALECTS.len() {
+            for (place, dialect) in DIALECTS.into_iter().enumerate() {
                 let (one, other) =
                     (read_as_customer(place, &told), read_as_customer(place, &plain));
                 let expected = by_value(expected(&blocks));
-                assert_eq!(by_value(one), expected, "{:?} over {what}", DIALECTS[place]);
-                assert_eq!(by_value(other), expected, "{:?} over {what}", DIALECTS[place]);
+                assert_eq!(by_value(one), expected, "{:?} over {what}", dialect);
+                assert_eq!(by_value(other), expected, "{:?} over {what}", dialect);
             }
         }
     }
@@ -483,6 +483,7 @@ fn the_open_block_is_handed_on_at_once_and_the_others_are_counted() {
 
 /// What a chat completion's chunks say, in which calls are numbered, named and cut in odd ways.
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of streams")]
 fn calls_of_chat_completions_are_found_by_what_names_them() {
     let chunk = |choice: u64, delta: Value| json!({"id": "c", "choices": [{"index": choice, "delta": delta}]});
     let call = |index: Value, id: Value, name: Value, arguments: &str| {
@@ -579,6 +580,7 @@ fn calls_of_chat_completions_are_found_by_what_names_them() {
 
 /// Items that are there as a whole, and parts of them that are open side by side.
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of streams")]
 fn what_an_item_has_said_as_a_whole_completes_what_came_in_pieces() {
     let event = |kind: &str, mut event: Value| {
         event["type"] = json!(format!("response.{kind}"));

@@ -14,6 +14,7 @@ fn said(upstream: &dyn UpstreamDialect, events: &[Value]) -> Vec<String> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of streams")]
 fn unknown_events_items_and_pieces_are_passed_over() {
     let block = |index: u64, block: Value| json!({"type": "content_block_start", "index": index, "content_block": block});
     let delta = |index: u64, delta: Value| json!({"type": "content_block_delta", "index": index, "delta": delta});
@@ -260,6 +261,7 @@ fn calls_that_end_without_a_reason_wait_for_their_results() {
 
 /// A citation names the same words in both of OpenAI's dialects, as a document and as a stream.
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of streams")]
 fn citations_survive_between_openais_dialects() {
     let flat = |start: u64, end: u64| json!({"type": "url_citation", "start_index": start, "end_index": end, "url": "https://e.com/a", "title": "A"});
     let nested = |start: u64, end: u64| {
