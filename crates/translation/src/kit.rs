@@ -86,7 +86,8 @@ pub(crate) fn effort(word: &str) -> Option<Effort> {
         "medium" => Effort::Medium,
         "high" => Effort::High,
         "xhigh" => Effort::ExtraHigh,
-        "max" => Effort::Max,
+        // Codex offers `ultra` beyond `max`.
+        "max" | "ultra" => Effort::Max,
         _ => return None,
     })
 }

@@ -525,6 +525,8 @@ fn what_two_names_say_is_said_once() {
     for key in ["\"reasoning\":", "\"safety_identifier\":"] {
         assert_eq!(sent.matches(key).count(), 1, "{sent}");
     }
+    let most = with(&Responses, "reasoning", json!({"effort": "ultra", "context": "all"}));
+    left_out(&Responses, &most, &[]);
     let off = with(&Chat, "thinking", json!({"type": "disabled"})).to_string();
     let read = Chat.read_request(off.as_bytes()).expect("read");
     assert!(read.parts.contains(&PromptPart::Thinking(Thinking::Off)), "{read:?}");
