@@ -211,10 +211,11 @@ pub(super) const RULES: &[StrictRule] = &[
         check: |request| {
             let last = list(request.body, "messages").last()?;
             let is_prefix = last["prefix"] == true;
-            (last["role"] == "assistant" && !is_prefix).then(Vec::new)
+            let is_mistral = models::is(request.model, Fact::MistralTemplate);
+            (is_mistral && last["role"] == "assistant" && !is_prefix).then(Vec::new)
         },
         taken: "{}",
-        refused: r#"{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}"#,
+        refused: r#"{"model": "mistral-large-latest", "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}"#,
     },
     StrictRule {
         name: "tools-empty",

@@ -151,7 +151,7 @@ pub(crate) fn pass(customer: Customer, body: &[u8], model: &Model) -> Outcome {
 }
 
 /// A field without the places in it: `messages[].content[].text`.
-fn without_places(field: &str) -> String {
+pub(crate) fn without_places(field: &str) -> String {
     let mut kept = String::new();
     let mut is_inside = false;
     for letter in field.chars() {

@@ -7,7 +7,9 @@
 mod cells;
 mod open;
 mod render;
+mod reports;
 mod talk;
+mod turns;
 
 use std::time::Instant;
 

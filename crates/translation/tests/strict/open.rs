@@ -115,4 +115,6 @@ pub(crate) const REFUSALS: &[&str] = &[
     "input[].type",
     "stop",
     "tool_call_id",
+    "tool_choice",
+    "parallel_tool_calls",
 ];
