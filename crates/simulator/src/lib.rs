@@ -108,6 +108,7 @@ mod audio;
 mod bedrock;
 mod behaviour;
 mod connection;
+mod conversation;
 mod dashscope;
 mod error;
 mod event_frames;
@@ -140,6 +141,9 @@ use tokio::sync::watch;
 pub use behaviour::{
     BadSetting, Behaviour, Break, DoneMarker, Faults, LineEnd, Refusal, Stop, TaskEnd,
     TaskSettings, UsageDialect, UsageFigures, UsageForm, Withheld, Writes,
+};
+pub use conversation::{
+    ModelDialect, ModelRequest, ModelScript, ModelTurn, OfferedTool, PastCall, ToolCall, TurnUsage,
 };
 pub use provider::ChatProvider;
 pub use recorded::Recorded;
@@ -236,6 +240,11 @@ impl Sim {
     /// Changes what it does with requests that arrive from now on.
     pub fn set_behaviour(&self, behaviour: Behaviour) {
         self.server.behaviour.store(Arc::new(behaviour));
+    }
+
+    /// Has a script answer the requests for models' answers that arrive from now on.
+    pub fn set_script(&self, script: ModelScript) {
+        self.server.script.store(Some(Arc::new(script)));
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::answer::{Answer, Envelope};
 use super::asked::ReceivedRequest;
 use super::behaviour::{Behaviour, Refusal};
+use super::conversation::{self, ModelDialect};
 use super::state::Server;
 use super::strict::{self, StrictDialect};
 use super::{anthropic, ark, bedrock, dashscope, gemini, openai, results, xai};
@@ -175,7 +176,35 @@ impl<'a> Endpoint<'a> {
         Some(Answer::refused(self.envelope(), status, &refusal.message, behaviour))
     }
 
+    /// The dialect of a request for a model's answer, and whether its path asks for a stream.
+    fn dialect(self) -> Option<(ModelDialect, bool)> {
+        Some(match self {
+            Self::Chat => (ModelDialect::Chat, false),
+            Self::Responses => (ModelDialect::Responses, false),
+            Self::Messages => (ModelDialect::Messages, false),
+            Self::Converse(streams) => (ModelDialect::Converse, streams),
+            Self::Content(_, gemini::Method::Generate) => (ModelDialect::Gemini, false),
+            Self::Content(_, gemini::Method::Stream) => (ModelDialect::Gemini, true),
+            _ => return None,
+        })
+    }
+
+    /// The answer of the script that a test has set.
+    fn scripted(
+        self,
+        asked: &ReceivedRequest<'_>,
+        behaviour: &Behaviour,
+        server: &Server,
+    ) -> Option<Answer> {
+        let script = server.script.load_full()?;
+        let (dialect, streams) = self.dialect()?;
+        conversation::answer(&script, dialect, streams, asked, behaviour)
+    }
+
     fn answer(self, asked: &ReceivedRequest<'_>, behaviour: &Behaviour, server: &Server) -> Answer {
+        if let Some(answer) = self.scripted(asked, behaviour, server) {
+            return answer;
+        }
         let tasks = &server.tasks;
         let shown = |json: Value| Answer::json(json.to_string(), &Behaviour::default());
         match self {

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 
 use super::behaviour::Behaviour;
+use super::conversation::ModelScript;
 use super::openai::stored::ResponseStore;
 use super::recorded::Recorder;
 use super::tasks::TaskStore;
@@ -14,6 +15,7 @@ use super::tasks::TaskStore;
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) behaviour: ArcSwap<Behaviour>,
+    pub(super) script: ArcSwapOption<ModelScript>,
     pub(super) recorder: Recorder,
     pub(super) tasks: Arc<TaskStore>,
     pub(super) responses: ResponseStore,
@@ -25,6 +27,7 @@ impl Server {
     pub(super) fn new(behaviour: Behaviour) -> Self {
         Self {
             behaviour: ArcSwap::from_pointee(behaviour),
+            script: ArcSwapOption::empty(),
             recorder: Recorder::default(),
             tasks: Arc::default(),
             responses: ResponseStore::default(),
