@@ -38,7 +38,11 @@ const tools = {
 
 // Nothing is stored at a provider for customers of another protocol: without this the SDK sends references
 // to what it takes to be stored there.
-const providerOptions = { openai: { store: false } };
+// Thinking is on in both.
+const providerOptions = {
+  openai: { store: false, reasoningEffort: "low", reasoningSummary: "auto" },
+  anthropic: { thinking: { type: "enabled", budgetTokens: 1024 } },
+};
 
 async function session(model) {
   const messages = [

@@ -5,6 +5,7 @@
 mod harness;
 
 mod access_log;
+mod agents;
 mod backup;
 mod billing;
 mod claude_code;

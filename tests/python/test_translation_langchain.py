@@ -7,12 +7,16 @@ from langchain_openai import ChatOpenAI
 
 from test_translation import CHAT_ONLY, CLAUDE, PICTURE, RESPONSES, SCHEMA
 
+REASONING = {"effort": "low", "summary": "auto"}
 WEATHER = {"name": "get_weather", "description": "The weather.", "parameters": SCHEMA}
 
 
 def anthropic(customer, model):
     url = customer.base_url.removesuffix("/v1")
-    return ChatAnthropic(model=model, base_url=url, api_key=customer.key, max_retries=0, max_tokens=64)
+    thinking = {"type": "enabled", "budget_tokens": 1024}
+    return ChatAnthropic(
+        model=model, base_url=url, api_key=customer.key, max_retries=0, max_tokens=2048, thinking=thinking
+    )
 
 
 def openai(customer, model, **more):
@@ -26,8 +30,12 @@ CELLS = {
     "messages over responses": lambda customer: anthropic(customer, RESPONSES),
     "chat over messages": lambda customer: openai(customer, CLAUDE),
     "chat over responses": lambda customer: openai(customer, RESPONSES, use_responses_api=False),
-    "responses over messages": lambda customer: openai(customer, CLAUDE, use_responses_api=True),
-    "responses over chat": lambda customer: openai(customer, CHAT_ONLY, use_responses_api=True),
+    "responses over messages": lambda customer: openai(
+        customer, CLAUDE, use_responses_api=True, reasoning=REASONING
+    ),
+    "responses over chat": lambda customer: openai(
+        customer, CHAT_ONLY, use_responses_api=True, reasoning=REASONING
+    ),
 }
 
 

@@ -1,0 +1,73 @@
+//! The sessions: a share of all cells in each run of the tests, all of them as a proof.
+
+use super::agent::Agent;
+use super::cell::Cell;
+use super::page::{self, Row};
+use super::upstream::Upstream;
+
+/// Plays the cells of an agent, writes or compares their rows of the page, and fails for those that are no
+/// success.
+fn play(cells: impl Iterator<Item = Cell>) {
+    let rows: Vec<Row> = cells
+        .map(|cell| {
+            let result = cell.result();
+            if let Err(fault) = &result {
+                println!("{cell:?}: {fault}");
+            }
+            Row::new(cell, &result)
+        })
+        .collect();
+    page::check(&rows);
+}
+
+/// Each dialect once, with the agent's names in turn.
+fn share(agent: Agent) {
+    let models = agent.models().iter().cycle();
+    let cells = Upstream::ALL.into_iter().zip(models);
+    play(cells.map(|(upstream, model)| Cell { agent, model, upstream }));
+}
+
+#[test]
+fn claude_code_over_every_dialect() {
+    share(Agent::ClaudeCode);
+}
+
+#[test]
+fn codex_over_every_dialect() {
+    share(Agent::CodexHttp);
+}
+
+#[test]
+fn codex_over_websockets_and_every_dialect() {
+    share(Agent::CodexWebsocket);
+}
+
+#[test]
+fn opencode_over_every_dialect() {
+    share(Agent::OpencodeChat);
+}
+
+#[test]
+fn gemini_cli_over_every_dialect() {
+    share(Agent::GeminiCli);
+}
+
+/// All names of all agents, over all dialects: some ten minutes.
+#[test]
+#[ignore = "a proof: it plays 90 sessions"]
+fn every_name_over_every_dialect() {
+    let agents = [
+        Agent::ClaudeCode,
+        Agent::CodexHttp,
+        Agent::CodexWebsocket,
+        Agent::OpencodeChat,
+        Agent::OpencodeResponses,
+        Agent::OpencodeMessages,
+        Agent::GeminiCli,
+    ];
+    for agent in agents {
+        for model in agent.models() {
+            play(Upstream::ALL.into_iter().map(|upstream| Cell { agent, model, upstream }));
+        }
+    }
+}
