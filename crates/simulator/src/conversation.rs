@@ -6,6 +6,8 @@ mod converse;
 mod gemini;
 mod messages;
 mod responses;
+#[cfg(test)]
+mod tests;
 
 use serde_json::{Value, json};
 

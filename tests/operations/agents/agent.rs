@@ -73,7 +73,7 @@ impl Agent {
                 &["claude-opus-4-8", "claude-sonnet-5", "claude-haiku-4-5", "claude-opus-5"]
             }
             Self::CodexHttp | Self::CodexWebsocket => &["gpt-5.6-sol", "gpt-5.5", "gpt-6-astra"],
-            Self::OpencodeChat => &["claude-sonnet-5", "gpt-5.5", "qwen3-coder"],
+            Self::OpencodeChat => &["qwen3-coder", "claude-sonnet-5", "gpt-5.5"],
             Self::OpencodeResponses => &["gpt-5.5", "gpt-5.6-sol"],
             Self::OpencodeMessages => &["claude-opus-4-8", "claude-sonnet-5"],
             Self::GeminiCli => &["gemini-2.5-pro", "gemini-3.1-pro-preview"],

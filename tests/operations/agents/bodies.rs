@@ -39,14 +39,17 @@ fn sent(gateway: &Gateway, recorded: &Value, streams: bool) -> (u16, String) {
 fn recorded_bodies_pass_over_every_dialect() {
     let mut faults = Vec::new();
     for upstream in Upstream::ALL {
-        let sim = simulator(&["strict=on"]);
-        let models = format!("models:\n{}", upstream.model("a-model"));
-        let gateway = Gateway::limited(PATIENT, &upstream.routes(sim.addr()), &models);
+        let models = format!("models:\n{}", upstream.model("a-model", false));
         for (name, text) in BODIES {
             let recorded: Value = serde_json::from_str(text).expect("JSON");
+            // What is relayed byte for byte is between the client and its provider.
+            let is_native = recorded["upstream"] == upstream.title();
+            let sim = simulator(if is_native { &[] } else { &["strict=on"] });
+            let gateway = Gateway::limited(PATIENT, &upstream.routes(sim.addr()), &models);
             for streams in [true, false] {
                 let (status, words) = sent(&gateway, &recorded, streams);
-                let is_whole = !streams || !words.contains("\"error\"");
+                let broke_off = ["event: error", "{\"error\":", "response.failed"];
+                let is_whole = !broke_off.iter().any(|mark| words.contains(mark));
                 if status != 200 || !is_whole {
                     faults.push(format!("{name} over {upstream:?}, {streams}: {status} {words}"));
                 }

@@ -54,6 +54,11 @@ pub(crate) fn upstream(session: &Session, work: &Path) -> (Sim, Arc<Mutex<Vec<An
 }
 
 impl Cell {
+    /// Whether requests are relayed byte for byte.
+    pub(crate) fn is_native(self) -> bool {
+        self.upstream == self.agent.native()
+    }
+
     /// Plays the session, and says by its first fault why it is no success.
     pub(crate) fn result(self) -> Result<usize, String> {
         check::check(&self.play())
@@ -63,7 +68,7 @@ impl Cell {
         let session = Session::load();
         let work = work(&session);
         let (sim, answered) = upstream(&session, work.path());
-        let models = format!("models:\n{}", self.upstream.model(self.model));
+        let models = format!("models:\n{}", self.upstream.model(self.model, self.is_native()));
         let gateway = Gateway::limited(PATIENT, &self.upstream.routes(sim.addr()), &models);
         let base_url = format!("http://{}", gateway.address);
         let ended = self.agent.run(

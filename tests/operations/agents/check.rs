@@ -146,7 +146,7 @@ fn pictures(upstream: Upstream, value: &Value) -> usize {
 /// Each prompt begins with the one before, but for marks of caches, so that a provider's cache holds.
 fn check_prefixes(played: &Played, turns: &[&Answered]) -> Result<(), String> {
     // What is relayed byte for byte is the agent's own.
-    if played.cell.upstream == played.cell.agent.native() {
+    if played.cell.is_native() {
         return Ok(());
     }
     let key = match played.cell.upstream {

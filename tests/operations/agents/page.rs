@@ -28,7 +28,7 @@ impl Row {
             cell.model,
             cell.upstream.title()
         );
-        let how = if cell.upstream == cell.agent.native() { "as it is" } else { "translated" };
+        let how = if cell.is_native() { "as it is" } else { "translated" };
         let result = match result {
             Ok(turns) => format!("{how}, {turns} turns, {}", versions::date()),
             Err(fault) => format!("fails: {}", fault.lines().next().unwrap_or_default()),

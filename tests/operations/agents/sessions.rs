@@ -52,6 +52,12 @@ fn gemini_cli_over_every_dialect() {
     share(Agent::GeminiCli);
 }
 
+/// opencode marks prompts of names with "claude" for a cache, which strict providers of chat completions refuse.
+/// Where the gateway relays it byte for byte, that is between the two.
+fn is_refused_as_it_is(cell: Cell) -> bool {
+    cell.is_native() && cell.agent == Agent::OpencodeChat && cell.model.starts_with("claude")
+}
+
 /// All names of all agents, over all dialects: some ten minutes.
 #[test]
 #[ignore = "a proof: it plays 90 sessions"]
@@ -67,7 +73,8 @@ fn every_name_over_every_dialect() {
     ];
     for agent in agents {
         for model in agent.models() {
-            play(Upstream::ALL.into_iter().map(|upstream| Cell { agent, model, upstream }));
+            let cells = Upstream::ALL.into_iter().map(|upstream| Cell { agent, model, upstream });
+            play(cells.filter(|cell| !is_refused_as_it_is(*cell)));
         }
     }
 }

@@ -43,8 +43,9 @@ impl Upstream {
         format!("  simulated: {{ protocol: {protocol}, base_url: 'http://{address}{path}' }}\n")
     }
 
-    /// The lines of `models.yaml` for a model of this name, which the upstream knows by one of its own.
-    pub(crate) fn model(self, name: &str) -> String {
+    /// The lines of `models.yaml` for a model of this name. The upstream of the agent's own dialect knows it by
+    /// that name, any other by one of its own.
+    pub(crate) fn model(self, name: &str, is_native: bool) -> String {
         let (operation, model, translated) = match self {
             Self::Chat => ("chat", "qwen3-coder", ""),
             Self::Responses => ("responses", "gpt-5.6-sol", "translated: { sampling: false }"),
@@ -54,6 +55,8 @@ impl Upstream {
                 ("chat", "anthropic.claude-opus-4-8", "translated: { sampling: false }")
             }
         };
+        let model = if is_native { name } else { model };
+        let translated = if is_native { "" } else { translated };
         format!(
             "  {name}:
     operations: [{operation}]
@@ -64,7 +67,7 @@ impl Upstream {
       cached_input_per_1m_tokens: 0.{CACHED_TENTHS}
       output_per_1m_tokens: {OUTPUT}
       per_1k_web_searches: 10
-    limits: {{ context_tokens_max: 200000, output_tokens_max: 32000 }}\n"
+    limits: {{ context_tokens_max: 200000, output_tokens_max: 64000 }}\n"
         )
     }
 }
