@@ -10,7 +10,6 @@ mod balance;
 mod bodies;
 mod cell;
 mod check;
-mod newest;
 mod page;
 mod script;
 mod sessions;

@@ -1,6 +1,6 @@
 //! A session of an agent, under one name of a model, over an upstream of one dialect.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use tollgate::sim::Sim;
@@ -81,17 +81,4 @@ impl Cell {
         let answered = answered.lock().expect("no poison").clone();
         Played { cell: self, session, ended, answered, work, gateway }
     }
-}
-
-/// The requests of an agent without a gateway in between.
-pub(crate) fn sent(agent: Agent, commands: &[PathBuf; 2], model: &str) -> Vec<Answered> {
-    let session = Session::load();
-    let work = work(&session);
-    let (sim, answered) = upstream(&session, work.path());
-    let base_url = format!("http://{}", sim.addr());
-    let ended =
-        agent.run(commands, (&base_url, "sk-of-a-test"), model, work.path(), session.prompt());
-    assert!(ended.is_success, "{agent:?} {model}: {ended:?}");
-    let answered = answered.lock().expect("no poison");
-    answered.clone()
 }
