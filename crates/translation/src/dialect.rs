@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::names::{self, Aliases, Naming};
-use crate::part::{AnswerPart, PromptPart, UpstreamFailure};
+use crate::part::{AnswerPart, Effort, PromptPart, UpstreamFailure};
 
 /// One protocol for talking to language models, on the side of upstreams: it writes requests, and reads
 /// answers.
@@ -151,6 +151,10 @@ pub struct TranslationTarget {
     pub chat: ChatStyle,
     /// Which ids of calls the upstream takes, in OpenAI's chat.
     pub call_ids: CallIds,
+    /// The words for how much to think that the model knows, over OpenAI's dialects.
+    pub efforts: Efforts,
+    /// By which field a model over chat completions of the common kind is told to think, or not to.
+    pub thinking_field: ThinkingField,
     /// The most tokens that the model can put out: where a dialect must be told and the customer has
     /// not said.
     pub output_max: u64,
@@ -202,6 +206,79 @@ pub enum CallIds {
     Nine,
 }
 
+/// By which field of chat completions a model is told to think, or not to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ThinkingField {
+    /// By none.
+    #[default]
+    None,
+    /// `thinking: {type: enabled}` or `disabled`, as DeepSeek, Zhipu, Moonshot and MiniMax have it.
+    Thinking,
+    /// `enable_thinking` and `thinking_budget`, as Alibaba and SiliconFlow have it.
+    EnableThinking,
+    /// `reasoning_effort` alone, with `none`, as Groq, Ollama and Mistral have it.
+    ReasoningEffort,
+    /// `chat_template_kwargs`, as vLLM and SGLang hand it to the template of the model.
+    ChatTemplateKwargs,
+}
+
+/// The words for how much to think that a model knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Efforts(u8);
+
+impl Efforts {
+    /// The words, from the least to the most.
+    pub const WORDS: [&'static str; 7] =
+        ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
+
+    /// No words: the model is told by none.
+    pub const NONE: Self = Self(0);
+
+    /// The efforts of these words; others are passed over.
+    #[must_use]
+    pub fn of_words<'w>(words: impl IntoIterator<Item = &'w str>) -> Self {
+        let places = words.into_iter().filter_map(|word| {
+            let found = Self::WORDS.iter().position(|known| *known == word);
+            found.and_then(|place| u32::try_from(place).ok())
+        });
+        Self(places.fold(0, |words, place| words | 1_u8.wrapping_shl(place)))
+    }
+
+    /// The word for an effort that comes nearest among those that the model knows: the next below it,
+    /// or else the least. `none` is no effort.
+    #[must_use]
+    pub fn nearest(self, effort: Effort) -> Option<&'static str> {
+        let wanted = match effort {
+            Effort::Minimal => 1,
+            Effort::Low => 2,
+            Effort::Medium => 3,
+            Effort::High => 4,
+            Effort::ExtraHigh => 5,
+            Effort::Max => 6,
+        };
+        let known = || (1..Self::WORDS.len()).filter(|place| self.has(*place));
+        let below = known().rfind(|place| *place <= wanted);
+        below.or_else(|| known().next()).and_then(|place| Self::WORDS.get(place).copied())
+    }
+
+    /// The word for no thoughts, if the model knows it.
+    #[must_use]
+    pub fn off(self) -> Option<&'static str> {
+        self.has(0).then_some(Self::WORDS[0])
+    }
+
+    fn has(self, place: usize) -> bool {
+        u32::try_from(place).is_ok_and(|place| self.0 & 1_u8.wrapping_shl(place) != 0)
+    }
+}
+
+impl Default for Efforts {
+    /// Those of OpenAI's APIs.
+    fn default() -> Self {
+        Self::of_words(["none", "minimal", "low", "medium", "high", "xhigh"])
+    }
+}
+
 impl Default for TranslationTarget {
     fn default() -> Self {
         Self {
@@ -210,6 +287,8 @@ impl Default for TranslationTarget {
             takes_sampling: true,
             chat: ChatStyle::default(),
             call_ids: CallIds::default(),
+            efforts: Efforts::default(),
+            thinking_field: ThinkingField::default(),
             output_max: 4096,
             caches: false,
             streams: false,

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 
 use crate::at::{self, FieldPath, Members as Read, Raw, is_given};
-use crate::dialect::{Malformed, Untranslatable};
+use crate::dialect::{Losses, Malformed, Mode, Untranslatable};
 use crate::fate::{Fate, FateTable};
 use crate::json::{self, Members};
 use crate::part::{
@@ -13,6 +13,7 @@ use crate::part::{
     PromptPart, Reasoning, Source, Thinking, Tool, ToolCall, ToolChoice, UpstreamFailure,
 };
 use crate::seal::{self, Maker};
+use crate::tool_schema;
 
 mod failure;
 
@@ -71,8 +72,8 @@ pub(crate) fn budget_of(effort: Effort) -> u64 {
 /// The word for a number of tokens.
 pub(crate) fn effort_of(budget: u64) -> Effort {
     match budget {
-        0..=2048 => Effort::Minimal,
-        2049..=6144 => Effort::Low,
+        // Anthropic's least, 1,024, is no `minimal`, which models since gpt-5.1 refuse.
+        0..=6144 => Effort::Low,
         6145..=16_384 => Effort::Medium,
         _ => Effort::High,
     }
@@ -112,14 +113,39 @@ pub(crate) fn strongest(all: &[Thinking]) -> Option<Thinking> {
     off.or(told).or(all.first()).copied()
 }
 
-/// The word of OpenAI's for an effort.
-pub(crate) fn effort_word(effort: Effort) -> &'static str {
-    match effort {
-        Effort::Minimal => "minimal",
-        Effort::Low => "low",
-        Effort::Medium => "medium",
-        Effort::High => "high",
-        Effort::ExtraHigh | Effort::Max => "xhigh",
+/// How much is to be thought, where a request says it several times: Anthropic's has a switch and a word.
+pub(crate) fn asked_thinking(parts: &[PromptPart<'_>]) -> Option<Thinking> {
+    let asked = parts.iter().filter_map(|part| match part {
+        PromptPart::Thinking(thinking) => Some(*thinking),
+        _ => None,
+    });
+    let weight = |thinking: &Thinking| match thinking {
+        Thinking::Adaptive => 0,
+        Thinking::Effort(_) | Thinking::Budget(_) => 1,
+        Thinking::Off => 2,
+    };
+    asked.max_by_key(weight)
+}
+
+/// Texts at which an answer ends, each once. An empty one is refused, and ends nothing.
+pub(crate) fn stops<'s>(texts: &'s [Cow<'_, str>]) -> Vec<&'s str> {
+    let mut stops: Vec<&str> = Vec::new();
+    for text in texts.iter().map(|text| &**text).filter(|text| !text.is_empty()) {
+        if !stops.contains(&text) {
+            stops.push(text);
+        }
+    }
+    stops
+}
+
+/// The media type of a picture that OpenAI takes inline: PNG, JPEG, WebP and GIF.
+pub(crate) fn openai_picture(media_type: &str) -> Result<&str, Untranslatable> {
+    match media_type {
+        "image/jpg" => Ok("image/jpeg"),
+        "image/png" | "image/jpeg" | "image/webp" | "image/gif" => Ok(media_type),
+        other => {
+            Err(Untranslatable::uncarried(format!("messages.content: an image of type {other}")))
+        }
     }
 }
 
@@ -405,6 +431,36 @@ pub fn call_id(answer: &str, place: usize) -> String {
 /// A sign of life in dialects without an event for it: a comment, which readers of server-sent events skip
 /// (HTML standard, section 9.2.5).
 pub(crate) const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
+
+/// The schema of a tool as OpenAI takes it, and whether it is one of strict mode where that is asked for.
+pub(crate) fn openai_schema<'t>(
+    tool: &'t Tool<'_>,
+    mode: Mode,
+    losses: &mut Losses,
+) -> Result<(Cow<'t, str>, bool), Untranslatable> {
+    let Some(schema) = tool.schema.as_deref() else {
+        return Ok((EMPTY_SCHEMA.into(), false));
+    };
+    let written = tool_schema::of_tool(schema);
+    if written.is_loosened {
+        losses.drop_hint(mode, "tools: choices at the root of a schema")?;
+    }
+    let is_strict = tool.is_strict == Some(true);
+    let holds = is_strict && tool_schema::is_strict(&written.text);
+    if is_strict && !holds {
+        losses.drop_hint(mode, "tools: strict")?;
+    }
+    Ok((written.text, holds))
+}
+
+/// Whether the tool that is to be called takes free text.
+pub(crate) fn names_free(parts: &[PromptPart<'_>], choice: &ToolChoice<'_>) -> bool {
+    let ToolChoice::Named(name) = choice else { return false };
+    parts
+        .iter()
+        .any(|part| matches!(part, PromptPart::Tool(tool) if tool.is_free && tool.name == *name))
+}
+
 /// The name of a schema where a dialect needs one and the customer's has none.
 pub(crate) const SCHEMA_NAME: &str = "answer";
 /// The name of a document where a dialect needs one and the customer has given none.

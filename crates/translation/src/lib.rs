@@ -20,6 +20,7 @@ mod offered;
 mod turns;
 mod pairing;
 mod sequence;
+mod tool_schema;
 mod claude;
 mod schemas;
 mod media;

@@ -331,6 +331,14 @@ impl IdAliases {
     }
 }
 
+/// A key of at most so many bytes: the text, or a beginning of it and a hash of the whole.
+pub(crate) fn shortened(text: &str, bytes_max: usize) -> Cow<'_, str> {
+    match text.len() <= bytes_max {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(IdNaming::Any(bytes_max).alias(text, 0)),
+    }
+}
+
 fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
 }

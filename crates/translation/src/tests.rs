@@ -61,7 +61,7 @@ fn any_schema() -> impl Strategy<Value = String> {
         let text = json!({"type": "string", "description": about});
         let value = if is_list { json!({"type": "array", "items": text}) } else { text };
         json!({"type": "object", "properties": {"z": value, "a": {"type": "integer"}},
-            "required": ["z"], "additionalProperties": false})
+            "required": ["z", "a"], "additionalProperties": false})
         .to_string()
     })
 }

@@ -4,18 +4,22 @@ use std::borrow::Cow;
 
 use crate::chat::conversation::{self, AssistantMessage, Message};
 use crate::chat::thoughts::SentThoughts;
-use crate::dialect::{ChatStyle, Losses, TranslationTarget, Untranslatable};
+use crate::dialect::{ChatStyle, Losses, ThinkingField, TranslationTarget, Untranslatable};
 use crate::json::Members;
 use crate::kit;
+use crate::names;
 use crate::pairing;
 use crate::part::{
     AnswerFormat, ContentPart, Effort, MediaPart, PromptPart, Sampling, Source, Text, Thinking,
     Tool, ToolCall, ToolChoice, ToolResult,
 };
 use crate::seal::{self, Maker};
+use crate::tool_schema;
 
 /// Stop sequences at most.
 const STOP_MAX: usize = 4;
+/// The longest name for prompts that begin alike that OpenAI takes, in bytes.
+const CACHE_KEY_BYTES_MAX: usize = 64;
 /// The longest name of a customer's user that OpenAI takes, in bytes.
 const USER_BYTES_MAX: usize = 64;
 
@@ -28,10 +32,13 @@ pub(super) fn request(
     let mut members = Members::object(&mut out);
     members.key(&mut out, "messages");
     messages(&pairing::paired(parts), target, &mut out)?;
-    tools(parts, target, &mut members, &mut out);
+    tools(parts, target, losses, &mut members, &mut out)?;
     let mut settings = ChatSettings { target, losses, members: &mut members, out: &mut out };
     for part in parts {
         settings.part(part)?;
+    }
+    if let Some(thinking) = kit::asked_thinking(parts) {
+        settings.thinking(thinking)?;
     }
     if target.streams {
         members.raw(&mut out, "stream", "true");
@@ -55,30 +62,19 @@ impl ChatSettings<'_> {
         match part {
             PromptPart::OutputMax(tokens) => {
                 let field = if is_openai { "max_completion_tokens" } else { "max_tokens" };
-                self.members.integer(self.out, field, *tokens);
+                // Anthropic takes none, to fill a cache; here one is the least.
+                self.members.integer(self.out, field, (*tokens).max(1));
             }
             PromptPart::Stop(texts) => self.stop(texts)?,
-            PromptPart::Format(format) => self.format(format),
-            PromptPart::Thinking(Thinking::Adaptive) => {}
-            PromptPart::Thinking(thinking) if is_openai => {
-                let word = match thinking {
-                    Thinking::Effort(effort) => kit::effort_word(*effort),
-                    Thinking::Budget(tokens) => kit::effort_word(kit::effort_of(*tokens)),
-                    Thinking::Off | Thinking::Adaptive => return self.drop_hint("thinking"),
-                };
-                self.members.text(self.out, "reasoning_effort", word);
-            }
-            PromptPart::Thinking(Thinking::Effort(Effort::Low | Effort::Medium | Effort::High)) => {
-                return self.drop_hint("reasoning_effort");
-            }
-            PromptPart::Thinking(_) => return self.drop_hint("thinking"),
+            PromptPart::Format(format) => self.format(format)?,
             PromptPart::Sampling(sampling) => return self.sampling(*sampling),
             PromptPart::Verbosity(word) if is_openai => {
                 self.members.text(self.out, "verbosity", word)
             }
             PromptPart::Verbosity(_) => return self.drop_hint("verbosity"),
             PromptPart::CacheKey(key) if is_openai => {
-                self.members.text(self.out, "prompt_cache_key", key);
+                let key = names::shortened(key, CACHE_KEY_BYTES_MAX);
+                self.members.text(self.out, "prompt_cache_key", &key);
             }
             PromptPart::CacheKey(_) => return self.drop_hint("prompt_cache_key"),
             PromptPart::User(user) if is_openai && user.len() <= USER_BYTES_MAX => {
@@ -94,7 +90,71 @@ impl ChatSettings<'_> {
         self.losses.drop_hint(self.target.mode, field)
     }
 
+    /// Tells the model how much to think. OpenAI's own chat has a word for it, copies have fields of
+    /// their own.
+    fn thinking(&mut self, thinking: Thinking) -> Result<(), Untranslatable> {
+        if self.target.chat == ChatStyle::Openai {
+            return self.effort(thinking);
+        }
+        let is_on = thinking != Thinking::Off;
+        let kind = if is_on { "enabled" } else { "disabled" };
+        match self.target.thinking_field {
+            ThinkingField::ReasoningEffort => return self.effort(thinking),
+            ThinkingField::None if thinking == Thinking::Adaptive => {}
+            ThinkingField::None => return self.drop_thinking(thinking),
+            ThinkingField::Thinking => {
+                let value = format!(r#"{{"type":"{kind}"}}"#);
+                self.members.raw(self.out, "thinking", &value);
+            }
+            ThinkingField::EnableThinking => {
+                self.members.boolean(self.out, "enable_thinking", is_on);
+                if let Thinking::Budget(tokens) = thinking {
+                    self.members.integer(self.out, "thinking_budget", tokens);
+                }
+            }
+            // Templates have either name (Qwen's and Zhipu's the first, DeepSeek's the second), and pass
+            // over the other.
+            ThinkingField::ChatTemplateKwargs => {
+                let value = format!(r#"{{"enable_thinking":{is_on},"thinking":{is_on}}}"#);
+                self.members.raw(self.out, "chat_template_kwargs", &value);
+            }
+        }
+        match thinking {
+            Thinking::Effort(_) => self.drop_thinking(thinking),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells the model by `reasoning_effort`, with a word that it knows.
+    fn effort(&mut self, thinking: Thinking) -> Result<(), Untranslatable> {
+        let efforts = self.target.efforts;
+        let word = match thinking {
+            Thinking::Adaptive => return Ok(()),
+            Thinking::Off => efforts.off(),
+            Thinking::Effort(effort) => efforts.nearest(effort),
+            Thinking::Budget(tokens) => efforts.nearest(kit::effort_of(tokens)),
+        };
+        if word.is_none() {
+            self.drop_thinking(thinking)?;
+        }
+        // A model that cannot do without thinks as little as it can.
+        if let Some(word) = word.or_else(|| efforts.nearest(Effort::Minimal)) {
+            self.members.text(self.out, "reasoning_effort", word);
+        }
+        Ok(())
+    }
+
+    fn drop_thinking(&mut self, thinking: Thinking) -> Result<(), Untranslatable> {
+        match thinking {
+            Thinking::Effort(Effort::Low | Effort::Medium | Effort::High) => {
+                self.drop_hint("reasoning_effort")
+            }
+            _ => self.drop_hint("thinking"),
+        }
+    }
+
     fn stop(&mut self, texts: &[Cow<'_, str>]) -> Result<(), Untranslatable> {
+        let texts = kit::stops(texts);
         if texts.len() > STOP_MAX {
             return Err(Untranslatable::uncarried("stop"));
         }
@@ -111,7 +171,12 @@ impl ChatSettings<'_> {
         Ok(())
     }
 
-    fn format(&mut self, format: &AnswerFormat<'_>) {
+    fn format(&mut self, format: &AnswerFormat<'_>) -> Result<(), Untranslatable> {
+        let is_loose = matches!(format, AnswerFormat::Schema { schema, is_strict: Some(true), .. }
+            if !tool_schema::is_strict(schema));
+        if is_loose {
+            self.drop_hint("response_format: strict")?;
+        }
         self.members.key(self.out, "response_format");
         let mut object = Members::object(self.out);
         match format {
@@ -126,19 +191,26 @@ impl ChatSettings<'_> {
                 }
                 inner.raw(self.out, "schema", schema);
                 if let Some(is_strict) = is_strict {
-                    inner.boolean(self.out, "strict", *is_strict);
+                    inner.boolean(self.out, "strict", *is_strict && !is_loose);
                 }
                 inner.end(self.out);
             }
         }
         object.end(self.out);
+        Ok(())
     }
 
     fn sampling(&mut self, sampling: Sampling) -> Result<(), Untranslatable> {
         let field = sampling.field();
         match sampling {
             Sampling::TopK(_) => return self.drop_hint(field),
-            Sampling::Temperature(_) | Sampling::TopP(_) if !self.target.takes_sampling => {
+            // Models that reason refuse penalties too.
+            Sampling::Temperature(_)
+            | Sampling::TopP(_)
+            | Sampling::PresencePenalty(_)
+            | Sampling::FrequencyPenalty(_)
+                if !self.target.takes_sampling =>
+            {
                 return self.drop_hint(field);
             }
             Sampling::Temperature(number)
@@ -157,34 +229,42 @@ impl ChatSettings<'_> {
 fn tools(
     parts: &[PromptPart<'_>],
     target: &TranslationTarget,
+    losses: &mut Losses,
     members: &mut Members,
     out: &mut Vec<u8>,
-) {
+) -> Result<(), Untranslatable> {
     let mut all = parts.iter().filter_map(|part| match part {
         PromptPart::Tool(tool) => Some(tool),
         _ => None,
     });
-    let Some(first) = all.next() else { return };
+    let Some(first) = all.next() else { return Ok(()) };
     members.key(out, "tools");
     let mut list = Members::array(out);
     for one in std::iter::once(first).chain(all) {
         list.next(out);
-        tool(one, target, out);
+        tool(one, target, losses, out)?;
     }
     list.end(out);
     for part in parts {
         match part {
             PromptPart::ToolChoice(choice) => {
                 members.key(out, "tool_choice");
-                tool_choice(choice, out);
+                let is_custom = target.chat == ChatStyle::Openai && kit::names_free(parts, choice);
+                tool_choice(choice, is_custom, out);
             }
             PromptPart::ParallelTools(may) => members.boolean(out, "parallel_tool_calls", *may),
             _ => {}
         }
     }
+    Ok(())
 }
 
-fn tool(tool: &Tool<'_>, target: &TranslationTarget, out: &mut Vec<u8>) {
+fn tool(
+    tool: &Tool<'_>,
+    target: &TranslationTarget,
+    losses: &mut Losses,
+    out: &mut Vec<u8>,
+) -> Result<(), Untranslatable> {
     let is_custom = tool.is_free && target.chat == ChatStyle::Openai;
     let kind = if is_custom { "custom" } else { "function" };
     let mut object = Members::object(out);
@@ -198,27 +278,28 @@ fn tool(tool: &Tool<'_>, target: &TranslationTarget, out: &mut Vec<u8>) {
     if tool.is_free && !is_custom {
         inner.raw(out, "parameters", kit::FREE_SCHEMA);
     }
-    if let Some(schema) = &tool.schema {
-        inner.raw(out, "parameters", schema);
-    }
-    if let Some(is_strict) =
-        tool.is_strict.filter(|strict| *strict || target.chat == ChatStyle::Openai)
-    {
-        inner.boolean(out, "strict", is_strict);
+    if !tool.is_free {
+        let (schema, is_strict) = kit::openai_schema(tool, target.mode, losses)?;
+        inner.raw(out, "parameters", &schema);
+        if is_strict || tool.is_strict.is_some() && target.chat == ChatStyle::Openai {
+            inner.boolean(out, "strict", is_strict);
+        }
     }
     inner.end(out);
     object.end(out);
+    Ok(())
 }
 
-fn tool_choice(choice: &ToolChoice<'_>, out: &mut Vec<u8>) {
+fn tool_choice(choice: &ToolChoice<'_>, is_custom: bool, out: &mut Vec<u8>) {
     let word = match choice {
         ToolChoice::Auto => "auto",
         ToolChoice::None => "none",
         ToolChoice::Any => "required",
         ToolChoice::Named(name) => {
             let mut object = Members::object(out);
-            object.text(out, "type", "function");
-            object.key(out, "function");
+            let kind = if is_custom { "custom" } else { "function" };
+            object.text(out, "type", kind);
+            object.key(out, kind);
             let mut inner = Members::object(out);
             inner.text(out, "name", name);
             inner.end(out);
@@ -239,7 +320,7 @@ fn messages(
         list.next(out);
         match message {
             Message::Instructions(texts) => instructions(&texts, target, out),
-            Message::User(contents) => user(&contents, out)?,
+            Message::User(contents) => user(&contents, target, out)?,
             Message::Assistant(message) => assistant(message, target, out)?,
             Message::Result(result) => tool_result(result, out),
         }
@@ -256,7 +337,11 @@ fn instructions(texts: &[&str], target: &TranslationTarget, out: &mut Vec<u8>) {
     message.end(out);
 }
 
-fn user(contents: &[Cow<'_, ContentPart<'_>>], out: &mut Vec<u8>) -> Result<(), Untranslatable> {
+fn user(
+    contents: &[Cow<'_, ContentPart<'_>>],
+    target: &TranslationTarget,
+    out: &mut Vec<u8>,
+) -> Result<(), Untranslatable> {
     let mut message = message("user", out);
     message.key(out, "content");
     match contents {
@@ -267,6 +352,7 @@ fn user(contents: &[Cow<'_, ContentPart<'_>>], out: &mut Vec<u8>) -> Result<(), 
             let mut parts = Members::array(out);
             for one in all {
                 parts.next(out);
+                check_picture(one, target)?;
                 content(one, out)?;
             }
             parts.end(out);
@@ -354,6 +440,21 @@ fn tool_call(
     }
     object.end(out);
     Ok(())
+}
+
+/// OpenAI takes four types of inline pictures; copies take others, as Alibaba's TIFF.
+fn check_picture(
+    content: &ContentPart<'_>,
+    target: &TranslationTarget,
+) -> Result<(), Untranslatable> {
+    match content {
+        ContentPart::Image(MediaPart { source: Source::Inline { media_type, .. }, .. })
+            if target.chat == ChatStyle::Openai =>
+        {
+            kit::openai_picture(media_type).map(drop)
+        }
+        _ => Ok(()),
+    }
 }
 
 fn content(content: &ContentPart<'_>, out: &mut Vec<u8>) -> Result<(), Untranslatable> {

@@ -1,16 +1,23 @@
 //! Parts as a response for an upstream.
 
 use crate::at::{FieldPath, Raw, is_object};
-use crate::dialect::{Losses, TranslationTarget, Untranslatable};
+use crate::chat::conversation::{SAY_JSON, says_json};
+use crate::dialect::{Losses, Mode, TranslationTarget, Untranslatable};
 use crate::json::{self, Members};
 use crate::kit;
+use crate::names;
 use crate::pairing;
 use crate::part::{
-    AnswerFormat, ContentPart, MediaPart, PromptPart, Sampling, Source, Speaker, Text, Thinking,
-    Tool, ToolCall, ToolChoice, ToolResult,
+    AnswerFormat, ContentPart, Effort, MediaPart, PromptPart, Sampling, Source, Speaker, Text,
+    Thinking, Tool, ToolCall, ToolChoice, ToolResult,
 };
 use crate::seal::{self, Maker};
+use crate::tool_schema;
 
+/// The least `max_output_tokens` ("integer below minimum value. Expected a value >= 16", litellm 31451).
+const OUTPUT_TOKENS_MIN: u64 = 16;
+/// The longest name for prompts that begin alike, in bytes.
+const CACHE_KEY_BYTES_MAX: usize = 64;
 /// The longest name of a customer's user, in bytes.
 const USER_BYTES_MAX: usize = 64;
 
@@ -23,7 +30,7 @@ pub(super) fn request(
     let mut members = Members::object(&mut out);
     members.key(&mut out, "input");
     input(&pairing::paired(parts), &mut out)?;
-    tools(parts, &mut members, &mut out);
+    tools(parts, target.mode, losses, &mut members, &mut out)?;
     let mut settings = ResponseSettings { target, losses, members: &mut members, out: &mut out };
     settings.write(parts)?;
     members.raw(&mut out, "store", "false");
@@ -94,6 +101,12 @@ fn input(parts: &[PromptPart<'_>], out: &mut Vec<u8>) -> Result<(), Untranslatab
     let mut items = Items { list, open: None, out };
     let mut role = Speaker::User;
     let mut free_calls: Vec<&str> = Vec::new();
+    let wants_json =
+        parts.iter().any(|part| matches!(part, PromptPart::Format(AnswerFormat::Json)));
+    if wants_json && !says_json(parts) {
+        let text = Text { text: SAY_JSON.into(), cache: None };
+        items.message("developer").content(&ContentPart::Text(text))?;
+    }
     for (place, part) in parts.iter().enumerate() {
         match part {
             PromptPart::Instruction(text) if text.text.is_empty() => {}
@@ -241,6 +254,9 @@ fn write_content(
             return Err(Untranslatable::uncarried("messages.content: media of the assistant"));
         }
         ContentPart::Image(media) => {
+            if let Source::Inline { media_type, .. } = &media.source {
+                kit::openai_picture(media_type)?;
+            }
             object.text(out, "type", "input_image");
             object.text(out, "image_url", &url(media));
             if let Some(detail) = &media.detail {
@@ -278,17 +294,23 @@ fn url(media: &MediaPart<'_>) -> String {
     }
 }
 
-fn tools(parts: &[PromptPart<'_>], members: &mut Members, out: &mut Vec<u8>) {
+fn tools(
+    parts: &[PromptPart<'_>],
+    mode: Mode,
+    losses: &mut Losses,
+    members: &mut Members,
+    out: &mut Vec<u8>,
+) -> Result<(), Untranslatable> {
     let mut all = parts.iter().filter_map(|part| match part {
         PromptPart::Tool(tool) => Some(tool),
         _ => None,
     });
-    let Some(first) = all.next() else { return };
+    let Some(first) = all.next() else { return Ok(()) };
     members.key(out, "tools");
     let mut list = Members::array(out);
     for one in std::iter::once(first).chain(all) {
         list.next(out);
-        tool(one, out);
+        tool(one, mode, losses, out)?;
     }
     list.end(out);
     for part in parts {
@@ -301,7 +323,8 @@ fn tools(parts: &[PromptPart<'_>], members: &mut Members, out: &mut Vec<u8>) {
                     ToolChoice::Any => json::push_string(out, "required"),
                     ToolChoice::Named(name) => {
                         let mut object = Members::object(out);
-                        object.text(out, "type", "function");
+                        let is_free = kit::names_free(parts, choice);
+                        object.text(out, "type", if is_free { "custom" } else { "function" });
                         object.text(out, "name", name);
                         object.end(out);
                     }
@@ -311,9 +334,15 @@ fn tools(parts: &[PromptPart<'_>], members: &mut Members, out: &mut Vec<u8>) {
             _ => {}
         }
     }
+    Ok(())
 }
 
-fn tool(tool: &Tool<'_>, out: &mut Vec<u8>) {
+fn tool(
+    tool: &Tool<'_>,
+    mode: Mode,
+    losses: &mut Losses,
+    out: &mut Vec<u8>,
+) -> Result<(), Untranslatable> {
     let mut object = Members::object(out);
     object.text(out, "type", if tool.is_free { "custom" } else { "function" });
     object.text(out, "name", &tool.name);
@@ -321,11 +350,13 @@ fn tool(tool: &Tool<'_>, out: &mut Vec<u8>) {
         object.text(out, "description", description);
     }
     if !tool.is_free {
-        object.raw(out, "parameters", tool.schema.as_deref().unwrap_or(kit::EMPTY_SCHEMA));
+        let (schema, is_strict) = kit::openai_schema(tool, mode, losses)?;
+        object.raw(out, "parameters", &schema);
         // It is on there where nobody says otherwise, and refuses schemas that others take.
-        object.boolean(out, "strict", tool.is_strict.unwrap_or(false));
+        object.boolean(out, "strict", is_strict);
     }
     object.end(out);
+    Ok(())
 }
 
 /// Top-level fields beside tools and what is said.
@@ -342,21 +373,27 @@ impl ResponseSettings<'_> {
         for part in parts {
             match part {
                 PromptPart::OutputMax(tokens) => {
-                    self.members.integer(self.out, "max_output_tokens", *tokens);
+                    let tokens = (*tokens).max(OUTPUT_TOKENS_MIN);
+                    self.members.integer(self.out, "max_output_tokens", tokens);
                 }
-                PromptPart::Stop(texts) if texts.is_empty() => {}
+                PromptPart::Stop(texts) if kit::stops(texts).is_empty() => {}
                 PromptPart::Stop(_) => return Err(Untranslatable::uncarried("stop")),
                 PromptPart::Format(one) => format = Some(one),
                 PromptPart::Verbosity(word) => verbosity = Some(word),
-                PromptPart::Thinking(thinking) => self.thinking(*thinking)?,
                 PromptPart::Sampling(sampling) => self.sampling(*sampling)?,
-                PromptPart::CacheKey(key) => self.members.text(self.out, "prompt_cache_key", key),
+                PromptPart::CacheKey(key) => {
+                    let key = names::shortened(key, CACHE_KEY_BYTES_MAX);
+                    self.members.text(self.out, "prompt_cache_key", &key);
+                }
                 PromptPart::User(user) if user.len() <= USER_BYTES_MAX => {
                     self.members.text(self.out, "safety_identifier", user);
                 }
                 PromptPart::User(_) => self.drop_hint("user")?,
                 _ => {}
             }
+        }
+        if let Some(thinking) = kit::asked_thinking(parts) {
+            self.thinking(thinking)?;
         }
         if verbosity.is_none() && format.is_none() {
             return Ok(());
@@ -368,7 +405,7 @@ impl ResponseSettings<'_> {
         }
         if let Some(format) = format {
             text.key(self.out, "format");
-            self.format(format);
+            self.format(format)?;
         }
         text.end(self.out);
         Ok(())
@@ -379,16 +416,24 @@ impl ResponseSettings<'_> {
     }
 
     fn thinking(&mut self, thinking: Thinking) -> Result<(), Untranslatable> {
+        let efforts = self.target.efforts;
         let word = match thinking {
             Thinking::Adaptive => return Ok(()),
-            Thinking::Off => return self.drop_hint("thinking"),
-            Thinking::Effort(effort) => kit::effort_word(effort),
-            Thinking::Budget(tokens) => kit::effort_word(kit::effort_of(tokens)),
+            Thinking::Off => efforts.off(),
+            Thinking::Effort(effort) => efforts.nearest(effort),
+            Thinking::Budget(tokens) => efforts.nearest(kit::effort_of(tokens)),
         };
+        if word.is_none() {
+            self.drop_hint("thinking")?;
+        }
+        // A model that cannot do without thinks as little as it can.
+        let Some(word) = word.or_else(|| efforts.nearest(Effort::Minimal)) else { return Ok(()) };
         self.members.key(self.out, "reasoning");
         let mut object = Members::object(self.out);
         object.text(self.out, "effort", word);
-        object.text(self.out, "summary", "auto");
+        if thinking != Thinking::Off {
+            object.text(self.out, "summary", "auto");
+        }
         object.end(self.out);
         Ok(())
     }
@@ -407,7 +452,12 @@ impl ResponseSettings<'_> {
         }
     }
 
-    fn format(&mut self, format: &AnswerFormat<'_>) {
+    fn format(&mut self, format: &AnswerFormat<'_>) -> Result<(), Untranslatable> {
+        let is_loose = matches!(format, AnswerFormat::Schema { schema, is_strict: Some(true), .. }
+            if !tool_schema::is_strict(schema));
+        if is_loose {
+            self.drop_hint("response_format: strict")?;
+        }
         let mut object = Members::object(self.out);
         match format {
             AnswerFormat::Json => object.text(self.out, "type", "json_object"),
@@ -419,10 +469,11 @@ impl ResponseSettings<'_> {
                 }
                 object.raw(self.out, "schema", schema);
                 if let Some(is_strict) = is_strict {
-                    object.boolean(self.out, "strict", *is_strict);
+                    object.boolean(self.out, "strict", *is_strict && !is_loose);
                 }
             }
         }
         object.end(self.out);
+        Ok(())
     }
 }

@@ -193,3 +193,265 @@ fn what_is_in_order_stays_as_it_is() {
     let read = Messages.read_request(read.as_bytes()).expect("read");
     assert!(matches!(crate::pairing::paired(&read.parts), Cow::Borrowed(_)));
 }
+
+/// A request with one tool of this schema, as Anthropic's customers write it.
+fn with_tool(schema: Value) -> Value {
+    let tool = json!({"name": "f", "input_schema": schema});
+    json!({"max_tokens": 9, "tools": [tool], "messages": [user("a")]})
+}
+
+/// The schema and `strict` of the only tool over both of OpenAI's dialects.
+fn sent_tools(customer: &dyn Dialect, request: &Value) -> [(Value, Value, Vec<String>); 2] {
+    let (chat, chat_losses) = written(customer, &Chat, &target(), request);
+    let (responses, losses) = written(customer, &Responses, &target(), request);
+    let (chat, responses) = (&chat["tools"][0]["function"], &responses["tools"][0]);
+    [
+        (chat["parameters"].clone(), chat["strict"].clone(), chat_losses),
+        (responses["parameters"].clone(), responses["strict"].clone(), losses),
+    ]
+}
+
+#[test]
+fn schemas_have_an_object_with_properties_at_their_root() {
+    let empty = json!({"type": "object", "properties": {}});
+    let string = json!({"type": "string"});
+    let object = json!({"type": "object", "properties": {"a": string}, "required": ["a"]});
+    let choice =
+        |key: &str| json!({key: [object, {"type": "object", "properties": {"b": string}}]});
+    let merged = json!({"type": "object", "properties": {"a": string, "b": string}});
+    let referred = json!({"$ref": "#/$defs/A", "$defs": {"A": object}});
+    let mut resolved = object.clone();
+    resolved["$defs"] = json!({"A": object});
+    let bare = json!({"type": "object", "properties": {"a": {"type": "array"}}});
+    let filled = json!({"type": "object", "properties": {"a": {"type": "array", "items": {}}}});
+    for (schema, expected, is_loosened) in [
+        (json!({}), empty.clone(), false),
+        (json!({"type": "object"}), empty.clone(), false),
+        (json!({"type": "object", "properties": null}), empty, false),
+        (object.clone(), object.clone(), false),
+        (choice("anyOf"), merged.clone(), true),
+        (choice("oneOf"), merged, true),
+        (referred, resolved, false),
+        (bare, filled, false),
+    ] {
+        for (sent, _, losses) in sent_tools(&Messages, &with_tool(schema.clone())) {
+            assert_eq!(sent, expected, "{schema}");
+            let named = losses.contains(&"tools: choices at the root of a schema".to_owned());
+            assert_eq!(named, is_loosened, "{schema}: {losses:?}");
+        }
+    }
+    let absent = json!({"messages": [user("a")], "tools":
+        [{"type": "function", "function": {"name": "f"}}]});
+    let absent = over(&Chat, &Responses, &target(), &absent);
+    assert_eq!(absent["tools"][0]["parameters"], json!({"type": "object", "properties": {}}));
+}
+
+#[test]
+fn schemas_in_order_stay_byte_for_byte() {
+    let schema = r#"{ "type":"object", "properties": {"b":{"type":"array","items":{"type":"string"}},"a":{}} }"#;
+    let sent = crate::tool_schema::of_tool(schema);
+    assert!(matches!(&sent.text, Cow::Borrowed(text) if *text == schema) && !sent.is_loosened);
+}
+
+#[test]
+fn strict_is_said_of_strict_schemas_alone() {
+    let string = json!({"type": "string"});
+    let object = |properties: Value, required: Value| {
+        json!({"type": "object", "properties": properties, "required": required,
+            "additionalProperties": false})
+    };
+    let strict = object(json!({"a": string}), json!(["a"]));
+    for (schema, is_strict) in [
+        (strict.clone(), true),
+        (object(json!({"a": string, "b": string}), json!(["a"])), false),
+        (json!({"type": "object", "properties": {"a": string}, "required": ["a"]}), false),
+        (object(json!({"a": {"type": "array", "items": strict}}), json!(["a"])), true),
+        (
+            object(
+                json!({"a": {"type": "array", "items": {"type": "object", "properties": {}}}}),
+                json!(["a"]),
+            ),
+            false,
+        ),
+        (object(json!({"a": {"anyOf": [strict, {"type": "null"}]}}), json!(["a"])), true),
+        (object(json!({"a": {"type": "string", "minLength": 1}}), json!(["a"])), false),
+        (object(json!({"a": {"type": "string", "format": "uri"}}), json!(["a"])), false),
+        (object(json!({"a": {"oneOf": [string]}}), json!(["a"])), false),
+    ] {
+        let mut request = with_tool(schema.clone());
+        request["tools"][0]["strict"] = json!(true);
+        for (_, strict, losses) in sent_tools(&Messages, &request) {
+            assert_eq!(strict, json!(is_strict), "{schema}");
+            assert_eq!(losses.contains(&"tools: strict".to_owned()), !is_strict, "{schema}");
+        }
+        let format = json!({"type": "json_schema",
+            "json_schema": {"name": "a", "schema": schema, "strict": true}});
+        let request = json!({"messages": [user("a")], "response_format": format});
+        let sent = over(&Chat, &Responses, &target(), &request);
+        assert_eq!(sent["text"]["format"]["strict"], json!(is_strict), "{schema}");
+    }
+}
+
+#[test]
+fn how_much_to_think_is_said_in_words_that_the_model_knows() {
+    use crate::dialect::Efforts;
+    let gpt_5 = Efforts::of_words(["minimal", "low", "medium", "high"]);
+    let newer = Efforts::of_words(["none", "low", "medium", "high", "xhigh"]);
+    let asked = |effort: &str| json!({"messages": [user("a")], "reasoning_effort": effort});
+    for (efforts, effort, word, is_named) in [
+        (newer, "none", "none", false),
+        (gpt_5, "none", "minimal", true),
+        (newer, "minimal", "low", false),
+        (gpt_5, "minimal", "minimal", false),
+        (gpt_5, "xhigh", "high", false),
+        (newer, "xhigh", "xhigh", false),
+        (Efforts::default(), "none", "none", false),
+    ] {
+        let target = TranslationTarget { efforts, ..target() };
+        let (sent, losses) = written(&Chat, &Responses, &target, &asked(effort));
+        assert_eq!(sent["reasoning"]["effort"], word, "{effort}");
+        assert_eq!(!losses.is_empty(), is_named, "{effort}: {losses:?}");
+        let again = json!({"input": "a", "reasoning": {"effort": effort}});
+        let sent = over(&Responses, &Chat, &target, &again);
+        assert_eq!(sent["reasoning_effort"], word, "{effort}");
+    }
+    let budget = json!({"max_tokens": 2000, "thinking": {"type": "enabled", "budget_tokens": 1024},
+        "messages": [user("a")]});
+    assert_eq!(over(&Messages, &Responses, &target(), &budget)["reasoning"]["effort"], "low");
+    let mut off = budget;
+    off["thinking"] = json!({"type": "disabled"});
+    let sent = over(&Messages, &Responses, &target(), &off);
+    assert_eq!(sent["reasoning"], json!({"effort": "none"}));
+}
+
+#[test]
+fn copies_are_told_to_think_or_not_by_a_field_of_theirs() {
+    use crate::dialect::ThinkingField::{
+        ChatTemplateKwargs, EnableThinking, None as Nothing, ReasoningEffort, Thinking,
+    };
+    let request = |thinking: Value| json!({"max_tokens": 9000, "thinking": thinking, "messages": [user("a")]});
+    let off = request(json!({"type": "disabled"}));
+    let on = request(json!({"type": "enabled", "budget_tokens": 2048}));
+    for (field, when_off, when_on) in [
+        (
+            Thinking,
+            json!({"thinking": {"type": "disabled"}}),
+            json!({"thinking": {"type": "enabled"}}),
+        ),
+        (
+            EnableThinking,
+            json!({"enable_thinking": false}),
+            json!({"enable_thinking": true, "thinking_budget": 2048}),
+        ),
+        (ReasoningEffort, json!({"reasoning_effort": "none"}), json!({"reasoning_effort": "low"})),
+        (
+            ChatTemplateKwargs,
+            json!({"chat_template_kwargs": {"enable_thinking": false, "thinking": false}}),
+            json!({"chat_template_kwargs": {"enable_thinking": true, "thinking": true}}),
+        ),
+        (Nothing, json!({}), json!({})),
+    ] {
+        let target = TranslationTarget { thinking_field: field, ..common() };
+        for (asked, expected) in [(&off, when_off), (&on, when_on)] {
+            let (mut sent, losses) = written(&Messages, &Chat, &target, asked);
+            let members = sent.as_object_mut().expect("an object");
+            members.retain(|key, _| !matches!(key.as_str(), "messages" | "max_tokens"));
+            assert_eq!(sent, expected, "{field:?}");
+            assert_eq!(losses.is_empty(), field != Nothing, "{losses:?}");
+        }
+    }
+}
+
+#[test]
+fn least_values_and_lengths_are_kept() {
+    let probe = json!({"max_tokens": 1, "messages": [user("a")]});
+    assert_eq!(over(&Messages, &Responses, &target(), &probe)["max_output_tokens"], 16);
+    assert_eq!(over(&Messages, &Chat, &target(), &probe)["max_completion_tokens"], 1);
+    let key = "k".repeat(100);
+    let request = json!({"messages": [user("a")], "prompt_cache_key": key, "stop": ["", ""]});
+    let sent = over(&Chat, &Responses, &target(), &request);
+    let written = sent["prompt_cache_key"].as_str().expect("a key");
+    assert!(written.len() <= 64 && written != key, "{written}");
+    let stops = json!({"max_tokens": 9, "messages": [user("a")],
+        "stop_sequences": ["a", "", "b", "a", "c", "d"]});
+    assert_eq!(over(&Messages, &Chat, &target(), &stops)["stop"], json!(["a", "b", "c", "d"]));
+}
+
+#[test]
+fn models_that_reason_get_no_settings_of_sampling() {
+    let request = json!({"messages": [user("a")], "temperature": 0.5, "top_p": 0.9, "seed": 1,
+        "presence_penalty": 1, "frequency_penalty": 1});
+    for reasons in [target(), common()] {
+        let target = TranslationTarget { takes_sampling: false, ..reasons };
+        let read = request.to_string();
+        let read = Chat.read_request(read.as_bytes()).expect("read");
+        let mut losses = Losses::default();
+        let body = Chat.write_request(&read.parts, &target, &mut losses).expect("written");
+        let sent: Value = serde_json::from_slice(&body).expect("JSON");
+        for field in ["temperature", "top_p", "presence_penalty", "frequency_penalty"] {
+            assert_eq!(sent.get(field), None, "{sent}");
+            assert!(losses.fields().iter().any(|lost| lost == field), "{losses:?}");
+        }
+        assert_eq!(sent["seed"], 1);
+    }
+}
+
+#[test]
+fn an_answer_in_json_is_asked_for_in_the_prompt() {
+    let request =
+        |text: &str| json!({"messages": [user(text)], "response_format": {"type": "json_object"}});
+    let sent = over(&Chat, &Responses, &target(), &request("a"));
+    assert_eq!(sent["input"][0]["content"][0]["text"], "Answer with a JSON object.", "{sent}");
+    let sent = over(&Chat, &Responses, &target(), &request("Write Json."));
+    assert_eq!(sent["input"].as_array().map(Vec::len), Some(1), "{sent}");
+    let asked = json!({"input": "a", "text": {"format": {"type": "json_object"}}});
+    let sent = over(&Responses, &Chat, &common(), &asked);
+    assert_eq!(
+        sent["messages"][0],
+        json!({"role": "system", "content": "Answer with a JSON object."})
+    );
+}
+
+#[test]
+fn pictures_have_types_that_openai_takes() {
+    let picture = |media_type: &str| {
+        let source = json!({"type": "base64", "media_type": media_type, "data": "AAAA"});
+        claude(json!([{"role": "user", "content": [{"type": "image", "source": source}]}]))
+    };
+    for upstream in [&Chat as &dyn Dialect, &Responses] {
+        let request = picture("image/bmp").to_string();
+        let read = Messages.read_request(request.as_bytes()).expect("read");
+        let refused = upstream.write_request(&read.parts, &target(), &mut Losses::default());
+        let field = refused.expect_err("refused").field;
+        assert_eq!(field, "messages.content: an image of type image/bmp");
+        over(&Messages, upstream, &target(), &picture("image/webp"));
+    }
+}
+
+#[test]
+fn free_text_has_its_own_kind_of_output_and_choice() {
+    let request = json!({"tools": [{"type": "custom", "name": "patch"}],
+        "tool_choice": {"type": "custom", "name": "patch"},
+        "input": [user("a"),
+            {"type": "custom_tool_call", "call_id": "c1", "name": "patch", "input": "x"},
+            {"type": "custom_tool_call_output", "call_id": "c1", "output": "y"}]});
+    let sent = over(&Responses, &Responses, &target(), &request);
+    assert_eq!(sent["tool_choice"]["type"], "custom", "{sent}");
+    assert_eq!(sent["input"][2]["type"], "custom_tool_call_output", "{sent}");
+    let sent = over(&Responses, &Chat, &target(), &request);
+    assert_eq!(sent["tool_choice"], json!({"type": "custom", "custom": {"name": "patch"}}));
+    let sent = over(&Responses, &Chat, &common(), &request);
+    assert_eq!(sent["tool_choice"]["type"], "function", "{sent}");
+}
+
+#[test]
+fn thoughts_with_nothing_behind_them_are_left_out() {
+    let thought =
+        json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "e"});
+    let cut = json!({"input": [user("a"), thought, user("b")]});
+    let sent = over(&Responses, &Responses, &target(), &cut);
+    assert!(!sent.to_string().contains("rs_1"), "{sent}");
+    let whole = json!({"input": [user("a"), thought, {"role": "assistant", "content": "x"}]});
+    let sent = over(&Responses, &Responses, &target(), &whole);
+    assert!(sent.to_string().contains("rs_1"), "{sent}");
+}
