@@ -4,7 +4,7 @@ use tollgate_money::error::GatewayError;
 use tollgate_money::price::{ImageSize, Quality, Resolution, Unit};
 use tollgate_money::words::{Word, words};
 pub use tollgate_translation::dialect::{
-    CallIds, ChatStyle, Mode, ThinkingStyle, TranslationTarget,
+    CallIds, ChatStyle, Efforts, Mode, ThinkingField, ThinkingStyle, TranslationTarget,
 };
 
 /// Images in one request where `models.yaml` does not say: OpenAI's own limit.

@@ -8,8 +8,9 @@ use crate::raw;
 use crate::spans::Path;
 use tollgate_protocols::Operation;
 use tollgate_protocols::limits::{
-    CallIds, ChatStyle, ChatTools, DOCUMENTS_MAX, ImageLimits, Mode, ModelLimits, Pass, Priced,
-    SEARCHES_MAX, SpeechLimits, ThinkingStyle, TranscriptionLimits, TranslationTarget, VideoLimits,
+    CallIds, ChatStyle, ChatTools, DOCUMENTS_MAX, Efforts, ImageLimits, Mode, ModelLimits, Pass,
+    Priced, SEARCHES_MAX, SpeechLimits, ThinkingField, ThinkingStyle, TranscriptionLimits,
+    TranslationTarget, VideoLimits,
 };
 
 /// The limits that are typed as one field, and whether it was typed.
@@ -207,9 +208,31 @@ fn translation(raw: &raw::Model) -> Option<TranslationTarget> {
             raw::CallIdWords::Any => CallIds::Any,
             raw::CallIdWords::Nine => CallIds::Nine,
         },
+        thinking_field: match said.thinking_field {
+            raw::ThinkingFieldWords::None => ThinkingField::None,
+            raw::ThinkingFieldWords::Thinking => ThinkingField::Thinking,
+            raw::ThinkingFieldWords::EnableThinking => ThinkingField::EnableThinking,
+            raw::ThinkingFieldWords::ReasoningEffort => ThinkingField::ReasoningEffort,
+            raw::ThinkingFieldWords::ChatTemplateKwargs => ThinkingField::ChatTemplateKwargs,
+        },
+        efforts: match &said.efforts {
+            None => Efforts::default(),
+            Some(words) => Efforts::of_words(words.iter().map(|word| word.as_str())),
+        },
         caches: said.caches,
         ..TranslationTarget::default()
     })
+}
+
+/// The fields that translated requests have because the model is told by them to think, or not to: they
+/// are let through.
+pub(super) fn thinking_fields(raw: &raw::Model) -> &'static [&'static str] {
+    match raw.translated.thinking_field {
+        raw::ThinkingFieldWords::None | raw::ThinkingFieldWords::ReasoningEffort => &[],
+        raw::ThinkingFieldWords::Thinking => &["thinking"],
+        raw::ThinkingFieldWords::EnableThinking => &["enable_thinking", "thinking_budget"],
+        raw::ThinkingFieldWords::ChatTemplateKwargs => &["chat_template_kwargs"],
+    }
 }
 
 /// Notes limits that stand for models nobody knows yet. A pattern that goes on with a date fits the

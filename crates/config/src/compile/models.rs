@@ -84,7 +84,12 @@ fn model(
         tools: &raw.pass_tools,
         content: &raw.pass_content,
     };
-    let (own, headers) = pass::compile(document, at, &lists);
+    let (mut own, headers) = pass::compile(document, at, &lists);
+    for field in limits::thinking_fields(&raw) {
+        if !own.has_field(field) {
+            own.fields.push((*field).to_owned());
+        }
+    }
     let targets_at = at.key("targets");
     let sold = Sold { operations: &operations, translates: limits.translation.is_some() };
     let typed = std::mem::take(&mut raw.targets);

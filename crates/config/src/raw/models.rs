@@ -112,7 +112,7 @@ pub(crate) enum Translation {
 }
 
 /// What translated requests may say to the model.
-#[derive(Clone, Copy, Debug, serde::Deserialize, JsonSchema)]
+#[derive(Clone, Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Translated {
     /// How one of Anthropic's models is told how much to think, over the protocols `anthropic` and
@@ -127,6 +127,13 @@ pub(crate) struct Translated {
     /// Where the model takes tools over chat completions. Requests with others go to the Responses API of
     /// the same upstream, if `operations` has `responses`. Default: `always`.
     pub(crate) chat_tools: ChatToolsWords,
+    /// By which field of chat completions of the common kind the model is told to think, or not to. The
+    /// field is let through, as those in `pass_fields` are. Default: `none`.
+    pub(crate) thinking_field: ThinkingFieldWords,
+    /// The words for how much to think that the model knows, over OpenAI's protocols: others become the
+    /// next below, or else the least. Default: all but `max`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) efforts: Option<Vec<EffortWords>>,
     /// Whether prompts are marked for the cache of an upstream of the protocols `anthropic` and
     /// `bedrock` where the customer's has no marks, which costs its price for cache writes. Default:
     /// `false`, and then requests with a `prompt_cache_key` are marked.
@@ -141,6 +148,8 @@ impl Default for Translated {
             chat: ChatWords::default(),
             call_ids: CallIdWords::default(),
             chat_tools: ChatToolsWords::default(),
+            thinking_field: ThinkingFieldWords::default(),
+            efforts: None,
             caches: false,
         }
     }
@@ -194,6 +203,58 @@ pub(crate) enum ChatToolsWords {
     EffortNone,
     /// In none, as GPT-6 Astra, which does not know `none`.
     Never,
+}
+
+/// By which field a model is told to think, or not to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ThinkingFieldWords {
+    /// By none.
+    #[default]
+    None,
+    /// `thinking: {type: enabled}` or `disabled`, as DeepSeek, Zhipu, Moonshot and MiniMax have it.
+    Thinking,
+    /// `enable_thinking` and `thinking_budget`, as Alibaba and SiliconFlow have it.
+    EnableThinking,
+    /// `reasoning_effort` alone, as Groq and Ollama have it.
+    ReasoningEffort,
+    /// `chat_template_kwargs`, as vLLM and SGLang have it.
+    ChatTemplateKwargs,
+}
+
+/// How much a model is to think.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum EffortWords {
+    /// Nothing.
+    None,
+    /// The least beside nothing.
+    Minimal,
+    /// Less than is usual.
+    Low,
+    /// What is usual.
+    Medium,
+    /// More than is usual.
+    High,
+    /// More than `high`.
+    XHigh,
+    /// All that the model can.
+    Max,
+}
+
+impl EffortWords {
+    /// The word as requests have it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Minimal => "minimal",
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+            Self::XHigh => "xhigh",
+            Self::Max => "max",
+        }
+    }
 }
 
 /// What is charged for a whole answer without a usage.
