@@ -8,7 +8,7 @@
 use super::json::{Object, Value, plain_text_end};
 
 /// Items that have all in themselves, also where they have an id.
-const WHOLE_ITEMS: [&str; 12] = [
+const WHOLE_ITEMS: [&str; 15] = [
     "message",
     "function_call",
     "function_call_output",
@@ -21,6 +21,10 @@ const WHOLE_ITEMS: [&str; 12] = [
     "apply_patch_call",
     "apply_patch_call_output",
     "computer_call_output",
+    // Codex 0.171 gives its tools an id of its own.
+    "additional_tools",
+    "tool_search_call",
+    "tool_search_output",
 ];
 /// The longest id. Those of OpenAI have some 60 characters.
 const ID_BYTES_MAX: usize = 256;
@@ -251,6 +255,8 @@ mod tests {
             r#"{"input":[{"id":"rs_1","type":"reasoning","encrypted_content":"x","summary":[]}]}"#,
             r#"{"input":[{"id":"rs_1","type":"reasoning","content":[{"type":"reasoning_text","text":"x"}]}]}"#,
             r#"{"input":[{"type":"reasoning","id":"","summary":[]}]}"#,
+            r#"{"input":[{"type":"additional_tools","id":"at_1","role":"developer","tools":[]}]}"#,
+            r#"{"input":[{"type":"tool_search_output","id":"ts_1","call_id":"c","tools":[]}]}"#,
         ] {
             assert_eq!(referred(body), [], "{body}");
         }

@@ -66,6 +66,16 @@ impl Customer {
         self.comment_at = self.interval.map(|interval| Instant::now() + interval);
     }
 
+    /// Has a stream that is kept alive get its next comment at this time, unless one is due before.
+    pub(crate) fn comment_by(&mut self, at: Instant) {
+        let earlier = self.comment_at.map(|due| due.min(at));
+        if earlier != self.comment_at {
+            self.comment_at = earlier;
+            // The timer is only ever put off.
+            self.timer = None;
+        }
+    }
+
     /// Whether the answer's head has been sent.
     pub(crate) fn has_head(&self) -> bool {
         self.begun

@@ -29,6 +29,9 @@ const BLANK_MAX: Duration = Duration::from_secs(15);
 /// How long the events are kept back that come before any output, such as the role of who answers. A
 /// customer can do nothing with them alone.
 const PREAMBLE_MAX: Duration = Duration::from_secs(1);
+/// How long comments of an upstream that speaks another protocol are kept back. Then customers get comments
+/// of the gateway's, and another target can still answer.
+const LIFE_MAX: Duration = Duration::from_secs(1);
 /// How long the words of a refusal are waited for: its status is there, and another target may be.
 const WORDS_MAX: Duration = Duration::from_secs(3);
 
@@ -61,12 +64,14 @@ pub(crate) async fn error(
     let is_document = framing == Some(Framing::Json) && !is_asked;
     let began = Instant::now();
     let mut seen = Beginning::Blank;
+    // Only translated streams: what is relayed byte for byte has its own comments soon enough.
+    let mut shows_life = is_asked && exchange.is_translated();
     loop {
         let limit = if seen == Beginning::Blank { BLANK_MAX } else { PREAMBLE_MAX };
         let mut last = (false, Beginning::Blank);
         let is_news = |body: &[u8], is_all: bool| {
             let shown = read(body, is_all);
-            let is_news = shown != seen;
+            let is_news = shown != seen || shows_life && shown == Beginning::Blank;
             last = (is_all, shown);
             is_news
         };
@@ -89,6 +94,9 @@ pub(crate) async fn error(
         match shown {
             Beginning::Error(error) => return Ok(Some(error)),
             Beginning::Preamble if seen == Beginning::Blank => seen = Beginning::Preamble,
+            Beginning::Blank if std::mem::take(&mut shows_life) && !call.has_shown_all() => {
+                customer.comment_by(began + LIFE_MAX);
+            }
             // An answer; or as much as is looked at, and all that there is.
             _ => return Ok(None),
         }

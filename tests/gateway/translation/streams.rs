@@ -173,6 +173,22 @@ fn a_customer_has_something_to_read_within_the_interval() {
     }
 }
 
+/// An upstream that says for three seconds only that it is alive: the stream begins long before the
+/// gateway would send a comment unasked, and another target could still answer.
+#[test]
+fn comments_before_the_first_event_begin_the_stream() {
+    for (customer, model) in CELLS.into_iter().filter(|(_, model)| *model == "on-chat") {
+        let (first, rest) = said(model);
+        let comments = (0..6).map(|_| (Duration::from_millis(500), ": thinking\n\n".to_owned()));
+        let pieces = comments.chain([(Duration::ZERO, first + &rest)]).collect();
+        let (text, times) = timed(&gateway_with("", slow(pieces), "", ""), customer, model);
+        assert!(signs(customer, &text) >= 1, "{customer:?} {model}: {text}");
+        assert!(times[0] < Duration::from_millis(2500), "{customer:?} {model}: {times:?}");
+        let answer = Answer { bytes: text.into_bytes(), is_closed: true, took: Duration::ZERO };
+        assert_eq!(customer.read(&answer, true).text, "Oh. Hi", "{customer:?} {model}");
+    }
+}
+
 /// A picture has no words in the customer's dialect: what the gateway gives up is charged as far as it was
 /// delivered, of a stream as of a document, and the message says which.
 #[test]

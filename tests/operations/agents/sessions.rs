@@ -59,8 +59,6 @@ fn is_refused_as_it_is(cell: Cell) -> bool {
         // opencode marks prompts of these names for a cache, which strict providers of chat completions
         // refuse. What is relayed byte for byte is between the two.
         Agent::OpencodeChat => cell.model.starts_with("claude"),
-        // The gateway refuses the id that Codex gives to its item of tools, and searches for pictures.
-        Agent::CodexHttp | Agent::CodexWebsocket => true,
         _ => false,
     };
     is_refused && cell.is_native()

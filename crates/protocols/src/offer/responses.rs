@@ -126,8 +126,9 @@ const TOOL_KEYS: &[(&str, ToolKey)] = &[
     ("complexity", ToolKey::Dearer(&[])),
     ("frame_count", ToolKey::Dearer(&[])),
     ("frame_duration_ms", ToolKey::Dearer(&[])),
-    // Searches for pictures.
-    ("search_content_types", ToolKey::Dearer(&["[\"text\"]"])),
+    // A search has one price, whether it finds texts or pictures (OpenAI's page "Pricing", "Built-in
+    // tools"). Codex 0.171 offers both.
+    ("search_content_types", ToolKey::Plain),
     // A way into the operator's network.
     ("tunnel_id", ToolKey::Dearer(&[])),
     ("model", ToolKey::Dearer(&[])),

@@ -82,16 +82,38 @@ pub(super) const RULES: &[StrictRule] = &[
     },
     StrictRule {
         name: "role",
-        source: "https://platform.claude.com/docs/en/api/messages/create#body-messages",
+        source: "https://platform.claude.com/docs/en/api/messages/create#body-messages; https://github.com/ianarawjo/ChainForge/issues/271",
         words: "messages: Unexpected role \"{}\". Allowed roles are \"user\" or \"assistant\".",
         check: |request| {
+            let takes_system = models::is(request.model, Fact::SystemInTheMiddle);
+            let is_known = |role: &str| {
+                ["user", "assistant"].contains(&role) || takes_system && role == "system"
+            };
             let mut messages = list(request.body, "messages").iter();
-            let odd =
-                messages.find(|message| !["user", "assistant"].contains(&text(message, "role")))?;
+            let odd = messages.find(|message| !is_known(text(message, "role")))?;
             found![text(odd, "role")]
         },
-        taken: "{}",
-        refused: r#"{"messages": [{"role": "system", "content": "a"}]}"#,
+        taken: r#"{"model": "claude-opus-4-8", "messages": [{"role": "user", "content": "a"}, {"role": "system", "content": "b"}]}"#,
+        refused: r#"{"model": "claude-haiku-4-5", "messages": [{"role": "user", "content": "a"}, {"role": "system", "content": "b"}]}"#,
+    },
+    StrictRule {
+        name: "system-place",
+        source: "https://platform.claude.com/docs/en/build-with-claude/mid-conversation-system-messages",
+        words: "messages.{}: a system message must follow a user message, and end the conversation or precede an assistant message",
+        check: |request| {
+            let messages = list(request.body, "messages");
+            let role = |place: usize| messages.get(place).map(|message| text(message, "role"));
+            let is_misplaced = |place: &usize| {
+                let before = place.checked_sub(1).and_then(role);
+                role(*place) == Some("system")
+                    && (before != Some("user")
+                        || role(place + 1).is_some_and(|role| role != "assistant"))
+            };
+            let place = (0..messages.len()).find(is_misplaced)?;
+            found![place]
+        },
+        taken: r#"{"model": "claude-opus-4-8", "messages": [{"role": "user", "content": "a"}, {"role": "system", "content": "b"}, {"role": "assistant", "content": "c"}, {"role": "user", "content": "d"}]}"#,
+        refused: r#"{"model": "claude-opus-4-8", "messages": [{"role": "user", "content": "a"}, {"role": "system", "content": "b"}, {"role": "user", "content": "c"}]}"#,
     },
     StrictRule {
         name: "user-first",

@@ -13,6 +13,8 @@ pub(super) enum Fact {
     NoToolsOverChat,
     /// It takes no answer that the request begins.
     NoPrefill,
+    /// It takes instructions in the middle of a conversation.
+    SystemInTheMiddle,
     /// It takes no `temperature`, `top_p` and `top_k`.
     NoSampling,
     /// It takes `temperature` or `top_p`, not both.
@@ -88,6 +90,17 @@ const FACTS: &[(&[&str], Fact, &str)] = &[
         ],
         Fact::NoPrefill,
         "https://platform.claude.com/docs/en/about-claude/models/whats-new-claude-4-6; https://github.com/Kilo-Org/kilocode/issues/8260",
+    ),
+    (
+        &[
+            "*claude-opus-4-8*",
+            "*claude-opus-5*",
+            "*claude-sonnet-5*",
+            "*claude-haiku-5*",
+            "*claude-fable*",
+        ],
+        Fact::SystemInTheMiddle,
+        "https://platform.claude.com/docs/en/build-with-claude/mid-conversation-system-messages",
     ),
     (
         &[
