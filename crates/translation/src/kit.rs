@@ -138,11 +138,10 @@ pub(crate) fn stops<'s>(texts: &'s [Cow<'_, str>]) -> Vec<&'s str> {
     stops
 }
 
-/// The media type of a picture that OpenAI takes inline: PNG, JPEG, WebP and GIF.
-pub(crate) fn openai_picture(media_type: &str) -> Result<&str, Untranslatable> {
+/// Refuses inline pictures that OpenAI does not take: it takes PNG, JPEG, WebP and GIF.
+pub(crate) fn check_openai_picture(media_type: &str) -> Result<(), Untranslatable> {
     match media_type {
-        "image/jpg" => Ok("image/jpeg"),
-        "image/png" | "image/jpeg" | "image/webp" | "image/gif" => Ok(media_type),
+        "image/png" | "image/jpeg" | "image/webp" | "image/gif" => Ok(()),
         other => {
             Err(Untranslatable::uncarried(format!("messages.content: an image of type {other}")))
         }

@@ -35,7 +35,7 @@ impl<'m> Shown<'m> {
             Source::Plain(text) => return Self::Text(Cow::Borrowed(text)),
             Source::Inline { media_type, data } => (&**media_type, &**data),
         };
-        let media_type = sniffed(data).map_or_else(|| named(label), Cow::Borrowed);
+        let media_type = media_type(label, data);
         match &*media_type {
             "application/pdf" => Self::Pdf(data),
             word if word.starts_with("image/") => Self::Image(media_type, data),
@@ -46,6 +46,11 @@ impl<'m> Shown<'m> {
             _ => Self::Other(media_type, data),
         }
     }
+}
+
+/// The media type of inline media by their first bytes, or else by their label.
+pub(crate) fn media_type<'l>(label: &'l str, data: &str) -> Cow<'l, str> {
+    sniffed(data).map_or_else(|| named(label), Cow::Borrowed)
 }
 
 /// The media type that the first bytes tell.

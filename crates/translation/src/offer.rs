@@ -7,6 +7,7 @@ use crate::dialect::{Losses, TranslationTarget, Untranslatable};
 use crate::kit;
 use crate::part::{Cache, PromptPart, ToolChoice};
 use crate::schemas::{self, Subset};
+use crate::tool_schema;
 use crate::turns::AlternatingTurns;
 
 /// What is said of a tool that stands in the conversation and is not offered any more.
@@ -79,6 +80,11 @@ impl<'p> Offer<'p> {
                 is_strict: tool.is_strict == Some(true),
             };
             if subset == Some(Subset::Claude) && offered.is_strict && !offered.tighten() {
+                losses.drop_hint(target.mode, "tools.strict")?;
+            }
+            // Over Bedrock models of other makers want closed objects as well, and nothing says what else.
+            if subset.is_none() && offered.is_strict && !tool_schema::is_strict(&offered.schema) {
+                offered.is_strict = false;
                 losses.drop_hint(target.mode, "tools.strict")?;
             }
             offer.tools.push(offered);

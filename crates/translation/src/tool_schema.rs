@@ -73,6 +73,16 @@ pub(crate) fn of_tool(schema: &str) -> ToolSchema<'_> {
     ToolSchema { text: root.to_string().into(), is_loosened }
 }
 
+/// The schema with `items` for each array, as Google's validator wants it too ("items: missing field").
+pub(crate) fn with_items(schema: &str) -> Cow<'_, str> {
+    if !lacks_items(schema) {
+        return Cow::Borrowed(schema);
+    }
+    let Some(mut root) = json::read::<Value>(schema) else { return Cow::Borrowed(schema) };
+    add_items(&mut root);
+    root.to_string().into()
+}
+
 /// Whether the root is an object with properties, and nothing else.
 fn is_object(schema: &str) -> bool {
     let Some(root) = Raw::document(schema).and_then(|raw| FieldPath::ROOT.object(raw).ok()) else {

@@ -7,6 +7,7 @@ use crate::chat::thoughts::SentThoughts;
 use crate::dialect::{ChatStyle, Losses, ThinkingField, TranslationTarget, Untranslatable};
 use crate::json::Members;
 use crate::kit;
+use crate::media;
 use crate::names;
 use crate::pairing;
 use crate::part::{
@@ -429,7 +430,9 @@ fn tool_call(
         inner.text(out, "arguments", &kit::object_input(call)?);
     }
     inner.end(out);
-    if let Some(signature) = call.seal.as_deref().and_then(|it| seal::open(Maker::Gemini, it)) {
+    let signature = call.seal.as_deref().and_then(|it| seal::open(Maker::Gemini, it));
+    // A member of Google's copy of chat completions; OpenAI refuses members that it does not know.
+    if let Some(signature) = signature.filter(|_| target.chat == ChatStyle::Common) {
         object.key(out, "extra_content");
         let mut extra = Members::object(out);
         extra.key(out, "google");
@@ -448,10 +451,10 @@ fn check_picture(
     target: &TranslationTarget,
 ) -> Result<(), Untranslatable> {
     match content {
-        ContentPart::Image(MediaPart { source: Source::Inline { media_type, .. }, .. })
+        ContentPart::Image(MediaPart { source: Source::Inline { media_type, data }, .. })
             if target.chat == ChatStyle::Openai =>
         {
-            kit::openai_picture(media_type).map(drop)
+            kit::check_openai_picture(&media::media_type(media_type, data))
         }
         _ => Ok(()),
     }
@@ -528,7 +531,9 @@ fn media_by_url(
 fn url<'m>(media: &'m MediaPart<'_>, what: &str) -> Result<Cow<'m, str>, Untranslatable> {
     match &media.source {
         Source::Url(url) => Ok(Cow::Borrowed(url)),
-        Source::Inline { media_type, data } => Ok(kit::to_data_url(media_type, data).into()),
+        Source::Inline { media_type, data } => {
+            Ok(kit::to_data_url(&media::media_type(media_type, data), data).into())
+        }
         Source::Plain(_) => {
             Err(Untranslatable::uncarried(format!("messages.content: {what} as text")))
         }

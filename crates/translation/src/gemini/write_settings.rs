@@ -8,8 +8,12 @@ use crate::kit;
 use crate::offer::{self, Offer};
 use crate::part::{AnswerFormat, Effort, PromptPart, Sampling, Thinking, ToolChoice};
 use crate::schemas::{self, Subset};
+use crate::tool_schema;
 use crate::turns::AlternatingTurns;
 
+/// The refusal of a JSON answer beside tools.
+const FORMAT_BESIDE_TOOLS: &str = "`response_format` cannot be combined with `tools` for this model: leave \
+     one of them out, or use a Gemini 3 model.";
 /// Stop sequences at most.
 const STOP_MAX: usize = 5;
 /// The fewest and the most tokens that every model that is told a budget can be told to think: Flash-Lite
@@ -44,7 +48,7 @@ pub(super) fn tools<'p>(
         if let Some(description) = tool.description {
             declaration.text(out, "description", description);
         }
-        declaration.raw(out, "parametersJsonSchema", &tool.schema);
+        declaration.raw(out, "parametersJsonSchema", &tool_schema::with_items(&tool.schema));
         declaration.end(out);
     }
     declarations.end(out);
@@ -94,6 +98,21 @@ pub(super) fn generation(
     let mut object = Members::object(&mut written);
     let is_empty = written.len();
     let mut settings = ContentSettings { target, losses, members: &mut object, out: &mut written };
+    // "Function calling with a response mime type: 'application/json' is unsupported", say models before
+    // Gemini 3. Neither can be left out.
+    // Tools that were called earlier are declared as well.
+    let is_offered =
+        |part: &PromptPart<'_>| matches!(part, PromptPart::Tool(_) | PromptPart::ToolCall(_));
+    let is_formed = |part: &PromptPart<'_>| matches!(part, PromptPart::Format(_));
+    if target.thinking == ThinkingStyle::Budget
+        && parts.iter().any(is_offered)
+        && parts.iter().any(is_formed)
+    {
+        return Err(Untranslatable {
+            field: "response_format".into(),
+            message: FORMAT_BESIDE_TOOLS.to_owned(),
+        });
+    }
     for part in parts {
         settings.part(part)?;
     }
@@ -133,7 +152,8 @@ impl ContentSettings<'_> {
                 self.members.text(self.out, "responseMimeType", "application/json");
                 if let AnswerFormat::Schema { schema, .. } = format {
                     let fitted = schemas::fit(schema, Subset::Gemini)?;
-                    self.members.raw(self.out, "responseJsonSchema", &fitted.text);
+                    let schema = tool_schema::with_items(&fitted.text);
+                    self.members.raw(self.out, "responseJsonSchema", &schema);
                 }
             }
             PromptPart::Sampling(sampling) => self.sampling(*sampling)?,

@@ -2,9 +2,10 @@
 
 use crate::at::{FieldPath, Raw, is_object};
 use crate::chat::conversation::{SAY_JSON, says_json};
-use crate::dialect::{Losses, Mode, TranslationTarget, Untranslatable};
+use crate::dialect::{Efforts, Losses, Mode, TranslationTarget, Untranslatable};
 use crate::json::{self, Members};
 use crate::kit;
+use crate::media;
 use crate::names;
 use crate::pairing;
 use crate::part::{
@@ -34,8 +35,11 @@ pub(super) fn request(
     let mut settings = ResponseSettings { target, losses, members: &mut members, out: &mut out };
     settings.write(parts)?;
     members.raw(&mut out, "store", "false");
-    // What the model thought comes back with the next request, as nothing is stored.
-    members.raw(&mut out, "include", r#"["reasoning.encrypted_content"]"#);
+    // What the model thought comes back with the next request, as nothing is stored. One that never
+    // thinks refuses to be told so ("Encrypted content is not supported with this model").
+    if target.efforts != Efforts::NONE {
+        members.raw(&mut out, "include", r#"["reasoning.encrypted_content"]"#);
+    }
     if target.streams {
         members.raw(&mut out, "stream", "true");
     }
@@ -254,8 +258,8 @@ fn write_content(
             return Err(Untranslatable::uncarried("messages.content: media of the assistant"));
         }
         ContentPart::Image(media) => {
-            if let Source::Inline { media_type, .. } = &media.source {
-                kit::openai_picture(media_type)?;
+            if let Source::Inline { media_type, data } = &media.source {
+                kit::check_openai_picture(&media::media_type(media_type, data))?;
             }
             object.text(out, "type", "input_image");
             object.text(out, "image_url", &url(media));
@@ -290,7 +294,9 @@ fn write_content(
 fn url(media: &MediaPart<'_>) -> String {
     match &media.source {
         Source::Url(url) | Source::Plain(url) => url.clone().into_owned(),
-        Source::Inline { media_type, data } => kit::to_data_url(media_type, data),
+        Source::Inline { media_type, data } => {
+            kit::to_data_url(&media::media_type(media_type, data), data)
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use tollgate_simulator::strict::{self, StrictDialect};
 use tollgate_translation::dialect::{
-    CallIds, ChatStyle, Dialect, Losses, ThinkingStyle, TranslationTarget, Untranslatable,
+    CallIds, ChatStyle, Dialect, Efforts, Losses, ThinkingStyle, TranslationTarget, Untranslatable,
     UpstreamDialect,
 };
 use tollgate_translation::{Chat, Converse, Gemini, Messages, Responses};
@@ -38,7 +38,11 @@ pub(crate) fn models(dialect: StrictDialect) -> Vec<Model> {
         chat: ChatStyle::Openai,
         ..target(Effort, takes_sampling)
     };
-    let plain = TranslationTarget { thinking: None, ..openai(true) };
+    let reasons = |takes_sampling| TranslationTarget {
+        efforts: Efforts::of_words(["none", "low", "medium", "high"]),
+        ..openai(takes_sampling)
+    };
+    let plain = TranslationTarget { thinking: None, efforts: Efforts::NONE, ..openai(true) };
     match dialect {
         StrictDialect::ChatCommon => vec![
             model("qwen3.5-27b", target(None, true)),
@@ -48,10 +52,10 @@ pub(crate) fn models(dialect: StrictDialect) -> Vec<Model> {
             ),
         ],
         StrictDialect::OpenaiChat => {
-            vec![model("gpt-5.1", openai(false)), model("gpt-4o", plain)]
+            vec![model("gpt-5.1", reasons(false)), model("gpt-4o", plain)]
         }
         StrictDialect::OpenaiResponses => {
-            vec![model("gpt-5.1", openai(false)), model("gpt-4o", plain)]
+            vec![model("gpt-5.1", reasons(false)), model("gpt-4o", plain)]
         }
         StrictDialect::Anthropic => vec![
             model("claude-opus-4-8", target(Effort, false)),
@@ -105,6 +109,10 @@ pub(crate) fn cells() -> Vec<(Customer, StrictDialect)> {
         .filter(|(customer, dialect)| *dialect != own(*customer))
         .collect()
 }
+
+/// Stop sequences, which the Responses API has no words for: the gateway reaches such a model through its
+/// chat completions, where they are carried.
+pub(crate) const GOES_ELSEWHERE: &str = "stop";
 
 /// What became of a request in a cell.
 #[derive(Debug)]
@@ -175,9 +183,13 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Refusals by name, without those by fields that are known to be refused too often.
-    pub(crate) fn refused_total(&self, is_open: impl Fn(&str) -> bool) -> usize {
-        self.refused.iter().filter(|(field, _)| !is_open(field)).map(|(_, count)| count).sum()
+    /// Refusals by name, without those of requests that the gateway sends elsewhere.
+    pub(crate) fn refused_total(&self, goes_elsewhere: impl Fn(&str) -> bool) -> usize {
+        self.refused
+            .iter()
+            .filter(|(field, _)| !goes_elsewhere(field))
+            .map(|(_, count)| count)
+            .sum()
     }
 
     pub(crate) fn merge(&mut self, other: Self) {

@@ -5,7 +5,6 @@
 #![allow(missing_docs, reason = "a binary of tests")]
 
 mod cells;
-mod open;
 mod render;
 mod reports;
 mod talk;
@@ -13,14 +12,16 @@ mod turns;
 
 use std::time::Instant;
 
-use cells::{Tally, cells, run};
+use cells::{GOES_ELSEWHERE, Tally, cells, run};
+use tollgate_simulator::strict::StrictDialect;
 
 /// Conversations in a cell with every run of the tests.
 const SOME: u64 = 200;
 /// Conversations in a cell where it is asked for by name.
 const MANY: u64 = 100_000;
-/// The most of a hundred conversations that may be refused by name in a cell.
-const REFUSED_PERCENT_MAX: usize = 10;
+/// The most of a hundred conversations that may be refused by name in a cell. Over Gemini half of them are
+/// for a 2.5 model, which takes no JSON answer beside tools.
+const REFUSED_PERCENT_MAX: usize = 12;
 
 /// Runs each cell with so many conversations, prints what became of them, and fails for each that a
 /// provider refuses.
@@ -43,8 +44,9 @@ fn converse(count: u64, first_seed: u64) {
             let shares: Vec<_> = shares.collect();
             shares.into_iter().for_each(|share| tally.merge(share.join().expect("a share")));
         });
-        let is_open = |field: &str| open::REFUSALS.contains(&field);
-        let refused = tally.refused_total(is_open);
+        let goes_elsewhere =
+            |field: &str| dialect == StrictDialect::OpenaiResponses && field == GOES_ELSEWHERE;
+        let refused = tally.refused_total(goes_elsewhere);
         println!(
             "{customer:?} over {dialect:?}: {} conversations, {refused} refused by name ({})",
             tally.total,
@@ -57,10 +59,6 @@ fn converse(count: u64, first_seed: u64) {
             ));
         }
         for ((model, rule), (count, example)) in tally.faults {
-            if open::FAULTS.contains(&(dialect, rule)) {
-                println!("  open: {model} {rule} {count}×");
-                continue;
-            }
             faults
                 .push(format!("{customer:?} over {dialect:?}: {model} {rule} {count}×, {example}"));
         }
