@@ -114,7 +114,8 @@ fn print_targets(out: &mut impl std::io::Write, model: &Value) -> std::io::Resul
         let (name, why) = (text(&target["target"]), text(&target["why"]));
         writeln!(out, "{percent:>4} %  priority {priority}  {place}  {name}  {why}")?;
         let translated = target["translated"].as_array().map_or(&[][..], Vec::as_slice);
-        if !translated.is_empty() {
+        // Said above where it is the same for all.
+        if !translated.is_empty() && target["translated"] != model["translated"] {
             let translated: Vec<String> = translated.iter().map(text).collect();
             writeln!(out, "        translated: {}", translated.join(", "))?;
         }
