@@ -370,8 +370,10 @@ struct OfferReader<'a> {
 impl OfferReader<'_> {
     fn prompt(self, calls_max: Option<u64>) -> Prompt {
         let is_bounded = self.is_bounded && !self.is_compacted;
+        // A prompt of which nobody knows the size is a whole context in each round, and no more rounds are
+        // made of it than of any other.
         let search = self.search.filter(|search| {
-            is_bounded
+            !self.is_compacted
                 && !self.runs_others
                 && !self.has_passed
                 && (search.limit.is_none() || self.searches_max > 0)

@@ -122,7 +122,6 @@ OF_MESSAGES: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("code", {"tools": [{"type": "code_execution_20250825", "name": "code_execution"}]},
      "code_execution_20250825"),
     ("an advisor", {"tools": [{"type": "advisor_20260101", "name": "advisor"}]}, "advisor"),
-    ("fallbacks", {"fallbacks": [{"model": "dearer"}]}, "fallbacks"),
     ("servers of tools", {"mcp_servers": [{"type": "url", "url": "https://e.com", "name": "s"}]},
      "mcp_servers"),
     ("a container", {"container": "c"}, "container"),
@@ -166,6 +165,7 @@ COMMON: tuple[tuple[int, str, dict[str, Any]], ...] = (
         "context_management": {"edits": []}, "output_config": {"effort": "high"},
         "tools": [{"name": "f", "description": "d", "input_schema": {"type": "object"}},
                   {"type": "custom", "name": "c", "input_schema": {"type": "object"}}]}),
+    (2, "other models to fall back to", {"fallbacks": [{"model": "dearer"}]}),
     (2, "tools that the customer runs", {"tools": [
         {"type": "bash_20250124", "name": "bash"},
         {"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"},

@@ -318,7 +318,7 @@ def refused() -> list[Vector]:
             asking.ask(asking.RESPONSES, RESPONSES_FEES, body),
             Script((answer,)),
             Refused(402),
-            credit="0.27",
+            credit="0.02",
         ),
         Vector(
             "fees / a search that can be paid",

@@ -128,7 +128,8 @@ def betas() -> list[Vector]:
          "context-1m", False),
         ("what stands beside it", "claude-code-20250219,context-1m-2025-08-07", "claude-code-20250219",
          True),
-        ("a beta of tomorrow", "claude-code-20250219,beta-of-tomorrow", "beta-of-tomorrow", False),
+        ("a beta of tomorrow", "claude-code-20250219,beta-of-tomorrow", "beta-of-tomorrow", True),
+        ("a fast beta of tomorrow", "fast-mode-2031-01-01", "fast-mode", False),
         ("interleaved thinking", "interleaved-thinking-2025-05-14", "interleaved-thinking-2025-05-14",
          True),
     )  # fmt: skip
