@@ -141,9 +141,10 @@ fn the_command_of_every_endpoint_works_against_the_demo() {
 }
 
 /// Ids in the documentation that stand for a model and are none: what they are for.
-const NO_MODELS: [(&str, &str); 6] = [
+const NO_MODELS: [(&str, &str); 7] = [
     ("video-1", "an operator's own name, in an answer of the admin API"),
     ("NAME", "a word of a command's synopsis"),
+    ("qwen3-coder", "an operator's name for a model of others, in the sessions of agents"),
     ("openai/NAME", "the same behind the prefix that aider wants"),
     ("no-such-model", "a request that is refused"),
     ("<129>", "a name that is too long"),

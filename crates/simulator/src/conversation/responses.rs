@@ -121,11 +121,12 @@ fn items(reply: &TurnReply<'_>) -> Vec<Value> {
         }));
     }
     items.extend(turn.calls.iter().enumerate().map(|(place, call)| {
-        let (id, call_id) = (reply.call_id("fc", place), reply.call_id("call", place));
-        let mut item = match call.input.as_str() {
-            Some(input) => json!({"type": "custom_tool_call", "input": input}),
-            None => json!({"type": "function_call", "arguments": call.input.to_string()}),
+        // Ids begin with the kind of their item, and come back with it.
+        let (kind, mut item) = match call.input.as_str() {
+            Some(input) => ("ctc", json!({"type": "custom_tool_call", "input": input})),
+            None => ("fc", json!({"type": "function_call", "arguments": call.input.to_string()})),
         };
+        let (id, call_id) = (reply.call_id(kind, place), reply.call_id("call", place));
         let tool = reply.request.tool(&call.name).filter(|tool| !tool.namespace.is_empty());
         if let Some(tool) = tool {
             item["namespace"] = json!(tool.namespace);
