@@ -4,8 +4,9 @@ use tollgate_money::error::GatewayError;
 use tollgate_money::price::{ImageSize, Quality, Resolution, Unit};
 use tollgate_money::words::{Word, words};
 pub use tollgate_translation::dialect::{
-    CallIds, ChatStyle, Efforts, Mode, ThinkingField, ThinkingStyle, TranslationTarget,
+    ChatStyle, Efforts, Mode, ThinkingField, ThinkingStyle, TranslationTarget,
 };
+pub use tollgate_translation::names::CallIds;
 
 /// Images in one request where `models.yaml` does not say: OpenAI's own limit.
 const IMAGES_MAX: u32 = 10;

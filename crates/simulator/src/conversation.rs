@@ -40,7 +40,7 @@ pub struct ModelRequest {
     /// The headers.
     pub headers: http::HeaderMap,
     /// The tools that the model may call.
-    pub tools: Vec<OfferedTool>,
+    pub tools: Vec<DeclaredTool>,
     /// The calls of the history, oldest first.
     pub calls: Vec<PastCall>,
     /// The whole body.
@@ -49,7 +49,7 @@ pub struct ModelRequest {
 
 /// A tool that a request declares.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OfferedTool {
+pub struct DeclaredTool {
     /// The name.
     pub name: String,
     /// The namespace, in OpenAI's responses; empty outside of one.
@@ -61,8 +61,8 @@ pub struct OfferedTool {
 impl ModelRequest {
     /// The tool of this name, which stands behind its namespace where a dialect has none.
     #[must_use]
-    pub fn tool(&self, name: &str) -> Option<&OfferedTool> {
-        let is_joined = |tool: &&OfferedTool| {
+    pub fn tool(&self, name: &str) -> Option<&DeclaredTool> {
+        let is_joined = |tool: &&DeclaredTool| {
             tool.name.strip_suffix(name).is_some_and(|namespace| namespace.ends_with("__"))
         };
         let mut tools = self.tools.iter();
@@ -217,8 +217,8 @@ fn elements(value: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// A tool of this name, with an object as its input.
-fn function(name: &Value) -> OfferedTool {
-    OfferedTool { name: text_of(name), ..OfferedTool::default() }
+fn function(name: &Value) -> DeclaredTool {
+    DeclaredTool { name: text_of(name), ..DeclaredTool::default() }
 }
 
 fn text_of(value: &Value) -> String {

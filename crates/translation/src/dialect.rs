@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::names::{self, Aliases, Naming};
+use crate::names::{self, Aliases, CallIds, Naming};
 use crate::part::{AnswerPart, Effort, PromptPart, UpstreamFailure};
 
 /// One protocol for talking to language models, on the side of upstreams: it writes requests, and reads
@@ -194,16 +194,6 @@ pub enum ChatStyle {
     Common,
     /// OpenAI's own: `max_completion_tokens`, `developer`.
     Openai,
-}
-
-/// Which ids of calls of tools an upstream takes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CallIds {
-    /// Any: they stay as they are.
-    #[default]
-    Any,
-    /// Nine letters and digits, as Mistral does: others are replaced by such, the same for the same id.
-    Nine,
 }
 
 /// By which field of chat completions a model is told to think, or not to.

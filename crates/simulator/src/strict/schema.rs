@@ -214,7 +214,7 @@ pub(super) fn is_draft_2020(schema: &Value) -> bool {
 }
 
 /// A name of a property that Anthropic refuses.
-pub(super) fn odd_property(schema: &Value) -> super::Found {
+pub(super) fn odd_property(schema: &Value) -> super::ViolationWords {
     let fault = walk(schema, &mut Vec::new(), &|schema, _| {
         let names = schema["properties"].as_object()?.keys();
         let mut odd = names.filter(|name| !super::is_word(name, "_.-") || name.len() > 64);

@@ -32,7 +32,7 @@ pub(super) enum ItemKind {
 
 impl ItemKind {
     /// By the item's `type`.
-    pub(super) fn of(item: &WireItem<'_>) -> Self {
+    pub(super) fn from_item(item: &WireItem<'_>) -> Self {
         match &*item.kind.0 {
             "message" => Self::Message,
             "reasoning" => Self::Reasoning,
@@ -271,7 +271,7 @@ impl OpenItems {
         whole: &RawValue,
         out: &mut dyn FnMut(AnswerPart<'_>),
     ) -> Result<(), Malformed> {
-        let kind = ItemKind::of(item);
+        let kind = ItemKind::from_item(item);
         let is_same = |place: &usize| {
             self.items.get(*place).is_some_and(|open| open.kind == kind && !open.has_ended)
         };

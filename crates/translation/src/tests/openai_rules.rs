@@ -1,7 +1,7 @@
 //! What OpenAI and those who copied its API refuse of a request, beside its grammar.
 
 use super::*;
-use crate::dialect::CallIds;
+use crate::names::CallIds;
 
 fn common() -> TranslationTarget {
     TranslationTarget::default()
