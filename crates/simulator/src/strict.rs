@@ -26,20 +26,20 @@ use serde_json::Value;
 pub enum StrictDialect {
     /// Chat completions of those who copied OpenAI's, with the templates of open models.
     ChatCopies,
-    /// OpenAI's chat completions.
+    /// OpenAI's own chat completions (`/v1/chat/completions`).
     OpenaiChat,
-    /// OpenAI's responses.
+    /// OpenAI's Responses API (`/v1/responses`).
     OpenaiResponses,
-    /// Anthropic's messages.
+    /// Anthropic's Messages API (`/v1/messages`).
     Anthropic,
-    /// Google's Gemini API.
+    /// Google's Gemini API (`generateContent`, `streamGenerateContent`).
     Gemini,
     /// Amazon Bedrock's Converse API.
     Bedrock,
 }
 
 impl StrictDialect {
-    /// All of them.
+    /// All dialects, in the order of their definition.
     pub const ALL: [Self; 6] = [
         Self::ChatCopies,
         Self::OpenaiChat,
@@ -82,7 +82,7 @@ pub struct StrictRequest<'r> {
     pub model: &'r str,
     /// The headers; `None` where only the body is checked.
     pub headers: Option<&'r HeaderMap>,
-    /// The body.
+    /// The body of the request, as JSON.
     pub body: &'r Value,
 }
 
@@ -109,11 +109,11 @@ pub struct StrictRule {
 /// The refusal of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StrictRefusal {
-    /// The HTTP status.
+    /// The HTTP status of the refusal, such as 400.
     pub status: u16,
     /// The name of the rule.
     pub rule: &'static str,
-    /// The provider's words.
+    /// The provider's error message, with the places of the rule's sentence filled.
     pub message: String,
 }
 

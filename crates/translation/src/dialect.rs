@@ -12,8 +12,8 @@ pub trait UpstreamDialect: Sync + fmt::Debug {
     /// The names of tools and the ids of calls that such an upstream takes.
     fn naming(&self, target: &TranslationTarget) -> Naming;
 
-    /// Writes a request for an upstream, with aliases for names and ids that it does not take. What it cannot carry is a loss: hints go into `losses`,
-    /// anything else is refused.
+    /// Writes a request for an upstream, with aliases for names and ids that it does not take. What it
+    /// cannot carry is a loss: hints go into `losses`, anything else is refused.
     ///
     /// # Errors
     /// The part that this dialect has no words for.
@@ -199,7 +199,7 @@ pub enum ChatStyle {
 /// By which field of chat completions a model is told to think, or not to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ThinkingField {
-    /// By none.
+    /// No field: the model is not told how to think.
     #[default]
     None,
     /// `thinking: {type: enabled}` or `disabled`, as DeepSeek, Zhipu, Moonshot and MiniMax have it.

@@ -52,7 +52,7 @@ pub(crate) type Rows = &'static [(&'static str, FieldFate)];
 /// The fields of one place of a request, or the types of its items, that are not carried.
 #[derive(Debug)]
 pub(crate) struct FateTable {
-    /// What is known.
+    /// The known names, each with its fate.
     pub(crate) rows: Rows,
     /// What becomes of all else.
     pub(crate) others: FieldFate,

@@ -19,11 +19,11 @@ pub(crate) enum MediaContent<'m> {
     Image(Cow<'m, str>, &'m str),
     /// A PDF file, in base64.
     Pdf(&'m str),
-    /// A text.
+    /// A text, decoded from base64 where it came so.
     Text(Cow<'m, str>),
     /// Something else of this media type, in base64.
     Other(Cow<'m, str>, &'m str),
-    /// It stands elsewhere.
+    /// Media at this URL, which the gateway does not fetch.
     Url(&'m str),
 }
 

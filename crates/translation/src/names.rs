@@ -14,7 +14,7 @@ use crate::part::{AnswerFormat, AnswerPart, PromptPart, ToolChoice};
 /// What stands between a namespace and a name until both are written as one: a control, which no tool's
 /// own name has.
 const NAMESPACE_END: char = '\u{1f}';
-/// The same where an upstream knows no namespaces.
+/// The separator of namespace and name for upstreams without namespaces.
 const NAMESPACE_END_WRITTEN: &str = "__";
 /// Letters of the hash in the alias of a name: 41 bits. Two names of one request never share an alias
 /// ([`Aliases::new`] looks), so it need not be longer.

@@ -47,7 +47,7 @@ const ANNOTATIONS: [&str; 9] = [
 pub(crate) enum Subset {
     /// Answers and strict tools of Claude, and all answers over Bedrock.
     Claude,
-    /// Answers of Gemini.
+    /// Schemas of Gemini's answers (`responseJsonSchema`).
     Gemini,
     /// Inputs of Gemini's tools: any keyword, but no empty text in an `enum`.
     GeminiTools,
@@ -140,7 +140,7 @@ fn implied_type(key: &str) -> Option<&'static str> {
 enum KeywordFate {
     /// It stays, as it was written.
     Keep,
-    /// It says nothing.
+    /// It is left out, as it constrains nothing.
     Drop,
     /// It goes into the description.
     Describe,

@@ -168,7 +168,7 @@ impl<'a> DecodedText<'a> {
         (self.spelling.excess == 0 && self.media().is_empty()).then_some(self.text)
     }
 
-    /// Its bytes.
+    /// The length of the decoded text in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let media: usize = self.media().iter().map(|media| media.bytes).sum();
         self.text.len().saturating_sub(self.spelling.excess).saturating_sub(media)

@@ -708,7 +708,7 @@ const FIELDS: [&str; 12] = [
     "serviceTier",
     "outputConfig",
 ];
-/// Kinds of blocks.
+/// Members of a `ContentBlock`, of which each block has one.
 const BLOCK_KINDS: [&str; 12] = [
     "text",
     "image",

@@ -10,9 +10,9 @@ use super::{
 
 /// The reference of the endpoint.
 const REFERENCE: &str = "https://ai.google.dev/api/generate-content";
-/// How functions are called.
+/// The documentation of function calling.
 const FUNCTIONS: &str = "https://ai.google.dev/gemini-api/docs/function-calling";
-/// How models think.
+/// The documentation of thinking and its budgets.
 const THINKING: &str = "https://ai.google.dev/gemini-api/docs/thinking";
 
 /// The rules, in the order in which they are checked.
@@ -534,7 +534,7 @@ const FIELDS: [&str; 10] = [
     "store",
     "labels",
 ];
-/// Settings.
+/// Fields of `generationConfig` that the API knows.
 const SETTINGS: [&str; 22] = [
     "stopSequences",
     "responseMimeType",

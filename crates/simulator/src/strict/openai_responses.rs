@@ -471,7 +471,7 @@ const FIELDS: [&str; 32] = [
     "user",
     "client_metadata",
 ];
-/// Kinds of items.
+/// Values of `type` that items of `input` may have.
 const ITEM_KINDS: [&str; 25] = [
     "message",
     "function_call",

@@ -100,7 +100,7 @@ const STRICT_FORBIDDEN: [&str; 12] = [
 const STRICT_FORMATS: [&str; 9] =
     ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
 
-/// OpenAI's strict mode.
+/// The first fault of a schema by the rules of OpenAI's structured outputs.
 pub(super) fn openai_strict(schema: &Value) -> Option<SchemaFault> {
     openai(schema)
         .or_else(|| walk(schema, &mut Vec::new(), &|schema, _| openai_strict_fault(schema)))

@@ -23,7 +23,7 @@ const BEGIN: &str = "Begin.";
 /// (jvm-openai 15).
 pub(crate) const SAY_JSON: &str = "Answer with a JSON object.";
 
-/// One message.
+/// One message of the `messages` of a request.
 pub(super) enum PromptMessage<'p> {
     /// What the model is to do.
     Instructions(Vec<&'p str>),

@@ -178,7 +178,7 @@ pub(super) const MEDIA: FateTable = FateTable {
     others: UNKNOWN,
 };
 
-/// Types of contents.
+/// Types of content parts that the reader does not carry.
 pub(super) const CONTENTS: FateTable = FateTable {
     rows: &[(
         "video",

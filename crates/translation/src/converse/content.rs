@@ -189,7 +189,7 @@ pub(super) fn cache_point(cache: Option<Cache>, list: &mut Members, out: &mut Ve
     });
 }
 
-/// Writes a text.
+/// Writes a text as a block of a message.
 pub(super) fn text(text: &str, list: &mut Members, out: &mut Vec<u8>) {
     list.next(out);
     let mut object = Members::object(out);

@@ -82,9 +82,9 @@ struct WireFunctionCall<'a> {
 
 /// Why a model stopped.
 enum FinishOutcome {
-    /// With an answer.
+    /// The model gave an answer, and stopped for this reason.
     Stopped(Stop<'static>),
-    /// Without one, for this reason.
+    /// The model gave no answer; this is the `finishReason`.
     Failed(String),
 }
 

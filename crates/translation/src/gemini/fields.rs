@@ -80,11 +80,11 @@ pub(super) const DECLARATION: FateTable = FateTable {
 /// Fields of `toolConfig`: where the tools of the provider's search.
 pub(super) const TOOL_CONFIG: FateTable =
     FateTable { rows: &[("retrievalConfig", FieldFate::LeftOut)], others: FieldFate::LeftOut };
-/// Fields of `functionCallingConfig`.
+/// Uncarried fields of `functionCallingConfig`, in the tool settings.
 pub(super) const CALLING: FateTable =
     FateTable { rows: &[("streamFunctionCallArguments", FieldFate::LeftOut)], others: UNKNOWN };
 
-/// Fields of `generationConfig`.
+/// Uncarried fields of `generationConfig`, such as other outputs than text.
 pub(super) const GENERATION: FateTable = FateTable {
     rows: &[
         (
@@ -114,5 +114,5 @@ pub(super) const GENERATION: FateTable = FateTable {
     ],
     others: UNKNOWN,
 };
-/// Fields of `thinkingConfig`.
+/// Uncarried fields of `thinkingConfig`: all of them are hints.
 pub(super) const THINKING: FateTable = FateTable { rows: &[], others: FieldFate::LeftOut };

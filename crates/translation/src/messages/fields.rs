@@ -60,15 +60,15 @@ pub(super) const REQUEST: FateTable = FateTable {
     others: UNKNOWN,
 };
 
-/// Fields of `thinking`.
+/// Uncarried fields of `thinking`: all of them are hints.
 pub(super) const THINKING: FateTable =
     FateTable { rows: &[("display", FieldFate::Silent)], others: FieldFate::LeftOut };
 /// Fields of `output_config`: hints on how much is put out.
 pub(super) const OUTPUT_CONFIG: FateTable =
     FateTable { rows: &[("task_budget", FieldFate::LeftOut)], others: UNKNOWN };
-/// Fields of `metadata`.
+/// Uncarried fields of `metadata`: none changes the answer.
 pub(super) const METADATA: FateTable = FateTable { rows: &[], others: FieldFate::LeftOut };
-/// Fields of `tool_choice`.
+/// Uncarried fields of `tool_choice`: an unknown one may change the calls.
 pub(super) const TOOL_CHOICE: FateTable = FateTable { rows: &[], others: UNKNOWN };
 
 /// Fields of messages, beside what they say. Some programs send back all of an answer.

@@ -104,7 +104,7 @@ pub(super) fn read(item: &RawValue) -> Result<WireItem<'_>, Malformed> {
 }
 
 impl<'a> WireItem<'a> {
-    /// Its id.
+    /// The id of the item; `None` if empty.
     pub(super) fn id(&self) -> Option<&str> {
         self.id.as_ref().map(|id| &*id.0).filter(|id| !id.is_empty())
     }

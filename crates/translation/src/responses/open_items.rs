@@ -12,9 +12,9 @@ use crate::sequence::{Passed, Sequencer};
 /// How an event names its item.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ItemName<'n> {
-    /// Its `output_index`.
+    /// The `output_index` of the event.
     pub(super) index: Option<u64>,
-    /// Its `item_id`.
+    /// The `item_id` of the event.
     pub(super) id: Option<&'n str>,
 }
 
@@ -128,7 +128,7 @@ impl OpenItems {
         self.order.held_bytes() + items.sum::<usize>()
     }
 
-    /// Begins an item.
+    /// Begins an item, and ends an open item of the same index.
     pub(super) fn begin(
         &mut self,
         name: ItemName<'_>,

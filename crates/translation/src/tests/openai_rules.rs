@@ -21,7 +21,7 @@ fn over(
     written(customer, upstream, target, request).0
 }
 
-/// The same, with the names of what is left out.
+/// The request as the upstream gets it, with the names of the fields that are left out.
 fn written(
     customer: &dyn Dialect,
     upstream: &dyn UpstreamDialect,
