@@ -19,7 +19,7 @@ const STREAM_OPTIONS: &str = "stream_options";
 /// A request as one target gets it.
 #[derive(Clone, Debug)]
 pub struct UpstreamRequest {
-    /// The upstream's dialect.
+    /// The dialect that the upstream speaks.
     pub dialect: Dialect,
     /// The upstream's prefix and the protocol's own path; behind it the customer's query, where the
     /// protocol has a use for it.

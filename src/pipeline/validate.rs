@@ -89,7 +89,7 @@ fn read_for_model(
             if kind == DoorKind::Translated && has_native && !may_be_translated(resolved, &read) {
                 break;
             }
-            match reading(resolved, 0, (kind, dialect), request) {
+            match reading(resolved, 0, kind, dialect, request) {
                 Ok(reading) => read.extend(reading),
                 Err(error) => refused = refused.or(Some(error)),
             }
@@ -135,14 +135,17 @@ fn readings<'a>(
     request: &'a Request<'_>,
 ) -> impl Iterator<Item = ProtocolReading> + 'a {
     let dialects = resolved.dialects(rank).into_iter();
-    dialects.filter_map(move |way| reading(resolved, rank, way, request).ok().flatten())
+    dialects.filter_map(move |(kind, dialect)| {
+        reading(resolved, rank, kind, dialect, request).ok().flatten()
+    })
 }
 
 /// The request as upstreams of one model read it that speak this dialect.
 fn reading(
     resolved: &Resolved,
     rank: usize,
-    (kind, dialect): (DoorKind, Dialect),
+    kind: DoorKind,
+    dialect: Dialect,
     request: &Request<'_>,
 ) -> Result<Option<ProtocolReading>, GatewayError> {
     let doors = resolved.doors(rank, dialect);

@@ -42,13 +42,11 @@ fn hold(model: &Model, call: &dyn Call) -> Nanousd {
     prices.cost(&Usage { requests: 1, ..bound })
 }
 
+/// The hold of one request and the price of its real turn, by model.
+type ModelHolds = BTreeMap<String, (Nanousd, Nanousd)>;
+
 /// Every shipped model of a dialect that searches, with its hold of `body` and what the turn really costs.
-fn holds(
-    operation: Operation,
-    dialect: Dialect,
-    body: &str,
-    real: &Usage,
-) -> BTreeMap<String, (Nanousd, Nanousd)> {
+fn holds(operation: Operation, dialect: Dialect, body: &str, real: &Usage) -> ModelHolds {
     let snapshot = shipped();
     let natively = |model: &&std::sync::Arc<Model>| {
         model.operations.contains(&operation)
@@ -70,7 +68,7 @@ fn holds(
     held
 }
 
-fn assert_within(held: &BTreeMap<String, (Nanousd, Nanousd)>, models_min: usize) {
+fn assert_within(held: &ModelHolds, models_min: usize) {
     assert!(held.len() >= models_min, "{held:?}");
     for (model, (hold, _)) in held {
         assert!(*hold <= DEMO, "{model} holds ${hold}");

@@ -350,7 +350,8 @@ impl Call for BridgedCall {
                 unreported,
                 self.inner.comes_in_frames(),
                 upstreams.stream_reader(),
-                (customers.stream_writer(&self.frame), &self.frame),
+                customers.stream_writer(&self.frame),
+                &self.frame,
             )),
         }
     }

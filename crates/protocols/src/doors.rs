@@ -21,7 +21,7 @@ const CHAT_HINTS: [&str; 5] =
 pub struct Doors<'a> {
     /// The operation of the customer's request.
     pub operation: Operation,
-    /// The upstreams' dialect.
+    /// The dialect that the upstreams speak.
     pub dialect: Dialect,
     /// The operations that the model is sold for.
     pub operations: &'a [Operation],
@@ -34,7 +34,7 @@ pub struct Doors<'a> {
 pub enum DoorKind {
     /// In the customer's own words.
     Native,
-    /// With a translation.
+    /// Translated into the dialect of the upstreams.
     Translated,
 }
 

@@ -41,17 +41,6 @@ pub fn least(estimated: u64) -> u64 {
     estimated / EXCESS_MAX
 }
 
-/// Whether a text has no other letters than base64 has, of either alphabet.
-pub(crate) fn is_base64(text: &[u8]) -> bool {
-    let is_letter =
-        |byte: u8| byte.is_ascii_alphanumeric() | matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_');
-    let is_other = |byte: u8| u8::from(!is_letter(byte));
-    // Without an early end the compiler looks at many bytes at a time.
-    let has_other = |some: &[u8; 64]| some.iter().fold(0, |any, &byte| any | is_other(byte)) != 0;
-    let (blocks, last) = text.as_chunks();
-    !blocks.iter().any(has_other) && last.iter().all(|&byte| is_letter(byte))
-}
-
 /// Texts up to this length are measured whole where they are all that is read, and longer ones in some
 /// places: far more than any model reads at once.
 const READ_BYTES_MAX: usize = 1024 * 1024;
@@ -588,15 +577,6 @@ fn finds_the_longest_run() {
     }
 
     proptest! {
-        /// One byte that is no letter of base64 is seen wherever it stands.
-        #[test]
-        fn base64_has_no_other_bytes(length in 1_usize..300, place in any::<prop::sample::Index>(), byte in any::<u8>()) {
-            let mut text = vec![b'A'; length];
-            text[place.index(length)] = byte;
-            let is_letter = byte.is_ascii_alphanumeric() || b"+/=-_".contains(&byte);
-            prop_assert_eq!(is_base64(&text), is_letter);
-        }
-
         #[test]
         fn pieces_add_up_to_the_whole(pieces in prop::collection::vec(".{0,12}|[ a-zA-Zж你]{0,9}", 0..9)) {
             let mut sum = TextSize::default();

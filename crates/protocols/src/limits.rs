@@ -4,8 +4,9 @@ use tollgate_money::error::GatewayError;
 use tollgate_money::price::{ImageSize, Quality, Resolution, Unit};
 use tollgate_money::words::{Word, words};
 pub use tollgate_translation::dialect::{
-    CallIds, ChatStyle, Efforts, Mode, ThinkingField, ThinkingStyle, TranslationTarget,
+    ChatStyle, Efforts, Mode, ThinkingField, ThinkingStyle, TranslationTarget,
 };
+pub use tollgate_translation::names::CallIds;
 
 /// Images in one request where `models.yaml` does not say: OpenAI's own limit.
 const IMAGES_MAX: u32 = 10;
@@ -67,14 +68,14 @@ pub struct ModelLimits {
 /// alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChatTools {
-    /// In every request.
+    /// In every request, at any reasoning effort.
     #[default]
     Always,
     /// In requests that say no `reasoning_effort`, or `none`.
     WithoutEffort,
     /// In requests that say `reasoning_effort: none`.
     EffortNone,
-    /// In none.
+    /// In none: requests with tools go to the Responses API.
     Never,
 }
 
@@ -342,7 +343,7 @@ words! {
         Png = "png",
         /// The format of the Joint Photographic Experts Group.
         Jpeg = "jpeg",
-        /// The format WebP.
+        /// Google's format for pictures, WebP.
         Webp = "webp",
     }
 }

@@ -18,15 +18,15 @@ use super::behaviour::Behaviour;
 /// The dialect of a request for a model's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ModelDialect {
-    /// OpenAI's chat completions.
+    /// OpenAI's chat completions (`/v1/chat/completions`).
     Chat,
-    /// OpenAI's responses.
+    /// OpenAI's Responses API (`/v1/responses`).
     Responses,
-    /// Anthropic's messages.
+    /// Anthropic's Messages API (`/v1/messages`).
     Messages,
-    /// Google's Gemini API.
+    /// Google's Gemini API (`generateContent`, `streamGenerateContent`).
     Gemini,
-    /// Amazon Bedrock's Converse.
+    /// Amazon Bedrock's Converse API (`converse`, `converse-stream`).
     Converse,
 }
 
@@ -37,20 +37,20 @@ pub struct ModelRequest {
     pub dialect: ModelDialect,
     /// The path, without its query.
     pub path: String,
-    /// The headers.
+    /// The headers of the HTTP request.
     pub headers: http::HeaderMap,
     /// The tools that the model may call.
-    pub tools: Vec<OfferedTool>,
+    pub tools: Vec<DeclaredTool>,
     /// The calls of the history, oldest first.
     pub calls: Vec<PastCall>,
-    /// The whole body.
+    /// The whole body of the request, as JSON.
     pub body: Value,
 }
 
 /// A tool that a request declares.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OfferedTool {
-    /// The name.
+pub struct DeclaredTool {
+    /// The name of the tool, as the request declares it.
     pub name: String,
     /// The namespace, in OpenAI's responses; empty outside of one.
     pub namespace: String,
@@ -61,8 +61,8 @@ pub struct OfferedTool {
 impl ModelRequest {
     /// The tool of this name, which stands behind its namespace where a dialect has none.
     #[must_use]
-    pub fn tool(&self, name: &str) -> Option<&OfferedTool> {
-        let is_joined = |tool: &&OfferedTool| {
+    pub fn tool(&self, name: &str) -> Option<&DeclaredTool> {
+        let is_joined = |tool: &&DeclaredTool| {
             tool.name.strip_suffix(name).is_some_and(|namespace| namespace.ends_with("__"))
         };
         let mut tools = self.tools.iter();
@@ -92,7 +92,7 @@ pub struct ModelTurn {
     pub text: String,
     /// Calls of tools, which run side by side.
     pub calls: Vec<ToolCall>,
-    /// The reported usage.
+    /// The token counts that the answer reports.
     pub usage: TurnUsage,
 }
 
@@ -217,8 +217,8 @@ fn elements(value: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// A tool of this name, with an object as its input.
-fn function(name: &Value) -> OfferedTool {
-    OfferedTool { name: text_of(name), ..OfferedTool::default() }
+fn function(name: &Value) -> DeclaredTool {
+    DeclaredTool { name: text_of(name), ..DeclaredTool::default() }
 }
 
 fn text_of(value: &Value) -> String {

@@ -143,7 +143,7 @@ pub use behaviour::{
     TaskSettings, UsageDialect, UsageFigures, UsageForm, Withheld, Writes,
 };
 pub use conversation::{
-    ModelDialect, ModelRequest, ModelScript, ModelTurn, OfferedTool, PastCall, ToolCall, TurnUsage,
+    DeclaredTool, ModelDialect, ModelRequest, ModelScript, ModelTurn, PastCall, ToolCall, TurnUsage,
 };
 pub use provider::ChatProvider;
 pub use recorded::Recorded;

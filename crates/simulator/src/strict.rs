@@ -10,7 +10,7 @@
 
 mod anthropic;
 mod bedrock;
-mod chat_common;
+mod chat_copies;
 mod gemini;
 mod media;
 mod models;
@@ -25,23 +25,23 @@ use serde_json::Value;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StrictDialect {
     /// Chat completions of those who copied OpenAI's, with the templates of open models.
-    ChatCommon,
-    /// OpenAI's chat completions.
+    ChatCopies,
+    /// OpenAI's own chat completions (`/v1/chat/completions`).
     OpenaiChat,
-    /// OpenAI's responses.
+    /// OpenAI's Responses API (`/v1/responses`).
     OpenaiResponses,
-    /// Anthropic's messages.
+    /// Anthropic's Messages API (`/v1/messages`).
     Anthropic,
-    /// Google's Gemini API.
+    /// Google's Gemini API (`generateContent`, `streamGenerateContent`).
     Gemini,
     /// Amazon Bedrock's Converse API.
     Bedrock,
 }
 
 impl StrictDialect {
-    /// All of them.
+    /// All dialects, in the order of their definition.
     pub const ALL: [Self; 6] = [
-        Self::ChatCommon,
+        Self::ChatCopies,
         Self::OpenaiChat,
         Self::OpenaiResponses,
         Self::Anthropic,
@@ -58,14 +58,14 @@ impl StrictDialect {
         let is_openais = own_models.iter().any(|start| model.starts_with(start))
             || own_fields.iter().any(|field| has(body, field))
             || list(body, "messages").iter().any(|message| message["role"] == "developer");
-        if is_openais { Self::OpenaiChat } else { Self::ChatCommon }
+        if is_openais { Self::OpenaiChat } else { Self::ChatCopies }
     }
 
     /// The rules of the provider, in the order in which they are checked.
     #[must_use]
     pub fn rules(self) -> &'static [StrictRule] {
         match self {
-            Self::ChatCommon => chat_common::RULES,
+            Self::ChatCopies => chat_copies::RULES,
             Self::OpenaiChat => openai_chat::RULES,
             Self::OpenaiResponses => openai_responses::RULES,
             Self::Anthropic => anthropic::RULES,
@@ -82,12 +82,12 @@ pub struct StrictRequest<'r> {
     pub model: &'r str,
     /// The headers; `None` where only the body is checked.
     pub headers: Option<&'r HeaderMap>,
-    /// The body.
+    /// The body of the request, as JSON.
     pub body: &'r Value,
 }
 
 /// The words that fill the places of a rule's sentence, where a request breaks the rule.
-type Found = Option<Vec<String>>;
+type ViolationWords = Option<Vec<String>>;
 
 /// One thing that a provider refuses.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ pub struct StrictRule {
     /// The provider's words; each `{}` is a place that the check fills.
     pub words: &'static str,
     /// The words for the places of the sentence; `None` where the request keeps the rule.
-    check: fn(&StrictRequest<'_>) -> Found,
+    check: fn(&StrictRequest<'_>) -> ViolationWords,
     /// Members of a request that keeps the rule, as JSON.
     pub taken: &'static str,
     /// Members of a request that breaks the rule, as JSON.
@@ -109,11 +109,11 @@ pub struct StrictRule {
 /// The refusal of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StrictRefusal {
-    /// The HTTP status.
+    /// The HTTP status of the refusal, such as 400.
     pub status: u16,
     /// The name of the rule.
     pub rule: &'static str,
-    /// The provider's words.
+    /// The provider's error message, with the places of the rule's sentence filled.
     pub message: String,
 }
 
@@ -180,7 +180,7 @@ macro_rules! found {
 use found;
 
 /// A rule that is broken.
-fn broken<const PLACES: usize>(words: [String; PLACES]) -> Found {
+fn broken<const PLACES: usize>(words: [String; PLACES]) -> ViolationWords {
     Some(Vec::from(words))
 }
 
@@ -192,7 +192,7 @@ mod tests {
     /// The smallest request of each provider, with the members of an example.
     fn request(dialect: StrictDialect, example: &str) -> (String, HeaderMap, Value) {
         let (model, mut body) = match dialect {
-            StrictDialect::ChatCommon => {
+            StrictDialect::ChatCopies => {
                 ("qwen3.5-27b", json!({"messages": [{"role": "user", "content": "Hi"}]}))
             }
             StrictDialect::OpenaiChat => {
@@ -226,7 +226,7 @@ mod tests {
         if matches!(
             dialect,
             StrictDialect::Anthropic
-                | StrictDialect::ChatCommon
+                | StrictDialect::ChatCopies
                 | StrictDialect::OpenaiChat
                 | StrictDialect::OpenaiResponses
         ) {

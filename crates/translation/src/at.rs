@@ -29,9 +29,9 @@ pub(crate) struct FieldPath<'p> {
 
 /// Omissions of one request. Every path of the request leads here, so that any reader can note one.
 #[derive(Debug, Default)]
-pub(crate) struct LeftOut(RefCell<Vec<Omission>>);
+pub(crate) struct OmissionLog(RefCell<Vec<Omission>>);
 
-impl LeftOut {
+impl OmissionLog {
     /// The omissions, in the order in which they were met.
     pub(crate) fn into_omissions(self) -> Vec<Omission> {
         self.0.into_inner()
@@ -40,7 +40,7 @@ impl LeftOut {
 
 #[derive(Clone, Copy, Debug)]
 enum PathStep<'p> {
-    Root(Option<&'p LeftOut>),
+    Root(Option<&'p OmissionLog>),
     Key(&'p str),
     Index(usize),
 }
@@ -50,7 +50,7 @@ impl<'p> FieldPath<'p> {
     pub(crate) const ROOT: FieldPath<'static> = FieldPath { up: None, step: PathStep::Root(None) };
 
     /// The path of the request itself.
-    pub(crate) fn root(left_out: &'p LeftOut) -> Self {
+    pub(crate) fn root(left_out: &'p OmissionLog) -> Self {
         FieldPath { up: None, step: PathStep::Root(Some(left_out)) }
     }
 
@@ -72,7 +72,7 @@ impl<'p> FieldPath<'p> {
         while let Some(up) = step.up {
             step = up;
         }
-        let PathStep::Root(Some(LeftOut(noted))) = step.step else { return };
+        let PathStep::Root(Some(OmissionLog(noted))) = step.step else { return };
         let Ok(mut noted) = noted.try_borrow_mut() else { return };
         if noted.len() < OMISSIONS_MAX && !noted.iter().any(|known| known.name == name) {
             noted.push(Omission { name, field: self.to_string() });
@@ -252,7 +252,7 @@ mod tests {
         let body = document(br#"{"a": 1, "b\u0063": "x"}"#).expect("a document");
         let members = FieldPath::ROOT.object(body).expect("an object");
         assert_eq!(members[1].0, "bc");
-        let left_out = LeftOut::default();
+        let left_out = OmissionLog::default();
         let root = FieldPath::root(&left_out);
         let messages = root.key("messages");
         for place in 0..2 {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::names::{self, Aliases, Naming};
+use crate::names::{self, Aliases, CallIds, Naming};
 use crate::part::{AnswerPart, Effort, PromptPart, UpstreamFailure};
 
 /// One protocol for talking to language models, on the side of upstreams: it writes requests, and reads
@@ -12,8 +12,8 @@ pub trait UpstreamDialect: Sync + fmt::Debug {
     /// The names of tools and the ids of calls that such an upstream takes.
     fn naming(&self, target: &TranslationTarget) -> Naming;
 
-    /// Writes a request for an upstream, with aliases for names and ids that it does not take. What it cannot carry is a loss: hints go into `losses`,
-    /// anything else is refused.
+    /// Writes a request for an upstream, with aliases for names and ids that it does not take. What it
+    /// cannot carry is a loss: hints go into `losses`, anything else is refused.
     ///
     /// # Errors
     /// The part that this dialect has no words for.
@@ -196,20 +196,10 @@ pub enum ChatStyle {
     Openai,
 }
 
-/// Which ids of calls of tools an upstream takes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CallIds {
-    /// Any: they stay as they are.
-    #[default]
-    Any,
-    /// Nine letters and digits, as Mistral does: others are replaced by such, the same for the same id.
-    Nine,
-}
-
 /// By which field of chat completions a model is told to think, or not to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ThinkingField {
-    /// By none.
+    /// No field: the model is not told how to think.
     #[default]
     None,
     /// `thinking: {type: enabled}` or `disabled`, as DeepSeek, Zhipu, Moonshot and MiniMax have it.

@@ -11,7 +11,7 @@ const KIND_LETTERS_MAX: usize = 64;
 
 /// What becomes of something that is not carried.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Fate {
+pub(crate) enum FieldFate {
     /// Passed over in silence: it repeats what an answer said of itself, or is the client's own record.
     Silent,
     /// Left out, and named in `x-tollgate-left-out`: it hints, or repeats what a provider said or did.
@@ -19,10 +19,10 @@ pub(crate) enum Fate {
     /// Refused: it changes what the request costs or means. Why, as the end of a sentence.
     Refused(&'static str),
     /// Passed over in silence where the value is one of these JSON texts, which say what is usual.
-    Usual(&'static [&'static str], &'static Fate),
+    Usual(&'static [&'static str], &'static FieldFate),
 }
 
-impl Fate {
+impl FieldFate {
     /// Deals with a field that has this value. A value that is `null` or empty says nothing.
     ///
     /// # Errors
@@ -47,19 +47,19 @@ impl Fate {
 }
 
 /// Rows of a table: the name of a field, or the type of an item, and what becomes of it.
-pub(crate) type Rows = &'static [(&'static str, Fate)];
+pub(crate) type Rows = &'static [(&'static str, FieldFate)];
 
 /// The fields of one place of a request, or the types of its items, that are not carried.
 #[derive(Debug)]
 pub(crate) struct FateTable {
-    /// What is known.
+    /// The known names, each with its fate.
     pub(crate) rows: Rows,
     /// What becomes of all else.
-    pub(crate) others: Fate,
+    pub(crate) others: FieldFate,
 }
 
 impl FateTable {
-    fn fate(&self, name: &str) -> Fate {
+    fn fate(&self, name: &str) -> FieldFate {
         let row = self.rows.iter().find(|(known, _)| *known == name);
         row.map_or(self.others, |(_, fate)| *fate)
     }
@@ -88,12 +88,12 @@ impl FateTable {
     /// The path of an item that is refused, and its type.
     pub(crate) fn item(&self, at: &FieldPath<'_>, kind: &str) -> Result<(), Untranslatable> {
         match self.fate(kind) {
-            Fate::Silent | Fate::Usual(..) => Ok(()),
-            Fate::LeftOut => {
+            FieldFate::Silent | FieldFate::Usual(..) => Ok(()),
+            FieldFate::LeftOut => {
                 at.leave_out_kind(kind);
                 Ok(())
             }
-            Fate::Refused(reason) => {
+            FieldFate::Refused(reason) => {
                 let kind: String = kind.chars().take(KIND_LETTERS_MAX).collect();
                 Err(at.key("type").refused(&format!("an item of type `{kind}` {reason}")))
             }
@@ -112,19 +112,19 @@ fn is_empty(value: Raw<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::at::{LeftOut, document};
+    use crate::at::{OmissionLog, document};
 
     #[test]
     fn what_is_not_carried_is_settled_by_its_row() {
         const TABLE: FateTable = FateTable {
             rows: &[
-                ("id", Fate::Silent),
-                ("hint", Fate::LeftOut),
-                ("tier", Fate::Usual(&["\"auto\""], &Fate::Refused("it has a price"))),
+                ("id", FieldFate::Silent),
+                ("hint", FieldFate::LeftOut),
+                ("tier", FieldFate::Usual(&["\"auto\""], &FieldFate::Refused("it has a price"))),
             ],
-            others: Fate::Refused("the gateway does not know it"),
+            others: FieldFate::Refused("the gateway does not know it"),
         };
-        let left_out = LeftOut::default();
+        let left_out = OmissionLog::default();
         let root = FieldPath::root(&left_out);
         let settle = |key: &str, value: &str| {
             TABLE.field(&root.key(key), key, document(value.as_bytes()).expect("a value"))

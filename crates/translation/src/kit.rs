@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::at::{self, FieldPath, Members as Read, Raw, is_given};
 use crate::dialect::{Losses, Malformed, Mode, Untranslatable};
-use crate::fate::{Fate, FateTable};
+use crate::fate::{FateTable, FieldFate};
 use crate::json::{self, Members};
 use crate::part::{
     AnswerFormat, AnswerPart, Cache, Citation, ContentPart, Counts, Effort, FailureKind,
@@ -21,8 +21,6 @@ pub(crate) use failure::{in_answer as failure_in_answer, of_base_resp as failure
 
 /// The schema of a tool that takes free text, in dialects that know JSON objects only.
 pub(crate) const FREE_SCHEMA: &str = r#"{"type":"object","properties":{"input":{"type":"string","description":"The whole input of the tool, as free text."}},"required":["input"],"additionalProperties":false}"#;
-/// The schema of a tool that takes nothing.
-pub(crate) const EMPTY_SCHEMA: &str = r#"{"type":"object","properties":{}}"#;
 
 /// Free text as the JSON object of [`FREE_SCHEMA`].
 pub(crate) fn wrap_free(text: &str) -> String {
@@ -246,11 +244,11 @@ pub(crate) fn tool<'a>(
 /// call the tool without.
 pub(crate) const TOOL: FateTable = FateTable {
     rows: &[
-        ("allowed_callers", Fate::Usual(&["[\"direct\"]"], &Fate::LeftOut)),
+        ("allowed_callers", FieldFate::Usual(&["[\"direct\"]"], &FieldFate::LeftOut)),
         // Readers for which it means something take it before.
-        ("defer_loading", Fate::Usual(&["false"], &Fate::LeftOut)),
+        ("defer_loading", FieldFate::Usual(&["false"], &FieldFate::LeftOut)),
     ],
-    others: Fate::LeftOut,
+    others: FieldFate::LeftOut,
 };
 
 /// The names of the tools among these that take free text.
@@ -438,7 +436,7 @@ pub(crate) fn openai_schema<'t>(
     losses: &mut Losses,
 ) -> Result<(Cow<'t, str>, bool), Untranslatable> {
     let Some(schema) = tool.schema.as_deref() else {
-        return Ok((EMPTY_SCHEMA.into(), false));
+        return Ok((tool_schema::EMPTY_SCHEMA.into(), false));
     };
     let written = tool_schema::of_tool(schema);
     if written.is_loosened {

@@ -14,22 +14,22 @@ use crate::part::{MediaPart, Source};
 const HEAD_CHARS: usize = 32;
 
 /// What is shown inline.
-pub(crate) enum Shown<'m> {
+pub(crate) enum MediaContent<'m> {
     /// A picture of this media type, in base64.
     Image(Cow<'m, str>, &'m str),
     /// A PDF file, in base64.
     Pdf(&'m str),
-    /// A text.
+    /// A text, decoded from base64 where it came so.
     Text(Cow<'m, str>),
     /// Something else of this media type, in base64.
     Other(Cow<'m, str>, &'m str),
-    /// It stands elsewhere.
+    /// Media at this URL, which the gateway does not fetch.
     Url(&'m str),
 }
 
-impl<'m> Shown<'m> {
+impl<'m> MediaContent<'m> {
     /// What the part shows, by its bytes, or else by its label.
-    pub(crate) fn of(media: &'m MediaPart<'_>) -> Self {
+    pub(crate) fn from_part(media: &'m MediaPart<'_>) -> Self {
         let (label, data) = match &media.source {
             Source::Url(url) => return Self::Url(url),
             Source::Plain(text) => return Self::Text(Cow::Borrowed(text)),
@@ -118,11 +118,11 @@ mod tests {
         let data = STANDARD.encode(bytes).into();
         let source = Source::Inline { media_type: label.into(), data };
         let media = MediaPart { source, name: None, detail: None, cache: None };
-        match Shown::of(&media) {
-            Shown::Image(kind, _) | Shown::Other(kind, _) => kind.into_owned(),
-            Shown::Pdf(_) => "pdf".to_owned(),
-            Shown::Text(text) => format!("text {text}"),
-            Shown::Url(_) => "url".to_owned(),
+        match MediaContent::from_part(&media) {
+            MediaContent::Image(kind, _) | MediaContent::Other(kind, _) => kind.into_owned(),
+            MediaContent::Pdf(_) => "pdf".to_owned(),
+            MediaContent::Text(text) => format!("text {text}"),
+            MediaContent::Url(_) => "url".to_owned(),
         }
     }
 

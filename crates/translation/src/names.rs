@@ -9,13 +9,12 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use crate::dialect::CallIds;
 use crate::part::{AnswerFormat, AnswerPart, PromptPart, ToolChoice};
 
 /// What stands between a namespace and a name until both are written as one: a control, which no tool's
 /// own name has.
 const NAMESPACE_END: char = '\u{1f}';
-/// The same where an upstream knows no namespaces.
+/// The separator of namespace and name for upstreams without namespaces.
 const NAMESPACE_END_WRITTEN: &str = "__";
 /// Letters of the hash in the alias of a name: 41 bits. Two names of one request never share an alias
 /// ([`Aliases::new`] looks), so it need not be longer.
@@ -51,6 +50,16 @@ pub struct Naming {
     pub begins_with_letter: bool,
     /// The ids of calls.
     pub ids: IdNaming,
+}
+
+/// Which ids of calls of tools an upstream takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CallIds {
+    /// Any: they stay as they are.
+    #[default]
+    Any,
+    /// Nine letters and digits, as Mistral does: others are replaced by such, the same for the same id.
+    Nine,
 }
 
 /// The ids of calls that an upstream takes.

@@ -122,7 +122,7 @@ impl<'p> Offer<'p> {
 
 impl<'p> OfferedTool<'p> {
     fn gone(name: &'p str) -> Self {
-        let schema = kit::EMPTY_SCHEMA.into();
+        let schema = tool_schema::EMPTY_SCHEMA.into();
         Self { name, description: Some(GONE), schema, is_strict: false }
     }
 

@@ -59,7 +59,7 @@ impl<'a> OfferedTools<'a> {
         self.referenced.push(name);
     }
 
-    /// Withdraws a tool.
+    /// Withdraws a tool from the offer by its name.
     pub(crate) fn remove(&mut self, name: Cow<'a, str>) {
         self.removed.insert(name);
     }

@@ -47,7 +47,7 @@ const ANNOTATIONS: [&str; 9] = [
 pub(crate) enum Subset {
     /// Answers and strict tools of Claude, and all answers over Bedrock.
     Claude,
-    /// Answers of Gemini.
+    /// Schemas of Gemini's answers (`responseJsonSchema`).
     Gemini,
     /// Inputs of Gemini's tools: any keyword, but no empty text in an `enum`.
     GeminiTools,
@@ -102,7 +102,7 @@ struct Types {
 }
 
 impl Types {
-    fn of(members: &Read<'_>) -> Self {
+    fn from_members(members: &Read<'_>) -> Self {
         let mut types = Self::default();
         let mut add = |word: &str| match word {
             "object" => types.object = true,
@@ -137,10 +137,10 @@ fn implied_type(key: &str) -> Option<&'static str> {
 }
 
 /// What becomes of a member of a schema.
-enum Fate {
+enum KeywordFate {
     /// It stays, as it was written.
     Keep,
-    /// It says nothing.
+    /// It is left out, as it constrains nothing.
     Drop,
     /// It goes into the description.
     Describe,
@@ -236,7 +236,7 @@ impl Fitter<'_> {
         if self.subset != Subset::GeminiTools && member(members, "$ref").is_some() {
             return self.reference(at, members, out);
         }
-        let types = Types::of(members);
+        let types = Types::from_members(members);
         if self.subset == Subset::Claude {
             check_object(at, members, types)?;
             if !is_typed(members) && !types.object && !types.array {
@@ -283,7 +283,7 @@ impl Fitter<'_> {
                     object.text(out, "$ref", &written);
                 }
                 "$defs" | "definitions" => {
-                    let fate = Fate::Named;
+                    let fate = KeywordFate::Named;
                     self.member((at, key, *value), fate, "", &mut object, out)?;
                 }
                 other => {
@@ -301,8 +301,8 @@ impl Fitter<'_> {
         let mut notes = String::new();
         for (key, value) in members {
             let is_noted = match self.fate(key, *value, members, types) {
-                Fate::Describe => true,
-                Fate::Enum => self.fitting_values(*value).is_none(),
+                KeywordFate::Describe => true,
+                KeywordFate::Enum => self.fitting_values(*value).is_none(),
                 _ => false,
             };
             if is_noted {
@@ -320,56 +320,56 @@ impl Fitter<'_> {
         notes
     }
 
-    fn fate(&self, key: &str, value: Raw<'_>, members: &Read<'_>, types: Types) -> Fate {
+    fn fate(&self, key: &str, value: Raw<'_>, members: &Read<'_>, types: Types) -> KeywordFate {
         let has = |key: &str| member(members, key).is_some();
         match (self.subset, key) {
-            (Subset::GeminiTools, "enum") => Fate::Enum,
-            (Subset::GeminiTools, "$ref") => Fate::Keep,
-            (Subset::GeminiTools, "allOf") => Fate::List("allOf"),
-            (Subset::GeminiTools, "oneOf") => Fate::List("oneOf"),
+            (Subset::GeminiTools, "enum") => KeywordFate::Enum,
+            (Subset::GeminiTools, "$ref") => KeywordFate::Keep,
+            (Subset::GeminiTools, "allOf") => KeywordFate::List("allOf"),
+            (Subset::GeminiTools, "oneOf") => KeywordFate::List("oneOf"),
             // Clients in Go write what is not there as null.
-            (_, key) if !is_given(value) && key != "const" && key != "default" => Fate::Drop,
-            (_, "properties") if value.get().starts_with('{') => Fate::Named,
-            (_, "$defs" | "definitions") if value.get().starts_with('{') => Fate::Named,
-            (_, "anyOf") if only_restricts(value) && has("properties") => Fate::Describe,
-            (_, "anyOf") if value.get().starts_with('[') => Fate::List("anyOf"),
-            (_, "oneOf") if has("anyOf") || only_restricts(value) => Fate::Describe,
-            (_, "oneOf") if value.get().starts_with('[') => Fate::List("anyOf"),
+            (_, key) if !is_given(value) && key != "const" && key != "default" => KeywordFate::Drop,
+            (_, "properties") if value.get().starts_with('{') => KeywordFate::Named,
+            (_, "$defs" | "definitions") if value.get().starts_with('{') => KeywordFate::Named,
+            (_, "anyOf") if only_restricts(value) && has("properties") => KeywordFate::Describe,
+            (_, "anyOf") if value.get().starts_with('[') => KeywordFate::List("anyOf"),
+            (_, "oneOf") if has("anyOf") || only_restricts(value) => KeywordFate::Describe,
+            (_, "oneOf") if value.get().starts_with('[') => KeywordFate::List("anyOf"),
             (Subset::Claude, key) => claude_fate(key, value, members, types),
             (Subset::Gemini, key) => gemini_fate(key, value, members),
-            (Subset::GeminiTools, "prefixItems") => Fate::List("prefixItems"),
-            (Subset::GeminiTools, "items" | "additionalProperties" | "not") => Fate::One,
-            (Subset::GeminiTools, _) => Fate::Keep,
+            (Subset::GeminiTools, "prefixItems") => KeywordFate::List("prefixItems"),
+            (Subset::GeminiTools, "items" | "additionalProperties" | "not") => KeywordFate::One,
+            (Subset::GeminiTools, _) => KeywordFate::Keep,
         }
     }
 
     fn member(
         &mut self,
         (at, key, value): (&FieldPath<'_>, &str, Raw<'_>),
-        fate: Fate,
+        fate: KeywordFate,
         notes: &str,
         object: &mut Members,
         out: &mut Vec<u8>,
     ) -> Result<(), Untranslatable> {
         let at = at.key(key);
         match fate {
-            Fate::Drop => self.differs = true,
-            Fate::Describe => {}
-            Fate::Keep if key == "description" && !notes.is_empty() => {
+            KeywordFate::Drop => self.differs = true,
+            KeywordFate::Describe => {}
+            KeywordFate::Keep if key == "description" && !notes.is_empty() => {
                 let text = at.text(value)?;
                 object.text(out, key, &format!("{text}\n\n{notes}"));
             }
-            Fate::Keep => push_member(object, key, value.get(), out),
-            Fate::Closed => {
+            KeywordFate::Keep => push_member(object, key, value.get(), out),
+            KeywordFate::Closed => {
                 self.differs |= value.get() != "false";
                 object.boolean(out, key, false);
             }
-            Fate::One => {
+            KeywordFate::One => {
                 push_member(object, key, "", out);
                 self.schema(&at, value, out)?;
             }
-            Fate::Named => self.named(&at, key, value, object, out)?,
-            Fate::List(written) => {
+            KeywordFate::Named => self.named(&at, key, value, object, out)?,
+            KeywordFate::List(written) => {
                 self.differs |= written != key;
                 object.key(out, written);
                 let mut list = Members::array(out);
@@ -379,7 +379,7 @@ impl Fitter<'_> {
                 }
                 list.end(out);
             }
-            Fate::Enum => match self.fitting_values(value) {
+            KeywordFate::Enum => match self.fitting_values(value) {
                 None => {}
                 Some(values) if values.len() == at.list(value)?.len() => {
                     push_member(object, key, value.get(), out);
@@ -390,7 +390,7 @@ impl Fitter<'_> {
                 }
             },
             // `const` is in the provider's list and not in the SDK's: `enum` is in both.
-            Fate::Const => {
+            KeywordFate::Const => {
                 self.differs = true;
                 object.raw(out, "enum", &listed(&[value]));
             }
@@ -441,47 +441,47 @@ impl Fitter<'_> {
     }
 }
 
-fn claude_fate(key: &str, value: Raw<'_>, members: &Read<'_>, types: Types) -> Fate {
+fn claude_fate(key: &str, value: Raw<'_>, members: &Read<'_>, types: Types) -> KeywordFate {
     let is_choice = choice(members).is_some();
     match key {
-        "description" | "title" => Fate::Keep,
+        "description" | "title" => KeywordFate::Keep,
         // The branches of a choice have their own.
-        "type" if is_choice => Fate::Drop,
-        "type" => Fate::Keep,
-        "enum" => Fate::Enum,
-        "const" if member(members, "enum").is_some() => Fate::Describe,
-        "const" if value.get().starts_with(['{', '[']) => Fate::Describe,
-        "const" => Fate::Const,
-        "additionalProperties" if is_choice => Fate::Drop,
-        "items" | "minItems" | "format" if is_choice => Fate::Describe,
-        "required" if types.object && !is_choice => Fate::Keep,
-        "additionalProperties" if types.object => Fate::Closed,
+        "type" if is_choice => KeywordFate::Drop,
+        "type" => KeywordFate::Keep,
+        "enum" => KeywordFate::Enum,
+        "const" if member(members, "enum").is_some() => KeywordFate::Describe,
+        "const" if value.get().starts_with(['{', '[']) => KeywordFate::Describe,
+        "const" => KeywordFate::Const,
+        "additionalProperties" if is_choice => KeywordFate::Drop,
+        "items" | "minItems" | "format" if is_choice => KeywordFate::Describe,
+        "required" if types.object && !is_choice => KeywordFate::Keep,
+        "additionalProperties" if types.object => KeywordFate::Closed,
         // Items of any type are those that nothing is said of.
-        "items" if types.array && matches!(value.get(), "true" | "{}") => Fate::Drop,
-        "items" if types.array => Fate::One,
-        "minItems" if types.array && matches!(value.get(), "0" | "1") => Fate::Keep,
+        "items" if types.array && matches!(value.get(), "true" | "{}") => KeywordFate::Drop,
+        "items" if types.array => KeywordFate::One,
+        "minItems" if types.array && matches!(value.get(), "0" | "1") => KeywordFate::Keep,
         "format" if types.string => match value.string() {
-            Some(word) if CLAUDE_FORMATS.contains(&&*word) => Fate::Keep,
-            _ => Fate::Describe,
+            Some(word) if CLAUDE_FORMATS.contains(&&*word) => KeywordFate::Keep,
+            _ => KeywordFate::Describe,
         },
-        key if SILENT.contains(&key) => Fate::Drop,
-        _ => Fate::Describe,
+        key if SILENT.contains(&key) => KeywordFate::Drop,
+        _ => KeywordFate::Describe,
     }
 }
 
-fn gemini_fate(key: &str, value: Raw<'_>, members: &Read<'_>) -> Fate {
+fn gemini_fate(key: &str, value: Raw<'_>, members: &Read<'_>) -> KeywordFate {
     match key {
         "type" | "format" | "title" | "description" | "minItems" | "maxItems" | "minimum"
-        | "maximum" | "required" | "propertyOrdering" | "$id" | "$anchor" => Fate::Keep,
-        "enum" => Fate::Enum,
-        "const" if member(members, "enum").is_some() => Fate::Describe,
+        | "maximum" | "required" | "propertyOrdering" | "$id" | "$anchor" => KeywordFate::Keep,
+        "enum" => KeywordFate::Enum,
+        "const" if member(members, "enum").is_some() => KeywordFate::Describe,
         "const" if matches!(value.get().as_bytes().first(), Some(b'"' | b'-' | b'0'..=b'9')) => {
-            Fate::Const
+            KeywordFate::Const
         }
-        "items" | "additionalProperties" => Fate::One,
-        "prefixItems" if value.get().starts_with('[') => Fate::List("prefixItems"),
-        key if SILENT.contains(&key) => Fate::Drop,
-        _ => Fate::Describe,
+        "items" | "additionalProperties" => KeywordFate::One,
+        "prefixItems" if value.get().starts_with('[') => KeywordFate::List("prefixItems"),
+        key if SILENT.contains(&key) => KeywordFate::Drop,
+        _ => KeywordFate::Describe,
     }
 }
 

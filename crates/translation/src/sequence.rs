@@ -142,7 +142,7 @@ pub(crate) struct ObjectEnd {
 }
 
 impl ObjectEnd {
-    /// Takes a piece.
+    /// Takes the next piece of the JSON text.
     pub(crate) fn take(&mut self, piece: &str) {
         for byte in piece.bytes() {
             match byte {
@@ -185,7 +185,7 @@ impl Default for Passed {
 }
 
 impl Passed {
-    /// Notes a piece.
+    /// Notes a piece that was passed on.
     pub(crate) fn take(&mut self, piece: &str) {
         let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
         self.hash = piece.bytes().fold(self.hash, step);

@@ -12,9 +12,10 @@ use serde_json::{Map, Value};
 
 use crate::at::FieldPath;
 use crate::json;
-use crate::kit;
 use crate::raw::Raw;
 
+/// The schema of a tool that takes nothing.
+pub(crate) const EMPTY_SCHEMA: &str = r#"{"type":"object","properties":{}}"#;
 /// What no root of a schema may have.
 const CHOICES: [&str; 6] = ["anyOf", "oneOf", "allOf", "enum", "not", "$ref"];
 /// What a strict schema may have beside what [`is_strict`] looks into.
@@ -58,7 +59,7 @@ pub(crate) fn of_tool(schema: &str) -> ToolSchema<'_> {
         return ToolSchema { text: Cow::Borrowed(schema), is_loosened: false };
     }
     let Some(Value::Object(mut root)) = json::read(schema) else {
-        return ToolSchema { text: Cow::Borrowed(kit::EMPTY_SCHEMA), is_loosened: true };
+        return ToolSchema { text: Cow::Borrowed(EMPTY_SCHEMA), is_loosened: true };
     };
     let is_loosened = loosen(&mut root);
     let kind = root.get("type").and_then(Value::as_str);

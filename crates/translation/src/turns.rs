@@ -43,18 +43,18 @@ pub(crate) struct SystemText<'p> {
 pub(crate) struct MergedTurn<'p> {
     pub(crate) role: Speaker,
     /// Its blocks, with the results of tools before all else.
-    pub(crate) blocks: Vec<Block<'p>>,
+    pub(crate) blocks: Vec<TurnBlock<'p>>,
 }
 
 /// Something in a turn.
-pub(crate) struct Block<'p> {
-    pub(crate) said: Said<'p>,
+pub(crate) struct TurnBlock<'p> {
+    pub(crate) content: TurnContent<'p>,
     /// The prompt up to here is to be cached.
     pub(crate) cache: Option<Cache>,
 }
 
 /// What a block says.
-pub(crate) enum Said<'p> {
+pub(crate) enum TurnContent<'p> {
     /// Something said or shown.
     Content(&'p ContentPart<'p>),
     /// A text that no part has as it is: an instruction in the middle of a conversation, which only a user
@@ -68,7 +68,7 @@ pub(crate) enum Said<'p> {
     Result(&'p ToolCall<'p>, Option<&'p ToolResult<'p>>),
 }
 
-impl Said<'_> {
+impl TurnContent<'_> {
     pub(crate) fn is_result(&self) -> bool {
         matches!(self, Self::Result(..))
     }
@@ -115,7 +115,7 @@ impl<'p> AlternatingTurns<'p> {
                 }
                 PromptPart::Turn(role) => drop(gathered.turn(*role)),
                 PromptPart::ToolCall(call) => {
-                    gathered.turn(Speaker::Assistant).push(Said::Call(call), call.cache);
+                    gathered.turn(Speaker::Assistant).push(TurnContent::Call(call), call.cache);
                     let turn = gathered.turns.len() - 1;
                     calls.push(OpenCall { turn, call, result: None });
                 }
@@ -129,7 +129,7 @@ impl<'p> AlternatingTurns<'p> {
                 PromptPart::Reasoning(one) if !is_own(one) => {}
                 PromptPart::Reasoning(one) => {
                     if let Some(turn) = gathered.turns.last_mut() {
-                        turn.push(Said::Reasoning(one), None);
+                        turn.push(TurnContent::Reasoning(one), None);
                     }
                 }
                 PromptPart::Content(content) => {
@@ -184,14 +184,14 @@ impl<'p> AlternatingTurns<'p> {
             while let Some(call) = calls.next_if(|call| call.turn == place) {
                 let cache = call.result.and_then(cache_of_result);
                 let results = self.turn(Speaker::User);
-                results.push(Said::Result(call.call, call.result), cache);
+                results.push(TurnContent::Result(call.call, call.result), cache);
             }
         }
         let begins = self.turns.first().map(|turn| turn.role);
         let is_empty = begins.is_none() && !self.system.is_empty();
         if is_empty || begins == Some(Speaker::Assistant) {
             let mut opening = MergedTurn { role: Speaker::User, blocks: Vec::new() };
-            opening.push(Said::Note(OPENING.into()), None);
+            opening.push(TurnContent::Note(OPENING.into()), None);
             self.turns.insert(0, opening);
         }
     }
@@ -204,7 +204,7 @@ impl<'p> AlternatingTurns<'p> {
     /// Lets the user speak last.
     pub(crate) fn end_with_user(&mut self) {
         if self.ends_with_assistant() {
-            self.turn(Speaker::User).push(Said::Note(CONTINUE.into()), None);
+            self.turn(Speaker::User).push(TurnContent::Note(CONTINUE.into()), None);
         }
     }
 
@@ -216,14 +216,14 @@ impl<'p> AlternatingTurns<'p> {
         else {
             return;
         };
-        turn.blocks.retain(|block| !block.said.is_thought());
+        turn.blocks.retain(|block| !block.content.is_thought());
         if let Some(last) = turn.blocks.last_mut() {
-            match &last.said {
-                Said::Content(ContentPart::Text(text)) => {
-                    last.said = Said::Note(text.text.trim_end().into());
+            match &last.content {
+                TurnContent::Content(ContentPart::Text(text)) => {
+                    last.content = TurnContent::Note(text.text.trim_end().into());
                 }
-                Said::Content(ContentPart::Refusal(text)) => {
-                    last.said = Said::Note(text.trim_end().into());
+                TurnContent::Content(ContentPart::Refusal(text)) => {
+                    last.content = TurnContent::Note(text.trim_end().into());
                 }
                 _ => {}
             }
@@ -236,7 +236,7 @@ impl<'p> AlternatingTurns<'p> {
     pub(crate) fn separate_results(&mut self) {
         let turns = std::mem::take(&mut self.turns);
         for mut turn in turns {
-            let results = turn.blocks.iter().take_while(|block| block.said.is_result()).count();
+            let results = turn.blocks.iter().take_while(|block| block.content.is_result()).count();
             let rest = turn.blocks.split_off(results);
             let role = turn.role;
             match (results, rest.is_empty()) {
@@ -244,7 +244,7 @@ impl<'p> AlternatingTurns<'p> {
                 (_, true) => self.turns.push(turn),
                 (_, false) => {
                     self.turns.push(turn);
-                    self.turn(Speaker::Assistant).push(Said::Note(RECEIVED.into()), None);
+                    self.turn(Speaker::Assistant).push(TurnContent::Note(RECEIVED.into()), None);
                     self.turns.push(MergedTurn { role, blocks: rest });
                 }
             }
@@ -255,7 +255,7 @@ impl<'p> AlternatingTurns<'p> {
     pub(crate) fn called(&self) -> Vec<&'p str> {
         let mut names: Vec<&'p str> = Vec::new();
         for block in self.turns.iter().flat_map(|turn| &turn.blocks) {
-            if let Said::Call(call) = block.said
+            if let TurnContent::Call(call) = block.content
                 && !names.contains(&&*call.name)
             {
                 names.push(&call.name);
@@ -272,17 +272,17 @@ impl<'p> AlternatingTurns<'p> {
         let ends_in_result = self
             .turns
             .last()
-            .is_some_and(|turn| turn.blocks.iter().any(|block| block.said.is_result()));
+            .is_some_and(|turn| turn.blocks.iter().any(|block| block.content.is_result()));
         let is_thought = |turn: &MergedTurn<'_>| {
-            turn.blocks.first().is_some_and(|block| block.said.is_thought())
+            turn.blocks.first().is_some_and(|block| block.content.is_thought())
         };
         ends_in_result && last.is_some_and(|turn| !is_thought(turn))
     }
 }
 
 impl<'p> MergedTurn<'p> {
-    fn push(&mut self, said: Said<'p>, cache: Option<Cache>) {
-        self.blocks.push(Block { said, cache });
+    fn push(&mut self, said: TurnContent<'p>, cache: Option<Cache>) {
+        self.blocks.push(TurnBlock { content: said, cache });
     }
 
     /// Adds a text, unless it is blank: "text content blocks must contain non-whitespace text"
@@ -290,7 +290,7 @@ impl<'p> MergedTurn<'p> {
     /// empty" (Vertex AI).
     fn push_text(&mut self, text: &'p str, cache: Option<Cache>) {
         match is_blank(text) {
-            false => self.push(Said::Note(text.into()), cache),
+            false => self.push(TurnContent::Note(text.into()), cache),
             true => self.mark_last(cache),
         }
     }
@@ -300,7 +300,7 @@ impl<'p> MergedTurn<'p> {
         match content {
             ContentPart::Text(one) if is_blank(&one.text) => self.mark_last(cache),
             ContentPart::Refusal(text) if is_blank(text) => {}
-            _ => self.push(Said::Content(content), cache),
+            _ => self.push(TurnContent::Content(content), cache),
         }
     }
 
@@ -312,21 +312,21 @@ impl<'p> MergedTurn<'p> {
             note.push('\n');
             note.push_str(text);
         }
-        self.push(Said::Note(note.into()), result.cache);
+        self.push(TurnContent::Note(note.into()), result.cache);
         let media = result.content.iter().filter(|one| text_of(one).is_none());
-        media.for_each(|one| self.push(Said::Content(one), cache_of(one)));
+        media.for_each(|one| self.push(TurnContent::Content(one), cache_of(one)));
     }
 
     /// Marks what stands before a text that is left out: thoughts cannot be marked.
     fn mark_last(&mut self, cache: Option<Cache>) {
-        let last = self.blocks.last_mut().filter(|block| !block.said.is_thought());
+        let last = self.blocks.last_mut().filter(|block| !block.content.is_thought());
         if let Some(last) = last {
             last.cache = last.cache.or(cache);
         }
     }
 
     fn drop_thoughts_at_end(&mut self) {
-        while self.blocks.last().is_some_and(|block| block.said.is_thought()) {
+        while self.blocks.last().is_some_and(|block| block.content.is_thought()) {
             self.blocks.pop();
         }
     }

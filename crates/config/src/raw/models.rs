@@ -23,7 +23,7 @@ pub(crate) struct Models {
     pub(crate) models: Entries<Model>,
 }
 
-/// A model.
+/// A model, as customers ask for it by its id.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Model {
@@ -194,7 +194,7 @@ pub(crate) enum CallIdWords {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ChatToolsWords {
-    /// In every request.
+    /// In every request, at any reasoning effort.
     #[default]
     Always,
     /// In requests without `reasoning_effort`, or with `none`, as GPT-5.4 does.
@@ -209,7 +209,7 @@ pub(crate) enum ChatToolsWords {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ThinkingFieldWords {
-    /// By none.
+    /// By no field: the model is not told.
     #[default]
     None,
     /// `thinking: {type: enabled}` or `disabled`, as DeepSeek, Zhipu, Moonshot and MiniMax have it.
@@ -226,17 +226,17 @@ pub(crate) enum ThinkingFieldWords {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum EffortWords {
-    /// Nothing.
+    /// The model does not think at all.
     None,
     /// The least beside nothing.
     Minimal,
     /// Less than is usual.
     Low,
-    /// What is usual.
+    /// The usual amount of thinking.
     Medium,
     /// More than is usual.
     High,
-    /// More than `high`.
+    /// More than `high`, and less than `max`.
     XHigh,
     /// All that the model can.
     Max,

@@ -402,18 +402,18 @@ impl EventCutter {
 pub(super) struct BridgedStream {
     inner: Box<dyn Meter>,
     events: EventCutter,
-    way: Way,
+    way: StreamBridge,
 }
 
 /// The way of a stream from its upstream's words to its customer's.
-struct Way {
+struct StreamBridge {
     reader: Box<dyn ReadStream>,
     passage: Passage,
     /// What the customer had when nothing waited last.
     delivered: Usage,
 }
 
-impl Way {
+impl StreamBridge {
     /// Meters an event and translates it. What the meter says while it is translated is about it and
     /// what came before it, however the network has cut the stream.
     fn pass(&mut self, event: &[u8], data: &[u8], inner: &mut dyn Meter, out: &mut Vec<u8>) {
@@ -468,14 +468,15 @@ impl BridgedStream {
         unreported: Option<Unreported>,
         comes_in_frames: bool,
         reader: Box<dyn ReadStream>,
-        (writer, frame): (Box<dyn WriteStream>, &AnswerFrame),
+        writer: Box<dyn WriteStream>,
+        frame: &AnswerFrame,
     ) -> Self {
         let events = match comes_in_frames {
             true => EventCutter::Frames(event_stream::EventFrames::default()),
             false => EventCutter::Lines(Events::of_images()),
         };
         let passage = Passage::new(writer, unreported, CallNames::new(frame));
-        Self { inner, events, way: Way { reader, passage, delivered: Usage::ZERO } }
+        Self { inner, events, way: StreamBridge { reader, passage, delivered: Usage::ZERO } }
     }
 }
 
@@ -502,7 +503,7 @@ impl Meter for BridgedStream {
         });
         way.note_break(!is_cut, inner.as_ref());
         drop(inner.finish());
-        let Way { reader, passage, .. } = way;
+        let StreamBridge { reader, passage, .. } = way;
         if !passage.is_broken {
             reader.finish(&mut |answer| passage.write(answer, inner.as_ref(), &mut out));
         }

@@ -27,17 +27,17 @@ pub(super) struct Spelling {
     pub(super) excess: usize,
     /// Bytes by which numbers inside of values can grow where they are written anew.
     pub(super) number_bytes: usize,
-    marks: Vec<Mark>,
+    marks: Vec<SpellingMark>,
     /// The position from which on the next mark is set.
     next_mark: usize,
     mark_bytes: usize,
     /// Media in the order of the text.
-    media: Vec<Media>,
+    media: Vec<InlineBase64>,
 }
 
 /// A string that holds media in base64.
 #[derive(Clone, Debug)]
-struct Media {
+struct InlineBase64 {
     /// Where the base64 begins in the decoded text, and its bytes.
     begin: usize,
     bytes: usize,
@@ -47,7 +47,7 @@ struct Media {
 
 /// A place of a document that was passed.
 #[derive(Clone, Copy, Debug, Default)]
-struct Mark {
+struct SpellingMark {
     /// Its position in the text as it is written.
     written: usize,
     /// Its position in the decoded text.
@@ -78,7 +78,7 @@ impl Spelling {
 
     /// The base64 of the media in the text, without escapes and without what stands before it in a URL.
     pub(super) fn media_texts<'a>(&self, text: &'a str) -> Vec<Cow<'a, str>> {
-        let data = |media: &Media| {
+        let data = |media: &InlineBase64| {
             let written = text.get(media.written.clone()).unwrap_or_default();
             match super::unquote_text(written) {
                 Cow::Borrowed(whole) => {
@@ -105,7 +105,7 @@ impl Spelling {
     #[inline(never)]
     pub(super) fn mark(&mut self, at: usize, plain: usize, in_string: bool) {
         let decoded = at.saturating_sub(self.excess);
-        self.marks.push(Mark { written: at, decoded, plain, in_string });
+        self.marks.push(SpellingMark { written: at, decoded, plain, in_string });
         self.next_mark = at.saturating_add(self.mark_bytes);
     }
 
@@ -127,15 +127,26 @@ impl Spelling {
         let data_at =
             data_at.filter(|at| is_url && *at < DATA_URL_START_MAX).map_or(0, |at| at + 8);
         let data = decoded.as_bytes().get(data_at..).unwrap_or_default();
-        if data.len() < MEDIA_BYTES_MIN || !crate::estimate::is_base64(data) {
+        if data.len() < MEDIA_BYTES_MIN || !is_base64(data) {
             return;
         }
         // Behind the data stands the quote that ends the string.
         let bytes = data.len();
         let begin = end.saturating_sub(self.excess).saturating_sub(bytes + 1);
         let written = end.saturating_sub(written.len() + 1)..end.saturating_sub(1);
-        self.media.push(Media { begin, bytes, written });
+        self.media.push(InlineBase64 { begin, bytes, written });
     }
+}
+
+/// Whether a text has no other letters than base64 has, of either alphabet.
+fn is_base64(text: &[u8]) -> bool {
+    let is_letter =
+        |byte: u8| byte.is_ascii_alphanumeric() | matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_');
+    let is_other = |byte: u8| u8::from(!is_letter(byte));
+    // Without an early end the compiler looks at many bytes at a time.
+    let has_other = |some: &[u8; 64]| some.iter().fold(0, |any, &byte| any | is_other(byte)) != 0;
+    let (blocks, last) = text.as_chunks();
+    !blocks.iter().any(has_other) && last.iter().all(|&byte| is_letter(byte))
 }
 
 /// A document as its decoded text: what its strings say, and nothing between its tokens.
@@ -157,13 +168,13 @@ impl<'a> DecodedText<'a> {
         (self.spelling.excess == 0 && self.media().is_empty()).then_some(self.text)
     }
 
-    /// Its bytes.
+    /// The length of the decoded text in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let media: usize = self.media().iter().map(|media| media.bytes).sum();
         self.text.len().saturating_sub(self.spelling.excess).saturating_sub(media)
     }
 
-    fn media(&self) -> &'a [Media] {
+    fn media(&self) -> &'a [InlineBase64] {
         if self.without_media { &self.spelling.media } else { &[] }
     }
 
@@ -299,5 +310,23 @@ impl<'a> Decoder<'a> {
     fn hexadecimal(&self, at: usize) -> Option<u32> {
         let digits = std::str::from_utf8(self.text.get(at..at + 4)?).ok()?;
         u32::from_str_radix(digits, 16).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::is_base64;
+
+    proptest! {
+        /// One byte that is no letter of base64 is seen wherever it stands.
+        #[test]
+        fn base64_has_no_other_bytes(length in 1_usize..300, place in any::<prop::sample::Index>(), byte in any::<u8>()) {
+            let mut text = vec![b'A'; length];
+            text[place.index(length)] = byte;
+            let is_letter = byte.is_ascii_alphanumeric() || b"+/=-_".contains(&byte);
+            prop_assert_eq!(is_base64(&text), is_letter);
+        }
     }
 }

@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::{OfferedTool, PastCall, TurnReply, elements, parsed, pieces, text_of};
+use super::{DeclaredTool, PastCall, TurnReply, elements, parsed, pieces, text_of};
 use crate::answer::Answer;
 use crate::behaviour::Behaviour;
 use crate::conversation;
 use crate::script::{EventStream, Protocol};
 
-pub(super) fn tools(body: &Value) -> Vec<OfferedTool> {
+pub(super) fn tools(body: &Value) -> Vec<DeclaredTool> {
     let offered = |tool: &Value| match tool["type"].as_str() {
         Some("custom") => {
-            OfferedTool { is_free: true, ..conversation::function(&tool["custom"]["name"]) }
+            DeclaredTool { is_free: true, ..conversation::function(&tool["custom"]["name"]) }
         }
         _ => conversation::function(&tool["function"]["name"]),
     };

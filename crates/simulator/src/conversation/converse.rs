@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{OfferedTool, PastCall, TurnReply, elements, function, pieces, text_of};
+use super::{DeclaredTool, PastCall, TurnReply, elements, function, pieces, text_of};
 use crate::answer::Answer;
 use crate::behaviour::Behaviour;
 use crate::event_frames;
@@ -12,7 +12,7 @@ const EVENT_STREAM: &str = "application/vnd.amazon.eventstream";
 /// The signature of all reasoning of a simulated model.
 const SIGNATURE: &str = "c2lnbmF0dXJlIG9mIGEgc2ltdWxhdGVkIG1vZGVs";
 
-pub(super) fn tools(body: &Value) -> Vec<OfferedTool> {
+pub(super) fn tools(body: &Value) -> Vec<DeclaredTool> {
     let specs = elements(&body["toolConfig"]["tools"]).filter(|tool| tool["toolSpec"].is_object());
     specs.map(|tool| function(&tool["toolSpec"]["name"])).collect()
 }

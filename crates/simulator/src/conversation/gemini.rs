@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{OfferedTool, PastCall, TurnReply, elements, function, pieces, text_of};
+use super::{DeclaredTool, PastCall, TurnReply, elements, function, pieces, text_of};
 use crate::answer::Answer;
 use crate::behaviour::Behaviour;
 use crate::script::{EventStream, Protocol};
@@ -10,7 +10,7 @@ use crate::script::{EventStream, Protocol};
 /// The signature of all calls of a simulated model.
 const SIGNATURE: &str = "c2lnbmF0dXJlIG9mIGEgc2ltdWxhdGVkIG1vZGVs";
 
-pub(super) fn tools(body: &Value) -> Vec<OfferedTool> {
+pub(super) fn tools(body: &Value) -> Vec<DeclaredTool> {
     let declared =
         elements(&body["tools"]).flat_map(|tool| elements(&tool["functionDeclarations"]));
     declared.map(|tool| function(&tool["name"])).collect()

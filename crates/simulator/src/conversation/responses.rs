@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{OfferedTool, PastCall, TurnReply, elements, parsed, pieces, text_of};
+use super::{DeclaredTool, PastCall, TurnReply, elements, parsed, pieces, text_of};
 use crate::answer::Answer;
 use crate::behaviour::Behaviour;
 use crate::script::{EventStream, Protocol};
@@ -11,10 +11,10 @@ use crate::script::{EventStream, Protocol};
 const ENCRYPTED: &str = "ZW5jcnlwdGVkIHJlYXNvbmluZyBvZiBhIHNpbXVsYXRlZCBtb2RlbA==";
 
 /// Tools of the request and those that its input adds, with those inside namespaces.
-pub(super) fn tools(body: &Value) -> Vec<OfferedTool> {
+pub(super) fn tools(body: &Value) -> Vec<DeclaredTool> {
     let added = elements(&body["input"]).filter(|item| item["type"] == "additional_tools");
     let all = elements(&body["tools"]).chain(added.flat_map(|item| elements(&item["tools"])));
-    let inside = |tool: &Value| -> Vec<OfferedTool> {
+    let inside = |tool: &Value| -> Vec<DeclaredTool> {
         if tool["type"] != "namespace" {
             return vec![offered("", tool)];
         }
@@ -24,8 +24,8 @@ pub(super) fn tools(body: &Value) -> Vec<OfferedTool> {
     all.flat_map(inside).collect()
 }
 
-fn offered(namespace: &str, tool: &Value) -> OfferedTool {
-    OfferedTool {
+fn offered(namespace: &str, tool: &Value) -> DeclaredTool {
+    DeclaredTool {
         name: text_of(&tool["name"]),
         namespace: namespace.to_owned(),
         is_free: tool["type"] == "custom",

@@ -140,7 +140,7 @@ fn streams_have_the_calls_of_documents() {
 
 #[test]
 fn a_free_input_is_wrapped_for_tools_without_one() {
-    let tool = |name: &str, is_free| OfferedTool {
+    let tool = |name: &str, is_free| DeclaredTool {
         name: name.to_owned(),
         namespace: String::new(),
         is_free,

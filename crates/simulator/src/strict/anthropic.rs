@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::models::{self, Fact};
 use super::{
-    Found, StrictRequest, StrictRule, duplicate, found, has, is_word, list, media, schema, text,
-    unknown_key,
+    StrictRequest, StrictRule, ViolationWords, duplicate, found, has, is_word, list, media, schema,
+    text, unknown_key,
 };
 
 /// The reference of the endpoint.
@@ -818,7 +818,7 @@ fn calls<'r>(request: &StrictRequest<'r>) -> impl Iterator<Item = &'r Value> + u
 fn texts<'r>(
     request: &StrictRequest<'r>,
 ) -> impl Iterator<Item = (&'static str, &'r str)> + use<'r> {
-    fn said<'v>(holder: &'v Value, key: &str) -> Box<dyn Iterator<Item = &'v str> + 'v> {
+    fn texts_under<'v>(holder: &'v Value, key: &str) -> Box<dyn Iterator<Item = &'v str> + 'v> {
         if let Some(text) = holder.get(key).and_then(Value::as_str) {
             return Box::new(std::iter::once(text));
         }
@@ -829,13 +829,21 @@ fn texts<'r>(
     let results = messages.clone().flat_map(|message| blocks(message, "tool_result"));
     // A result may be an empty string, but its blocks may not.
     let results = results.filter(|(_, block)| block["content"].is_array());
-    let system = said(request.body, "system").map(|text| ("system", text));
+    let system = texts_under(request.body, "system").map(|text| ("system", text));
     system
-        .chain(messages.flat_map(|message| said(message, "content")).map(|text| ("messages", text)))
-        .chain(results.flat_map(|(_, block)| said(block, "content")).map(|text| ("messages", text)))
+        .chain(
+            messages
+                .flat_map(|message| texts_under(message, "content"))
+                .map(|text| ("messages", text)),
+        )
+        .chain(
+            results
+                .flat_map(|(_, block)| texts_under(block, "content"))
+                .map(|text| ("messages", text)),
+        )
 }
 
-fn extra_block_inputs(request: &StrictRequest<'_>) -> Found {
+fn extra_block_inputs(request: &StrictRequest<'_>) -> ViolationWords {
     for (place, message) in list(request.body, "messages").iter().enumerate() {
         for (block_place, block) in list(message, "content").iter().enumerate() {
             if let Some(key) = unknown_key(block, &BLOCK_FIELDS) {
@@ -846,7 +854,7 @@ fn extra_block_inputs(request: &StrictRequest<'_>) -> Found {
     None
 }
 
-fn block_kind(request: &StrictRequest<'_>) -> Found {
+fn block_kind(request: &StrictRequest<'_>) -> ViolationWords {
     for (place, message) in list(request.body, "messages").iter().enumerate() {
         let is_users = message["role"] == "user";
         let known: &[&str] = if is_users { &USER_BLOCKS } else { &ASSISTANT_BLOCKS };
@@ -884,7 +892,7 @@ fn pictures<'r>(request: &StrictRequest<'r>) -> impl Iterator<Item = (usize, &'r
     sources(request, "image")
 }
 
-fn document(request: &StrictRequest<'_>) -> Found {
+fn document(request: &StrictRequest<'_>) -> ViolationWords {
     for (place, source) in sources(request, "document") {
         let data = text(source, "data");
         let fault = match text(source, "type") {
@@ -906,7 +914,7 @@ fn document(request: &StrictRequest<'_>) -> Found {
     None
 }
 
-fn unanswered_call(request: &StrictRequest<'_>) -> Found {
+fn unanswered_call(request: &StrictRequest<'_>) -> ViolationWords {
     let messages = list(request.body, "messages");
     for (place, message) in messages.iter().enumerate() {
         let next = messages.get(place + 1).unwrap_or(&Value::Null);
@@ -921,7 +929,7 @@ fn unanswered_call(request: &StrictRequest<'_>) -> Found {
 }
 
 /// A result behind something else in its message.
-fn late_result(request: &StrictRequest<'_>) -> Found {
+fn late_result(request: &StrictRequest<'_>) -> ViolationWords {
     for (place, message) in list(request.body, "messages").iter().enumerate() {
         let all = list(message, "content").iter();
         let mut behind = all.skip_while(|block| block["type"] == "tool_result");
@@ -932,7 +940,7 @@ fn late_result(request: &StrictRequest<'_>) -> Found {
     None
 }
 
-fn stray_result(request: &StrictRequest<'_>) -> Found {
+fn stray_result(request: &StrictRequest<'_>) -> ViolationWords {
     let mut open: Vec<&str> = Vec::new();
     for (place, message) in list(request.body, "messages").iter().enumerate() {
         for (block_place, block) in blocks(message, "tool_result") {
@@ -946,7 +954,7 @@ fn stray_result(request: &StrictRequest<'_>) -> Found {
     None
 }
 
-fn thinking_kind(request: &StrictRequest<'_>) -> Found {
+fn thinking_kind(request: &StrictRequest<'_>) -> ViolationWords {
     match text(&request.body["thinking"], "type") {
         "enabled" if models::is(request.model, Fact::Adaptive) => found!["enabled", "adaptive"],
         "adaptive" if models::is(request.model, Fact::Budget) => found!["adaptive", "enabled"],
@@ -955,7 +963,7 @@ fn thinking_kind(request: &StrictRequest<'_>) -> Found {
 }
 
 /// The last turn of the assistant that goes on begins with a thought, where thinking is told by a number.
-fn thinking_first(request: &StrictRequest<'_>) -> Found {
+fn thinking_first(request: &StrictRequest<'_>) -> ViolationWords {
     if request.body["thinking"]["type"] != "enabled" {
         return None;
     }

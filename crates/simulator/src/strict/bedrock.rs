@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::models::{self, Fact};
 use super::{
-    Found, StrictRequest, StrictRule, duplicate, found, has, is_word, list, media, schema, text,
-    unknown_key,
+    StrictRequest, StrictRule, ViolationWords, duplicate, found, has, is_word, list, media, schema,
+    text, unknown_key,
 };
 
 /// The reference of the endpoint.
@@ -708,7 +708,7 @@ const FIELDS: [&str; 12] = [
     "serviceTier",
     "outputConfig",
 ];
-/// Kinds of blocks.
+/// Members of a `ContentBlock`, of which each block has one.
 const BLOCK_KINDS: [&str; 12] = [
     "text",
     "image",
@@ -759,7 +759,7 @@ fn specs<'r>(request: &StrictRequest<'r>) -> impl Iterator<Item = &'r Value> + u
     tools.filter_map(|tool| tool.get("toolSpec"))
 }
 
-fn block_kind(request: &StrictRequest<'_>) -> Found {
+fn block_kind(request: &StrictRequest<'_>) -> ViolationWords {
     let fits = |block: &Value| {
         let members = block.as_object();
         members.is_some_and(|members| {
@@ -776,7 +776,7 @@ fn ids<'v>(message: &'v Value, kind: &'v str) -> impl Iterator<Item = &'v str> {
     all.map(move |block| text(&block[kind], "toolUseId"))
 }
 
-fn unanswered_call(request: &StrictRequest<'_>) -> Found {
+fn unanswered_call(request: &StrictRequest<'_>) -> ViolationWords {
     let messages = list(request.body, "messages");
     for (place, message) in messages.iter().enumerate() {
         let next = messages.get(place + 1).unwrap_or(&Value::Null);
@@ -788,7 +788,7 @@ fn unanswered_call(request: &StrictRequest<'_>) -> Found {
     None
 }
 
-fn stray_result(request: &StrictRequest<'_>) -> Found {
+fn stray_result(request: &StrictRequest<'_>) -> ViolationWords {
     let mut open: Vec<&str> = Vec::new();
     for (place, message) in list(request.body, "messages").iter().enumerate() {
         if ids(message, "toolResult").any(|id| !open.contains(&id)) {
@@ -799,7 +799,7 @@ fn stray_result(request: &StrictRequest<'_>) -> Found {
     None
 }
 
-fn duplicate_ids(request: &StrictRequest<'_>, kind: &'static str) -> Found {
+fn duplicate_ids(request: &StrictRequest<'_>, kind: &'static str) -> ViolationWords {
     for (place, message) in list(request.body, "messages").iter().enumerate() {
         if let Some(id) = duplicate(ids(message, kind)) {
             return found![place, id];
@@ -808,7 +808,7 @@ fn duplicate_ids(request: &StrictRequest<'_>, kind: &'static str) -> Found {
     None
 }
 
-fn thinking(request: &StrictRequest<'_>) -> Found {
+fn thinking(request: &StrictRequest<'_>) -> ViolationWords {
     let fields = &request.body["additionalModelRequestFields"];
     let kind = text(&fields["thinking"], "type");
     if has(fields, "thinking") && !is_claude(request.model) && request.model.contains('.') {
@@ -843,7 +843,7 @@ fn thinking(request: &StrictRequest<'_>) -> Found {
 }
 
 /// The last turn of the assistant that goes on begins with a thought, where thinking is told by a number.
-fn thinking_first(request: &StrictRequest<'_>) -> Found {
+fn thinking_first(request: &StrictRequest<'_>) -> ViolationWords {
     let messages = list(request.body, "messages");
     ids(messages.last()?, "toolResult").next()?;
     let last = messages.iter().rfind(|message| message["role"] == "assistant")?;
@@ -865,7 +865,7 @@ fn cache_points<'r>(request: &StrictRequest<'r>) -> impl Iterator<Item = &'r Val
 }
 
 /// A place in the cache that stands right behind such a block.
-fn cached_behind(request: &StrictRequest<'_>, is_odd: &dyn Fn(&Value) -> bool) -> Found {
+fn cached_behind(request: &StrictRequest<'_>, is_odd: &dyn Fn(&Value) -> bool) -> ViolationWords {
     for message in list(request.body, "messages") {
         let breaks = |pair: &[Value]| match pair {
             [one, next] => is_odd(one) && has(next, "cachePoint"),

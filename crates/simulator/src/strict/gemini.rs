@@ -4,15 +4,15 @@ use serde_json::Value;
 
 use super::models::{self, Fact};
 use super::{
-    Found, StrictRequest, StrictRule, duplicate, found, has, is_word, list, media, schema, text,
-    unknown_key,
+    StrictRequest, StrictRule, ViolationWords, duplicate, found, has, is_word, list, media, schema,
+    text, unknown_key,
 };
 
 /// The reference of the endpoint.
 const REFERENCE: &str = "https://ai.google.dev/api/generate-content";
-/// How functions are called.
+/// The documentation of function calling.
 const FUNCTIONS: &str = "https://ai.google.dev/gemini-api/docs/function-calling";
-/// How models think.
+/// The documentation of thinking and its budgets.
 const THINKING: &str = "https://ai.google.dev/gemini-api/docs/thinking";
 
 /// The rules, in the order in which they are checked.
@@ -534,7 +534,7 @@ const FIELDS: [&str; 10] = [
     "store",
     "labels",
 ];
-/// Settings.
+/// Fields of `generationConfig` that the API knows.
 const SETTINGS: [&str; 22] = [
     "stopSequences",
     "responseMimeType",
@@ -606,7 +606,7 @@ fn count(content: &Value, kind: &str) -> usize {
 }
 
 /// A turn with calls that does not stand behind one of the user.
-fn call_turn(request: &StrictRequest<'_>) -> Found {
+fn call_turn(request: &StrictRequest<'_>) -> ViolationWords {
     let mut before_is_user = false;
     for content in list(request.body, "contents") {
         let is_model = content["role"] == "model";
@@ -619,7 +619,7 @@ fn call_turn(request: &StrictRequest<'_>) -> Found {
 }
 
 /// Calls that are not answered, each once, by the turn behind them.
-fn call_numbers(request: &StrictRequest<'_>) -> Found {
+fn call_numbers(request: &StrictRequest<'_>) -> ViolationWords {
     let contents = list(request.body, "contents");
     let breaks = |(place, content): (usize, &Value)| {
         let calls = count(content, "functionCall");
@@ -630,7 +630,7 @@ fn call_numbers(request: &StrictRequest<'_>) -> Found {
 }
 
 /// A call of the turn that is going on that stands first in its content and is not signed.
-fn unsigned_call(request: &StrictRequest<'_>) -> Found {
+fn unsigned_call(request: &StrictRequest<'_>) -> ViolationWords {
     if !models::is(request.model, Fact::SignsCalls) {
         return None;
     }

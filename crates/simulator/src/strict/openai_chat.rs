@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::models::{self, Fact};
 use super::{
-    Found, StrictRequest, StrictRule, duplicate, found, has, is_word, list, media, schema, text,
-    unknown_key,
+    StrictRequest, StrictRule, ViolationWords, duplicate, found, has, is_word, list, media, schema,
+    text, unknown_key,
 };
 
 /// The reference of the endpoint, where nothing better shows a rule.
@@ -396,11 +396,11 @@ const MESSAGE_FIELDS: [&str; 9] = [
 const PART_FIELDS: [&str; 7] =
     ["type", "text", "image_url", "input_audio", "file", "refusal", "prompt_cache_breakpoint"];
 
-fn unknown_parameter(request: &StrictRequest<'_>) -> Found {
+fn unknown_parameter(request: &StrictRequest<'_>) -> ViolationWords {
     unknown_key(request.body, &FIELDS).and_then(|key| found![key])
 }
 
-fn unknown_message_key(request: &StrictRequest<'_>) -> Found {
+fn unknown_message_key(request: &StrictRequest<'_>) -> ViolationWords {
     for (place, message) in list(request.body, "messages").iter().enumerate() {
         if let Some(key) = unknown_key(message, &MESSAGE_FIELDS) {
             return found![place, key];
@@ -419,14 +419,14 @@ fn unknown_message_key(request: &StrictRequest<'_>) -> Found {
     None
 }
 
-fn role(request: &StrictRequest<'_>) -> Found {
+fn role(request: &StrictRequest<'_>) -> ViolationWords {
     let roles = ["system", "assistant", "user", "function", "tool", "developer"];
     let mut messages = list(request.body, "messages").iter();
     let odd = messages.find(|message| !roles.contains(&text(message, "role")))?;
     found![text(odd, "role")]
 }
 
-fn content(request: &StrictRequest<'_>) -> Found {
+fn content(request: &StrictRequest<'_>) -> ViolationWords {
     let lacks = |message: &&Value| {
         let content = &message["content"];
         let is_said = content.is_string() || content.as_array().is_some_and(|all| !all.is_empty());
@@ -437,7 +437,7 @@ fn content(request: &StrictRequest<'_>) -> Found {
     list(request.body, "messages").iter().find(lacks).map(|_| Vec::new())
 }
 
-fn content_part(request: &StrictRequest<'_>) -> Found {
+fn content_part(request: &StrictRequest<'_>) -> ViolationWords {
     for message in list(request.body, "messages") {
         let known: &[&str] = match text(message, "role") {
             "assistant" => &["text", "refusal"],
@@ -452,7 +452,7 @@ fn content_part(request: &StrictRequest<'_>) -> Found {
     None
 }
 
-fn picture(request: &StrictRequest<'_>) -> Found {
+fn picture(request: &StrictRequest<'_>) -> ViolationWords {
     let messages = list(request.body, "messages").iter();
     let parts = messages.flat_map(|message| list(message, "content"));
     let mut urls = parts.filter_map(|part| part["image_url"]["url"].as_str());
@@ -470,7 +470,7 @@ pub(super) fn is_odd_picture(url: &str) -> bool {
 }
 
 /// The first call that is not answered by the messages of tools right behind it.
-pub(super) fn unanswered_call(request: &StrictRequest<'_>) -> Found {
+pub(super) fn unanswered_call(request: &StrictRequest<'_>) -> ViolationWords {
     let messages = list(request.body, "messages");
     for (place, message) in messages.iter().enumerate() {
         let calls = list(message, "tool_calls");
@@ -491,7 +491,7 @@ pub(super) fn unanswered_call(request: &StrictRequest<'_>) -> Found {
 }
 
 /// The first result that does not answer a call right before it.
-pub(super) fn stray_result(request: &StrictRequest<'_>) -> Found {
+pub(super) fn stray_result(request: &StrictRequest<'_>) -> ViolationWords {
     let messages = list(request.body, "messages");
     let mut open: Vec<&str> = Vec::new();
     for message in messages {
@@ -519,7 +519,7 @@ pub(super) fn calls<'r>(
     })
 }
 
-fn call_id(request: &StrictRequest<'_>) -> Found {
+fn call_id(request: &StrictRequest<'_>) -> ViolationWords {
     let mut all = calls(request);
     let (place, call_place, call) = all.find(|(.., call)| text(call, "id").len() > 40)?;
     found![place, call_place, text(call, "id").len()]
@@ -531,7 +531,7 @@ pub(super) fn name_of(tool: &Value) -> &str {
     inner.map(|inner| text(inner, "name")).unwrap_or_default()
 }
 
-fn call_name(request: &StrictRequest<'_>) -> Found {
+fn call_name(request: &StrictRequest<'_>) -> ViolationWords {
     let mut all = calls(request);
     let is_odd = |name: &str| !is_word(name, "_-") || name.len() > 64;
     let (place, call_place, _) = all.find(|(.., call)| is_odd(name_of(call)))?;
@@ -539,7 +539,7 @@ fn call_name(request: &StrictRequest<'_>) -> Found {
 }
 
 /// Whether a list of tools is there without any.
-pub(super) fn empty_tools(request: &StrictRequest<'_>) -> Found {
+pub(super) fn empty_tools(request: &StrictRequest<'_>) -> ViolationWords {
     let tools = request.body.get("tools")?.as_array()?;
     tools.is_empty().then(Vec::new)
 }
@@ -551,7 +551,7 @@ pub(super) fn tool_names<'r>(
     list(request.body, "tools").iter().map(name_of).enumerate()
 }
 
-fn tool_schema(request: &StrictRequest<'_>) -> Found {
+fn tool_schema(request: &StrictRequest<'_>) -> ViolationWords {
     for tool in list(request.body, "tools") {
         let Some(parameters) = tool["function"].get("parameters") else { continue };
         if let Some(fault) = schema::openai(parameters) {
@@ -561,7 +561,7 @@ fn tool_schema(request: &StrictRequest<'_>) -> Found {
     None
 }
 
-fn strict_tool(request: &StrictRequest<'_>) -> Found {
+fn strict_tool(request: &StrictRequest<'_>) -> ViolationWords {
     for tool in list(request.body, "tools") {
         if tool["function"]["strict"] != true {
             continue;
@@ -574,7 +574,7 @@ fn strict_tool(request: &StrictRequest<'_>) -> Found {
 }
 
 /// A choice of tools where there are none.
-pub(super) fn choice_without_tools(request: &StrictRequest<'_>) -> Found {
+pub(super) fn choice_without_tools(request: &StrictRequest<'_>) -> ViolationWords {
     if !list(request.body, "tools").is_empty() {
         return None;
     }
@@ -584,7 +584,7 @@ pub(super) fn choice_without_tools(request: &StrictRequest<'_>) -> Found {
 }
 
 /// The first of some numbers that is below the least.
-pub(super) fn least(request: &StrictRequest<'_>, fields: &[&str], least: f64) -> Found {
+pub(super) fn least(request: &StrictRequest<'_>, fields: &[&str], least: f64) -> ViolationWords {
     for field in fields {
         let number = request.body.get(field).and_then(Value::as_f64);
         if number.is_some_and(|number| number < least) {
@@ -609,7 +609,7 @@ pub(super) fn sampling(request: &StrictRequest<'_>, effort: &str) -> Option<&'st
 }
 
 /// A sampling setting that is out of its range.
-pub(super) fn sampling_range(request: &StrictRequest<'_>) -> Found {
+pub(super) fn sampling_range(request: &StrictRequest<'_>) -> ViolationWords {
     let ranges = [
         ("temperature", 2.0),
         ("top_p", 1.0),
@@ -625,7 +625,7 @@ pub(super) fn sampling_range(request: &StrictRequest<'_>) -> Found {
 }
 
 /// A word of effort that a model does not know; an empty one is none.
-pub(super) fn effort(model: &str, word: &str) -> Found {
+pub(super) fn effort(model: &str, word: &str) -> ViolationWords {
     let known = models::efforts(model)?;
     if word.is_empty() || known.contains(&word) {
         return None;
@@ -646,7 +646,7 @@ pub(super) fn says_json(value: &Value) -> bool {
     }
 }
 
-fn answer_schema(request: &StrictRequest<'_>) -> Found {
+fn answer_schema(request: &StrictRequest<'_>) -> ViolationWords {
     let format = request.body["response_format"].get("json_schema")?;
     if format["strict"] != true {
         return None;
@@ -656,14 +656,14 @@ fn answer_schema(request: &StrictRequest<'_>) -> Found {
 }
 
 /// A word of at most 64 letters that is longer.
-pub(super) fn long_word(request: &StrictRequest<'_>) -> Found {
+pub(super) fn long_word(request: &StrictRequest<'_>) -> ViolationWords {
     let fields = ["safety_identifier", "prompt_cache_key", "user"];
     let field = fields.into_iter().find(|field| text(request.body, field).chars().count() > 64)?;
     found![field, text(request.body, field).len()]
 }
 
 /// Metadata that is too much, or is no text.
-pub(super) fn metadata(request: &StrictRequest<'_>) -> Found {
+pub(super) fn metadata(request: &StrictRequest<'_>) -> ViolationWords {
     let members = request.body.get("metadata")?.as_object()?;
     if members.len() > 16 {
         return found!["too many properties. Expected an object with at most 16 properties."];
@@ -678,6 +678,6 @@ pub(super) fn metadata(request: &StrictRequest<'_>) -> Found {
 }
 
 /// The first name of a tool that stands twice.
-pub(super) fn duplicate_tool(request: &StrictRequest<'_>) -> Found {
+pub(super) fn duplicate_tool(request: &StrictRequest<'_>) -> ViolationWords {
     duplicate(tool_names(request).map(|(_, name)| name)).and_then(|name| found![name])
 }

@@ -8,7 +8,7 @@ use super::openai_chat::{
     sampling, sampling_range, says_json,
 };
 use super::{
-    Found, StrictRequest, StrictRule, found, has, is_word, list, schema, text, unknown_key,
+    StrictRequest, StrictRule, ViolationWords, found, has, is_word, list, schema, text, unknown_key,
 };
 
 /// The reference of the endpoint, where nothing better shows a rule.
@@ -471,7 +471,7 @@ const FIELDS: [&str; 32] = [
     "user",
     "client_metadata",
 ];
-/// Kinds of items.
+/// Values of `type` that items of `input` may have.
 const ITEM_KINDS: [&str; 25] = [
     "message",
     "function_call",
@@ -525,7 +525,7 @@ fn functions<'r>(
     tools.filter(move |(_, tool)| is_own(text(tool, "type")))
 }
 
-fn unknown_item_key(request: &StrictRequest<'_>) -> Found {
+fn unknown_item_key(request: &StrictRequest<'_>) -> ViolationWords {
     let part_fields = [
         "type",
         "text",
@@ -570,7 +570,7 @@ fn unknown_item_key(request: &StrictRequest<'_>) -> Found {
     None
 }
 
-fn content_part(request: &StrictRequest<'_>) -> Found {
+fn content_part(request: &StrictRequest<'_>) -> ViolationWords {
     for item in list(request.body, "input") {
         let known: &[&str] = match (kind_of(item), text(item, "role")) {
             ("message", "assistant") => &["output_text", "refusal"],
@@ -587,7 +587,7 @@ fn content_part(request: &StrictRequest<'_>) -> Found {
     None
 }
 
-fn item_id(request: &StrictRequest<'_>) -> Found {
+fn item_id(request: &StrictRequest<'_>) -> ViolationWords {
     for (place, item) in list(request.body, "input").iter().enumerate() {
         let prefix = match kind_of(item) {
             "message" if item["role"] == "assistant" => "msg",
@@ -604,7 +604,7 @@ fn item_id(request: &StrictRequest<'_>) -> Found {
     None
 }
 
-fn unanswered_call(request: &StrictRequest<'_>) -> Found {
+fn unanswered_call(request: &StrictRequest<'_>) -> ViolationWords {
     // What went before is not in the request, where it goes on with an earlier response.
     let items = list(request.body, "input");
     for (place, item) in items.iter().enumerate() {
@@ -621,7 +621,7 @@ fn unanswered_call(request: &StrictRequest<'_>) -> Found {
     None
 }
 
-fn stray_result(request: &StrictRequest<'_>) -> Found {
+fn stray_result(request: &StrictRequest<'_>) -> ViolationWords {
     if has(request.body, "previous_response_id") || has(request.body, "conversation") {
         return None;
     }
@@ -638,7 +638,7 @@ fn stray_result(request: &StrictRequest<'_>) -> Found {
 }
 
 /// A thought that no item of the same answer follows.
-fn lone_reasoning(request: &StrictRequest<'_>) -> Found {
+fn lone_reasoning(request: &StrictRequest<'_>) -> ViolationWords {
     if !models::is(request.model, Fact::Reasons) {
         return None;
     }

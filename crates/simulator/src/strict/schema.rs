@@ -100,7 +100,7 @@ const STRICT_FORBIDDEN: [&str; 12] = [
 const STRICT_FORMATS: [&str; 9] =
     ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
 
-/// OpenAI's strict mode.
+/// The first fault of a schema by the rules of OpenAI's structured outputs.
 pub(super) fn openai_strict(schema: &Value) -> Option<SchemaFault> {
     openai(schema)
         .or_else(|| walk(schema, &mut Vec::new(), &|schema, _| openai_strict_fault(schema)))
@@ -214,7 +214,7 @@ pub(super) fn is_draft_2020(schema: &Value) -> bool {
 }
 
 /// A name of a property that Anthropic refuses.
-pub(super) fn odd_property(schema: &Value) -> super::Found {
+pub(super) fn odd_property(schema: &Value) -> super::ViolationWords {
     let fault = walk(schema, &mut Vec::new(), &|schema, _| {
         let names = schema["properties"].as_object()?.keys();
         let mut odd = names.filter(|name| !super::is_word(name, "_.-") || name.len() > 64);

@@ -8,7 +8,8 @@
 use std::borrow::Cow;
 
 use crate::chat::thoughts::SentThoughts;
-use crate::dialect::{CallIds, ChatStyle, TranslationTarget, Untranslatable};
+use crate::dialect::{ChatStyle, TranslationTarget, Untranslatable};
+use crate::names::CallIds;
 use crate::part::{
     AnswerFormat, ContentPart, PromptPart, Reasoning, Speaker, Text, ToolCall, ToolResult,
 };
@@ -22,8 +23,8 @@ const BEGIN: &str = "Begin.";
 /// (jvm-openai 15).
 pub(crate) const SAY_JSON: &str = "Answer with a JSON object.";
 
-/// One message.
-pub(super) enum Message<'p> {
+/// One message of the `messages` of a request.
+pub(super) enum PromptMessage<'p> {
     /// What the model is to do.
     Instructions(Vec<&'p str>),
     User(Vec<Cow<'p, ContentPart<'p>>>),
@@ -71,7 +72,7 @@ impl AssistantMessage<'_> {
 pub(super) fn messages<'p>(
     parts: &'p [PromptPart<'p>],
     target: &TranslationTarget,
-) -> Result<Vec<Message<'p>>, Untranslatable> {
+) -> Result<Vec<PromptMessage<'p>>, Untranslatable> {
     let mut conversation = Conversation { target, messages: Vec::new(), open: None };
     for part in parts {
         conversation.take(part)?;
@@ -81,15 +82,15 @@ pub(super) fn messages<'p>(
     if target.chat == ChatStyle::Common {
         begin_with_the_user(&mut messages);
     }
-    if let Some(Message::Assistant(last)) = messages.last_mut() {
+    if let Some(PromptMessage::Assistant(last)) = messages.last_mut() {
         last.is_prefix = target.call_ids == CallIds::Nine && last.calls.is_empty();
     }
     if parts.iter().any(|part| matches!(part, PromptPart::Format(AnswerFormat::Json)))
         && !says_json(parts)
     {
         match messages.first_mut() {
-            Some(Message::Instructions(texts)) => texts.push(SAY_JSON),
-            _ => messages.insert(0, Message::Instructions(vec![SAY_JSON])),
+            Some(PromptMessage::Instructions(texts)) => texts.push(SAY_JSON),
+            _ => messages.insert(0, PromptMessage::Instructions(vec![SAY_JSON])),
         }
     }
     Ok(messages)
@@ -109,28 +110,31 @@ pub(crate) fn says_json(parts: &[PromptPart<'_>]) -> bool {
 }
 
 /// Some templates refuse a prompt that a user does not begin, or has no part in.
-fn begin_with_the_user(messages: &mut Vec<Message<'_>>) {
-    let place = messages.iter().take_while(|it| matches!(it, Message::Instructions(_))).count();
+fn begin_with_the_user(messages: &mut Vec<PromptMessage<'_>>) {
+    let place =
+        messages.iter().take_while(|it| matches!(it, PromptMessage::Instructions(_))).count();
     match messages.get(place) {
-        Some(Message::Assistant(_)) => messages.insert(place, Message::User(vec![said(BEGIN)])),
+        Some(PromptMessage::Assistant(_)) => {
+            messages.insert(place, PromptMessage::User(vec![text_content(BEGIN)]))
+        }
         None => {
-            let Some(Message::Instructions(texts)) = messages.pop() else { return };
-            messages.push(Message::User(texts.into_iter().map(said).collect()));
+            let Some(PromptMessage::Instructions(texts)) = messages.pop() else { return };
+            messages.push(PromptMessage::User(texts.into_iter().map(text_content).collect()));
         }
         Some(_) => {}
     }
 }
 
-fn said(text: &str) -> Cow<'_, ContentPart<'_>> {
+fn text_content(text: &str) -> Cow<'_, ContentPart<'_>> {
     Cow::Owned(ContentPart::Text(Text { text: Cow::Borrowed(text), cache: None }))
 }
 
 /// Messages that are being put together.
 struct Conversation<'p, 't> {
     target: &'t TranslationTarget,
-    messages: Vec<Message<'p>>,
+    messages: Vec<PromptMessage<'p>>,
     /// The message to which what follows belongs.
-    open: Option<Message<'p>>,
+    open: Option<PromptMessage<'p>>,
 }
 
 impl<'p> Conversation<'p, '_> {
@@ -139,24 +143,25 @@ impl<'p> Conversation<'p, '_> {
             PromptPart::Instruction(text) => self.instruction(&text.text),
             PromptPart::Turn(Speaker::User) => {
                 // Pictures that tools have shown, and what the user says behind results, are one turn.
-                let follows_results = matches!(self.messages.last(), Some(Message::Result(_)));
-                if !(follows_results && matches!(self.open, Some(Message::User(_)))) {
+                let follows_results =
+                    matches!(self.messages.last(), Some(PromptMessage::Result(_)));
+                if !(follows_results && matches!(self.open, Some(PromptMessage::User(_)))) {
                     self.close();
-                    self.open = Some(Message::User(Vec::new()));
+                    self.open = Some(PromptMessage::User(Vec::new()));
                 }
             }
             PromptPart::Turn(Speaker::Assistant) => {
                 self.close();
-                self.open = Some(Message::Assistant(AssistantMessage::default()));
+                self.open = Some(PromptMessage::Assistant(AssistantMessage::default()));
             }
             PromptPart::Content(content) => self.content(content)?,
             PromptPart::Reasoning(one) => {
-                if let Some(Message::Assistant(message)) = &mut self.open {
+                if let Some(PromptMessage::Assistant(message)) = &mut self.open {
                     message.reasoning.push(one);
                 }
             }
             PromptPart::ToolCall(call) => {
-                if let Some(Message::Assistant(message)) = &mut self.open {
+                if let Some(PromptMessage::Assistant(message)) = &mut self.open {
                     message.calls.push(call);
                 }
             }
@@ -170,37 +175,37 @@ impl<'p> Conversation<'p, '_> {
         if text.is_empty() {
             return;
         }
-        if let Some(Message::Instructions(texts)) = &mut self.open {
+        if let Some(PromptMessage::Instructions(texts)) = &mut self.open {
             return texts.push(text);
         }
         let is_first = self.messages.is_empty() && !self.has_open_turn();
         if is_first || self.target.chat == ChatStyle::Openai {
             self.close();
-            self.open = Some(Message::Instructions(vec![text]));
+            self.open = Some(PromptMessage::Instructions(vec![text]));
             return;
         }
         // In the middle of a conversation only a user can give one.
-        if !matches!(self.open, Some(Message::User(_))) {
+        if !matches!(self.open, Some(PromptMessage::User(_))) {
             self.close();
-            self.open = Some(Message::User(Vec::new()));
+            self.open = Some(PromptMessage::User(Vec::new()));
         }
-        if let Some(Message::User(contents)) = &mut self.open {
-            contents.push(said(text));
+        if let Some(PromptMessage::User(contents)) = &mut self.open {
+            contents.push(text_content(text));
         }
     }
 
     fn has_open_turn(&self) -> bool {
         match &self.open {
-            None | Some(Message::Instructions(_)) => false,
-            Some(Message::User(contents)) => !contents.is_empty(),
-            Some(Message::Assistant(message)) => !message.is_empty(),
-            Some(Message::Result(_)) => true,
+            None | Some(PromptMessage::Instructions(_)) => false,
+            Some(PromptMessage::User(contents)) => !contents.is_empty(),
+            Some(PromptMessage::Assistant(message)) => !message.is_empty(),
+            Some(PromptMessage::Result(_)) => true,
         }
     }
 
     fn content(&mut self, content: &'p ContentPart<'p>) -> Result<(), Untranslatable> {
         match &mut self.open {
-            Some(Message::Assistant(message)) => match content {
+            Some(PromptMessage::Assistant(message)) => match content {
                 ContentPart::Text(text) => message.text.push_str(&text.text),
                 ContentPart::Refusal(text) => message.refusal.push_str(text),
                 ContentPart::Image(_)
@@ -211,11 +216,11 @@ impl<'p> Conversation<'p, '_> {
                     return Err(Untranslatable::uncarried(field));
                 }
             },
-            Some(Message::User(contents)) => contents.push(Cow::Borrowed(content)),
+            Some(PromptMessage::User(contents)) => contents.push(Cow::Borrowed(content)),
             // A developer's message in the middle of a turn.
             _ => {
                 self.close();
-                self.open = Some(Message::User(vec![Cow::Borrowed(content)]));
+                self.open = Some(PromptMessage::User(vec![Cow::Borrowed(content)]));
             }
         }
         Ok(())
@@ -225,14 +230,14 @@ impl<'p> Conversation<'p, '_> {
     /// all tools of the turn.
     fn result(&mut self, result: &'p ToolResult<'p>) {
         let mut shown = match self.open.take() {
-            Some(Message::User(contents)) => contents,
+            Some(PromptMessage::User(contents)) => contents,
             other => {
                 self.open = other;
                 self.close();
                 Vec::new()
             }
         };
-        self.push(Message::Result(result));
+        self.push(PromptMessage::Result(result));
         let is_text =
             |one: &&ContentPart<'_>| matches!(one, ContentPart::Text(_) | ContentPart::Refusal(_));
         let mut media = result.content.iter().filter(|one| !is_text(one)).peekable();
@@ -241,13 +246,13 @@ impl<'p> Conversation<'p, '_> {
             shown.push(Cow::Owned(ContentPart::Text(Text { text, cache: None })));
         }
         shown.extend(media.map(Cow::Borrowed));
-        self.open = Some(Message::User(shown));
+        self.open = Some(PromptMessage::User(shown));
     }
 
     /// Ends the open message.
     fn close(&mut self) {
         match self.open.take() {
-            Some(Message::User(mut contents)) => {
+            Some(PromptMessage::User(mut contents)) => {
                 contents.retain(
                     |one| !matches!(one.as_ref(), ContentPart::Text(one) if one.text.is_empty()),
                 );
@@ -258,28 +263,32 @@ impl<'p> Conversation<'p, '_> {
                     ChatStyle::Common => !contents.iter().all(is_blank),
                 };
                 if is_said {
-                    self.push(Message::User(contents));
+                    self.push(PromptMessage::User(contents));
                 }
             }
-            Some(Message::Assistant(message)) if message.is_empty() => {}
+            Some(PromptMessage::Assistant(message)) if message.is_empty() => {}
             Some(message) => self.push(message),
             None => {}
         }
     }
 
-    fn push(&mut self, message: Message<'p>) {
+    fn push(&mut self, message: PromptMessage<'p>) {
         if self.target.chat == ChatStyle::Openai {
             return self.messages.push(message);
         }
         match (self.messages.last_mut(), message) {
-            (Some(Message::User(contents)), Message::User(more)) => contents.extend(more),
-            (Some(Message::Assistant(last)), Message::Assistant(more)) => last.append(more),
-            (Some(Message::Result(_)), message @ Message::User(_))
+            (Some(PromptMessage::User(contents)), PromptMessage::User(more)) => {
+                contents.extend(more)
+            }
+            (Some(PromptMessage::Assistant(last)), PromptMessage::Assistant(more)) => {
+                last.append(more)
+            }
+            (Some(PromptMessage::Result(_)), message @ PromptMessage::User(_))
                 if self.target.call_ids == CallIds::Nine =>
             {
                 let text = BETWEEN.to_owned();
                 let between = AssistantMessage { text, ..AssistantMessage::default() };
-                self.messages.extend([Message::Assistant(between), message]);
+                self.messages.extend([PromptMessage::Assistant(between), message]);
             }
             (_, message) => self.messages.push(message),
         }

@@ -12,9 +12,9 @@ use crate::sequence::{ObjectEnd, Sequencer};
 
 /// A block of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Block {
+enum AnswerBlock {
     /// What this choice says and thinks.
-    Said(u64),
+    Content(u64),
     /// The call at this place among all.
     Call(usize),
 }
@@ -31,7 +31,7 @@ struct StartedCall {
 /// The blocks of all choices.
 #[derive(Default)]
 pub(super) struct OpenCalls {
-    order: Sequencer<Block>,
+    order: Sequencer<AnswerBlock>,
     calls: Vec<StartedCall>,
 }
 
@@ -58,9 +58,9 @@ impl OpenCalls {
         piece: AnswerPart<'_>,
         out: &mut dyn FnMut(AnswerPart<'_>),
     ) {
-        let block = Block::Said(choice);
+        let block = AnswerBlock::Content(choice);
         let is_blank = matches!(&piece, AnswerPart::Text(text) if text.trim().is_empty());
-        let is_calling = matches!(self.order.open(), Some(Block::Call(_)));
+        let is_calling = matches!(self.order.open(), Some(AnswerBlock::Call(_)));
         // Templates write line breaks between calls, and servers pass them on (SGLang, vLLM).
         if is_blank && is_calling && !self.order.is_waiting(block) {
             return;
@@ -70,8 +70,8 @@ impl OpenCalls {
     }
 
     /// A choice says no more before what follows.
-    pub(super) fn end_said(&mut self, choice: u64, out: &mut dyn FnMut(AnswerPart<'_>)) {
-        self.order.end(Block::Said(choice), out);
+    pub(super) fn end_content(&mut self, choice: u64, out: &mut dyn FnMut(AnswerPart<'_>)) {
+        self.order.end(AnswerBlock::Content(choice), out);
     }
 
     /// The beginning of a call, or more of its input.
@@ -88,7 +88,7 @@ impl OpenCalls {
         let name = wire.function.name.as_ref().map(|name| &*name.0).filter(|name| !name.is_empty());
         let place = match (self.find(choice, wire.index, id, name.is_some()), name) {
             (Some(place), _) => place,
-            (None, Some(name)) => self.begin(choice, wire, (id, name), out),
+            (None, Some(name)) => self.begin(choice, wire, id, name, out),
             (None, None) => {
                 return Err(Malformed("a piece of a tool call that is not open".to_owned()));
             }
@@ -129,11 +129,12 @@ impl OpenCalls {
         &mut self,
         choice: u64,
         wire: &WireCall<'_>,
-        (id, name): (Option<&str>, &str),
+        id: Option<&str>,
+        name: &str,
         out: &mut dyn FnMut(AnswerPart<'_>),
     ) -> usize {
         let place = self.calls.len();
-        self.order.end(Block::Said(choice), out);
+        self.order.end(AnswerBlock::Content(choice), out);
         self.end_whole_calls(Some(place), out);
         // One id for two calls would give both the same result: the second gets one here.
         let is_taken = |id: &&str| self.calls.iter().any(|call| call.id == *id);
@@ -142,7 +143,7 @@ impl OpenCalls {
         let end = ObjectEnd::default();
         self.calls.push(StartedCall { choice, index, id, end, has_ended: false });
         let (id, name, seal) = (shown.into(), name.into(), wire.seal());
-        self.order.push(Block::Call(place), AnswerPart::ToolCall { id, name, seal }, out);
+        self.order.push(AnswerBlock::Call(place), AnswerPart::ToolCall { id, name, seal }, out);
         place
     }
 
@@ -160,19 +161,19 @@ impl OpenCalls {
             return is_blank.then_some(()).ok_or_else(ended);
         }
         call.end.take(&input);
-        self.order.push(Block::Call(place), AnswerPart::Input(input), out);
+        self.order.push(AnswerBlock::Call(place), AnswerPart::Input(input), out);
         Ok(())
     }
 
     /// Ends calls whose input is whole, up to the one at `place`, of which more comes.
     fn end_whole_calls(&mut self, place: Option<usize>, out: &mut dyn FnMut(AnswerPart<'_>)) {
-        while let Some(Block::Call(open)) = self.order.open()
+        while let Some(AnswerBlock::Call(open)) = self.order.open()
             && Some(open) != place
             && let Some(call) = self.calls.get_mut(open)
             && call.end.is_whole()
         {
             call.has_ended = true;
-            self.order.end(Block::Call(open), out);
+            self.order.end(AnswerBlock::Call(open), out);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::at::{FieldPath, LeftOut, Raw, document, is_given};
+use crate::at::{FieldPath, OmissionLog, Raw, document, is_given};
 use crate::chat::{fields, read_messages};
 use crate::dialect::{AnswerFrame, TranslatableRequest, Untranslatable};
 use crate::kit;
@@ -10,7 +10,7 @@ use crate::offered::{OfferedTools, RUN_BY_PROVIDER};
 use crate::part::{AnswerFormat, PromptPart, Sampling, Thinking, Tool, ToolChoice};
 
 pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslatable> {
-    let left_out = LeftOut::default();
+    let left_out = OmissionLog::default();
     let root = FieldPath::root(&left_out);
     let (mut parts, mut frame) = (Vec::new(), AnswerFrame::default());
     let (mut output, mut completion) = (None, None);

@@ -96,7 +96,7 @@ impl ReadStream for ChatReader {
                 return self.fail(failure, out);
             }
             if let Some(word) = word {
-                self.end_said(index, out);
+                self.end_content(index, out);
                 self.stop = Some(answer::last_stop(self.stop.take(), answer::stop(word)));
             }
         }
@@ -126,7 +126,7 @@ impl ChatReader {
     fn end(&mut self, out: &mut dyn FnMut(AnswerPart<'_>)) {
         if !std::mem::replace(&mut self.has_ended, true) {
             let choices: Vec<u64> = self.said.iter().map(|said| said.index).collect();
-            choices.into_iter().for_each(|index| self.end_said(index, out));
+            choices.into_iter().for_each(|index| self.end_content(index, out));
             self.blocks.end_all(out);
             let stop = self.stop.take().unwrap_or(Stop::Done);
             out(AnswerPart::Stop(answer::stop_with(stop, self.blocks.has_calls())));
@@ -200,9 +200,9 @@ impl ChatReader {
         }
     }
 
-    fn end_said(&mut self, index: u64, out: &mut dyn FnMut(AnswerPart<'_>)) {
+    fn end_content(&mut self, index: u64, out: &mut dyn FnMut(AnswerPart<'_>)) {
         self.end_thoughts(index, out);
-        self.blocks.end_said(index, out);
+        self.blocks.end_content(index, out);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::chat::conversation::{self, AssistantMessage, Message};
+use crate::chat::conversation::{self, AssistantMessage, PromptMessage};
 use crate::chat::thoughts::SentThoughts;
 use crate::dialect::{ChatStyle, Losses, ThinkingField, TranslationTarget, Untranslatable};
 use crate::json::Members;
@@ -320,10 +320,10 @@ fn messages(
     for message in conversation::messages(parts, target)? {
         list.next(out);
         match message {
-            Message::Instructions(texts) => instructions(&texts, target, out),
-            Message::User(contents) => user(&contents, target, out)?,
-            Message::Assistant(message) => assistant(message, target, out)?,
-            Message::Result(result) => tool_result(result, out),
+            PromptMessage::Instructions(texts) => instructions(&texts, target, out),
+            PromptMessage::User(contents) => user(&contents, target, out)?,
+            PromptMessage::Assistant(message) => assistant(message, target, out)?,
+            PromptMessage::Result(result) => tool_result(result, out),
         }
     }
     list.end(out);

@@ -8,10 +8,10 @@ use base64::engine::general_purpose::STANDARD;
 use crate::dialect::Untranslatable;
 use crate::json::Members;
 use crate::kit;
-use crate::media::Shown;
+use crate::media::MediaContent;
 use crate::part::{Cache, ContentPart, MediaPart, Reasoning, Source, ToolCall, ToolResult};
 use crate::seal::{self, Maker};
-use crate::turns::{self, MergedTurn, Said};
+use crate::turns::{self, MergedTurn, TurnContent};
 
 /// The longest name of a document, in letters, with room for the number that tells two of one name
 /// apart: the API takes 200.
@@ -57,25 +57,25 @@ impl ContentWriter {
         let mut list = Members::array(out);
         let (mut has_document, mut has_text) = (false, false);
         for block in &turn.blocks {
-            match &block.said {
-                Said::Note(one) => text(one, &mut list, out),
-                Said::Reasoning(one) => reasoning(one, &mut list, out),
-                Said::Call(call) => {
+            match &block.content {
+                TurnContent::Note(one) => text(one, &mut list, out),
+                TurnContent::Reasoning(one) => reasoning(one, &mut list, out),
+                TurnContent::Call(call) => {
                     list.next(out);
                     tool_use(call, out)?;
                 }
-                Said::Result(call, result) => {
+                TurnContent::Result(call, result) => {
                     list.next(out);
                     self.tool_result(call, *result, out)?;
                 }
-                Said::Content(one) => self.content(one, &mut list, out)?,
+                TurnContent::Content(one) => self.content(one, &mut list, out)?,
             }
-            has_text |= match &block.said {
-                Said::Note(_) => true,
-                Said::Content(one) => turns::text_of(one).is_some(),
+            has_text |= match &block.content {
+                TurnContent::Note(_) => true,
+                TurnContent::Content(one) => turns::text_of(one).is_some(),
                 _ => false,
             };
-            has_document |= matches!(block.said, Said::Content(ContentPart::File(_)));
+            has_document |= matches!(block.content, TurnContent::Content(ContentPart::File(_)));
             cache_point(block.cache, &mut list, out);
         }
         if has_document && !has_text {
@@ -141,8 +141,8 @@ impl ContentWriter {
                 return Err(Untranslatable::uncarried("messages.content: a video"));
             }
         };
-        let shown = Shown::of(media);
-        if let Shown::Image(media_type, data) = &shown {
+        let shown = MediaContent::from_part(media);
+        if let MediaContent::Image(media_type, data) = &shown {
             let format = image_format(media_type)?;
             list.next(out);
             media_block("image", format, None, data, out);
@@ -189,7 +189,7 @@ pub(super) fn cache_point(cache: Option<Cache>, list: &mut Members, out: &mut Ve
     });
 }
 
-/// Writes a text.
+/// Writes a text as a block of a message.
 pub(super) fn text(text: &str, list: &mut Members, out: &mut Vec<u8>) {
     list.next(out);
     let mut object = Members::object(out);
@@ -259,17 +259,17 @@ fn image_format(media_type: &str) -> Result<&'static str, Untranslatable> {
 /// The format of a document, and its bytes in base64.
 fn document<'m>(
     media: &'m MediaPart<'_>,
-    shown: &Shown<'m>,
+    shown: &MediaContent<'m>,
     is_image: bool,
 ) -> Result<(&'static str, Cow<'m, str>), Untranslatable> {
     let uncarried = |what| Err(Untranslatable::uncarried(what));
     let format = match (shown, &media.source) {
-        (Shown::Url(_), _) if is_image => {
+        (MediaContent::Url(_), _) if is_image => {
             return uncarried("messages.content: an image by URL");
         }
-        (Shown::Url(_), _) => return uncarried("messages.content: a document by URL"),
-        (Shown::Pdf(data), _) => return Ok(("pdf", Cow::Borrowed(*data))),
-        (Shown::Text(text), Source::Plain(_)) => {
+        (MediaContent::Url(_), _) => return uncarried("messages.content: a document by URL"),
+        (MediaContent::Pdf(data), _) => return Ok(("pdf", Cow::Borrowed(*data))),
+        (MediaContent::Text(text), Source::Plain(_)) => {
             return Ok(("txt", STANDARD.encode(text.as_bytes()).into()));
         }
         (_, Source::Inline { media_type, .. }) => &**media_type,
@@ -279,7 +279,7 @@ fn document<'m>(
         "text/markdown" => "md",
         "text/html" => "html",
         "text/csv" => "csv",
-        _ if matches!(shown, Shown::Text(_)) => "txt",
+        _ if matches!(shown, MediaContent::Text(_)) => "txt",
         "text/plain" => "txt",
         "application/msword" => "doc",
         "application/vnd.ms-excel" => "xls",

@@ -81,10 +81,10 @@ struct WireFunctionCall<'a> {
 }
 
 /// Why a model stopped.
-enum Ended {
-    /// With an answer.
+enum FinishOutcome {
+    /// The model gave an answer, and stopped for this reason.
     Stopped(Stop<'static>),
-    /// Without one, for this reason.
+    /// The model gave no answer; this is the `finishReason`.
     Failed(String),
 }
 
@@ -92,11 +92,11 @@ enum Ended {
 /// answer are no end of one: who takes them for one gives up in the middle of its work.
 ///
 /// Source: <https://ai.google.dev/api/generate-content#FinishReason>.
-fn ended(reason: &str, has_text: bool, has_calls: bool) -> Ended {
+fn ended(reason: &str, has_text: bool, has_calls: bool) -> FinishOutcome {
     let stopped = if has_calls { Stop::Tools } else { Stop::Done };
     match reason {
-        "STOP" => Ended::Stopped(stopped),
-        "MAX_TOKENS" => Ended::Stopped(Stop::Length),
+        "STOP" => FinishOutcome::Stopped(stopped),
+        "MAX_TOKENS" => FinishOutcome::Stopped(Stop::Length),
         "SAFETY"
         | "RECITATION"
         | "LANGUAGE"
@@ -106,7 +106,7 @@ fn ended(reason: &str, has_text: bool, has_calls: bool) -> Ended {
         | "IMAGE_SAFETY"
         | "IMAGE_PROHIBITED_CONTENT"
         | "IMAGE_RECITATION"
-        | "MODEL_ARMOR" => Ended::Stopped(Stop::Refused),
+        | "MODEL_ARMOR" => FinishOutcome::Stopped(Stop::Refused),
         // Calls that came whole are run. Without one, the text announces one that is not there.
         "MALFORMED_FUNCTION_CALL"
         | "UNEXPECTED_TOOL_CALL"
@@ -114,10 +114,10 @@ fn ended(reason: &str, has_text: bool, has_calls: bool) -> Ended {
         | "MISSING_THOUGHT_SIGNATURE"
             if !has_calls =>
         {
-            Ended::Failed(reason.to_owned())
+            FinishOutcome::Failed(reason.to_owned())
         }
-        _ if has_text || has_calls => Ended::Stopped(stopped),
-        _ => Ended::Failed(reason.to_owned()),
+        _ if has_text || has_calls => FinishOutcome::Stopped(stopped),
+        _ => FinishOutcome::Failed(reason.to_owned()),
     }
 }
 
@@ -129,7 +129,7 @@ pub(super) struct ContentState {
     is_thinking: bool,
     has_text: bool,
     has_calls: bool,
-    ended: Option<Ended>,
+    ended: Option<FinishOutcome>,
     /// Tokens of thoughts, as they were told last.
     reasoning: u64,
     has_ended: bool,
@@ -164,7 +164,7 @@ impl ContentState {
         let blocked = wire.prompt_feedback.and_then(|feedback| feedback.block_reason);
         if let Some(reason) = blocked.filter(|reason| !reason.0.is_empty()) {
             out(AnswerPart::Refusal(format!("The prompt was blocked: {}.", reason.0).into()));
-            self.ended = Some(Ended::Stopped(Stop::Refused));
+            self.ended = Some(FinishOutcome::Stopped(Stop::Refused));
         }
         for candidate in wire.candidates.into_iter().flatten() {
             let parts = candidate.content.and_then(|content| content.parts);
@@ -259,8 +259,10 @@ impl ContentState {
         let Some(ended) = self.ended.take() else { return };
         self.has_ended = true;
         let stop = match ended {
-            Ended::Stopped(stop) => stop,
-            Ended::Failed(reason) => return out(AnswerPart::Error(kit::failed_stop(&reason))),
+            FinishOutcome::Stopped(stop) => stop,
+            FinishOutcome::Failed(reason) => {
+                return out(AnswerPart::Error(kit::failed_stop(&reason)));
+            }
         };
         self.end_thoughts(out);
         out(AnswerPart::Stop(stop));

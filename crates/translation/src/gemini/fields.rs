@@ -2,11 +2,11 @@
 //!
 //! Sources: Google's reference and SDKs, and the requests of gemini-cli.
 
-use crate::fate::{Fate, FateTable};
+use crate::fate::{FateTable, FieldFate};
 
-const STORED: Fate = Fate::Refused("it is stored by the provider of another model");
-const UNKNOWN: Fate =
-    Fate::Refused("the gateway does not know it, and it may change the price or the meaning");
+const STORED: FieldFate = FieldFate::Refused("it is stored by the provider of another model");
+const UNKNOWN: FieldFate =
+    FieldFate::Refused("the gateway does not know it, and it may change the price or the meaning");
 
 /// Fields of the request.
 pub(super) const REQUEST: FateTable = FateTable {
@@ -14,17 +14,17 @@ pub(super) const REQUEST: FateTable = FateTable {
         ("cachedContent", STORED),
         (
             "serviceTier",
-            Fate::Usual(
+            FieldFate::Usual(
                 &["\"standard\"", "\"SERVICE_TIER_STANDARD\"", "\"SERVICE_TIER_UNSPECIFIED\""],
-                &Fate::Refused("a tier has a price of that provider's"),
+                &FieldFate::Refused("a tier has a price of that provider's"),
             ),
         ),
         // The path names the model.
-        ("model", Fate::Silent),
-        ("safetySettings", Fate::LeftOut),
-        ("labels", Fate::LeftOut),
-        ("store", Fate::LeftOut),
-        ("modelArmorConfig", Fate::LeftOut),
+        ("model", FieldFate::Silent),
+        ("safetySettings", FieldFate::LeftOut),
+        ("labels", FieldFate::LeftOut),
+        ("store", FieldFate::LeftOut),
+        ("modelArmorConfig", FieldFate::LeftOut),
     ],
     others: UNKNOWN,
 };
@@ -32,78 +32,87 @@ pub(super) const REQUEST: FateTable = FateTable {
 /// Fields of `systemInstruction` and of turns, beside their parts. Google does not look at the role of
 /// an instruction; what else stands there repeats an answer.
 pub(super) const CONTENT: FateTable =
-    FateTable { rows: &[("role", Fate::Silent)], others: Fate::LeftOut };
+    FateTable { rows: &[("role", FieldFate::Silent)], others: FieldFate::LeftOut };
 
 /// Fields of parts: what a provider ran, and hints on how media are read.
 pub(super) const PART: FateTable = FateTable {
     rows: &[
-        ("executableCode", Fate::LeftOut),
-        ("codeExecutionResult", Fate::LeftOut),
-        ("toolCall", Fate::LeftOut),
-        ("toolResponse", Fate::LeftOut),
-        ("videoMetadata", Fate::LeftOut),
-        ("mediaResolution", Fate::LeftOut),
-        ("partMetadata", Fate::LeftOut),
-        ("groundingMetadata", Fate::LeftOut),
-        ("citationMetadata", Fate::LeftOut),
+        ("executableCode", FieldFate::LeftOut),
+        ("codeExecutionResult", FieldFate::LeftOut),
+        ("toolCall", FieldFate::LeftOut),
+        ("toolResponse", FieldFate::LeftOut),
+        ("videoMetadata", FieldFate::LeftOut),
+        ("mediaResolution", FieldFate::LeftOut),
+        ("partMetadata", FieldFate::LeftOut),
+        ("groundingMetadata", FieldFate::LeftOut),
+        ("citationMetadata", FieldFate::LeftOut),
     ],
-    others: Fate::LeftOut,
+    others: FieldFate::LeftOut,
 };
 /// Fields of calls, results and media.
 pub(super) const INSIDE: FateTable = FateTable {
     rows: &[
-        ("willContinue", Fate::Usual(&["false"], &Fate::Refused("a result comes once, and whole"))),
-        ("scheduling", Fate::LeftOut),
-        ("partialArgs", Fate::LeftOut),
+        (
+            "willContinue",
+            FieldFate::Usual(&["false"], &FieldFate::Refused("a result comes once, and whole")),
+        ),
+        ("scheduling", FieldFate::LeftOut),
+        ("partialArgs", FieldFate::LeftOut),
     ],
-    others: Fate::LeftOut,
+    others: FieldFate::LeftOut,
 };
 
 /// Fields of a function's declaration.
 pub(super) const DECLARATION: FateTable = FateTable {
     rows: &[
-        ("response", Fate::LeftOut),
-        ("responseJsonSchema", Fate::LeftOut),
+        ("response", FieldFate::LeftOut),
+        ("responseJsonSchema", FieldFate::LeftOut),
         (
             "behavior",
-            Fate::Usual(
+            FieldFate::Usual(
                 &["\"BLOCKING\"", "\"UNSPECIFIED\""],
-                &Fate::Refused("the answer waits for each call"),
+                &FieldFate::Refused("the answer waits for each call"),
             ),
         ),
     ],
-    others: Fate::LeftOut,
+    others: FieldFate::LeftOut,
 };
 /// Fields of `toolConfig`: where the tools of the provider's search.
 pub(super) const TOOL_CONFIG: FateTable =
-    FateTable { rows: &[("retrievalConfig", Fate::LeftOut)], others: Fate::LeftOut };
-/// Fields of `functionCallingConfig`.
+    FateTable { rows: &[("retrievalConfig", FieldFate::LeftOut)], others: FieldFate::LeftOut };
+/// Uncarried fields of `functionCallingConfig`, in the tool settings.
 pub(super) const CALLING: FateTable =
-    FateTable { rows: &[("streamFunctionCallArguments", Fate::LeftOut)], others: UNKNOWN };
+    FateTable { rows: &[("streamFunctionCallArguments", FieldFate::LeftOut)], others: UNKNOWN };
 
-/// Fields of `generationConfig`.
+/// Uncarried fields of `generationConfig`, such as other outputs than text.
 pub(super) const GENERATION: FateTable = FateTable {
     rows: &[
         (
             "candidateCount",
-            Fate::Usual(&["1"], &Fate::Refused("the model gives one answer to a request")),
+            FieldFate::Usual(
+                &["1"],
+                &FieldFate::Refused("the model gives one answer to a request"),
+            ),
         ),
         (
             "responseLogprobs",
-            Fate::Usual(&["false"], &Fate::Refused("no probabilities come with the answer")),
+            FieldFate::Usual(
+                &["false"],
+                &FieldFate::Refused("no probabilities come with the answer"),
+            ),
         ),
-        ("speechConfig", Fate::Refused("the answer is text only")),
-        ("logprobs", Fate::LeftOut),
-        ("mediaResolution", Fate::LeftOut),
-        ("imageConfig", Fate::LeftOut),
-        ("audioTimestamp", Fate::Usual(&["false"], &Fate::LeftOut)),
-        ("enableEnhancedCivicAnswers", Fate::Usual(&["false"], &Fate::LeftOut)),
-        ("enableAffectiveDialog", Fate::Usual(&["false"], &Fate::LeftOut)),
-        ("routingConfig", Fate::LeftOut),
-        ("modelSelectionConfig", Fate::LeftOut),
-        ("modelConfig", Fate::LeftOut),
+        ("speechConfig", FieldFate::Refused("the answer is text only")),
+        ("logprobs", FieldFate::LeftOut),
+        ("mediaResolution", FieldFate::LeftOut),
+        ("imageConfig", FieldFate::LeftOut),
+        ("audioTimestamp", FieldFate::Usual(&["false"], &FieldFate::LeftOut)),
+        ("enableEnhancedCivicAnswers", FieldFate::Usual(&["false"], &FieldFate::LeftOut)),
+        ("enableAffectiveDialog", FieldFate::Usual(&["false"], &FieldFate::LeftOut)),
+        ("routingConfig", FieldFate::LeftOut),
+        ("modelSelectionConfig", FieldFate::LeftOut),
+        ("modelConfig", FieldFate::LeftOut),
     ],
     others: UNKNOWN,
 };
-/// Fields of `thinkingConfig`.
-pub(super) const THINKING: FateTable = FateTable { rows: &[], others: Fate::LeftOut };
+/// Uncarried fields of `thinkingConfig`: all of them are hints.
+pub(super) const THINKING: FateTable = FateTable { rows: &[], others: FieldFate::LeftOut };

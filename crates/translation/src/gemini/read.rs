@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::at::{FieldPath, LeftOut, Members, Raw, document, is_given};
+use crate::at::{FieldPath, Members, OmissionLog, Raw, document, is_given};
 use crate::dialect::{AnswerFrame, TranslatableRequest, Untranslatable};
 use crate::gemini::{calls, fields, seal_of_signature, settings};
 use crate::offered::OfferedTools;
@@ -14,7 +14,7 @@ use crate::part::{
 const NO_CONTENTS: &str = "* GenerateContentRequest.contents: contents is not specified";
 
 pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslatable> {
-    let left_out = LeftOut::default();
+    let left_out = OmissionLog::default();
     let root = FieldPath::root(&left_out);
     let mut parts = Vec::new();
     // Instructions stand before the first turn, wherever the field stands.

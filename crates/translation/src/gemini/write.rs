@@ -7,10 +7,10 @@ use crate::gemini::read::media_type_of;
 use crate::gemini::write_settings;
 use crate::json::Members;
 use crate::kit;
-use crate::media::Shown;
+use crate::media::MediaContent;
 use crate::part::{ContentPart, MediaPart, PromptPart, Reasoning, Speaker, ToolCall, ToolResult};
 use crate::seal::{self, Maker};
-use crate::turns::{self, AlternatingTurns, Block, MergedTurn, Said, ThoughtsAtEnd};
+use crate::turns::{self, AlternatingTurns, MergedTurn, ThoughtsAtEnd, TurnBlock, TurnContent};
 
 /// The pictures that Gemini takes.
 const IMAGES: [&str; 5] = ["image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"];
@@ -83,13 +83,13 @@ impl WrittenTurn<'_> {
         contents: &mut Members,
         out: &mut Vec<u8>,
     ) -> Result<(), Untranslatable> {
-        let count = turn.blocks.iter().take_while(|block| block.said.is_result()).count();
+        let count = turn.blocks.iter().take_while(|block| block.content.is_result()).count();
         let (results, rest) = turn.blocks.split_at(count);
         let mut shown = Vec::new();
         if !results.is_empty() {
             let mut list = begin_content(turn.role, contents, out);
             for block in results {
-                if let Said::Result(call, result) = &block.said {
+                if let TurnContent::Result(call, result) = &block.content {
                     list.next(out);
                     function_response(call, *result, out);
                     let media = result.map_or(&[][..], |result| &result.content);
@@ -120,33 +120,33 @@ impl WrittenTurn<'_> {
     fn blocks(
         &mut self,
         role: Speaker,
-        blocks: &[Block<'_>],
+        blocks: &[TurnBlock<'_>],
         list: &mut Members,
         out: &mut Vec<u8>,
     ) -> Result<(), Untranslatable> {
-        let has_seal = |block: &Block<'_>| matches!(block.said, Said::Call(call) if call_signature(call).is_some());
+        let has_seal = |block: &TurnBlock<'_>| matches!(block.content, TurnContent::Call(call) if call_signature(call).is_some());
         // Only the first of parallel calls is signed.
         let mut lacks_signature =
             self.target.thinking == ThinkingStyle::Effort && !blocks.iter().any(has_seal);
         for block in blocks {
-            match &block.said {
-                Said::Note(one) => {
+            match &block.content {
+                TurnContent::Note(one) => {
                     list.next(out);
                     text(one, out);
                 }
-                Said::Reasoning(one) => {
+                TurnContent::Reasoning(one) => {
                     list.next(out);
                     thought(one, out);
                 }
-                Said::Call(call) => {
+                TurnContent::Call(call) => {
                     list.next(out);
                     let is_foreign = std::mem::take(&mut lacks_signature);
                     let foreign = is_foreign.then_some(FOREIGN_CALL_SIGNATURE);
                     tool_call(call, call_signature(call).or(foreign), out)?;
                 }
-                Said::Content(one) => self.content(one, role, list, out)?,
+                TurnContent::Content(one) => self.content(one, role, list, out)?,
                 // They stand before all else.
-                Said::Result(..) => {}
+                TurnContent::Result(..) => {}
             }
         }
         Ok(())
@@ -268,8 +268,8 @@ fn tool_call(
 /// MIME type".
 fn write_media(media: &MediaPart<'_>, out: &mut Vec<u8>) -> Result<(), Untranslatable> {
     let mut part = Members::object(out);
-    let (media_type, data) = match Shown::of(media) {
-        Shown::Url(url) => {
+    let (media_type, data) = match MediaContent::from_part(media) {
+        MediaContent::Url(url) => {
             part.key(out, "fileData");
             let mut inner = Members::object(out);
             if let Some(media_type) = media_type_of(url) {
@@ -280,22 +280,24 @@ fn write_media(media: &MediaPart<'_>, out: &mut Vec<u8>) -> Result<(), Untransla
             part.end(out);
             return Ok(());
         }
-        Shown::Text(text) => {
+        MediaContent::Text(text) => {
             part.text(out, "text", &text);
             part.end(out);
             return Ok(());
         }
-        Shown::Image(media_type, data) if IMAGES.contains(&&*media_type) => (media_type, data),
-        Shown::Image(..) => {
+        MediaContent::Image(media_type, data) if IMAGES.contains(&&*media_type) => {
+            (media_type, data)
+        }
+        MediaContent::Image(..) => {
             return Err(Untranslatable::uncarried("messages.content: an image of this type"));
         }
-        Shown::Pdf(data) => ("application/pdf".into(), data),
-        Shown::Other(media_type, data)
+        MediaContent::Pdf(data) => ("application/pdf".into(), data),
+        MediaContent::Other(media_type, data)
             if media_type.starts_with("audio/") || media_type.starts_with("video/") =>
         {
             (media_type, data)
         }
-        Shown::Other(..) => {
+        MediaContent::Other(..) => {
             return Err(Untranslatable::uncarried("messages.content: a document of this type"));
         }
     };

@@ -1,6 +1,6 @@
 //! What a customer's message asks for, as parts.
 
-use crate::at::{FieldPath, LeftOut, Raw, document, is_given};
+use crate::at::{FieldPath, OmissionLog, Raw, document, is_given};
 use crate::dialect::{AnswerFrame, TranslatableRequest, Untranslatable};
 use crate::kit;
 use crate::messages::read_turns::TurnReader;
@@ -9,7 +9,7 @@ use crate::offered::OfferedTools;
 use crate::part::{AnswerFormat, PromptPart, Sampling, Thinking};
 
 pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslatable> {
-    let left_out = LeftOut::default();
+    let left_out = OmissionLog::default();
     let root = FieldPath::root(&left_out);
     let (mut parts, mut frame) = (Vec::new(), AnswerFrame::default());
     // Instructions stand before the first turn, wherever the field stands.

@@ -387,7 +387,7 @@ fn search_result<'a>(at: &FieldPath<'_>, members: Members<'a>) -> Result<Text<'a
     Ok(Text { text: text.into(), cache })
 }
 
-/// A picture.
+/// Reads a block with a `source` (picture or document) as a media part.
 fn media<'a>(
     at: &FieldPath<'_>,
     members: Members<'a>,

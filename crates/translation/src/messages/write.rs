@@ -6,7 +6,7 @@ use crate::claude::{self, Thinks};
 use crate::dialect::{Losses, TranslationTarget, Untranslatable};
 use crate::json::{self, Members};
 use crate::kit;
-use crate::media::Shown;
+use crate::media::MediaContent;
 use crate::offer::{self, Offer};
 use crate::part::{
     AnswerFormat, Cache, ContentPart, MediaPart, PromptPart, Reasoning, Sampling, Speaker,
@@ -14,7 +14,7 @@ use crate::part::{
 };
 use crate::schemas::{self, Subset};
 use crate::seal::{self, Maker};
-use crate::turns::{self, AlternatingTurns, Block, CacheMarks, Said, ThoughtsAtEnd};
+use crate::turns::{self, AlternatingTurns, CacheMarks, ThoughtsAtEnd, TurnBlock, TurnContent};
 
 /// The pictures that Claude takes.
 const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
@@ -161,13 +161,13 @@ fn messages(conversation: &AlternatingTurns<'_>, out: &mut Vec<u8>) -> Result<()
     Ok(())
 }
 
-fn write_block(block: &Block<'_>, out: &mut Vec<u8>) -> Result<(), Untranslatable> {
-    match &block.said {
-        Said::Note(one) => text(one, block.cache, out),
-        Said::Reasoning(one) => reasoning(one, out),
-        Said::Call(call) => tool_use(call, block.cache, out)?,
-        Said::Result(call, result) => tool_result(call, *result, block.cache, out)?,
-        Said::Content(one) => content(one, block.cache, out)?,
+fn write_block(block: &TurnBlock<'_>, out: &mut Vec<u8>) -> Result<(), Untranslatable> {
+    match &block.content {
+        TurnContent::Note(one) => text(one, block.cache, out),
+        TurnContent::Reasoning(one) => reasoning(one, out),
+        TurnContent::Call(call) => tool_use(call, block.cache, out)?,
+        TurnContent::Result(call, result) => tool_result(call, *result, block.cache, out)?,
+        TurnContent::Content(one) => content(one, block.cache, out)?,
     }
     Ok(())
 }
@@ -269,34 +269,34 @@ fn write_media(
     cache: Option<Cache>,
     out: &mut Vec<u8>,
 ) -> Result<(), Untranslatable> {
-    let shown = Shown::of(media);
+    let shown = MediaContent::from_part(media);
     let is_image = match shown {
-        Shown::Image(..) => true,
-        Shown::Url(_) => is_image,
-        Shown::Pdf(_) | Shown::Text(_) | Shown::Other(..) => false,
+        MediaContent::Image(..) => true,
+        MediaContent::Url(_) => is_image,
+        MediaContent::Pdf(_) | MediaContent::Text(_) | MediaContent::Other(..) => false,
     };
     let mut object = Members::object(out);
     object.text(out, "type", if is_image { "image" } else { "document" });
     object.key(out, "source");
     let mut source = Members::object(out);
     match &shown {
-        Shown::Url(url) => {
+        MediaContent::Url(url) => {
             source.text(out, "type", "url");
             source.text(out, "url", url);
         }
-        Shown::Image(media_type, data) if IMAGES.contains(&&**media_type) => {
+        MediaContent::Image(media_type, data) if IMAGES.contains(&&**media_type) => {
             base64_source(media_type, data, &mut source, out);
         }
-        Shown::Pdf(data) => base64_source("application/pdf", data, &mut source, out),
-        Shown::Text(text) => {
+        MediaContent::Pdf(data) => base64_source("application/pdf", data, &mut source, out),
+        MediaContent::Text(text) => {
             source.text(out, "type", "text");
             source.text(out, "media_type", "text/plain");
             source.text(out, "data", text);
         }
-        Shown::Image(..) => {
+        MediaContent::Image(..) => {
             return Err(Untranslatable::uncarried("messages.content: an image of this type"));
         }
-        Shown::Other(..) => {
+        MediaContent::Other(..) => {
             return Err(Untranslatable::uncarried("messages.content: a document of this type"));
         }
     }

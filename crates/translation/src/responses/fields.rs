@@ -2,11 +2,11 @@
 //!
 //! Sources: OpenAI's reference and SDKs, and the requests of Codex.
 
-use crate::fate::{Fate, FateTable};
+use crate::fate::{FateTable, FieldFate};
 
 /// Values by which a customer asks for no tier.
 const USUAL_TIER: &[&str] = &["\"auto\"", "\"default\"", "\"standard\""];
-const STORED: Fate = Fate::Refused("it is stored by the provider of another model");
+const STORED: FieldFate = FieldFate::Refused("it is stored by the provider of another model");
 
 /// Fields of the request.
 pub(super) const REQUEST: FateTable = FateTable {
@@ -14,33 +14,39 @@ pub(super) const REQUEST: FateTable = FateTable {
         ("previous_response_id", STORED),
         ("conversation", STORED),
         ("prompt", STORED),
-        ("background", Fate::Usual(&["false"], &Fate::Refused("an answer comes at once"))),
+        (
+            "background",
+            FieldFate::Usual(&["false"], &FieldFate::Refused("an answer comes at once")),
+        ),
         (
             "service_tier",
-            Fate::Usual(USUAL_TIER, &Fate::Refused("a tier has a price of that provider's")),
+            FieldFate::Usual(
+                USUAL_TIER,
+                &FieldFate::Refused("a tier has a price of that provider's"),
+            ),
         ),
-        ("moderation", Fate::Refused("the provider of another model has its own moderation")),
+        ("moderation", FieldFate::Refused("the provider of another model has its own moderation")),
         // Nothing is stored here, and thoughts come encrypted whether they are asked for or not.
-        ("store", Fate::Silent),
-        ("include", Fate::Silent),
-        ("stream_options", Fate::Silent),
-        ("generate", Fate::Usual(&["true"], &Fate::Refused("an answer is always made"))),
+        ("store", FieldFate::Silent),
+        ("include", FieldFate::Silent),
+        ("stream_options", FieldFate::Silent),
+        ("generate", FieldFate::Usual(&["true"], &FieldFate::Refused("an answer is always made"))),
         // Hints.
-        ("metadata", Fate::LeftOut),
-        ("truncation", Fate::LeftOut),
-        ("top_logprobs", Fate::LeftOut),
-        ("max_tool_calls", Fate::LeftOut),
-        ("client_metadata", Fate::LeftOut),
-        ("prompt_cache_retention", Fate::LeftOut),
-        ("prompt_cache_options", Fate::LeftOut),
-        ("image", Fate::LeftOut),
-        ("access_programs", Fate::LeftOut),
-        ("context_management", Fate::LeftOut),
-        ("provider_options", Fate::LeftOut),
-        ("providerOptions", Fate::LeftOut),
-        ("extra_body", Fate::LeftOut),
+        ("metadata", FieldFate::LeftOut),
+        ("truncation", FieldFate::LeftOut),
+        ("top_logprobs", FieldFate::LeftOut),
+        ("max_tool_calls", FieldFate::LeftOut),
+        ("client_metadata", FieldFate::LeftOut),
+        ("prompt_cache_retention", FieldFate::LeftOut),
+        ("prompt_cache_options", FieldFate::LeftOut),
+        ("image", FieldFate::LeftOut),
+        ("access_programs", FieldFate::LeftOut),
+        ("context_management", FieldFate::LeftOut),
+        ("provider_options", FieldFate::LeftOut),
+        ("providerOptions", FieldFate::LeftOut),
+        ("extra_body", FieldFate::LeftOut),
     ],
-    others: Fate::Refused(
+    others: FieldFate::Refused(
         "the gateway does not know it, and it may change the price or the meaning",
     ),
 };
@@ -48,46 +54,46 @@ pub(super) const REQUEST: FateTable = FateTable {
 /// Fields of `reasoning`: how thoughts are shown, which other dialects do as they like.
 pub(super) const REASONING: FateTable = FateTable {
     rows: &[
-        ("summary", Fate::Silent),
-        ("generate_summary", Fate::Silent),
-        ("context", Fate::Silent),
+        ("summary", FieldFate::Silent),
+        ("generate_summary", FieldFate::Silent),
+        ("context", FieldFate::Silent),
     ],
-    others: Fate::LeftOut,
+    others: FieldFate::LeftOut,
 };
 
 /// Types of items that are not carried. Items of an answer have been run and are done: their provider's
 /// model said what it made of them.
 pub(super) const ITEMS: FateTable = FateTable {
     rows: &[
-        ("web_search_call", Fate::LeftOut),
-        ("file_search_call", Fate::LeftOut),
-        ("code_interpreter_call", Fate::LeftOut),
-        ("image_generation_call", Fate::LeftOut),
-        ("mcp_call", Fate::LeftOut),
-        ("mcp_list_tools", Fate::LeftOut),
-        ("mcp_approval_request", Fate::LeftOut),
-        ("mcp_approval_response", Fate::LeftOut),
-        ("program", Fate::LeftOut),
-        ("program_output", Fate::LeftOut),
+        ("web_search_call", FieldFate::LeftOut),
+        ("file_search_call", FieldFate::LeftOut),
+        ("code_interpreter_call", FieldFate::LeftOut),
+        ("image_generation_call", FieldFate::LeftOut),
+        ("mcp_call", FieldFate::LeftOut),
+        ("mcp_list_tools", FieldFate::LeftOut),
+        ("mcp_approval_request", FieldFate::LeftOut),
+        ("mcp_approval_response", FieldFate::LeftOut),
+        ("program", FieldFate::LeftOut),
+        ("program_output", FieldFate::LeftOut),
         // Codex' snapshots of a repository: they are no part of a prompt.
-        ("ghost_snapshot", Fate::Silent),
+        ("ghost_snapshot", FieldFate::Silent),
         ("compaction", COMPACTED),
         ("compaction_summary", COMPACTED),
         ("context_compaction", COMPACTED),
         (
             "compaction_trigger",
-            Fate::Refused(
+            FieldFate::Refused(
                 "asks the provider of another model to sum up the conversation, which this one cannot",
             ),
         ),
         (
             "item_reference",
-            Fate::Refused("stands for an item that the provider of another model stores"),
+            FieldFate::Refused("stands for an item that the provider of another model stores"),
         ),
     ],
-    others: Fate::Refused("is not known to the gateway"),
+    others: FieldFate::Refused("is not known to the gateway"),
 };
-const COMPACTED: Fate = Fate::Refused(
+const COMPACTED: FieldFate = FieldFate::Refused(
     "holds a summary that only the provider that wrote it can read, and the conversation with it; \
      begin a new one, or go on with a model of that provider",
 );
@@ -101,46 +107,46 @@ pub(super) fn is_done(kind: &str) -> bool {
 /// Fields of items, beside what they say: they repeat what an answer had.
 pub(super) const ITEM: FateTable = FateTable {
     rows: &[
-        ("type", Fate::Silent),
-        ("id", Fate::Silent),
-        ("status", Fate::Silent),
-        ("phase", Fate::Silent),
-        ("role", Fate::Silent),
-        ("execution", Fate::Silent),
-        ("created_by", Fate::Silent),
-        ("internal_chat_message_metadata_passthrough", Fate::Silent),
-        ("max_output_length", Fate::Silent),
-        ("caller", Fate::LeftOut),
-        ("environment", Fate::LeftOut),
+        ("type", FieldFate::Silent),
+        ("id", FieldFate::Silent),
+        ("status", FieldFate::Silent),
+        ("phase", FieldFate::Silent),
+        ("role", FieldFate::Silent),
+        ("execution", FieldFate::Silent),
+        ("created_by", FieldFate::Silent),
+        ("internal_chat_message_metadata_passthrough", FieldFate::Silent),
+        ("max_output_length", FieldFate::Silent),
+        ("caller", FieldFate::LeftOut),
+        ("environment", FieldFate::LeftOut),
     ],
-    others: Fate::LeftOut,
+    others: FieldFate::LeftOut,
 };
 
 /// Fields beside a text.
 pub(super) const TEXT: FateTable = FateTable {
     rows: &[
-        ("annotations", Fate::LeftOut),
-        ("logprobs", Fate::LeftOut),
-        ("prompt_cache_breakpoint", Fate::LeftOut),
+        ("annotations", FieldFate::LeftOut),
+        ("logprobs", FieldFate::LeftOut),
+        ("prompt_cache_breakpoint", FieldFate::LeftOut),
     ],
-    others: Fate::LeftOut,
+    others: FieldFate::LeftOut,
 };
 /// Fields beside a picture, a recording or a file.
 pub(super) const MEDIA: FateTable = FateTable {
     rows: &[
-        ("prompt_cache_breakpoint", Fate::LeftOut),
+        ("prompt_cache_breakpoint", FieldFate::LeftOut),
         ("file_id", STORED),
-        ("detail", Fate::LeftOut),
-        ("filename", Fate::LeftOut),
+        ("detail", FieldFate::LeftOut),
+        ("filename", FieldFate::LeftOut),
     ],
-    others: Fate::Refused("the gateway does not know it, and it may change the price"),
+    others: FieldFate::Refused("the gateway does not know it, and it may change the price"),
 };
 /// Types of contents that are not carried.
 pub(super) const CONTENTS: FateTable = FateTable {
     rows: &[
-        ("encrypted_content", Fate::LeftOut),
-        ("reasoning_text", Fate::LeftOut),
-        ("summary_text", Fate::LeftOut),
+        ("encrypted_content", FieldFate::LeftOut),
+        ("reasoning_text", FieldFate::LeftOut),
+        ("summary_text", FieldFate::LeftOut),
     ],
-    others: Fate::Refused("is not known to the gateway"),
+    others: FieldFate::Refused("is not known to the gateway"),
 };

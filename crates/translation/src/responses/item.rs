@@ -96,7 +96,7 @@ pub(super) fn read(item: &RawValue) -> Result<WireItem<'_>, Malformed> {
     serde_json::from_str(item.get()).or_else(|error| {
         let kind = json::kind(item.get()).map(|kind| Borrowed(kind.into()));
         let unread = WireItem { kind: kind.unwrap_or_default(), ..WireItem::default() };
-        match ItemKind::of(&unread) {
+        match ItemKind::from_item(&unread) {
             ItemKind::PassedOver if !unread.kind.0.is_empty() => Ok(unread),
             _ => Err(Malformed(format!("no item of a response: {error}"))),
         }
@@ -104,7 +104,7 @@ pub(super) fn read(item: &RawValue) -> Result<WireItem<'_>, Malformed> {
 }
 
 impl<'a> WireItem<'a> {
-    /// Its id.
+    /// The id of the item; `None` if empty.
     pub(super) fn id(&self) -> Option<&str> {
         self.id.as_ref().map(|id| &*id.0).filter(|id| !id.is_empty())
     }
@@ -119,7 +119,7 @@ impl<'a> WireItem<'a> {
     /// Its parts with their texts, in order.
     pub(super) fn parts(&self) -> Vec<(PartKind, &str)> {
         let mut parts = Vec::new();
-        match ItemKind::of(self) {
+        match ItemKind::from_item(self) {
             ItemKind::Message => {
                 for (content, place) in self.content.iter().flatten().zip(0..) {
                     match (&*content.kind.0, &content.text, &content.refusal) {
@@ -170,7 +170,7 @@ impl<'a> WireItem<'a> {
     /// The seal of thoughts: the whole item as it came, which goes back as it is.
     pub(super) fn seal(&self, whole: &RawValue) -> Option<AnswerPart<'static>> {
         let is_sealed = self.encrypted_content.as_ref().is_some_and(|text| !text.0.is_empty());
-        let is_thought = ItemKind::of(self) == ItemKind::Reasoning;
+        let is_thought = ItemKind::from_item(self) == ItemKind::Reasoning;
         (is_sealed && is_thought)
             .then(|| AnswerPart::Seal(seal::wrap(Maker::Responses, whole.get()).into()))
     }

@@ -12,9 +12,9 @@ use crate::sequence::{Passed, Sequencer};
 /// How an event names its item.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ItemName<'n> {
-    /// Its `output_index`.
+    /// The `output_index` of the event.
     pub(super) index: Option<u64>,
-    /// Its `item_id`.
+    /// The `item_id` of the event.
     pub(super) id: Option<&'n str>,
 }
 
@@ -32,7 +32,7 @@ pub(super) enum ItemKind {
 
 impl ItemKind {
     /// By the item's `type`.
-    pub(super) fn of(item: &WireItem<'_>) -> Self {
+    pub(super) fn from_item(item: &WireItem<'_>) -> Self {
         match &*item.kind.0 {
             "message" => Self::Message,
             "reasoning" => Self::Reasoning,
@@ -128,7 +128,7 @@ impl OpenItems {
         self.order.held_bytes() + items.sum::<usize>()
     }
 
-    /// Begins an item.
+    /// Begins an item, and ends an open item of the same index.
     pub(super) fn begin(
         &mut self,
         name: ItemName<'_>,
@@ -271,7 +271,7 @@ impl OpenItems {
         whole: &RawValue,
         out: &mut dyn FnMut(AnswerPart<'_>),
     ) -> Result<(), Malformed> {
-        let kind = ItemKind::of(item);
+        let kind = ItemKind::from_item(item);
         let is_same = |place: &usize| {
             self.items.get(*place).is_some_and(|open| open.kind == kind && !open.has_ended)
         };

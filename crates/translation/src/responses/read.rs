@@ -1,6 +1,6 @@
 //! What a customer's response asks for, as parts.
 
-use crate::at::{FieldPath, LeftOut, Members, Raw, document, is_given};
+use crate::at::{FieldPath, Members, OmissionLog, Raw, document, is_given};
 use crate::dialect::{AnswerFrame, TranslatableRequest, Untranslatable};
 use crate::kit;
 use crate::part::{PromptPart, Sampling, Text};
@@ -30,7 +30,7 @@ const REPEATED: [(&str, &str); 17] = [
 ];
 
 pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslatable> {
-    let left_out = LeftOut::default();
+    let left_out = OmissionLog::default();
     let root = FieldPath::root(&left_out);
     let (mut parts, mut frame) = (Vec::new(), AnswerFrame::default());
     let members = root.object(document(body)?)?;

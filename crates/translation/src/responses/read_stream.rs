@@ -159,7 +159,7 @@ impl ResponseReader {
     ) -> Result<(), Malformed> {
         let item = event.item.map(item::read).transpose()?.unwrap_or_default();
         let name = ItemName { index: event.output_index, id: item.id() };
-        self.items.begin(name, ItemKind::of(&item), out);
+        self.items.begin(name, ItemKind::from_item(&item), out);
         if let Some(call) = item.call() {
             self.items.call(call, out);
         }

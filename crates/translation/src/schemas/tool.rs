@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::{Subset, fit, listed, member, push_member};
 use crate::at::{Members as Read, Raw, is_given};
 use crate::json::Members;
-use crate::kit;
+use crate::tool_schema;
 
 /// The longest name of a property that Claude takes, in letters.
 const PROPERTY_CHARS_MAX: usize = 64;
@@ -31,9 +31,9 @@ pub(crate) struct ToolInput<'a> {
 /// What is `null` there is left out: servers in Go write `"properties": null, "required": null`.
 pub(crate) fn input(schema: Option<&str>, subset: Option<Subset>) -> ToolInput<'_> {
     let whole = |schema| ToolInput { schema, left_out: Vec::new(), is_uncallable: false };
-    let Some(schema) = schema else { return whole(kit::EMPTY_SCHEMA.into()) };
+    let Some(schema) = schema else { return whole(tool_schema::EMPTY_SCHEMA.into()) };
     let Some(members) = Raw::document(schema).and_then(Raw::members) else {
-        return whole(kit::EMPTY_SCHEMA.into());
+        return whole(tool_schema::EMPTY_SCHEMA.into());
     };
     let is_claude = subset == Some(Subset::Claude);
     let left_out = if is_claude { unnamable(&members) } else { Vec::new() };

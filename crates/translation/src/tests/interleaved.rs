@@ -21,7 +21,7 @@ impl Random {
 
 /// A block of an answer, in pieces.
 #[derive(Clone, Debug)]
-enum Block {
+enum ScriptedBlock {
     Thought(Vec<String>),
     Text(Vec<String>),
     Call { id: String, name: String, input: Vec<String> },
@@ -32,13 +32,13 @@ fn any_pieces(random: &mut Random) -> Vec<String> {
     (0..=random.below(3)).map(|_| words[random.below(words.len())].to_owned()).collect()
 }
 
-fn any_blocks(random: &mut Random) -> Vec<Block> {
+fn any_blocks(random: &mut Random) -> Vec<ScriptedBlock> {
     let mut blocks = vec![];
     if random.below(2) == 0 {
-        blocks.push(Block::Thought(any_pieces(random)));
+        blocks.push(ScriptedBlock::Thought(any_pieces(random)));
     }
     if random.below(4) > 0 {
-        blocks.push(Block::Text(any_pieces(random)));
+        blocks.push(ScriptedBlock::Text(any_pieces(random)));
     }
     for place in 0..=random.below(3) {
         let input = match random.below(4) {
@@ -57,7 +57,7 @@ fn any_blocks(random: &mut Random) -> Vec<Block> {
             rest = more;
         }
         let (id, name) = (format!("call_{place}"), format!("f{}", random.below(2)));
-        blocks.push(Block::Call { id, name, input: pieces });
+        blocks.push(ScriptedBlock::Call { id, name, input: pieces });
     }
     blocks
 }
@@ -69,15 +69,17 @@ struct Streamed {
     end: Vec<Value>,
 }
 
-fn chat(blocks: &[Block]) -> Streamed {
+fn chat(blocks: &[ScriptedBlock]) -> Streamed {
     let chunk = |delta: Value| json!({"id": "c", "choices": [{"index": 0, "delta": delta}]});
     let mut index = 0;
-    let of_block = |block: &Block| match block {
-        Block::Thought(pieces) => {
+    let of_block = |block: &ScriptedBlock| match block {
+        ScriptedBlock::Thought(pieces) => {
             pieces.iter().map(|it| chunk(json!({"reasoning_content": it}))).collect()
         }
-        Block::Text(pieces) => pieces.iter().map(|it| chunk(json!({"content": it}))).collect(),
-        Block::Call { id, name, input } => {
+        ScriptedBlock::Text(pieces) => {
+            pieces.iter().map(|it| chunk(json!({"content": it}))).collect()
+        }
+        ScriptedBlock::Call { id, name, input } => {
             let call = |mut call: Value| {
                 call["index"] = json!(index);
                 chunk(json!({"tool_calls": [call]}))
@@ -99,27 +101,27 @@ fn chat(blocks: &[Block]) -> Streamed {
     }
 }
 
-fn messages(blocks: &[Block]) -> Streamed {
-    let of_block = |(index, block): (usize, &Block)| {
+fn messages(blocks: &[ScriptedBlock]) -> Streamed {
+    let of_block = |(index, block): (usize, &ScriptedBlock)| {
         let start = |block: Value| json!({"type": "content_block_start", "index": index, "content_block": block});
         let delta =
             |delta: Value| json!({"type": "content_block_delta", "index": index, "delta": delta});
         let mut events = match block {
-            Block::Thought(pieces) => {
+            ScriptedBlock::Thought(pieces) => {
                 let mut events = vec![start(json!({"type": "thinking", "thinking": ""}))];
                 let more = |it| delta(json!({"type": "thinking_delta", "thinking": it}));
                 events.extend(pieces.iter().map(more));
                 events.push(delta(json!({"type": "signature_delta", "signature": "c2ln"})));
                 events
             }
-            Block::Text(pieces) => {
+            ScriptedBlock::Text(pieces) => {
                 let mut events = vec![start(json!({"type": "text", "text": ""}))];
                 events.extend(
                     pieces.iter().map(|it| delta(json!({"type": "text_delta", "text": it}))),
                 );
                 events
             }
-            Block::Call { id, name, input } => {
+            ScriptedBlock::Call { id, name, input } => {
                 let tool = json!({"type": "tool_use", "id": id, "name": name, "input": {}});
                 let mut events = vec![start(tool)];
                 let more = |it| delta(json!({"type": "input_json_delta", "partial_json": it}));
@@ -138,8 +140,8 @@ fn messages(blocks: &[Block]) -> Streamed {
     }
 }
 
-fn responses(blocks: &[Block]) -> Streamed {
-    let of_block = |(index, block): (usize, &Block)| {
+fn responses(blocks: &[ScriptedBlock]) -> Streamed {
+    let of_block = |(index, block): (usize, &ScriptedBlock)| {
         let event = |kind: &str, mut event: Value| {
             event["type"] = json!(format!("response.{kind}"));
             event["output_index"] = json!(index);
@@ -152,7 +154,7 @@ fn responses(blocks: &[Block]) -> Streamed {
             )
         };
         let (begun, kind, pieces, whole) = match block {
-            Block::Thought(pieces) => {
+            ScriptedBlock::Thought(pieces) => {
                 let summary = json!([{"type": "summary_text", "text": pieces.concat()}]);
                 (
                     json!({"type": "reasoning", "summary": []}),
@@ -161,7 +163,7 @@ fn responses(blocks: &[Block]) -> Streamed {
                     json!({"type": "reasoning", "summary": summary, "encrypted_content": "g"}),
                 )
             }
-            Block::Text(pieces) => {
+            ScriptedBlock::Text(pieces) => {
                 let content = json!([{"type": "output_text", "text": pieces.concat()}]);
                 (
                     json!({"type": "message", "content": []}),
@@ -170,7 +172,7 @@ fn responses(blocks: &[Block]) -> Streamed {
                     json!({"type": "message", "content": content}),
                 )
             }
-            Block::Call { id, name, input } => (
+            ScriptedBlock::Call { id, name, input } => (
                 json!({"type": "function_call", "call_id": id, "name": name, "arguments": ""}),
                 "function_call_arguments",
                 input,
@@ -191,22 +193,24 @@ fn responses(blocks: &[Block]) -> Streamed {
     }
 }
 
-fn converse(blocks: &[Block]) -> Streamed {
+fn converse(blocks: &[ScriptedBlock]) -> Streamed {
     let event =
         |name: &str, payload: Value| json!({"kind": "event", "name": name, "payload": payload});
-    let of_block = |(index, block): (usize, &Block)| {
+    let of_block = |(index, block): (usize, &ScriptedBlock)| {
         let delta = |delta: Value| {
             event("contentBlockDelta", json!({"contentBlockIndex": index, "delta": delta}))
         };
         let mut events: Vec<Value> = match block {
-            Block::Thought(pieces) => {
+            ScriptedBlock::Thought(pieces) => {
                 let signed = delta(json!({"reasoningContent": {"signature": "c2ln"}}));
                 let thoughts =
                     pieces.iter().map(|it| delta(json!({"reasoningContent": {"text": it}})));
                 thoughts.chain([signed]).collect()
             }
-            Block::Text(pieces) => pieces.iter().map(|it| delta(json!({"text": it}))).collect(),
-            Block::Call { id, name, input } => {
+            ScriptedBlock::Text(pieces) => {
+                pieces.iter().map(|it| delta(json!({"text": it}))).collect()
+            }
+            ScriptedBlock::Call { id, name, input } => {
                 let tool = json!({"toolUse": {"toolUseId": id, "name": name}});
                 let start = json!({"contentBlockIndex": index, "start": tool});
                 let input = input.iter().map(|it| delta(json!({"toolUse": {"input": it}})));
@@ -264,14 +268,14 @@ pub(super) fn read(
 
 /// What a customer's SDK puts together of a stream: text, thoughts, and calls with their inputs.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Read {
+pub(super) struct StreamedAnswer {
     pub(super) text: String,
     pub(super) thoughts: String,
     pub(super) calls: Vec<(String, String, String)>,
 }
 
 /// What customers of the dialect at `place` of [`DIALECTS`] read, by the rules of its official SDKs.
-pub(super) fn read_as_customer(place: usize, answer: &[AnswerPart<'_>]) -> Read {
+pub(super) fn read_as_customer(place: usize, answer: &[AnswerPart<'_>]) -> StreamedAnswer {
     let mut writer = DIALECTS[place].stream_writer(&frame());
     let mut events = Vec::new();
     answer.iter().for_each(|piece| writer.write(piece, &mut events));
@@ -294,8 +298,8 @@ fn word(value: &Value) -> String {
     value.as_str().expect("a text").to_owned()
 }
 
-fn read_chat(events: &[Value]) -> Read {
-    let mut read = Read::default();
+fn read_chat(events: &[Value]) -> StreamedAnswer {
+    let mut read = StreamedAnswer::default();
     for event in events {
         let delta = &event["choices"][0]["delta"];
         push(&mut read.text, &delta["content"]);
@@ -312,8 +316,8 @@ fn read_chat(events: &[Value]) -> Read {
     read
 }
 
-fn read_messages(events: &[Value]) -> Read {
-    let (mut read, mut open, mut begun) = (Read::default(), None, 0);
+fn read_messages(events: &[Value]) -> StreamedAnswer {
+    let (mut read, mut open, mut begun) = (StreamedAnswer::default(), None, 0);
     for event in events {
         let index = event["index"].as_u64();
         match event["type"].as_str().expect("a type") {
@@ -348,7 +352,7 @@ fn read_messages(events: &[Value]) -> Read {
     read
 }
 
-fn read_responses(events: &[Value]) -> Read {
+fn read_responses(events: &[Value]) -> StreamedAnswer {
     let mut items: Vec<Value> = Vec::new();
     for event in events {
         let index = event["output_index"].as_u64().and_then(|index| usize::try_from(index).ok());
@@ -373,7 +377,7 @@ fn read_responses(events: &[Value]) -> Read {
         }
     }
     let last = &events.last().expect("an end")["response"]["output"];
-    let mut read = Read::default();
+    let mut read = StreamedAnswer::default();
     for (item, repeated) in items.iter().zip(last.as_array().expect("items")) {
         let said = word(&item["said"]);
         match repeated["type"].as_str().expect("a type") {
@@ -392,8 +396,8 @@ fn read_responses(events: &[Value]) -> Read {
     read
 }
 
-fn read_gemini(events: &[Value]) -> Read {
-    let mut read = Read::default();
+fn read_gemini(events: &[Value]) -> StreamedAnswer {
+    let mut read = StreamedAnswer::default();
     for event in events {
         let parts = event["candidates"][0]["content"]["parts"].as_array();
         for part in parts.into_iter().flatten() {
@@ -407,13 +411,13 @@ fn read_gemini(events: &[Value]) -> Read {
     read
 }
 
-fn expected(blocks: &[Block]) -> Read {
-    let mut read = Read::default();
+fn expected(blocks: &[ScriptedBlock]) -> StreamedAnswer {
+    let mut read = StreamedAnswer::default();
     for block in blocks {
         match block {
-            Block::Thought(pieces) => read.thoughts += &pieces.concat(),
-            Block::Text(pieces) => read.text += &pieces.concat(),
-            Block::Call { id, name, input } => {
+            ScriptedBlock::Thought(pieces) => read.thoughts += &pieces.concat(),
+            ScriptedBlock::Text(pieces) => read.text += &pieces.concat(),
+            ScriptedBlock::Call { id, name, input } => {
                 let input = if input.is_empty() { "{}".to_owned() } else { input.concat() };
                 read.calls.push((id.clone(), name.clone(), input));
             }
@@ -423,7 +427,7 @@ fn expected(blocks: &[Block]) -> Read {
 }
 
 /// Inputs as values: dialects that have objects write them anew.
-fn by_value(read: Read) -> (String, String, Vec<(String, String, Value)>) {
+fn by_value(read: StreamedAnswer) -> (String, String, Vec<(String, String, Value)>) {
     let value = |input: &str| serde_json::from_str(input).unwrap_or_else(|_| panic!("{input}"));
     let calls = read.calls.into_iter().map(|(id, name, input)| (id, name, value(&input)));
     (read.text, read.thoughts, calls.collect())
@@ -431,7 +435,7 @@ fn by_value(read: Read) -> (String, String, Vec<(String, String, Value)>) {
 
 #[test]
 fn pieces_belong_to_their_block_in_whatever_order_they_come() {
-    type Write = fn(&[Block]) -> Streamed;
+    type Write = fn(&[ScriptedBlock]) -> Streamed;
     let upstreams: [(&dyn UpstreamDialect, Write); 4] =
         [(&Chat, chat), (&Messages, messages), (&Responses, responses), (&Converse, converse)];
     for seed in 1..400_u64 {

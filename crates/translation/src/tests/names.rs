@@ -6,8 +6,7 @@ use std::hash::BuildHasher;
 
 use super::*;
 use crate::Converse;
-use crate::dialect::CallIds;
-use crate::names::{Naming, in_namespace};
+use crate::names::{CallIds, Naming, in_namespace};
 
 /// Codex' namespace and tool of codex 46188, which is 67 letters long with the namespace before it.
 const CODEX: (&str, &str) =
@@ -80,7 +79,8 @@ impl Random {
 }
 
 fn tool(name: &str) -> PromptPart<'static> {
-    let (name, schema) = (Cow::Owned(name.to_owned()), Some(crate::kit::EMPTY_SCHEMA.into()));
+    let (name, schema) =
+        (Cow::Owned(name.to_owned()), Some(crate::tool_schema::EMPTY_SCHEMA.into()));
     let (description, is_strict) = (None, None);
     PromptPart::Tool(Tool { name, description, schema, is_strict, is_free: false, cache: None })
 }

@@ -1,7 +1,7 @@
 //! What OpenAI and those who copied its API refuse of a request, beside its grammar.
 
 use super::*;
-use crate::dialect::CallIds;
+use crate::names::CallIds;
 
 fn common() -> TranslationTarget {
     TranslationTarget::default()
@@ -21,7 +21,7 @@ fn over(
     written(customer, upstream, target, request).0
 }
 
-/// The same, with the names of what is left out.
+/// The request as the upstream gets it, with the names of the fields that are left out.
 fn written(
     customer: &dyn Dialect,
     upstream: &dyn UpstreamDialect,

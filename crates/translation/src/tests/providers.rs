@@ -1,7 +1,7 @@
 //! What providers that copied chat completions write otherwise.
 
 use super::*;
-use crate::dialect::CallIds;
+use crate::names::CallIds;
 use crate::part::FailureKind::{self, Busy, Denied, Filtered, Invalid, TooLong, Upstream};
 
 /// What an answer says that has this message, whole and streamed in pieces of its texts.

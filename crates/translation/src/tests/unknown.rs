@@ -8,7 +8,7 @@ use crate::dialect::UpstreamDialect;
 use crate::part::{AnswerPart, Citation, FailureKind, Stop};
 use crate::{Chat, Converse, Gemini, Messages, Responses};
 
-fn said(upstream: &dyn UpstreamDialect, events: &[Value]) -> Vec<String> {
+fn answer_parts(upstream: &dyn UpstreamDialect, events: &[Value]) -> Vec<String> {
     let told = read(upstream, events).unwrap_or_else(|error| panic!("{error}: {events:?}"));
     list_told(told)
 }
@@ -41,7 +41,7 @@ fn unknown_events_items_and_pieces_are_passed_over() {
         json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}),
         json!({"type": "message_stop"}),
     ];
-    assert_eq!(said(&Messages, &messages), ["Alive", "text ab", "Stop(Done)"]);
+    assert_eq!(answer_parts(&Messages, &messages), ["Alive", "text ab", "Stop(Done)"]);
     let text =
         json!({"type": "message", "id": "m", "content": [{"type": "output_text", "text": "ab"}]});
     let search = json!({"type": "web_search_call", "id": "w", "status": "completed", "action": {}});
@@ -64,7 +64,7 @@ fn unknown_events_items_and_pieces_are_passed_over() {
         item("done", 2, &text),
         json!({"type": "response.completed", "response": {"status": "completed", "output": [search, new, text]}}),
     ];
-    assert_eq!(said(&Responses, &responses), ["Alive", "text ab", "Stop(Done)"]);
+    assert_eq!(answer_parts(&Responses, &responses), ["Alive", "text ab", "Stop(Done)"]);
     let event =
         |name: &str, payload: Value| json!({"kind": "event", "name": name, "payload": payload});
     let converse = [
@@ -81,7 +81,7 @@ fn unknown_events_items_and_pieces_are_passed_over() {
         event("contentBlockStop", json!({"contentBlockIndex": 1})),
         event("messageStop", json!({"stopReason": "something_new"})),
     ];
-    assert_eq!(said(&Converse, &converse), ["text ab", "Stop(Done)"]);
+    assert_eq!(answer_parts(&Converse, &converse), ["text ab", "Stop(Done)"]);
     let part = |part: Value| json!({"candidates": [{"content": {"parts": [part]}}]});
     let mut last = part(json!({"text": "ab"}));
     last["candidates"][0]["finishReason"] = json!("SOMETHING_NEW");
@@ -91,7 +91,7 @@ fn unknown_events_items_and_pieces_are_passed_over() {
         part(json!({"somethingNew": {}})),
         last,
     ];
-    assert_eq!(said(&Gemini, &gemini), ["text ab", "Stop(Done)"]);
+    assert_eq!(answer_parts(&Gemini, &gemini), ["text ab", "Stop(Done)"]);
 }
 
 /// What is said beside a block of which nothing is said does not wait for its end.
@@ -116,7 +116,7 @@ fn nobody_waits_for_what_is_passed_over() {
         ),
     ];
     for (upstream, events) in rows {
-        assert_eq!(said(upstream, &events), ["text a"], "{upstream:?}");
+        assert_eq!(answer_parts(upstream, &events), ["text a"], "{upstream:?}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Up to where prompts are marked for the cache, within what Anthropic and Bedrock take.
 
-use super::{AlternatingTurns, Block};
+use super::{AlternatingTurns, TurnBlock};
 use crate::dialect::{Losses, TranslationTarget, Untranslatable};
 use crate::part::{Cache, Speaker};
 
@@ -75,14 +75,14 @@ impl CacheMarks {
     }
 
     /// All marks in the order in which the upstream reads the prompt.
-    fn all<'m>(&'m mut self, conversation: &'m mut AlternatingTurns<'_>) -> Vec<Mark<'m>> {
+    fn all<'m>(&'m mut self, conversation: &'m mut AlternatingTurns<'_>) -> Vec<CacheMark<'m>> {
         let tools = self.tools.iter_mut().map(|cache| (Section::Tools, cache));
         let system = conversation.system.iter_mut();
         let system = system.map(|text| (Section::System, &mut text.cache));
         let blocks = conversation.turns.iter_mut().flat_map(|turn| &mut turn.blocks);
-        let blocks = blocks.map(|block: &mut Block<'_>| (Section::Turns, &mut block.cache));
+        let blocks = blocks.map(|block: &mut TurnBlock<'_>| (Section::Turns, &mut block.cache));
         let all = tools.chain(system).chain(blocks).filter(|(_, cache)| cache.is_some());
-        all.map(|(section, cache)| Mark { section, cache }).collect()
+        all.map(|(section, cache)| CacheMark { section, cache }).collect()
     }
 
     /// Marks the tools, the instructions and the last two turns of the user.
@@ -100,7 +100,7 @@ impl CacheMarks {
     }
 }
 
-struct Mark<'m> {
+struct CacheMark<'m> {
     section: Section,
     cache: &'m mut Option<Cache>,
 }

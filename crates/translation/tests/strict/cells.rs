@@ -5,16 +5,17 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use tollgate_simulator::strict::{self, StrictDialect};
 use tollgate_translation::dialect::{
-    CallIds, ChatStyle, Dialect, Efforts, Losses, ThinkingStyle, TranslationTarget, Untranslatable,
+    ChatStyle, Dialect, Efforts, Losses, ThinkingStyle, TranslationTarget, Untranslatable,
     UpstreamDialect,
 };
+use tollgate_translation::names::CallIds;
 use tollgate_translation::{Chat, Converse, Gemini, Messages, Responses};
 
 use crate::render;
 use crate::talk::{Customer, Talk};
 
 /// A model at an upstream, as its provider has it and as the configuration describes it.
-pub(crate) struct Model {
+pub(crate) struct TargetModel {
     pub(crate) name: &'static str,
     pub(crate) dialect: StrictDialect,
     pub(crate) target: TranslationTarget,
@@ -31,9 +32,9 @@ fn target(thinking: ThinkingStyle, takes_sampling: bool) -> TranslationTarget {
 
 /// The models of an upstream's kind: those that reason and those that do not, told by words and by
 /// numbers.
-pub(crate) fn models(dialect: StrictDialect) -> Vec<Model> {
+pub(crate) fn models(dialect: StrictDialect) -> Vec<TargetModel> {
     use ThinkingStyle::{Budget, Effort, None};
-    let model = |name, target| Model { name, dialect, target };
+    let model = |name, target| TargetModel { name, dialect, target };
     let openai = |takes_sampling| TranslationTarget {
         chat: ChatStyle::Openai,
         ..target(Effort, takes_sampling)
@@ -44,7 +45,7 @@ pub(crate) fn models(dialect: StrictDialect) -> Vec<Model> {
     };
     let plain = TranslationTarget { thinking: None, efforts: Efforts::NONE, ..openai(true) };
     match dialect {
-        StrictDialect::ChatCommon => vec![
+        StrictDialect::ChatCopies => vec![
             model("qwen3.5-27b", target(None, true)),
             model(
                 "mistral-large-latest",
@@ -85,7 +86,7 @@ pub(crate) fn reader(customer: Customer) -> &'static dyn Dialect {
 
 pub(crate) fn writer(dialect: StrictDialect) -> &'static dyn UpstreamDialect {
     match dialect {
-        StrictDialect::ChatCommon | StrictDialect::OpenaiChat => &Chat,
+        StrictDialect::ChatCopies | StrictDialect::OpenaiChat => &Chat,
         StrictDialect::OpenaiResponses => &Responses,
         StrictDialect::Anthropic => &Messages,
         StrictDialect::Gemini => &Gemini,
@@ -116,7 +117,7 @@ pub(crate) const GOES_ELSEWHERE: &str = "stop";
 
 /// What became of a request in a cell.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum CellOutcome {
     /// The provider takes it.
     Taken,
     /// The gateway refuses it by this field.
@@ -126,8 +127,9 @@ pub(crate) enum Outcome {
 }
 
 /// Reads a customer's request and writes it for a model, and has the provider look at it.
-pub(crate) fn pass(customer: Customer, body: &[u8], model: &Model) -> Outcome {
-    let refused = |refusal: Untranslatable| Outcome::Refused { field: refusal.field.into_owned() };
+pub(crate) fn pass(customer: Customer, body: &[u8], model: &TargetModel) -> CellOutcome {
+    let refused =
+        |refusal: Untranslatable| CellOutcome::Refused { field: refusal.field.into_owned() };
     let read = match reader(customer).read_request(body) {
         Ok(read) => read,
         Err(refusal) => return refused(refusal),
@@ -142,15 +144,15 @@ pub(crate) fn pass(customer: Customer, body: &[u8], model: &Model) -> Outcome {
         Ok(document) => document,
         Err(error) => {
             let written = String::from_utf8_lossy(&written).into_owned();
-            return Outcome::Fault { rule: "json", message: error.to_string(), written };
+            return CellOutcome::Fault { rule: "json", message: error.to_string(), written };
         }
     };
     if !matches!(model.dialect, StrictDialect::Gemini | StrictDialect::Bedrock) {
         document["model"] = model.name.into();
     }
     match strict::check(model.dialect, model.name, None, &document) {
-        Ok(()) => Outcome::Taken,
-        Err(refusal) => Outcome::Fault {
+        Ok(()) => CellOutcome::Taken,
+        Err(refusal) => CellOutcome::Fault {
             rule: refusal.rule,
             message: refusal.message,
             written: document.to_string(),
@@ -176,13 +178,13 @@ pub(crate) fn without_places(field: &str) -> String {
 
 /// What became of many requests in a cell.
 #[derive(Default)]
-pub(crate) struct Tally {
+pub(crate) struct CellTally {
     pub(crate) total: usize,
     pub(crate) refused: BTreeMap<String, usize>,
     pub(crate) faults: BTreeMap<(&'static str, &'static str), (usize, String)>,
 }
 
-impl Tally {
+impl CellTally {
     /// Refusals by name, without those of requests that the gateway sends elsewhere.
     pub(crate) fn refused_total(&self, goes_elsewhere: impl Fn(&str) -> bool) -> usize {
         self.refused
@@ -217,9 +219,9 @@ pub(crate) fn run(
     customer: Customer,
     dialect: StrictDialect,
     seeds: std::ops::Range<u64>,
-) -> Tally {
+) -> CellTally {
     let models = models(dialect);
-    let mut tally = Tally::default();
+    let mut tally = CellTally::default();
     for seed in seeds {
         let mut rng = fastrand::Rng::with_seed(seed);
         let talk = Talk::new(&mut rng, customer);
@@ -227,11 +229,11 @@ pub(crate) fn run(
         let model = &models[rng.usize(0..models.len())];
         tally.total += 1;
         match pass(customer, body.as_bytes(), model) {
-            Outcome::Taken => {}
-            Outcome::Refused { field } => {
+            CellOutcome::Taken => {}
+            CellOutcome::Refused { field } => {
                 *tally.refused.entry(without_places(&field)).or_default() += 1;
             }
-            Outcome::Fault { rule, message, written } => {
+            CellOutcome::Fault { rule, message, written } => {
                 let example =
                     || format!("seed {seed}: {message}\n    asked {body}\n    wrote {written}");
                 let fault =

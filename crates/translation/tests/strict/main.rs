@@ -12,7 +12,7 @@ mod turns;
 
 use std::time::Instant;
 
-use cells::{GOES_ELSEWHERE, Tally, cells, run};
+use cells::{CellTally, GOES_ELSEWHERE, cells, run};
 use tollgate_simulator::strict::StrictDialect;
 
 /// Conversations in a cell with every run of the tests.
@@ -34,7 +34,7 @@ fn converse(count: u64, first_seed: u64) {
     for (customer, dialect) in cells {
         let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
         let share = count.div_ceil(threads);
-        let mut tally = Tally::default();
+        let mut tally = CellTally::default();
         std::thread::scope(|scope| {
             let shares = (0..threads).map(|thread| {
                 let begin = first_seed + thread * share;

@@ -3,7 +3,9 @@
 use fastrand::Rng;
 use serde_json::{Map, Value, json};
 
-use crate::talk::{AssistantTurn, CallDef, Choice, Customer, Format, ResultDef, Said, Talk, Turn};
+use crate::talk::{
+    AssistantTurn, CallDef, Choice, Customer, ResultDef, Talk, TalkFormat, TalkTurn, UserContent,
+};
 
 pub(crate) fn request(talk: &Talk, customer: Customer, rng: &mut Rng) -> Value {
     let mut body = match customer {
@@ -54,23 +56,23 @@ impl Marks {
 
 // Chat completions.
 
-fn chat_part(said: &Said) -> Value {
+fn chat_part(said: &UserContent) -> Value {
     match said {
-        Said::Text(text) => json!({"type": "text", "text": text}),
-        Said::Picture { media_type, data } => {
+        UserContent::Text(text) => json!({"type": "text", "text": text}),
+        UserContent::Picture { media_type, data } => {
             json!({"type": "image_url", "image_url": {"url": data_url(media_type, data)}})
         }
-        Said::PictureUrl(url) => {
+        UserContent::PictureUrl(url) => {
             json!({"type": "image_url", "image_url": {"url": url, "detail": "auto"}})
         }
-        Said::Document { media_type, data, name } => json!({"type": "file",
+        UserContent::Document { media_type, data, name } => json!({"type": "file",
             "file": {"filename": name.unwrap_or("file.pdf"), "file_data": data_url(media_type, data)}}),
     }
 }
 
-fn chat_content(all: &[Said]) -> Value {
+fn chat_content(all: &[UserContent]) -> Value {
     match all {
-        [Said::Text(text)] => json!(text),
+        [UserContent::Text(text)] => json!(text),
         all => all.iter().map(chat_part).collect(),
     }
 }
@@ -114,13 +116,16 @@ fn chat_messages(talk: &Talk, rng: &mut Rng) -> Vec<Value> {
         talk.system.iter().map(|text| json!({"role": instruction, "content": text})).collect();
     for turn in &talk.turns {
         match turn {
-            Turn::System(text) => all.push(json!({"role": instruction, "content": text})),
-            Turn::User(said) => all.push(json!({"role": "user", "content": chat_content(said)})),
-            Turn::Assistant(turn) => all.push(chat_assistant(turn, rng)),
-            Turn::Results(results, behind) => {
+            TalkTurn::System(text) => all.push(json!({"role": instruction, "content": text})),
+            TalkTurn::User(said) => {
+                all.push(json!({"role": "user", "content": chat_content(said)}))
+            }
+            TalkTurn::Assistant(turn) => all.push(chat_assistant(turn, rng)),
+            TalkTurn::Results(results, behind) => {
                 let result = |result: &ResultDef| {
-                    let texts = result.content.iter().filter(|said| matches!(said, Said::Text(_)));
-                    let texts: Vec<Said> = texts.cloned().collect();
+                    let texts =
+                        result.content.iter().filter(|said| matches!(said, UserContent::Text(_)));
+                    let texts: Vec<UserContent> = texts.cloned().collect();
                     let content = if texts.is_empty() { json!("") } else { chat_content(&texts) };
                     json!({"role": "tool", "tool_call_id": result.id, "content": content})
                 };
@@ -177,9 +182,9 @@ fn chat(talk: &Talk, rng: &mut Rng) -> Value {
     }
     put(&mut body, "reasoning_effort", talk.effort.filter(|word| *word != "max"));
     match &talk.format {
-        Format::Text => {}
-        Format::Json => body["response_format"] = json!({"type": "json_object"}),
-        Format::Schema(schema, is_strict) => {
+        TalkFormat::Text => {}
+        TalkFormat::Json => body["response_format"] = json!({"type": "json_object"}),
+        TalkFormat::Schema(schema, is_strict) => {
             body["response_format"] = json!({"type": "json_schema",
             "json_schema": {"name": "answer", "strict": is_strict, "schema": schema}})
         }
@@ -211,15 +216,17 @@ fn openai_settings(body: &mut Value, talk: &Talk) {
 
 // Messages.
 
-fn anthropic_block(said: &Said) -> Value {
+fn anthropic_block(said: &UserContent) -> Value {
     match said {
-        Said::Text(text) => json!({"type": "text", "text": text}),
-        Said::Picture { media_type, data } => json!({"type": "image",
+        UserContent::Text(text) => json!({"type": "text", "text": text}),
+        UserContent::Picture { media_type, data } => json!({"type": "image",
             "source": {"type": "base64", "media_type": media_type, "data": data}}),
-        Said::PictureUrl(url) => json!({"type": "image", "source": {"type": "url", "url": url}}),
-        Said::Document { media_type: "text/plain", .. } => json!({"type": "document",
+        UserContent::PictureUrl(url) => {
+            json!({"type": "image", "source": {"type": "url", "url": url}})
+        }
+        UserContent::Document { media_type: "text/plain", .. } => json!({"type": "document",
             "source": {"type": "text", "media_type": "text/plain", "data": "Hello there"}}),
-        Said::Document { media_type, data, name } => {
+        UserContent::Document { media_type, data, name } => {
             let mut block = json!({"type": "document",
                 "source": {"type": "base64", "media_type": media_type, "data": data}});
             put(&mut block, "title", *name);
@@ -262,7 +269,7 @@ fn anthropic_assistant(turn: &AssistantTurn, marks: &mut Marks, rng: &mut Rng) -
 
 fn anthropic_results(
     results: &[ResultDef],
-    behind: &[Said],
+    behind: &[UserContent],
     marks: &mut Marks,
     rng: &mut Rng,
 ) -> Value {
@@ -272,7 +279,7 @@ fn anthropic_results(
             let mut block = json!({"type": "tool_result", "tool_use_id": result.id});
             match &result.content[..] {
                 [] => {}
-                [Said::Text(text)] => block["content"] = json!(text),
+                [UserContent::Text(text)] => block["content"] = json!(text),
                 all => block["content"] = all.iter().map(anthropic_block).collect(),
             }
             if result.is_error {
@@ -314,17 +321,19 @@ fn messages(talk: &Talk, rng: &mut Rng) -> Value {
     let mut all: Vec<Value> = Vec::new();
     for turn in &talk.turns {
         all.push(match turn {
-            Turn::System(text) => json!({"role": "system", "content": text}),
-            Turn::User(said) => match &said[..] {
-                [Said::Text(text)] if rng.bool() => json!({"role": "user", "content": text}),
+            TalkTurn::System(text) => json!({"role": "system", "content": text}),
+            TalkTurn::User(said) => match &said[..] {
+                [UserContent::Text(text)] if rng.bool() => json!({"role": "user", "content": text}),
                 said => {
                     let mut blocks: Vec<Value> = said.iter().map(anthropic_block).collect();
                     blocks.iter_mut().for_each(|block| marks.mark(rng, block));
                     json!({"role": "user", "content": blocks})
                 }
             },
-            Turn::Assistant(turn) => anthropic_assistant(turn, &mut marks, rng),
-            Turn::Results(results, behind) => anthropic_results(results, behind, &mut marks, rng),
+            TalkTurn::Assistant(turn) => anthropic_assistant(turn, &mut marks, rng),
+            TalkTurn::Results(results, behind) => {
+                anthropic_results(results, behind, &mut marks, rng)
+            }
         });
     }
     body["messages"] = json!(all);
@@ -366,7 +375,7 @@ fn anthropic_settings(body: &mut Value, talk: &Talk, rng: &mut Rng) {
         (None, None) if rng.bool() => body["thinking"] = json!({"type": "disabled"}),
         _ => {}
     }
-    if let Format::Schema(schema, _) = &talk.format {
+    if let TalkFormat::Schema(schema, _) = &talk.format {
         body["output_config"]["format"] = json!({"type": "json_schema", "schema": schema});
     }
     if let Some(user) = &talk.user {
@@ -376,14 +385,14 @@ fn anthropic_settings(body: &mut Value, talk: &Talk, rng: &mut Rng) {
 
 // Responses.
 
-fn responses_part(said: &Said) -> Value {
+fn responses_part(said: &UserContent) -> Value {
     match said {
-        Said::Text(text) => json!({"type": "input_text", "text": text}),
-        Said::Picture { media_type, data } => {
+        UserContent::Text(text) => json!({"type": "input_text", "text": text}),
+        UserContent::Picture { media_type, data } => {
             json!({"type": "input_image", "image_url": data_url(media_type, data), "detail": "auto"})
         }
-        Said::PictureUrl(url) => json!({"type": "input_image", "image_url": url}),
-        Said::Document { media_type, data, name } => json!({"type": "input_file",
+        UserContent::PictureUrl(url) => json!({"type": "input_image", "image_url": url}),
+        UserContent::Document { media_type, data, name } => json!({"type": "input_file",
             "filename": name.unwrap_or("file.pdf"), "file_data": data_url(media_type, data)}),
     }
 }
@@ -425,17 +434,17 @@ fn responses_items(talk: &Talk, rng: &mut Rng) -> Vec<Value> {
     }
     for turn in &talk.turns {
         match turn {
-            Turn::System(text) => items.push(json!({"role": "developer", "content": text})),
-            Turn::User(said) => {
+            TalkTurn::System(text) => items.push(json!({"role": "developer", "content": text})),
+            TalkTurn::User(said) => {
                 let content: Vec<Value> = said.iter().map(responses_part).collect();
                 items.push(json!({"type": "message", "role": "user", "content": content}));
             }
-            Turn::Assistant(turn) => responses_assistant(turn, &mut items, rng),
-            Turn::Results(results, behind) => {
+            TalkTurn::Assistant(turn) => responses_assistant(turn, &mut items, rng),
+            TalkTurn::Results(results, behind) => {
                 for result in results {
                     let output = match &result.content[..] {
                         [] => json!(""),
-                        [Said::Text(text)] => json!(text),
+                        [UserContent::Text(text)] => json!(text),
                         all => all.iter().map(responses_part).collect(),
                     };
                     items.push(json!({"type": "function_call_output", "call_id": result.id, "output": output}));
@@ -483,9 +492,9 @@ fn responses(talk: &Talk, rng: &mut Rng) -> Value {
         body["include"] = json!(["reasoning.encrypted_content"]);
     }
     match &talk.format {
-        Format::Text => {}
-        Format::Json => body["text"] = json!({"format": {"type": "json_object"}}),
-        Format::Schema(schema, is_strict) => {
+        TalkFormat::Text => {}
+        TalkFormat::Json => body["text"] = json!({"format": {"type": "json_object"}}),
+        TalkFormat::Schema(schema, is_strict) => {
             body["text"] = json!({"verbosity": "low", "format":
             {"type": "json_schema", "name": "answer", "strict": is_strict, "schema": schema}})
         }
@@ -495,13 +504,16 @@ fn responses(talk: &Talk, rng: &mut Rng) -> Value {
 
 // Gemini.
 
-fn gemini_part(said: &Said) -> Value {
+fn gemini_part(said: &UserContent) -> Value {
     match said {
-        Said::Text(text) => json!({"text": text}),
-        Said::Picture { media_type, data } | Said::Document { media_type, data, .. } => {
+        UserContent::Text(text) => json!({"text": text}),
+        UserContent::Picture { media_type, data }
+        | UserContent::Document { media_type, data, .. } => {
             json!({"inlineData": {"mimeType": media_type, "data": data}})
         }
-        Said::PictureUrl(url) => json!({"fileData": {"mimeType": "image/png", "fileUri": url}}),
+        UserContent::PictureUrl(url) => {
+            json!({"fileData": {"mimeType": "image/png", "fileUri": url}})
+        }
     }
 }
 
@@ -531,17 +543,17 @@ fn gemini(talk: &Talk, rng: &mut Rng) -> Value {
     let mut contents: Vec<Value> = Vec::new();
     for turn in &talk.turns {
         contents.push(match turn {
-            Turn::System(text) => json!({"role": "user", "parts": [{"text": text}]}),
-            Turn::User(said) => {
+            TalkTurn::System(text) => json!({"role": "user", "parts": [{"text": text}]}),
+            TalkTurn::User(said) => {
                 json!({"role": "user", "parts": said.iter().map(gemini_part).collect::<Vec<_>>()})
             }
-            Turn::Assistant(turn) => gemini_assistant(turn, has_ids),
-            Turn::Results(results, behind) => {
+            TalkTurn::Assistant(turn) => gemini_assistant(turn, has_ids),
+            TalkTurn::Results(results, behind) => {
                 let mut parts: Vec<Value> = results
                     .iter()
                     .map(|result| {
                         let texts = result.content.iter().filter_map(|said| match said {
-                            Said::Text(text) => Some(text.as_str()),
+                            UserContent::Text(text) => Some(text.as_str()),
                             _ => None,
                         });
                         let key = if result.is_error { "error" } else { "output" };
@@ -614,9 +626,9 @@ fn gemini_settings(talk: &Talk) -> Value {
         _ => {}
     }
     match &talk.format {
-        Format::Text => {}
-        Format::Json => config["responseMimeType"] = json!("application/json"),
-        Format::Schema(schema, _) => {
+        TalkFormat::Text => {}
+        TalkFormat::Json => config["responseMimeType"] = json!("application/json"),
+        TalkFormat::Schema(schema, _) => {
             config["responseMimeType"] = json!("application/json");
             config["responseJsonSchema"] = schema.clone();
         }

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use tollgate_simulator::strict::StrictDialect;
 
-use crate::cells::{GOES_ELSEWHERE, Outcome, cells, models, pass, without_places};
+use crate::cells::{CellOutcome, GOES_ELSEWHERE, cells, models, pass, without_places};
 use crate::talk::{Customer, PNG};
 
 /// A request of a report: its name, whose customer sends it, the reports, the body.
@@ -347,9 +347,9 @@ fn every_report_is_right_in_every_cell() {
             for model in models(dialect) {
                 count += 1;
                 match pass(customer, body.to_string().as_bytes(), &model) {
-                    Outcome::Taken => {}
-                    Outcome::Refused { .. } if may_refuse => {}
-                    Outcome::Refused { field }
+                    CellOutcome::Taken => {}
+                    CellOutcome::Refused { .. } if may_refuse => {}
+                    CellOutcome::Refused { field }
                         if without_places(&field) == GOES_ELSEWHERE
                             && dialect == StrictDialect::OpenaiResponses => {}
                     other => faults.push(format!("{} over {}: {other:?}", case.name, model.name)),

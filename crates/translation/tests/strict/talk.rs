@@ -15,7 +15,7 @@ const PDF: &str = "JVBERi0xLjQKJcOkw7zDtsOfCjIgMCBvYmoK";
 /// One conversation, with its tools and settings.
 pub(crate) struct Talk {
     pub(crate) system: Vec<String>,
-    pub(crate) turns: Vec<Turn>,
+    pub(crate) turns: Vec<TalkTurn>,
     pub(crate) tools: Vec<ToolDef>,
     pub(crate) choice: Choice,
     pub(crate) is_single: bool,
@@ -25,18 +25,18 @@ pub(crate) struct Talk {
     pub(crate) top_p: Option<f64>,
     pub(crate) effort: Option<&'static str>,
     pub(crate) budget: Option<u64>,
-    pub(crate) format: Format,
+    pub(crate) format: TalkFormat,
     pub(crate) user: Option<String>,
     pub(crate) streams: bool,
 }
 
-pub(crate) enum Turn {
+pub(crate) enum TalkTurn {
     /// An instruction in the middle.
     System(String),
-    User(Vec<Said>),
+    User(Vec<UserContent>),
     Assistant(AssistantTurn),
     /// What calls came to, and what the user says behind it.
-    Results(Vec<ResultDef>, Vec<Said>),
+    Results(Vec<ResultDef>, Vec<UserContent>),
 }
 
 #[derive(Default)]
@@ -49,7 +49,7 @@ pub(crate) struct AssistantTurn {
 }
 
 #[derive(Clone)]
-pub(crate) enum Said {
+pub(crate) enum UserContent {
     Text(String),
     Picture { media_type: &'static str, data: &'static str },
     PictureUrl(&'static str),
@@ -73,7 +73,7 @@ pub(crate) struct CallDef {
 pub(crate) struct ResultDef {
     pub(crate) id: String,
     pub(crate) name: String,
-    pub(crate) content: Vec<Said>,
+    pub(crate) content: Vec<UserContent>,
     pub(crate) is_error: bool,
 }
 
@@ -92,7 +92,7 @@ pub(crate) enum Choice {
     Named(String),
 }
 
-pub(crate) enum Format {
+pub(crate) enum TalkFormat {
     Text,
     Json,
     Schema(Value, bool),
@@ -150,37 +150,37 @@ fn text(rng: &mut Rng) -> String {
     words.join(" ")
 }
 
-fn picture(rng: &mut Rng) -> Said {
+fn picture(rng: &mut Rng) -> UserContent {
     match rng.u32(0..30) {
-        0 => Said::PictureUrl("https://example.com/a.png"),
-        1 => Said::Picture { media_type: "image/jpeg", data: JPEG },
-        2 => Said::Picture { media_type: "image/gif", data: GIF },
-        3 => Said::Picture { media_type: "image/webp", data: WEBP },
+        0 => UserContent::PictureUrl("https://example.com/a.png"),
+        1 => UserContent::Picture { media_type: "image/jpeg", data: JPEG },
+        2 => UserContent::Picture { media_type: "image/gif", data: GIF },
+        3 => UserContent::Picture { media_type: "image/webp", data: WEBP },
         // Agents guess the type by the name of the file.
-        4 => Said::Picture { media_type: "image/jpeg", data: PNG },
-        5 => Said::Picture { media_type: "image/jpg", data: JPEG },
-        _ => Said::Picture { media_type: "image/png", data: PNG },
+        4 => UserContent::Picture { media_type: "image/jpeg", data: PNG },
+        5 => UserContent::Picture { media_type: "image/jpg", data: JPEG },
+        _ => UserContent::Picture { media_type: "image/png", data: PNG },
     }
 }
 
-fn document(rng: &mut Rng) -> Said {
+fn document(rng: &mut Rng) -> UserContent {
     let name = pick(
         rng,
         &[None, Some("report.pdf"), Some("Q3 (final).pdf"), Some("日本.pdf"), Some("a/b.pdf")],
     );
     match rng.u32(0..6) {
-        0 => Said::Document { media_type: "text/plain", data: "SGVsbG8gdGhlcmU=", name },
-        _ => Said::Document { media_type: "application/pdf", data: PDF, name },
+        0 => UserContent::Document { media_type: "text/plain", data: "SGVsbG8gdGhlcmU=", name },
+        _ => UserContent::Document { media_type: "application/pdf", data: PDF, name },
     }
 }
 
-fn said(rng: &mut Rng) -> Vec<Said> {
+fn user_content(rng: &mut Rng) -> Vec<UserContent> {
     let count = rng.usize(1..4);
-    let mut all: Vec<Said> = (0..count)
+    let mut all: Vec<UserContent> = (0..count)
         .map(|_| match rng.u32(0..12) {
             0 => picture(rng),
             1 => document(rng),
-            _ => Said::Text(text(rng)),
+            _ => UserContent::Text(text(rng)),
         })
         .collect();
     if chance(rng, 20) {
@@ -362,11 +362,11 @@ fn results(rng: &mut Rng, calls: &[CallDef]) -> Vec<ResultDef> {
         name: call.name.clone(),
         content: match rng.u32(0..10) {
             0 => Vec::new(),
-            1 => vec![Said::Text(String::new())],
-            2 => vec![Said::Text("See:".to_owned()), picture(rng)],
+            1 => vec![UserContent::Text(String::new())],
+            2 => vec![UserContent::Text("See:".to_owned()), picture(rng)],
             3 => vec![picture(rng)],
-            4 => vec![Said::Text(text(rng)), Said::Text(text(rng))],
-            _ => vec![Said::Text(text(rng))],
+            4 => vec![UserContent::Text(text(rng)), UserContent::Text(text(rng))],
+            _ => vec![UserContent::Text(text(rng))],
         },
         is_error: chance(rng, 8),
     };
@@ -377,35 +377,35 @@ fn results(rng: &mut Rng, calls: &[CallDef]) -> Vec<ResultDef> {
     all
 }
 
-fn turns(rng: &mut Rng, customer: Customer, tools: &[ToolDef]) -> Vec<Turn> {
+fn turns(rng: &mut Rng, customer: Customer, tools: &[ToolDef]) -> Vec<TalkTurn> {
     let (mut turns, mut number) = (Vec::new(), 0);
     if !chance(rng, 30) {
-        turns.push(Turn::User(said(rng)));
+        turns.push(TalkTurn::User(user_content(rng)));
     }
     for _ in 0..rng.usize(0..5) {
         if chance(rng, 8) {
-            turns.push(Turn::System(text(rng)));
+            turns.push(TalkTurn::System(text(rng)));
         }
         let turn = assistant(rng, customer, tools, &mut number);
         let calls = turn.calls.clone();
-        turns.push(Turn::Assistant(turn));
+        turns.push(TalkTurn::Assistant(turn));
         // An interrupted turn leaves a call, or its thought, alone.
         let is_interrupted = chance(rng, 40);
         if !calls.is_empty() && !is_interrupted {
-            let behind = if chance(rng, 3) { said(rng) } else { Vec::new() };
-            turns.push(Turn::Results(results(rng, &calls), behind));
+            let behind = if chance(rng, 3) { user_content(rng) } else { Vec::new() };
+            turns.push(TalkTurn::Results(results(rng, &calls), behind));
             if chance(rng, 2) {
                 continue;
             }
         }
         if calls.is_empty() || is_interrupted || chance(rng, 3) {
-            turns.push(Turn::User(said(rng)));
+            turns.push(TalkTurn::User(user_content(rng)));
         }
     }
     // Most conversations end with the user; some ask to go on.
-    let ends_with_assistant = matches!(turns.last(), None | Some(Turn::Assistant(_)));
+    let ends_with_assistant = matches!(turns.last(), None | Some(TalkTurn::Assistant(_)));
     if ends_with_assistant && !chance(rng, 30) {
-        turns.push(Turn::User(said(rng)));
+        turns.push(TalkTurn::User(user_content(rng)));
     }
     turns
 }
@@ -422,9 +422,9 @@ impl Talk {
             _ => Choice::Unset,
         };
         let format = match rng.u32(0..64) {
-            0 => Format::Json,
-            1..=8 => Format::Schema(schema(rng), rng.bool()),
-            _ => Format::Text,
+            0 => TalkFormat::Json,
+            1..=8 => TalkFormat::Schema(schema(rng), rng.bool()),
+            _ => TalkFormat::Text,
         };
         Self {
             system: (0..rng.usize(0..3)).map(|_| text(rng)).collect(),

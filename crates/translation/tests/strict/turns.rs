@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tollgate_simulator::strict::{self, StrictDialect};
 use tollgate_translation::dialect::{AnswerFrame, Losses, TranslationTarget};
 
-use crate::cells::{Model, cells, models, reader, writer};
+use crate::cells::{TargetModel, cells, models, reader, writer};
 use crate::talk::Customer;
 
 /// Turns of the model in one conversation.
@@ -19,14 +19,14 @@ fn answer(dialect: StrictDialect, name: &str, turn: usize, calls: &[String]) -> 
     let said = format!("Turn {turn}: I see.");
     let signature = format!("c2lnbmF0dXJl{turn:04}");
     match dialect {
-        StrictDialect::ChatCommon | StrictDialect::OpenaiChat => {
+        StrictDialect::ChatCopies | StrictDialect::OpenaiChat => {
             let call = |id: &String| {
                 json!({"id": id, "type": "function",
                 "function": {"name": name, "arguments": "{\"command\": \"ls\"}"}})
             };
             let calls: Vec<Value> = calls.iter().map(call).collect();
             let mut message = json!({"role": "assistant", "content": said});
-            if dialect == StrictDialect::ChatCommon {
+            if dialect == StrictDialect::ChatCopies {
                 message["reasoning_content"] = json!("Let me think.");
             }
             if !calls.is_empty() {
@@ -186,14 +186,14 @@ fn append(customer: Customer, request: &mut Value, answer: &Value, reminder: &st
 }
 
 /// The list that grows in an upstream's request, each element as it was written.
-fn said(document: &Value) -> Vec<String> {
+fn turn_texts(document: &Value) -> Vec<String> {
     let list =
         ["messages", "input", "contents"].into_iter().find_map(|key| document[key].as_array());
     list.expect("a list").iter().map(Value::to_string).collect()
 }
 
 /// The request as it is written for the model, and what its answer needs.
-fn written(customer: Customer, request: &Value, model: &Model) -> (Value, AnswerFrame) {
+fn written(customer: Customer, request: &Value, model: &TargetModel) -> (Value, AnswerFrame) {
     let text = request.to_string();
     let read = reader(customer).read_request(text.as_bytes()).expect("read");
     let target = TranslationTarget { streams: read.frame.streams, ..model.target };
@@ -207,7 +207,7 @@ fn written(customer: Customer, request: &Value, model: &Model) -> (Value, Answer
     (document, AnswerFrame { nonce: "n1".to_owned(), ..read.frame })
 }
 
-fn converse(customer: Customer, model: &Model) {
+fn converse(customer: Customer, model: &TargetModel) {
     let cell = format!("{customer:?} over {}", model.name);
     let mut request = first_request(customer);
     let mut before: Vec<String> = Vec::new();
@@ -215,7 +215,7 @@ fn converse(customer: Customer, model: &Model) {
         let (document, frame) = written(customer, &request, model);
         let taken = strict::check(model.dialect, model.name, None, &document);
         assert!(taken.is_ok(), "{cell}, turn {turn}: {taken:?}: {document}");
-        let now = said(&document);
+        let now = turn_texts(&document);
         assert!(now.starts_with(&before), "{cell}, turn {turn}:\n{before:#?}\n{now:#?}");
         before = now;
         // A turn with two calls, one with one, one with none.

@@ -8,7 +8,8 @@ use super::openai_chat::{
     tool_names, unanswered_call,
 };
 use super::{
-    Found, StrictRequest, StrictRule, found, has, is_word, list, media, schema, text, unknown_key,
+    StrictRequest, StrictRule, ViolationWords, found, has, is_word, list, media, schema, text,
+    unknown_key,
 };
 
 /// Mistral's reference, whose validator names each field that is too much.
@@ -361,11 +362,11 @@ const MESSAGE_FIELDS: [&str; 11] = [
     "reasoning_opaque",
 ];
 
-fn unknown_parameter(request: &StrictRequest<'_>) -> Found {
+fn unknown_parameter(request: &StrictRequest<'_>) -> ViolationWords {
     unknown_key(request.body, &FIELDS).and_then(|key| found![key])
 }
 
-fn unknown_message_key(request: &StrictRequest<'_>) -> Found {
+fn unknown_message_key(request: &StrictRequest<'_>) -> ViolationWords {
     for (place, message) in list(request.body, "messages").iter().enumerate() {
         if let Some(key) = unknown_key(message, &MESSAGE_FIELDS) {
             return found![place, key];
@@ -386,7 +387,7 @@ fn is_empty(content: &Value) -> bool {
     }
 }
 
-fn content(request: &StrictRequest<'_>) -> Found {
+fn content(request: &StrictRequest<'_>) -> ViolationWords {
     let lacks = |message: &&Value| {
         message["role"] == "assistant"
             && is_empty(&message["content"])
@@ -396,12 +397,12 @@ fn content(request: &StrictRequest<'_>) -> Found {
     list(request.body, "messages").iter().find(lacks).map(|_| Vec::new())
 }
 
-fn user_content(request: &StrictRequest<'_>) -> Found {
+fn user_content(request: &StrictRequest<'_>) -> ViolationWords {
     let lacks = |message: &Value| message["role"] == "user" && is_empty(&message["content"]);
     list(request.body, "messages").iter().position(lacks).and_then(|place| found![place])
 }
 
-fn content_part(request: &StrictRequest<'_>) -> Found {
+fn content_part(request: &StrictRequest<'_>) -> ViolationWords {
     let known = ["text", "image_url", "input_audio", "video_url", "file", "thinking"];
     let messages = list(request.body, "messages").iter();
     let mut parts = messages.flat_map(|message| list(message, "content"));
