@@ -83,12 +83,14 @@ pub(crate) fn thinking(
 
 /// Lets the user speak last where the model cannot go on with words of its own: "This model does not
 /// support assistant message prefill. The conversation must end with a user message" (since Opus 4.6,
-/// opencode 13768), and no model can that thinks.
+/// opencode 13768), no model can that thinks, and "Structured outputs are incompatible with message
+/// prefilling".
 ///
 /// # Errors
 /// The assistant speaks last, and nothing may be dropped.
 pub(crate) fn end_turns(
     conversation: &mut AlternatingTurns<'_>,
+    parts: &[PromptPart<'_>],
     thinks: Option<Thinks>,
     target: &TranslationTarget,
     losses: &mut Losses,
@@ -96,7 +98,8 @@ pub(crate) fn end_turns(
     if !conversation.ends_with_assistant() {
         return Ok(());
     }
-    if target.thinking == ThinkingStyle::Effort || thinks.is_some_and(Thinks::is_on) {
+    let has_format = parts.iter().any(|part| matches!(part, PromptPart::Format(_)));
+    if has_format || target.thinking == ThinkingStyle::Effort || thinks.is_some_and(Thinks::is_on) {
         losses.drop_hint(target.mode, PREFILL)?;
         conversation.end_with_user();
     } else {

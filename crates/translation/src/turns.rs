@@ -187,9 +187,8 @@ impl<'p> AlternatingTurns<'p> {
                 results.push(TurnContent::Result(call.call, call.result), cache);
             }
         }
-        let begins = self.turns.first().map(|turn| turn.role);
-        let is_empty = begins.is_none() && !self.system.is_empty();
-        if is_empty || begins == Some(Speaker::Assistant) {
+        // A conversation of instructions or of blank texts alone has no turn left.
+        if self.turns.first().is_none_or(|turn| turn.role == Speaker::Assistant) {
             let mut opening = MergedTurn { role: Speaker::User, blocks: Vec::new() };
             opening.push(TurnContent::Note(OPENING.into()), None);
             self.turns.insert(0, opening);

@@ -17,7 +17,7 @@ use crate::part::{
 /// What the assistant says between the result of a tool and a user's text at Mistral.
 const BETWEEN: &str = "Understood.";
 /// What a user says before an assistant who speaks first, where roles begin with the user.
-const BEGIN: &str = "Begin.";
+pub(crate) const BEGIN: &str = "Begin.";
 /// What is added to the instructions where an answer in JSON is asked for and no message says so: "'messages'
 /// must contain the word 'json' in some form, to use 'response_format' of type 'json_object'"
 /// (jvm-openai 15).
@@ -81,6 +81,8 @@ pub(super) fn messages<'p>(
     let mut messages = conversation.messages;
     if target.chat == ChatStyle::Common {
         begin_with_the_user(&mut messages);
+    } else if messages.is_empty() {
+        messages.push(PromptMessage::User(vec![text_content(BEGIN)]));
     }
     if let Some(PromptMessage::Assistant(last)) = messages.last_mut() {
         last.is_prefix = target.call_ids == CallIds::Nine && last.calls.is_empty();
@@ -118,8 +120,14 @@ fn begin_with_the_user(messages: &mut Vec<PromptMessage<'_>>) {
             messages.insert(place, PromptMessage::User(vec![text_content(BEGIN)]))
         }
         None => {
-            let Some(PromptMessage::Instructions(texts)) = messages.pop() else { return };
-            messages.push(PromptMessage::User(texts.into_iter().map(text_content).collect()));
+            let contents = match messages.pop() {
+                Some(PromptMessage::Instructions(texts)) => {
+                    texts.into_iter().map(text_content).collect()
+                }
+                // All that was said is blank.
+                _ => vec![text_content(BEGIN)],
+            };
+            messages.push(PromptMessage::User(contents));
         }
         Some(_) => {}
     }

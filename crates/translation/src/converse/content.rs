@@ -56,6 +56,8 @@ impl ContentWriter {
     ) -> Result<(), Untranslatable> {
         let mut list = Members::array(out);
         let (mut has_document, mut has_text) = (false, false);
+        // A mark directly behind a document of text is refused: it goes behind the next text.
+        let mut kept_mark = None;
         for block in &turn.blocks {
             match &block.content {
                 TurnContent::Note(one) => text(one, &mut list, out),
@@ -75,11 +77,17 @@ impl ContentWriter {
                 TurnContent::Content(one) => turns::text_of(one).is_some(),
                 _ => false,
             };
-            has_document |= matches!(block.content, TurnContent::Content(ContentPart::File(_)));
-            cache_point(block.cache, &mut list, out);
+            let is_document = matches!(block.content, TurnContent::Content(ContentPart::File(_)));
+            has_document |= is_document;
+            if is_document {
+                kept_mark = block.cache.or(kept_mark);
+            } else {
+                cache_point(block.cache.or(kept_mark.take()), &mut list, out);
+            }
         }
-        if has_document && !has_text {
+        if has_document && !has_text || kept_mark.is_some() {
             text(DOCUMENT_TEXT, &mut list, out);
+            cache_point(kept_mark, &mut list, out);
         }
         list.end(out);
         Ok(())

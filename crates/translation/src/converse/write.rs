@@ -21,7 +21,7 @@ pub(super) fn request(
     let mut settings = Settings::read(parts, target, losses, &conversation)?;
     let is_claude = is_anthropics(target);
     if is_claude {
-        claude::end_turns(&mut conversation, settings.thinks, target, losses)?;
+        claude::end_turns(&mut conversation, parts, settings.thinks, target, losses)?;
     } else if conversation.ends_with_assistant() {
         // "A conversation must end with a user message" (Converse, of models of other makers).
         losses.drop_hint(target.mode, claude::PREFILL)?;

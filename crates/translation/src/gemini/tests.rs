@@ -292,7 +292,8 @@ fn what_has_no_words_elsewhere_is_refused_by_name() {
     // A thought of another model's is none of the prompt's.
     let thought = Reasoning { text: "hm".into(), seal: Some(seal::wrap(Maker::Chat, "").into()) };
     let body = write(&Gemini, &[PromptPart::Reasoning(thought)], &TranslationTarget::default());
-    assert_eq!(body["contents"], json!([]));
+    let opening = json!([{"role": "user", "parts": [{"text": "(The conversation begins here.)"}]}]);
+    assert_eq!(body["contents"], opening);
     let chat = read(&user(json!({"fileData": {"fileUri": "https://example.com/a.png"}})));
     let body = write(&Chat, &chat, &TranslationTarget::default());
     assert_eq!(body["messages"][0]["content"][0]["type"], "image_url", "{body}");

@@ -38,7 +38,7 @@ pub(super) fn request(
     let output_max = asked.unwrap_or(target.output_max);
     members.integer(&mut out, "max_tokens", output_max);
     let thinks = claude::thinking(parts, output_max, target, losses, &conversation)?;
-    claude::end_turns(&mut conversation, thinks, target, losses)?;
+    claude::end_turns(&mut conversation, parts, thinks, target, losses)?;
     let mut offer = Offer::gather(parts, &conversation, Some(Subset::Claude), target, losses)?;
     let marks = std::mem::take(&mut offer.marks);
     let marks = CacheMarks::place(marks, &mut conversation, target, losses)?;

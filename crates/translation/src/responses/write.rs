@@ -1,7 +1,7 @@
 //! Parts as a response for an upstream.
 
 use crate::at::{FieldPath, Raw, is_object};
-use crate::chat::conversation::{SAY_JSON, says_json};
+use crate::chat::conversation::{BEGIN, SAY_JSON, says_json};
 use crate::dialect::{Efforts, Losses, Mode, TranslationTarget, Untranslatable};
 use crate::json::{self, Members};
 use crate::kit;
@@ -102,6 +102,7 @@ impl Items<'_> {
 
 fn input(parts: &[PromptPart<'_>], out: &mut Vec<u8>) -> Result<(), Untranslatable> {
     let list = Members::array(out);
+    let begin = out.len();
     let mut items = Items { list, open: None, out };
     let mut role = Speaker::User;
     let mut free_calls: Vec<&str> = Vec::new();
@@ -148,6 +149,12 @@ fn input(parts: &[PromptPart<'_>], out: &mut Vec<u8>) -> Result<(), Untranslatab
             }
             _ => {}
         }
+    }
+    // All that was said is blank, and "One of \"input\" … must be provided".
+    if items.out.len() == begin {
+        items
+            .message("user")
+            .content(&ContentPart::Text(Text { text: BEGIN.into(), cache: None }))?;
     }
     items.close();
     items.list.end(items.out);
