@@ -236,7 +236,7 @@ fn an_end_without_an_answer_is_an_error_and_free() {
         "usageMetadata": {"promptTokenCount": 10, "thoughtsTokenCount": 90, "totalTokenCount": 100}});
     let upstream = Responder::start(move |_, request| {
         match request.target().1.contains("streamGenerateContent") {
-            true => (200, EVENTS.to_owned(), events(&[document.clone()])),
+            true => (200, EVENTS.to_owned(), events(std::slice::from_ref(&document))),
             false => (200, JSON.to_owned(), document.to_string()),
         }
     });
@@ -273,12 +273,14 @@ fn calls_without_ids_have_one_of_their_own() {
         let body = String::from_utf8_lossy(&request.body).into_owned();
         match (request.target().1, body.contains("\"stream\":true")) {
             (path, _) if path.contains("stream") => {
-                (200, EVENTS.to_owned(), events(&[gemini.clone()]))
+                (200, EVENTS.to_owned(), events(std::slice::from_ref(&gemini)))
             }
             (path, _) if path.contains("generateContent") => {
                 (200, JSON.to_owned(), gemini.to_string())
             }
-            (_, true) => (200, EVENTS.to_owned(), events(&[chunk.clone()]) + "data: [DONE]\n\n"),
+            (_, true) => {
+                (200, EVENTS.to_owned(), events(std::slice::from_ref(&chunk)) + "data: [DONE]\n\n")
+            }
             (_, false) => (200, JSON.to_owned(), whole.to_string()),
         }
     });
