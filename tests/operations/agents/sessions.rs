@@ -58,7 +58,9 @@ fn is_refused_as_it_is(cell: Cell) -> bool {
     let is_refused = match cell.agent {
         // opencode marks prompts of these names for a cache, which strict providers of chat completions
         // refuse. What is relayed byte for byte is between the two.
-        Agent::OpencodeChat => cell.model.starts_with("claude"),
+        // GPT-5.4 and later take tools beside reasoning over responses alone, where the shipped catalogue
+        // sends such requests (`translated.chat_tools`).
+        Agent::OpencodeChat => cell.model.starts_with("claude") || cell.model == "gpt-5.5",
         _ => false,
     };
     is_refused && cell.is_native()
