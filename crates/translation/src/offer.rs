@@ -79,12 +79,13 @@ impl<'p> Offer<'p> {
                 schema: input.schema,
                 is_strict: tool.is_strict == Some(true),
             };
-            if subset == Some(Subset::Claude) && offered.is_strict && !offered.tighten() {
-                losses.drop_hint(target.mode, "tools.strict")?;
-            }
-            // Over Bedrock models of other makers want closed objects as well, and nothing says what else.
-            if subset.is_none() && offered.is_strict && !tool_schema::is_strict(&offered.schema) {
-                offered.is_strict = false;
+            let stays_strict = match subset {
+                Some(Subset::Claude) => offered.is_strict && offered.tighten(),
+                // Over Bedrock models of other makers want closed objects as well, and nothing says what else.
+                None => offered.is_strict && tool_schema::is_strict(&offered.schema),
+                Some(_) => offered.is_strict,
+            };
+            if std::mem::replace(&mut offered.is_strict, stays_strict) && !stays_strict {
                 losses.drop_hint(target.mode, "tools.strict")?;
             }
             offer.tools.push(offered);
@@ -126,17 +127,19 @@ impl<'p> OfferedTool<'p> {
         Self { name, description: Some(GONE), schema, is_strict: false }
     }
 
-    /// Makes the schema one of Claude's strict tools, or the tool one that is not strict, where something of
-    /// the schema would be lost: other tools may have any schema. Says whether it is strict.
+    /// Makes the schema one of Claude's strict tools, and returns whether that loses nothing of it. Tools
+    /// that are not strict may have any schema.
     fn tighten(&mut self) -> bool {
         let fitted = schemas::fit(&self.schema, Subset::Claude).ok();
         let fitted = fitted.filter(|fitted| !fitted.is_looser).map(|fitted| fitted.text);
         match fitted {
-            Some(Cow::Borrowed(_)) => {}
-            Some(Cow::Owned(text)) => self.schema = text.into(),
-            None => self.is_strict = false,
+            Some(Cow::Borrowed(_)) => true,
+            Some(Cow::Owned(text)) => {
+                self.schema = text.into();
+                true
+            }
+            None => false,
         }
-        self.is_strict
     }
 }
 

@@ -55,7 +55,7 @@ pub(crate) struct ToolSchema<'s> {
 
 /// The schema of a tool with an object at its root. Most are taken as they are, byte for byte.
 pub(crate) fn of_tool(schema: &str) -> ToolSchema<'_> {
-    if is_object(schema) && !lacks_items(schema) {
+    if is_object(schema) && lacking_items(schema).is_none() {
         return ToolSchema { text: Cow::Borrowed(schema), is_loosened: false };
     }
     let Some(Value::Object(mut root)) = json::read(schema) else {
@@ -76,10 +76,7 @@ pub(crate) fn of_tool(schema: &str) -> ToolSchema<'_> {
 
 /// The schema with `items` for each array, as Google's validator wants it too ("items: missing field").
 pub(crate) fn with_items(schema: &str) -> Cow<'_, str> {
-    if !lacks_items(schema) {
-        return Cow::Borrowed(schema);
-    }
-    let Some(mut root) = json::read::<Value>(schema) else { return Cow::Borrowed(schema) };
+    let Some(mut root) = lacking_items(schema) else { return Cow::Borrowed(schema) };
     add_items(&mut root);
     root.to_string().into()
 }
@@ -101,12 +98,10 @@ fn is_object(schema: &str) -> bool {
     has_type && has_properties
 }
 
-/// Whether an array somewhere in the schema may lack its `items`.
-fn lacks_items(schema: &str) -> bool {
-    if memchr::memmem::find(schema.as_bytes(), b"\"array\"").is_none() {
-        return false;
-    }
-    json::read::<Value>(schema).is_some_and(|schema| any_array_lacks_items(&schema))
+/// The schema, if an array somewhere in it lacks its `items`.
+fn lacking_items(schema: &str) -> Option<Value> {
+    memchr::memmem::find(schema.as_bytes(), b"\"array\"")?;
+    json::read::<Value>(schema).filter(any_array_lacks_items)
 }
 
 fn any_array_lacks_items(schema: &Value) -> bool {
