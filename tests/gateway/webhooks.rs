@@ -221,6 +221,8 @@ fn another_customer(gateway: &Gateway) -> String {
 #[test]
 fn dead_receivers_of_one_account_delay_no_others() {
     const TIMEOUT: Duration = Duration::from_secs(3);
+    // What an account has under way at one time where nothing else is configured.
+    const AT_ONCE: f64 = 4.0;
     let sim = Sim::start(SimOptions::default()).expect("a simulator");
     let (upstreams, models) = videos(&sim, "task-pending-ms=5;task-running-ms=5");
     let upstreams = upstreams.replace("webhook_hosts:", "webhook_timeout: 3s, webhook_hosts:");
@@ -228,6 +230,7 @@ fn dead_receivers_of_one_account_delay_no_others() {
     gateway.grant("100.00", "more");
     let dead = silent_receivers(40);
     let key = another_customer(&gateway);
+    let begun = Instant::now();
     for number in 0..400 {
         let address = dead[number % dead.len()].local_addr().expect("an address");
         submit_as(&gateway, &gateway.key, address);
@@ -243,7 +246,9 @@ fn dead_receivers_of_one_account_delay_no_others() {
         assert!(took < TIMEOUT, "another account's announcement came after {took:?}");
     }
     let tried = gateway.metric("tollgate_webhook_tries_total{outcome=\"failed\"}");
-    assert!(tried < 40.0, "{tried} tries are more than the account's share");
+    // Each try takes its whole time, however slowly the machine gets through the 400 submits.
+    let rounds = begun.elapsed().as_secs_f64() / TIMEOUT.as_secs_f64();
+    assert!(tried <= AT_ONCE * (rounds + 1.0), "{tried} tries in {rounds} rounds");
 }
 
 /// Of a host that the operator lists, only the ports are reached that are meant: who may name a URL is
