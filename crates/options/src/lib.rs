@@ -1,4 +1,4 @@
-//! What an operator decides about the ledger, the database of a fleet, the log of requests, and how
+//! What an operator decides about the ledger, holds, the database of a fleet, the log of requests, and how
 //! the process reaches upstreams and signs in to them.
 //!
 //! The configuration builds these values, and those parts take them; neither names the other. A check
@@ -9,6 +9,7 @@
 
 pub mod archive;
 pub mod auth;
+pub mod holds;
 pub mod key_file;
 pub mod ledger;
 pub mod network;
