@@ -41,38 +41,16 @@ impl Terms {
         limits: &ModelLimits,
         output_tokens_max: u64,
     ) -> Result<Self, GatewayError> {
-        let bytes = prompt_tokens_max(body);
-        let context = limits.input_tokens_max;
-        if prompt.is_text && bytes / BYTES_PER_TOKEN_MAX > context {
-            return Err(too_long(bytes / BYTES_PER_TOKEN_MAX, context));
-        }
-        let input_once = match prompt.added_tokens_max {
-            Some(added) => context.min(bytes.saturating_add(added)),
-            None => context,
-        };
+        let input = InputBound::of(body, prompt, limits)?;
         // A picture in base64 has a thousandth of the tokens that so many letters would have.
-        let has_media = prompt.added_tokens_max.is_none();
+        let has_media = prompt.input_ways().has_media;
         let size = TextSize::of_document(&body.decoded_text(has_media));
-        let mut bound = match prompt.search {
-            Some(search) => {
-                searching(search, prompt.rounds, input_once, context, output_tokens_max)
-            }
-            None => Usage {
-                input_tokens: input_once.saturating_mul(prompt.rounds),
-                output_tokens: output_tokens_max.saturating_mul(prompt.rounds),
-                ..Usage::ZERO
-            },
-        };
-        if prompt.is_compacted {
-            // What sums it up reads all of it, and is not bounded by what was asked for.
-            bound.input_tokens = bound.input_tokens.saturating_add(context);
-            bound.output_tokens = bound.output_tokens.saturating_add(limits.output_tokens_max);
-        }
+        let bound = PromptBound::new(input, prompt, limits, output_tokens_max);
         Ok(Self {
             stream: boolean(body, "stream")?.unwrap_or(false),
             model: ModelField::read(body),
-            bound: bound.plus(&prompt.ran_max),
-            floor: Usage { input_tokens: size.tokens().min(input_once), ..Usage::ZERO },
+            bound: bound.usage(),
+            floor: Usage { input_tokens: size.tokens().min(input.once()), ..Usage::ZERO },
         })
     }
 }
@@ -85,25 +63,103 @@ impl Terms {
     }
 }
 
+/// The most input tokens of a prompt that is read once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct InputBound {
+    /// Tokens of its text at most; `None` where its bytes do not bound it.
+    text_tokens: Option<u64>,
+    /// Tokens that the upstream adds to those of the text.
+    added_tokens: u64,
+    /// The context window of the model in tokens, which no prompt exceeds.
+    context: u64,
+}
+
+impl InputBound {
+    /// # Errors
+    /// A text that the model's context cannot hold, with `context_length_exceeded`.
+    fn of(body: &Object<'_>, prompt: &Prompt, limits: &ModelLimits) -> Result<Self, GatewayError> {
+        let bytes = text_tokens_max(body);
+        let context = limits.input_tokens_max;
+        if prompt.is_text && bytes / BYTES_PER_TOKEN_MAX > context {
+            return Err(too_long(bytes / BYTES_PER_TOKEN_MAX, context));
+        }
+        Ok(Self {
+            text_tokens: prompt.added_tokens_max.map(|_| bytes),
+            added_tokens: prompt.added_tokens_max.unwrap_or(0),
+            context,
+        })
+    }
+
+    /// Input tokens at most of one reading.
+    pub(super) fn once(self) -> u64 {
+        let bounded = self.text_tokens.map(|text| text.saturating_add(self.added_tokens));
+        bounded.map_or(self.context, |tokens| tokens.min(self.context))
+    }
+}
+
+/// What bounds the usage of a prompt: its input, its output and how often the upstream reads it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PromptBound {
+    input: InputBound,
+    output_tokens_max: u64,
+    rounds: u64,
+    search: Option<ToolResult>,
+    /// Output tokens at most of an answer that sums the prompt up first, where there can be one.
+    summary_tokens_max: Option<u64>,
+    ran_max: Usage,
+}
+
+impl PromptBound {
+    fn new(
+        input: InputBound,
+        prompt: &Prompt,
+        limits: &ModelLimits,
+        output_tokens_max: u64,
+    ) -> Self {
+        Self {
+            input,
+            output_tokens_max,
+            rounds: prompt.rounds,
+            search: prompt.search,
+            // What was asked for does not bound the summary.
+            summary_tokens_max: prompt.is_compacted.then_some(limits.output_tokens_max),
+            ran_max: prompt.ran_max,
+        }
+    }
+
+    /// The most that the request can use.
+    pub(super) fn usage(&self) -> Usage {
+        let mut bound = match self.search {
+            Some(search) => searching(search, self.rounds, self.input, self.output_tokens_max),
+            None => Usage {
+                input_tokens: self.input.once().saturating_mul(self.rounds),
+                output_tokens: self.output_tokens_max.saturating_mul(self.rounds),
+                ..Usage::ZERO
+            },
+        };
+        if let Some(summary) = self.summary_tokens_max {
+            // What sums the prompt up reads all of it.
+            bound.input_tokens = bound.input_tokens.saturating_add(self.input.context);
+            bound.output_tokens = bound.output_tokens.saturating_add(summary);
+        }
+        bound.plus(&self.ran_max)
+    }
+}
+
 /// The most tokens that any tokenizer makes of what a document of text says: one for each byte of it,
 /// whichever way it is spelled, and what numbers can grow by where a provider writes them anew. ADR 77
 /// says why that covers how providers render tools and messages.
-fn prompt_tokens_max(body: &Object<'_>) -> u64 {
+fn text_tokens_max(body: &Object<'_>) -> u64 {
     body.decoded_bytes().saturating_add(body.rewritten_bytes()) as u64
 }
 
 /// What a prompt comes to whose upstream searches for the answer, of which each round but the last adds a
 /// result to it. The most output that was asked for is that of all rounds together, as vendors define it
 /// ("for a response", "absolute maximum"). What a vendor bills beyond that is charged by its report.
-fn searching(
-    search: ToolResult,
-    rounds: u64,
-    input_once: u64,
-    context: u64,
-    output_tokens_max: u64,
-) -> Usage {
+fn searching(search: ToolResult, rounds: u64, input: InputBound, output_tokens_max: u64) -> Usage {
     /// Rounds of which each is added up by itself; those after it are taken for a whole context.
     const COUNTED_MAX: u64 = 128;
+    let (input_once, context) = (input.once(), input.context);
     let calls = rounds.saturating_sub(1);
     let prompt_after =
         |calls: u64| context.min(input_once.saturating_add(search.tokens.saturating_mul(calls)));
