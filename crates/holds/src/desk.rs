@@ -1,0 +1,288 @@
+//! Where the parallel calls of each account are counted, and wait for each other's money in order.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+use tollgate_money::ids::AccountId;
+
+/// For how long an account is expected to have as many parallel calls again as it had: agents run tools
+/// between two calls, and come back with the next.
+const PEAK_FOR: Duration = Duration::from_secs(60);
+/// How often a call that waits looks by itself, for money that no call of this desk gives back: grants,
+/// small calls, other nodes of a fleet.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Accounts without calls that are remembered for their peaks, before the old ones are let go.
+const REMEMBERED_MAX: usize = 10_000;
+
+/// The calls of all accounts for which money is tight.
+#[derive(Debug, Default)]
+pub struct Desk {
+    accounts: Mutex<HashMap<AccountId, Line, foldhash::fast::RandomState>>,
+    next: AtomicU64,
+}
+
+/// The calls of one account.
+#[derive(Debug, Default)]
+struct Line {
+    /// Calls without a hold, by their numbers.
+    deciding: Vec<u64>,
+    /// Those of them that wait for money, in the order in which they came.
+    waiting: VecDeque<(u64, Arc<Notify>)>,
+    /// Calls with a hold.
+    seated: u64,
+    peak: u64,
+    peak_at: Option<Instant>,
+}
+
+/// A call without a hold. Dropping it leaves the line.
+#[derive(Debug)]
+pub struct Ticket {
+    desk: Arc<Desk>,
+    account: AccountId,
+    number: u64,
+    woken: Arc<Notify>,
+    is_left: bool,
+}
+
+/// A call with a hold. Dropping it says that the call is over.
+#[derive(Debug)]
+pub struct Seat {
+    desk: Arc<Desk>,
+    account: AccountId,
+}
+
+impl Line {
+    fn parallel(&self) -> u64 {
+        self.seated.saturating_add(self.deciding.len() as u64)
+    }
+
+    fn note_peak(&mut self, now: Instant) {
+        let parallel = self.parallel();
+        if parallel >= self.recent_peak(now) {
+            (self.peak, self.peak_at) = (parallel, Some(now));
+        }
+    }
+
+    fn recent_peak(&self, now: Instant) -> u64 {
+        let is_recent = |at| now.saturating_duration_since(at) < PEAK_FOR;
+        if self.peak_at.is_some_and(is_recent) { self.peak } else { 0 }
+    }
+
+    fn wake_first(&self) {
+        if let Some((_, first)) = self.waiting.front() {
+            first.notify_one();
+        }
+    }
+
+    fn leave(&mut self, number: u64) {
+        self.deciding.retain(|one| *one != number);
+        self.stop_waiting(number);
+    }
+
+    fn stop_waiting(&mut self, number: u64) {
+        let before = self.waiting.len();
+        self.waiting.retain(|(one, _)| *one != number);
+        if self.waiting.len() < before {
+            self.wake_first();
+        }
+    }
+
+    fn is_forgettable(&self, now: Instant) -> bool {
+        self.parallel() == 0 && self.recent_peak(now) == 0
+    }
+}
+
+impl Desk {
+    /// Takes a call in that has no hold yet.
+    #[must_use]
+    pub fn arrive(self: &Arc<Self>, account: AccountId) -> Ticket {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let now = Instant::now();
+        let mut accounts = self.accounts.lock();
+        if accounts.len() >= REMEMBERED_MAX && !accounts.contains_key(&account) {
+            accounts.retain(|_, line| !line.is_forgettable(now));
+        }
+        let line = accounts.entry(account).or_default();
+        line.deciding.push(number);
+        line.note_peak(now);
+        drop(accounts);
+        let (desk, woken) = (Arc::clone(self), Arc::default());
+        Ticket { desk, account, number, woken, is_left: false }
+    }
+
+    /// Accounts that have calls here, or had many lately.
+    #[must_use]
+    pub fn accounts(&self) -> usize {
+        self.accounts.lock().len()
+    }
+
+    fn line<T>(&self, account: AccountId, change: impl FnOnce(&mut Line) -> T) -> Option<T> {
+        let now = Instant::now();
+        let mut accounts = self.accounts.lock();
+        let line = accounts.get_mut(&account)?;
+        let changed = change(line);
+        if line.is_forgettable(now) || line.parallel() == 0 && line.peak <= 1 {
+            accounts.remove(&account);
+        }
+        Some(changed)
+    }
+}
+
+impl Ticket {
+    /// How many calls share the account's money, and how many of them have no hold: this one is among
+    /// both. As many are expected as there were in the last minute.
+    #[must_use]
+    pub fn crowd(&self) -> (u64, u64) {
+        let now = Instant::now();
+        let counted = self.desk.line(self.account, |line| {
+            (line.parallel().max(line.recent_peak(now)), line.deciding.len() as u64)
+        });
+        counted.unwrap_or((1, 1))
+    }
+
+    /// Waits for its turn: until calls before it have ended and those that came earlier are served, at
+    /// most until `deadline`. Says whether it is worthwhile to try again. The first of the line is woken
+    /// for each call that ends, and looks by itself now and then.
+    pub async fn turn(&self, deadline: Instant) -> bool {
+        self.desk.line(self.account, |line| {
+            let is_new = line.waiting.iter().all(|(number, _)| *number != self.number);
+            if is_new {
+                // Numbers grow: who came first stands first, whenever it began to wait.
+                let at = line.waiting.partition_point(|(number, _)| *number < self.number);
+                line.waiting.insert(at, (self.number, Arc::clone(&self.woken)));
+            }
+        });
+        loop {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            let look = deadline.min(Instant::now().checked_add(LOOK_EVERY).unwrap_or(deadline));
+            // Woken for a place that another has taken meanwhile, it waits on.
+            timeout_at(look, self.woken.notified()).await.ok();
+            let is_first = self.desk.line(self.account, |line| {
+                line.waiting.front().is_some_and(|(number, _)| *number == self.number)
+            });
+            if is_first.unwrap_or(true) {
+                return true;
+            }
+        }
+    }
+
+    /// Whether calls that came earlier wait for money: what there is, is theirs.
+    #[must_use]
+    pub fn is_behind_others(&self) -> bool {
+        let behind = self.desk.line(self.account, |line| {
+            line.waiting.front().is_some_and(|(number, _)| *number < self.number)
+        });
+        behind.unwrap_or(false)
+    }
+
+    /// The call has a hold now.
+    #[must_use]
+    pub fn sit_down(mut self) -> Seat {
+        self.is_left = true;
+        let (desk, account) = (Arc::clone(&self.desk), self.account);
+        desk.line(account, |line| {
+            line.seated = line.seated.saturating_add(1);
+            line.leave(self.number);
+        });
+        Seat { desk, account }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if !self.is_left {
+            self.desk.line(self.account, |line| line.leave(self.number));
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.desk.line(self.account, |line| {
+            line.seated = line.seated.saturating_sub(1);
+            line.wake_first();
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ACCOUNT: AccountId = AccountId::from_number(7);
+
+    fn desk() -> Arc<Desk> {
+        Arc::default()
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(5)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_are_counted_and_expected_again_for_a_minute() {
+        let desk = desk();
+        let first = desk.arrive(ACCOUNT);
+        assert_eq!(first.crowd(), (1, 1));
+        let second = desk.arrive(ACCOUNT);
+        let seat = first.sit_down();
+        assert_eq!(second.crowd(), (2, 1));
+        drop((seat, second));
+        let later = desk.arrive(ACCOUNT);
+        assert_eq!(later.crowd(), (2, 1), "the other comes back, as far as anybody knows");
+        tokio::time::advance(PEAK_FOR).await;
+        assert_eq!(later.crowd(), (1, 1));
+        drop(later);
+        assert_eq!(desk.accounts(), 0, "nothing is remembered of who is alone");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn money_goes_to_who_came_first() {
+        let desk = desk();
+        let seat = desk.arrive(ACCOUNT).sit_down();
+        let (early, late) = (desk.arrive(ACCOUNT), desk.arrive(ACCOUNT));
+        assert!(!early.is_behind_others() && !late.is_behind_others(), "nobody waits yet");
+        let deadline = soon();
+        let late = tokio::spawn(async move { (late.turn(deadline).await, Instant::now(), late) });
+        tokio::task::yield_now().await;
+        let waits = tokio::spawn(async move { (early.turn(deadline).await, early) });
+        tokio::time::advance(Duration::from_millis(1)).await;
+        let newcomer = desk.arrive(ACCOUNT);
+        assert!(newcomer.is_behind_others());
+        drop(seat);
+        let (is_turn, early) = waits.await.expect("no panic");
+        assert!(is_turn);
+        let sat_at = Instant::now();
+        let seat = early.sit_down();
+        let (is_turn, at, late) = late.await.expect("no panic");
+        assert!(is_turn && at >= sat_at, "it is next once the first has been served");
+        drop((seat, late, newcomer));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_leaves_is_gone_at_once_and_nobody_waits_for_ever() {
+        let desk = desk();
+        let seat = desk.arrive(ACCOUNT).sit_down();
+        let (first, second) = (desk.arrive(ACCOUNT), desk.arrive(ACCOUNT));
+        let deadline = soon();
+        let leaves = tokio::time::timeout(Duration::from_millis(50), first.turn(deadline)).await;
+        // It looked by itself before, or was cut off while it waited.
+        assert!(leaves.is_err());
+        drop(first);
+        assert_eq!(second.crowd(), (3, 1), "as many are expected as were there");
+        assert!(!second.is_behind_others());
+        let began = Instant::now();
+        assert!(second.turn(deadline).await, "it looks by itself, although nobody has ended");
+        assert_eq!(began.elapsed(), LOOK_EVERY);
+        let past = Instant::now();
+        assert!(!second.turn(past).await);
+        drop(seat);
+    }
+}

@@ -1,0 +1,89 @@
+//! What an account has for its calls, and what of it one of them may take.
+
+use tollgate_money::money::Nanousd;
+
+/// What an account has for its calls, by a look at its balance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Funds {
+    /// Money that no open hold covers, the unused part of the credit line among it.
+    pub available: Nanousd,
+    /// Money that the holds of calls in flight cover; most of it comes back when they end.
+    pub held: Nanousd,
+    /// The unused part of the account's credit line.
+    pub unused_credit: Nanousd,
+}
+
+/// What one call may take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offer {
+    /// Its fair share of all that the account has.
+    pub share: Nanousd,
+    /// All that no open hold covers.
+    pub available: Nanousd,
+    /// All that the account has, once the calls in flight have ended for nothing.
+    pub total: Nanousd,
+}
+
+impl Funds {
+    /// What one of `parallel` calls may take, of which `deciding` have no hold yet, itself among them.
+    ///
+    /// The share of a call is an equal part of what all of them have, but never so much that those
+    /// without a hold could not have as much each.
+    #[must_use]
+    pub fn offer(&self, parallel: u64, deciding: u64, with_credit: bool) -> Offer {
+        let credit = if with_credit { Nanousd::ZERO } else { self.unused_credit };
+        let available = self.available.saturating_sub(credit).max(Nanousd::ZERO);
+        let total = available.checked_add(self.held).unwrap_or(Nanousd::MAX);
+        let share = part(total, parallel).min(part(available, deciding));
+        Offer { share, available, total }
+    }
+}
+
+/// An equal part of `amount`, rounded down.
+fn part(amount: Nanousd, parts: u64) -> Nanousd {
+    let parts = i64::try_from(parts.max(1)).unwrap_or(i64::MAX);
+    Nanousd::new(amount.get().checked_div(parts).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn money(nanousd: i64) -> Nanousd {
+        Nanousd::new(nanousd)
+    }
+
+    #[test]
+    fn parallel_calls_have_equal_parts_of_all_there_is() {
+        let funds = Funds { available: money(500), held: money(300), unused_credit: money(100) };
+        let offer = funds.offer(8, 5, true);
+        assert_eq!(
+            (offer.share, offer.available, offer.total),
+            (money(100), money(500), money(800))
+        );
+        let own = funds.offer(8, 5, false);
+        assert_eq!((own.share, own.available, own.total), (money(80), money(400), money(700)));
+        assert_eq!(funds.offer(1, 1, true).share, money(500), "a lone call has all that is free");
+        assert_eq!(funds.offer(0, 0, true).share, money(500));
+        let drawn = Funds { available: money(50), held: money(0), unused_credit: money(100) };
+        assert_eq!(drawn.offer(1, 1, false).available, Nanousd::ZERO);
+    }
+
+    proptest! {
+        #[test]
+        fn shares_never_exceed_what_is_there(
+            available in 0..i64::MAX, held in 0..i64::MAX, credit in 0..i64::MAX,
+            deciding in 1..100_u64, flying in 0..100_u64, with_credit: bool,
+        ) {
+            let funds = Funds {
+                available: money(available), held: money(held), unused_credit: money(credit),
+            };
+            let offer = funds.offer(deciding + flying, deciding, with_credit);
+            let all = offer.share.get().checked_mul(i64::try_from(deciding).expect("few"));
+            prop_assert!(all.is_some_and(|all| all <= offer.available.get()));
+            prop_assert!(offer.share >= Nanousd::ZERO && offer.available <= offer.total);
+        }
+    }
+}

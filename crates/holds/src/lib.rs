@@ -1,0 +1,21 @@
+//! How the money of an account is shared among its parallel calls when there is little of it.
+//!
+//! A call whose most is small beside its account's balance never comes here. Any other takes a
+//! [`Ticket`] at the [`Desk`], which counts the parallel calls of each account; [`Funds`] are split
+//! among them; and a [`Plan`] goes through the operator's means, in order, until one of them makes the
+//! call fit its share. All of it is pure state: whoever calls it reads the ledger and asks providers.
+
+// Tests fail by panicking; the product does not.
+#![deny(clippy::expect_used, clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+mod desk;
+mod funds;
+mod plan;
+
+pub use desk::{Desk, Seat, Ticket};
+pub use funds::{Funds, Offer};
+pub use plan::{Needs, Plan, Step};
+
+/// A call is admitted without a look at the other calls of its account where this multiple of its most
+/// is available: seven more of its size fit beside it.
+pub const PLENTY: i64 = 8;

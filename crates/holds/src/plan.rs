@@ -1,0 +1,158 @@
+//! Which means make a call fit, in the operator's order.
+
+use tollgate_money::money::Nanousd;
+use tollgate_options::holds::{HoldRules, Means};
+
+use crate::funds::Offer;
+
+/// What a call would have to be held at, in each way in which it can be served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// The most that it can cost as it is.
+    pub whole: Nanousd,
+    /// The most that it can cost at the lowest output limit that it may be clamped to; `None` where it
+    /// may not be clamped.
+    pub at_floor: Option<Nanousd>,
+    /// Its input and a first slice of its output; `None` where not all that it costs is shown.
+    pub slice: Option<Nanousd>,
+}
+
+impl Needs {
+    /// The least with which the call can be served by the means that `rules` allow.
+    #[must_use]
+    pub fn least(&self, rules: &HoldRules) -> Nanousd {
+        let clamped = self.at_floor.filter(|_| rules.allows(Means::Clamp));
+        let rolling = self.slice.filter(|_| rules.allows(Means::Rolling));
+        [clamped, rolling].into_iter().flatten().fold(self.whole, Nanousd::min)
+    }
+}
+
+/// What to do next for a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Hold the most that it can cost.
+    HoldWhole,
+    /// Ask the provider how many tokens its prompt has, and come back with smaller needs.
+    Count,
+    /// Lower its output limit to the most that costs no more than this, and hold that.
+    Clamp(Nanousd),
+    /// Hold a slice, and extend it while the answer streams.
+    Roll,
+    /// Wait until so much is available, where the rules allow it, and else refuse.
+    Wait(Nanousd),
+    /// Refuse: the account has too little even with nothing in flight.
+    Refuse,
+}
+
+/// How far a call has come through the means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    is_counted: bool,
+}
+
+impl Plan {
+    /// The next step for a call with these needs. `own` is what it may take of the account's own money,
+    /// and `all` what it may with the credit line.
+    ///
+    /// A call fits where it costs no more than its share at most. One that no means makes fit takes what
+    /// is available, as if it were alone: to refuse it would help nobody.
+    pub fn next(&mut self, rules: &HoldRules, needs: &Needs, own: &Offer, all: &Offer) -> Step {
+        let mut offer = own;
+        if needs.whole <= offer.share {
+            return Step::HoldWhole;
+        }
+        for means in &rules.means {
+            match means {
+                Means::Credit => offer = all,
+                Means::Count if !self.is_counted => {
+                    self.is_counted = true;
+                    return Step::Count;
+                }
+                Means::Count => {}
+                Means::Clamp => match needs.at_floor {
+                    Some(floor) if floor <= offer.available => {
+                        return Step::Clamp(offer.share.max(floor));
+                    }
+                    _ => {}
+                },
+                Means::Rolling => {
+                    if needs.slice.is_some_and(|slice| slice <= offer.available) {
+                        return Step::Roll;
+                    }
+                }
+            }
+            if needs.whole <= offer.share {
+                return Step::HoldWhole;
+            }
+        }
+        let least = needs.least(rules);
+        match offer {
+            offer if needs.whole <= offer.available => Step::HoldWhole,
+            offer if least <= offer.total => Step::Wait(least),
+            _ => Step::Refuse,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn money(nanousd: i64) -> Nanousd {
+        Nanousd::new(nanousd)
+    }
+
+    fn offer(share: i64, available: i64, total: i64) -> Offer {
+        Offer { share: money(share), available: money(available), total: money(total) }
+    }
+
+    fn rules(means: &[Means]) -> HoldRules {
+        HoldRules { means: means.to_vec(), ..HoldRules::default() }
+    }
+
+    const ALL: &[Means] = Means::ALL;
+
+    #[test]
+    fn what_fits_is_held_as_it_is() {
+        let needs = Needs { whole: money(10), at_floor: Some(money(5)), slice: Some(money(1)) };
+        let own = offer(10, 80, 80);
+        assert_eq!(Plan::default().next(&rules(ALL), &needs, &own, &own), Step::HoldWhole);
+    }
+
+    #[test]
+    fn means_are_tried_in_their_order() {
+        let needs = Needs { whole: money(50), at_floor: Some(money(8)), slice: Some(money(4)) };
+        let (own, all) = (offer(10, 80, 80), offer(20, 160, 160));
+        let steps = |means: &[Means]| {
+            let (rules, mut plan) = (rules(means), Plan::default());
+            let first = plan.next(&rules, &needs, &own, &all);
+            (first, plan.next(&rules, &needs, &own, &all))
+        };
+        let clamp = |amount| Step::Clamp(money(amount));
+        use Means::{Clamp, Count, Credit, Rolling};
+        assert_eq!(steps(&[Credit, Count, Clamp, Rolling]), (Step::Count, clamp(20)));
+        assert_eq!(steps(&[Count, Clamp, Credit]), (Step::Count, clamp(10)));
+        assert_eq!(steps(&[Rolling, Clamp]), (Step::Roll, Step::Roll));
+        assert_eq!(steps(&[Count]), (Step::Count, Step::HoldWhole), "there is nothing to share by");
+        assert_eq!(steps(&[]), (Step::HoldWhole, Step::HoldWhole));
+    }
+
+    #[test]
+    fn the_floor_is_served_above_the_share_while_there_is_as_much() {
+        let needs = Needs { whole: money(50), at_floor: Some(money(8)), slice: None };
+        let next = |own: &Offer| Plan { is_counted: true }.next(&rules(ALL), &needs, own, own);
+        assert_eq!(next(&offer(5, 10, 100)), Step::Clamp(money(8)));
+        assert_eq!(next(&offer(5, 7, 100)), Step::Wait(money(8)));
+        assert_eq!(next(&offer(5, 7, 7)), Step::Refuse);
+    }
+
+    #[test]
+    fn the_line_alone_may_make_a_call_fit() {
+        let needs = Needs { whole: money(50), at_floor: None, slice: None };
+        let (own, all) = (offer(10, 10, 10), offer(60, 60, 60));
+        let next = |means: &[Means]| Plan::default().next(&rules(means), &needs, &own, &all);
+        assert_eq!(next(&[Means::Credit]), Step::HoldWhole);
+        assert_eq!(next(&[Means::Clamp]), Step::Refuse, "the line is not to be used");
+        assert_eq!(next(&[]), Step::Refuse);
+    }
+}
