@@ -11,12 +11,14 @@ pub mod gateway;
 pub mod pipeline;
 pub use tollgate_protocols as protocols;
 pub mod balance;
+pub use tollgate_holds as holds;
 pub use tollgate_limits as limits;
 pub mod tasks;
 pub mod outbound;
 mod pricing;
 pub use tollgate_fleet as fleet;
 pub use tollgate_ledger as ledger;
+pub use tollgate_options as options;
 
 // What it is told, and what it tells.
 use tollgate_catalogue as catalogue;

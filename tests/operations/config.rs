@@ -3,11 +3,13 @@
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::config::snapshot::{Credential, Snapshot};
 use tollgate::config::{self, ConfigHandle, Diagnostic, Overrides, Severity, Sources};
 use tollgate::money::Nanousd;
+use tollgate::options::holds::{HoldRules, Means};
 use tollgate::price::Usage;
 use tollgate::protocols::{Dialect, Operation};
 
@@ -468,6 +470,19 @@ upstreams:
         assert!(!text.contains("canary"), "a diagnostic shows a secret:\n{text}");
         assert_eq!(errors.len(), expected, "{text}");
     }
+}
+
+#[test]
+fn a_model_overrides_rules_of_holds_one_by_one() {
+    let case = fs::read_to_string(root().join("tests/config/valid/holds.yaml")).expect("the case");
+    let (routes, models) = split(&case);
+    let snapshot = loads(routes, models);
+    let rules = snapshot.holds.with(&snapshot.models[0].holds);
+    assert_eq!(snapshot.holds.means, [Means::Count, Means::Rolling]);
+    assert_eq!(snapshot.holds.wait, Duration::from_secs(30));
+    assert_eq!((rules.means.len(), rules.wait, rules.output_floor), (0, Duration::ZERO, 256));
+    assert_eq!((rules.slice, rules.count_timeout), (2048, Duration::from_millis(500)));
+    assert_eq!(loads(MINIMAL_ROUTES, MINIMAL_MODELS).holds, HoldRules::default());
 }
 
 #[test]

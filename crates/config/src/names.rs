@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use tollgate_money::price::{InferenceGeo, Quality, Resolution, ServiceTier, Speed};
+use tollgate_options::holds::Means;
 use tollgate_protocols::limits::{AudioFormat, ImageFormat, ResponseFormat};
 use tollgate_protocols::{Dialect, Operation};
 
@@ -92,6 +93,7 @@ word!(QualityName, Quality, "a quality");
 word!(ImageFormatName, ImageFormat, "a format of images");
 word!(ResponseFormatName, ResponseFormat, "a way to answer");
 word!(AudioFormatName, AudioFormat, "a format of audio");
+word!(MeansName, Means, "a means to serve a request that does not fit its account");
 word!(AffinityName, Affinity, "a way to keep requests together");
 
 /// What a request may be repeated after although its upstream may have begun with it.

@@ -4,6 +4,7 @@
 mod admin;
 mod auth;
 mod console;
+mod holds;
 mod limits;
 mod listeners;
 mod mcp;
@@ -20,6 +21,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 pub(super) use admin::*;
 pub(super) use auth::*;
 pub(super) use console::*;
+pub(super) use holds::*;
 pub(super) use limits::*;
 pub(super) use listeners::*;
 pub(super) use mcp::*;

@@ -20,6 +20,7 @@ use tollgate_money::money::Nanousd;
 use tollgate_money::secret::Secret;
 use tollgate_money::words::words;
 use tollgate_options::archive::Archive;
+use tollgate_options::holds::HoldRules;
 use tollgate_options::ledger::{Pruning, RecoveryPolicy};
 use tollgate_options::network::ProxyRules;
 use tollgate_options::postgres::PostgresOptions;
@@ -60,6 +61,8 @@ pub struct Snapshot {
     pub limits: Limits,
     /// How much keys and accounts may be used that have no limits of their own.
     pub rate_limits: RateLimits,
+    /// How requests are held that do not fit their accounts.
+    pub holds: HoldRules,
     /// How tasks are followed.
     pub tasks: Tasks,
     /// The server for agents.

@@ -23,6 +23,7 @@ mod bodies;
 mod console;
 mod cost;
 mod fallbacks;
+mod holds;
 mod hosted;
 mod known_tiers;
 mod limits;
@@ -130,6 +131,7 @@ pub(super) fn compile(
         reload: compiled.reload,
         limits: compiled.limits,
         rate_limits: compiled.rate_limits,
+        holds: compiled.holds,
         tasks: compiled.tasks,
         mcp: compiled.mcp,
         balancing: compiled.balancing,

@@ -74,6 +74,7 @@ fn model(
     let prices = prices::compile(document, at, &raw);
     let priced = prices::priced(&prices, &raw);
     let rates = super::rates(&raw.rate_limits);
+    let holds = super::holds::of_model(document, &at.key("holds"), &raw.holds);
     let limits = limits::compile(document, &at.key("limits"), &raw);
     limits::check_pattern(document, &at.key("limits"), &id, &raw.limits);
     check_reading(document, at, &raw, &operations);
@@ -119,6 +120,7 @@ fn model(
         own_prices: OwnPricing::default(),
         limits,
         rates,
+        holds,
         on_disconnect: OnDisconnect {
             time: raw.on_disconnect.time.0,
             bytes: raw.on_disconnect.bytes.0 as u64,

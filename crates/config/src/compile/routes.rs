@@ -16,6 +16,7 @@ use crate::snapshot::{
 use crate::spans::Path;
 use crate::{Overrides, raw};
 use tollgate_money::secret::Secret;
+use tollgate_options::holds::HoldRules;
 use tollgate_options::ledger::REPEATED_WITHIN;
 use tollgate_options::network::ProxyRules;
 use tollgate_options::request_log::SIZE_MIN;
@@ -44,6 +45,7 @@ pub(super) struct Compiled {
     pub(super) reload: Reload,
     pub(super) limits: Limits,
     pub(super) rate_limits: RateLimits,
+    pub(super) holds: HoldRules,
     pub(super) tasks: Tasks,
     pub(super) mcp: Mcp,
     pub(super) balancing: Balancing,
@@ -91,6 +93,7 @@ pub(super) fn compile(
             key: super::rates(&raw.rate_limits.key),
             account: super::rates(&raw.rate_limits.account),
         },
+        holds: super::holds::compile(document, &raw.holds),
         tasks,
         mcp,
         balancing,

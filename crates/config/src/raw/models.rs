@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 
-use super::{Entries, Rates};
+use super::{Entries, ModelHolds, Rates};
 use crate::names::{
     AudioFormatName, ImageFormatName, InferenceGeoName, OperationName, QualityName, ResolutionName,
     ResponseFormatName, ServiceTierName, SpeedName,
@@ -49,6 +49,10 @@ pub(crate) struct Model {
     /// How much the model may be used by all customers together. Default: no limit.
     #[serde(default)]
     pub(crate) rate_limits: Rates,
+    /// How requests to the model are held that do not fit their accounts. Default: as `holds` of
+    /// `routes.yaml` says.
+    #[serde(default)]
+    pub(crate) holds: ModelHolds,
     /// `owned_by` in model lists. Default: the first target's upstream.
     #[serde(default)]
     pub(crate) owned_by: Option<String>,

@@ -6,8 +6,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 
 use super::{
-    Admin, Console, Entries, Listener, Mcp, Model, PerAccount, StoreSection, Unauthenticated,
-    Upstream,
+    Admin, Console, Entries, HoldsSection, Listener, Mcp, Model, PerAccount, StoreSection,
+    Unauthenticated, Upstream,
 };
 use crate::names::{AffinityName, OperationName};
 use crate::network::Network;
@@ -47,6 +47,10 @@ pub(crate) struct Routes {
     /// admin API. Default: no limit.
     #[serde(default)]
     pub(crate) rate_limits: RateLimits,
+    /// How requests are held that do not fit what their accounts have. Accounts can have rules of their
+    /// own, by the admin API.
+    #[serde(default)]
+    pub(crate) holds: HoldsSection,
     /// How tasks, such as video, are followed.
     #[serde(default)]
     pub(crate) tasks: TasksSection,

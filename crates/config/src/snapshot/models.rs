@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::{OwnPricing, PassedHeaders, Pricing, Snapshot, Upstream};
 use tollgate_money::limit::Rates;
 use tollgate_money::price::PriceList;
+use tollgate_options::holds::HoldOverrides;
 use tollgate_protocols::Operation;
 use tollgate_protocols::limits::ModelLimits;
 
@@ -37,6 +38,8 @@ pub struct Model {
     pub limits: ModelLimits,
     /// How much all customers together may use it.
     pub rates: Rates,
+    /// How requests to it are held that do not fit their accounts, where that differs from the rules for all.
+    pub holds: HoldOverrides,
     /// How much is read of an answer that nobody waits for any more.
     pub on_disconnect: OnDisconnect,
     /// `owned_by` in model lists.
