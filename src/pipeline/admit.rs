@@ -20,6 +20,31 @@ const RETRY_HELD: Duration = Duration::from_secs(2);
 /// When to try again after the store refused new holds.
 const RETRY_STORE: Duration = Duration::from_secs(10);
 
+/// The part of a request's most that is held before an upstream gets the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holding {
+    /// All of it.
+    Whole,
+    /// The input and this much output; the hold grows while the answer streams. Only for requests
+    /// that [can roll](Validated::can_roll).
+    Slice {
+        /// Output, in tokens, that is held at first, and that the hold grows by at least.
+        output_tokens: u64,
+    },
+}
+
+impl Holding {
+    /// The part of `bound` that is held at first.
+    pub(super) fn part_of(self, bound: Usage) -> Usage {
+        match self {
+            Self::Whole => bound,
+            Self::Slice { output_tokens } => {
+                Usage { output_tokens: bound.output_tokens.min(output_tokens), ..bound }
+            }
+        }
+    }
+}
+
 /// A request that is paid for: from here on it ends in exactly one settlement.
 #[derive(Debug)]
 pub struct Admitted {
@@ -49,6 +74,8 @@ pub struct Admitted {
     pub bound: Nanousd,
     /// What was held at first: of the dearest model that may serve the request.
     pub(super) held: Nanousd,
+    /// The part of the most that was held at first.
+    pub(super) holding: Holding,
     /// The most that upstreams may bill for tries that were followed by another.
     pub retried: Nanousd,
     /// What those tries cost the operator, where targets have prices of their own.
@@ -76,6 +103,16 @@ struct RequestPrices {
 }
 
 impl RequestPrices {
+    /// The prices of the moment, none of which is charged.
+    fn read(ledger: &Ledger, resolved: &Resolved, now: UnixMs) -> Self {
+        let (account, model) = (resolved.key.account, &resolved.model);
+        let name = resolved.asked.as_deref().unwrap_or(&model.id);
+        let priced =
+            |model: &Arc<Model>| pricing::prices_for(ledger, account, (model, &model.id), now);
+        let own = pricing::prices_for(ledger, account, (model, name), now);
+        Self { own, fallbacks: resolved.fallbacks.iter().map(priced).collect() }
+    }
+
     /// The prices of the moment. Those of fallbacks stand in the journal before they are charged.
     fn new(ledger: &Ledger, resolved: &Resolved, now: UnixMs) -> Self {
         let (account, model) = (resolved.key.account, &resolved.model);
@@ -96,7 +133,21 @@ impl RequestPrices {
     }
 }
 
-/// Holds the most that the request can cost, unless it costs nothing.
+/// What a hold of this kind would set aside for a request by the prices of this moment. Nothing is held
+/// or written.
+#[must_use]
+pub fn hold_amount(ledger: &Ledger, validated: &Validated, holding: Holding) -> Nanousd {
+    let resolved = &validated.resolved;
+    if !resolved.operation.is_billed() {
+        return Nanousd::ZERO;
+    }
+    let now = UnixMs::now();
+    let prices = RequestPrices::read(ledger, resolved, now);
+    Amounts::of(&prices, validated, holding, now).amount
+}
+
+/// Holds the most that the request can cost, or the part of it that `holding` says, unless it costs
+/// nothing.
 ///
 /// # Errors
 /// `InsufficientBalance`, `BalanceHeld`, `RateLimited` when the key may not spend so much, or
@@ -105,39 +156,25 @@ pub async fn admit(
     ledger: &Arc<Ledger>,
     request: RequestId,
     validated: Validated,
+    holding: Holding,
 ) -> Result<Box<Admitted>, GatewayError> {
     let resolved = &validated.resolved;
     if !resolved.operation.is_billed() {
         let own = Arc::clone(&resolved.model.prices);
         let prices = RequestPrices { own, fallbacks: Vec::new() };
-        let quote = Quote::default();
         return Ok(Admitted::new(
             validated,
             Payment::Free,
             prices,
-            quote,
-            UnixMs(0),
-            Nanousd::ZERO,
+            Amounts::nothing(),
+            Holding::Whole,
         ));
     }
     let now = UnixMs::now();
     let (account, model) = (resolved.key.account, &resolved.model);
     let prices = RequestPrices::new(ledger, resolved, now);
-    // Whichever target is asked, and in whatever words: the dearest of them is covered, of whatever
-    // model. The least is that of the model itself.
-    let own = quote(prices.at(0), validated.call.as_ref(), now);
-    let (mut bound, mut floor) = bounds(&own, validated.call.as_ref());
-    let mut dearest = Nanousd::ZERO;
-    for ProtocolReading { rank, call, .. } in &validated.others {
-        let quoted = quote(prices.at(*rank), call.as_ref(), now);
-        let (most, least) = bounds(&quoted, call.as_ref());
-        match rank {
-            0 => (bound, floor) = (bound.max(most), floor.max(least)),
-            _ => dearest = dearest.max(most),
-        }
-    }
-    let amount = bound.max(dearest);
-    let floor = floor.min(amount);
+    let amounts = Amounts::of(&prices, &validated, holding, now);
+    let (amount, floor) = (amounts.amount, amounts.floor);
     let hold = ledger
         .admit(Reserve {
             account,
@@ -150,7 +187,48 @@ pub async fn admit(
         })
         .await
         .map_err(|refusal| refused(&refusal, amount, resolved.operation))?;
-    Ok(Admitted::new(validated, Payment::Held(hold), prices, own, now, bound))
+    Ok(Admitted::new(validated, Payment::Held(hold), prices, amounts, holding))
+}
+
+/// What a request can cost by the prices of one moment.
+struct Amounts {
+    /// By its first reading.
+    own: Quote,
+    at: UnixMs,
+    /// The most of the request's own model.
+    bound: Nanousd,
+    /// What is held at first: of the dearest model that may serve the request.
+    amount: Nanousd,
+    /// The least once an upstream of its own model has taken the request.
+    floor: Nanousd,
+}
+
+impl Amounts {
+    /// The amounts of a request that costs nothing.
+    fn nothing() -> Self {
+        let (own, at, zero) = (Quote::default(), UnixMs(0), Nanousd::ZERO);
+        Self { own, at, bound: zero, amount: zero, floor: zero }
+    }
+
+    /// Whichever target is asked, and in whatever words: the dearest of them is covered, of whatever
+    /// model. The least is that of the model itself.
+    fn of(prices: &RequestPrices, validated: &Validated, holding: Holding, now: UnixMs) -> Self {
+        let own = quote(prices.at(0), validated.call.as_ref(), now);
+        let (mut bound, mut floor) = bounds(&own, validated.call.as_ref());
+        let mut slice = slice(&own, validated.call.as_ref(), holding);
+        let mut dearest = Nanousd::ZERO;
+        for ProtocolReading { rank, call, .. } in &validated.others {
+            let quoted = quote(prices.at(*rank), call.as_ref(), now);
+            let (most, least) = bounds(&quoted, call.as_ref());
+            slice = slice.max(self::slice(&quoted, call.as_ref(), holding));
+            match rank {
+                0 => (bound, floor) = (bound.max(most), floor.max(least)),
+                _ => dearest = dearest.max(most),
+            }
+        }
+        let amount = slice.unwrap_or(bound.max(dearest));
+        Self { own, at: now, bound, amount, floor: floor.min(amount) }
+    }
 }
 
 impl Admitted {
@@ -158,10 +236,10 @@ impl Admitted {
         validated: Validated,
         payment: Payment,
         prices: RequestPrices,
-        quote: Quote,
-        taken_in: UnixMs,
-        bound: Nanousd,
+        amounts: Amounts,
+        holding: Holding,
     ) -> Box<Self> {
+        let Amounts { own: quote, at: taken_in, bound, .. } = amounts;
         let Validated { resolved, call, codec, kind, others } = validated;
         let held = payment.amount();
         Box::new(Self {
@@ -177,6 +255,7 @@ impl Admitted {
             taken_in,
             bound,
             held,
+            holding,
             retried: Nanousd::ZERO,
             retry_costs: Vec::new(),
             partial: None,
@@ -270,6 +349,15 @@ fn bounds(quote: &Quote, call: &dyn Call) -> (Nanousd, Nanousd) {
     let least = call.floor();
     let floor = quote.prices(&least, &Traits::default()).cost(&least);
     (most(quote.dearest(), call), floor)
+}
+
+/// What a hold for a part of the call's output sets aside; `None` for one that covers all of it.
+fn slice(quote: &Quote, call: &dyn Call, holding: Holding) -> Option<Nanousd> {
+    if holding == Holding::Whole {
+        return None;
+    }
+    let part = Usage { requests: 1, ..holding.part_of(call.bound()) };
+    Some(dearest_prices(quote.dearest(), call).cost(&part))
 }
 
 /// The most that the call can cost: every token billed in the dearest way that it allows.

@@ -2,7 +2,7 @@
 
 use crate::ledger::{LossCause, Posted, Settlement, VoidReason};
 use crate::money::{Nanousd, Rate};
-use crate::pipeline::{Admitted, AnsweredParts, Relaying};
+use crate::pipeline::{Admitted, AnsweredParts, Holding, Relaying};
 use crate::price::{Side, Traits, UNITS, Usage, UsageSource};
 use crate::protocols::{ReportedSides, is_estimated};
 
@@ -152,11 +152,22 @@ impl Admitted {
         let usage = Usage { requests, ..usage };
         let mut charge = prices.cost(&usage);
         if source == UsageSource::Estimated {
-            // An estimate is no reason to take more than was held, for this model.
-            let extended = self.payment.amount().saturating_sub(self.held);
-            charge = charge.min(self.bound.checked_add(extended).unwrap_or(Nanousd::MAX));
+            charge = charge.min(self.estimate_max());
         }
         Settlement { charge, usage, source }
+    }
+
+    /// The most that an estimate can come to: what is held for this model.
+    fn estimate_max(&self) -> Nanousd {
+        let amount = self.payment.amount();
+        match self.holding {
+            Holding::Whole => {
+                let extended = amount.saturating_sub(self.held);
+                self.bound.checked_add(extended).unwrap_or(Nanousd::MAX)
+            }
+            // The bound of a hold that grows says nothing of what is held by now.
+            Holding::Slice { .. } => amount,
+        }
     }
 }
 

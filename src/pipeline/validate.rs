@@ -202,6 +202,14 @@ impl Validated {
         })
     }
 
+    /// True where all that the answer costs arrives with it, piece by piece, whichever target answers:
+    /// then a hold can [grow](crate::pipeline::Holding::Slice) while it streams.
+    #[must_use]
+    pub fn can_roll(&self) -> bool {
+        self.resolved.operation.is_billed()
+            && self.calls().all(|call| call.streams() && call.is_all_shown())
+    }
+
     /// What each protocol says about it.
     pub(super) fn calls(&self) -> impl Iterator<Item = &dyn Call> {
         let others = self.others.iter().map(|other| other.call.as_ref());

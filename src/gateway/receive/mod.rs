@@ -31,7 +31,7 @@ use crate::gateway::local::{self, Local};
 use crate::gateway::proxy::Gateway;
 use crate::gateway::websocket;
 use crate::ledger::Key;
-use crate::pipeline::{self, Validated};
+use crate::pipeline::{self, Holding, Validated};
 use crate::protocols::{NamedInPath, Operation, Request};
 use body::{HeldBody, ReadLimits};
 use reading::BodyReading;
@@ -112,7 +112,7 @@ pub(crate) async fn receive(
     drop(request);
     let permit = pipeline::limit(&gateway.limits, &gateway.ledger, &snapshot, &validated).await?;
     exchange.permit = Some(permit);
-    let admitted = pipeline::admit(&gateway.ledger, exchange.id, validated).await?;
+    let admitted = pipeline::admit(&gateway.ledger, exchange.id, validated, Holding::Whole).await?;
     let sending = Sending::new(admitted, body, mark, candidates);
     exchange.stage = RequestStage::Sending(Box::new(sending));
     Ok(Received::Paid)
