@@ -32,8 +32,9 @@ impl Funds {
     #[must_use]
     pub fn offer(&self, parallel: u64, deciding: u64, with_credit: bool) -> Offer {
         let credit = if with_credit { Nanousd::ZERO } else { self.unused_credit };
+        let all = self.available.checked_add(self.held).unwrap_or(Nanousd::MAX);
+        let total = all.saturating_sub(credit).max(Nanousd::ZERO);
         let available = self.available.saturating_sub(credit).max(Nanousd::ZERO);
-        let total = available.checked_add(self.held).unwrap_or(Nanousd::MAX);
         let share = part(total, parallel).min(part(available, deciding));
         Offer { share, available, total }
     }

@@ -3,16 +3,19 @@
 //! A call whose most is small beside its account's balance never comes here. Any other takes a
 //! [`Ticket`] at the [`Desk`], which counts the parallel calls of each account; [`Funds`] are split
 //! among them; and a [`Plan`] goes through the operator's means, in order, until one of them makes the
-//! call fit its share. All of it is pure state: whoever calls it reads the ledger and asks providers.
+//! call fit its share. [`fit`] does all of that for a [`TightCall`], which reads the ledger, asks
+//! providers and holds the money.
 
 // Tests fail by panicking; the product does not.
 #![deny(clippy::expect_used, clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 mod desk;
+mod fit;
 mod funds;
 mod plan;
 
 pub use desk::{Desk, Seat, Ticket};
+pub use fit::{Holding, NotHeld, TightCall, Unfit, fit};
 pub use funds::{Funds, Offer};
 pub use plan::{Needs, Plan, Step};
 

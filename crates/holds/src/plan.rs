@@ -38,8 +38,8 @@ pub enum Step {
     Clamp(Nanousd),
     /// Hold a slice, and extend it while the answer streams.
     Roll,
-    /// Wait until so much is available, where the rules allow it, and else refuse.
-    Wait(Nanousd),
+    /// Wait until there is more, where the rules allow it, and else refuse.
+    Wait,
     /// Refuse: the account has too little even with nothing in flight.
     Refuse,
 }
@@ -48,9 +48,21 @@ pub enum Step {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     is_counted: bool,
+    is_unclampable: bool,
 }
 
 impl Plan {
+    /// The plan of a call that has waited: its prompt is the same, and so is its count.
+    #[must_use]
+    pub fn anew(self) -> Self {
+        Self { is_unclampable: false, ..self }
+    }
+
+    /// Go on without clamping.
+    pub fn skip_clamp(&mut self) {
+        self.is_unclampable = true;
+    }
+
     /// The next step for a call with these needs. `own` is what it may take of the account's own money,
     /// and `all` what it may with the credit line.
     ///
@@ -69,12 +81,12 @@ impl Plan {
                     return Step::Count;
                 }
                 Means::Count => {}
-                Means::Clamp => match needs.at_floor {
-                    Some(floor) if floor <= offer.available => {
+                Means::Clamp => {
+                    let floor = needs.at_floor.filter(|_| !self.is_unclampable);
+                    if let Some(floor) = floor.filter(|floor| *floor <= offer.available) {
                         return Step::Clamp(offer.share.max(floor));
                     }
-                    _ => {}
-                },
+                }
                 Means::Rolling => {
                     if needs.slice.is_some_and(|slice| slice <= offer.available) {
                         return Step::Roll;
@@ -88,7 +100,7 @@ impl Plan {
         let least = needs.least(rules);
         match offer {
             offer if needs.whole <= offer.available => Step::HoldWhole,
-            offer if least <= offer.total => Step::Wait(least),
+            offer if least <= offer.total => Step::Wait,
             _ => Step::Refuse,
         }
     }
@@ -140,9 +152,11 @@ mod tests {
     #[test]
     fn the_floor_is_served_above_the_share_while_there_is_as_much() {
         let needs = Needs { whole: money(50), at_floor: Some(money(8)), slice: None };
-        let next = |own: &Offer| Plan { is_counted: true }.next(&rules(ALL), &needs, own, own);
+        let next = |own: &Offer| {
+            Plan { is_counted: true, ..Plan::default() }.next(&rules(ALL), &needs, own, own)
+        };
         assert_eq!(next(&offer(5, 10, 100)), Step::Clamp(money(8)));
-        assert_eq!(next(&offer(5, 7, 100)), Step::Wait(money(8)));
+        assert_eq!(next(&offer(5, 7, 100)), Step::Wait);
         assert_eq!(next(&offer(5, 7, 7)), Step::Refuse);
     }
 

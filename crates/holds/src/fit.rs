@@ -1,0 +1,284 @@
+//! From a call that does not fit its account to a hold, or to the reason why there is none.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use tollgate_money::ids::AccountId;
+use tollgate_money::money::Nanousd;
+use tollgate_options::holds::HoldRules;
+
+use crate::desk::{Desk, Seat};
+use crate::funds::{Funds, Offer};
+use crate::plan::{Needs, Plan, Step};
+
+/// How long a call waits for those that come at the same time, before any of them takes money: parallel
+/// agents begin within a few milliseconds, and none of them should find what another has left over.
+const GATHER: Duration = Duration::from_millis(30);
+/// How often a call that found its money taken decides anew, before it gives up or waits.
+const RETRIES_MAX: u32 = 8;
+
+/// How much of a call is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holding {
+    /// The most that it can cost.
+    Whole,
+    /// The most that it can cost with its output limit lowered, so that this is no more than the amount.
+    Clamped(Nanousd),
+    /// Its input and a first slice of its output.
+    Slice,
+}
+
+/// Why nothing was held for a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotHeld<E> {
+    /// Less is available than was to be held.
+    Short(Funds),
+    /// The request cannot be clamped so far.
+    Unclampable,
+    /// The ledger refuses it for another reason.
+    Refused(E),
+}
+
+/// A call for which money is tight, as the gateway serves it.
+pub trait TightCall {
+    /// A hold that was made for it.
+    type Held;
+    /// A refusal that no means can change.
+    type Refused;
+
+    /// Read what its account has now.
+    fn funds(&self) -> impl Future<Output = Funds> + Send;
+
+    /// Compute what it would be held at in each way.
+    fn needs(&self) -> Needs;
+
+    /// Ask the provider how many tokens its prompt has. Its needs may be smaller then.
+    fn count(&mut self) -> impl Future<Output = ()> + Send;
+
+    /// Hold money for it.
+    fn hold(
+        &mut self,
+        holding: Holding,
+    ) -> impl Future<Output = Result<Self::Held, NotHeld<Self::Refused>>> + Send;
+}
+
+/// Why a call cannot be served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfit<E> {
+    /// The account has too little at the moment, or at all.
+    Short {
+        /// What the account has.
+        offer: Offer,
+        /// What the call would have been held at.
+        needs: Needs,
+    },
+    /// The ledger refuses it for another reason.
+    Refused(E),
+}
+
+/// Makes a call fit its account, by the means of `rules` in their order. It may wait for the calls
+/// before it; dropping the future leaves the line at once.
+///
+/// # Errors
+/// [`Unfit`]; nothing is held then.
+pub async fn fit<C: TightCall>(
+    desk: &Arc<Desk>,
+    account: AccountId,
+    rules: &HoldRules,
+    call: &mut C,
+) -> Result<(C::Held, Seat), Unfit<C::Refused>> {
+    let ticket = desk.arrive(account);
+    let began = Instant::now();
+    let deadline = began.checked_add(rules.wait).unwrap_or(began);
+    sleep(GATHER).await;
+    let mut plan = Plan::default();
+    let mut newer = None;
+    let mut retries = 0_u32;
+    loop {
+        let funds = match newer.take() {
+            Some(funds) => funds,
+            None => call.funds().await,
+        };
+        let (parallel, deciding) = ticket.crowd();
+        let own = funds.offer(parallel, deciding, false);
+        let all = funds.offer(parallel, deciding, true);
+        let needs = call.needs();
+        let step = match ticket.is_behind_others() {
+            true => Step::Wait,
+            false => plan.next(rules, &needs, &own, &all),
+        };
+        let holding = match step {
+            Step::HoldWhole => Holding::Whole,
+            Step::Clamp(amount) => Holding::Clamped(amount),
+            Step::Roll => Holding::Slice,
+            Step::Count => {
+                call.count().await;
+                continue;
+            }
+            Step::Wait if ticket.turn(deadline).await => {
+                (plan, retries) = (plan.anew(), 0);
+                continue;
+            }
+            Step::Wait | Step::Refuse => return Err(Unfit::Short { offer: all, needs }),
+        };
+        match call.hold(holding).await {
+            Ok(held) => return Ok((held, ticket.sit_down())),
+            Err(NotHeld::Refused(reason)) => return Err(Unfit::Refused(reason)),
+            Err(NotHeld::Unclampable) => plan.skip_clamp(),
+            Err(NotHeld::Short(funds)) if retries < RETRIES_MAX => {
+                retries = retries.saturating_add(1);
+                newer = Some(funds);
+            }
+            Err(NotHeld::Short(_)) if ticket.turn(deadline).await => {
+                (plan, retries) = (plan.anew(), 0);
+            }
+            Err(NotHeld::Short(funds)) => {
+                let offer = funds.offer(parallel, deciding, true);
+                return Err(Unfit::Short { offer, needs });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use tollgate_options::holds::Means;
+
+    use super::*;
+
+    const ACCOUNT: AccountId = AccountId::from_number(7);
+
+    fn money(nanousd: i64) -> Nanousd {
+        Nanousd::new(nanousd)
+    }
+
+    /// An account without a ledger.
+    #[derive(Clone, Default)]
+    struct Purse(Arc<Mutex<Funds>>);
+
+    impl Purse {
+        fn of(available: i64) -> Self {
+            Self(Arc::new(Mutex::new(Funds { available: money(available), ..Funds::default() })))
+        }
+
+        fn take(&self, amount: Nanousd) -> Result<Nanousd, NotHeld<()>> {
+            let mut funds = self.0.lock().expect("no panic");
+            if amount > funds.available {
+                return Err(NotHeld::Short(*funds));
+            }
+            funds.available = funds.available.saturating_sub(amount);
+            funds.held = funds.held.checked_add(amount).expect("small");
+            Ok(amount)
+        }
+
+        /// Ends a hold with a charge.
+        fn end(&self, held: Nanousd, charged: Nanousd) {
+            let mut funds = self.0.lock().expect("no panic");
+            funds.held = funds.held.saturating_sub(held);
+            let rest = held.saturating_sub(charged);
+            funds.available = funds.available.checked_add(rest).expect("small");
+        }
+    }
+
+    /// A prompt held at so much, and so many tokens of output at one each.
+    struct FakeCall {
+        purse: Purse,
+        input: i64,
+        counted: i64,
+        output: i64,
+    }
+
+    impl TightCall for FakeCall {
+        type Held = (Nanousd, Holding);
+        type Refused = ();
+
+        async fn funds(&self) -> Funds {
+            *self.purse.0.lock().expect("no panic")
+        }
+
+        fn needs(&self) -> Needs {
+            let of = |output: i64| money(self.input + output);
+            Needs { whole: of(self.output), at_floor: Some(of(10)), slice: Some(of(5)) }
+        }
+
+        async fn count(&mut self) {
+            sleep(Duration::from_millis(100)).await;
+            self.input = self.counted;
+        }
+
+        async fn hold(&mut self, holding: Holding) -> Result<Self::Held, NotHeld<()>> {
+            let needs = self.needs();
+            let amount = match holding {
+                Holding::Whole => needs.whole,
+                Holding::Clamped(amount) => amount,
+                Holding::Slice => needs.slice.expect("it can be rolled"),
+            };
+            Ok((self.purse.take(amount)?, holding))
+        }
+    }
+
+    fn rules(means: &[Means], wait_s: u64) -> HoldRules {
+        let wait = Duration::from_secs(wait_s);
+        HoldRules { means: means.to_vec(), wait, ..HoldRules::default() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn eight_parallel_calls_share_what_one_would_take() {
+        let (desk, purse) = (Arc::<Desk>::default(), Purse::of(500));
+        let calls = (0..8).map(|_| {
+            let (desk, purse) = (Arc::clone(&desk), purse.clone());
+            tokio::spawn(async move {
+                let mut call = FakeCall { purse, input: 100, counted: 30, output: 320 };
+                fit(&desk, ACCOUNT, &rules(Means::ALL, 0), &mut call).await
+            })
+        });
+        let mut seats = Vec::new();
+        for call in calls.collect::<Vec<_>>() {
+            let ((held, holding), seat) = call.await.expect("no panic").expect("served");
+            assert_eq!((held, holding), (money(62), Holding::Clamped(money(62))));
+            seats.push(seat);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lone_call_has_all_there_is_and_is_not_counted() {
+        let (desk, purse) = (Arc::<Desk>::default(), Purse::of(500));
+        let mut call = FakeCall { purse, input: 100, counted: 30, output: 320 };
+        let began = Instant::now();
+        let (held, _seat) =
+            fit(&desk, ACCOUNT, &rules(Means::ALL, 0), &mut call).await.expect("served");
+        assert_eq!((held, began.elapsed()), ((money(420), Holding::Whole), GATHER));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_may_wait_is_served_when_another_ends_and_else_refused() {
+        let (desk, purse) = (Arc::<Desk>::default(), Purse::of(100));
+        let call =
+            |purse: &Purse| FakeCall { purse: purse.clone(), input: 90, counted: 90, output: 9 };
+        let (held, seat) =
+            fit(&desk, ACCOUNT, &rules(&[], 0), &mut call(&purse)).await.expect("served");
+        let refused = fit(&desk, ACCOUNT, &rules(&[], 0), &mut call(&purse)).await;
+        assert!(matches!(refused, Err(Unfit::Short { .. })), "{refused:?}");
+        let waits = {
+            let (desk, purse) = (Arc::clone(&desk), purse.clone());
+            tokio::spawn(async move {
+                let mut call = call(&purse);
+                fit(&desk, ACCOUNT, &rules(&[], 10), &mut call).await.map(|_| Instant::now())
+            })
+        };
+        sleep(Duration::from_secs(3)).await;
+        purse.end(held.0, money(1));
+        let ended = Instant::now();
+        drop(seat);
+        let served = waits.await.expect("no panic").expect("served");
+        assert_eq!(served, ended, "it is woken at once");
+        // What is spent for good is not waited for.
+        let began = Instant::now();
+        let poor = Purse::of(50);
+        let refused = fit(&desk, ACCOUNT, &rules(&[], 10), &mut call(&poor)).await;
+        assert!(refused.is_err() && began.elapsed() == GATHER);
+    }
+}
