@@ -19,3 +19,4 @@ mod repair;
 mod registry;
 mod rules;
 mod tasks;
+mod tight;

@@ -20,7 +20,7 @@ const RETRIES_MAX: u32 = 8;
 
 /// How much of a call is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holding {
+pub enum HoldKind {
     /// The most that it can cost.
     Whole,
     /// The most that it can cost with its output limit lowered, so that this is no more than the amount.
@@ -59,7 +59,7 @@ pub trait TightCall {
     /// Hold money for it.
     fn hold(
         &mut self,
-        holding: Holding,
+        holding: HoldKind,
     ) -> impl Future<Output = Result<Self::Held, NotHeld<Self::Refused>>> + Send;
 }
 
@@ -109,9 +109,9 @@ pub async fn fit<C: TightCall>(
             false => plan.next(rules, &needs, &own, &all),
         };
         let holding = match step {
-            Step::HoldWhole => Holding::Whole,
-            Step::Clamp(amount) => Holding::Clamped(amount),
-            Step::Roll => Holding::Slice,
+            Step::HoldWhole => HoldKind::Whole,
+            Step::Clamp(amount) => HoldKind::Clamped(amount),
+            Step::Roll => HoldKind::Slice,
             Step::Count => {
                 call.count().await;
                 continue;
@@ -192,7 +192,7 @@ mod tests {
     }
 
     impl TightCall for FakeCall {
-        type Held = (Nanousd, Holding);
+        type Held = (Nanousd, HoldKind);
         type Refused = ();
 
         async fn funds(&self) -> Funds {
@@ -209,12 +209,12 @@ mod tests {
             self.input = self.counted;
         }
 
-        async fn hold(&mut self, holding: Holding) -> Result<Self::Held, NotHeld<()>> {
+        async fn hold(&mut self, holding: HoldKind) -> Result<Self::Held, NotHeld<()>> {
             let needs = self.needs();
             let amount = match holding {
-                Holding::Whole => needs.whole,
-                Holding::Clamped(amount) => amount,
-                Holding::Slice => needs.slice.expect("it can be rolled"),
+                HoldKind::Whole => needs.whole,
+                HoldKind::Clamped(amount) => amount,
+                HoldKind::Slice => needs.slice.expect("it can be rolled"),
             };
             Ok((self.purse.take(amount)?, holding))
         }
@@ -238,7 +238,7 @@ mod tests {
         let mut seats = Vec::new();
         for call in calls.collect::<Vec<_>>() {
             let ((held, holding), seat) = call.await.expect("no panic").expect("served");
-            assert_eq!((held, holding), (money(62), Holding::Clamped(money(62))));
+            assert_eq!((held, holding), (money(62), HoldKind::Clamped(money(62))));
             seats.push(seat);
         }
     }
@@ -250,7 +250,7 @@ mod tests {
         let began = Instant::now();
         let (held, _seat) =
             fit(&desk, ACCOUNT, &rules(Means::ALL, 0), &mut call).await.expect("served");
-        assert_eq!((held, began.elapsed()), ((money(420), Holding::Whole), GATHER));
+        assert_eq!((held, began.elapsed()), ((money(420), HoldKind::Whole), GATHER));
     }
 
     #[tokio::test(start_paused = true)]

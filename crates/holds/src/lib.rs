@@ -15,7 +15,7 @@ mod funds;
 mod plan;
 
 pub use desk::{Desk, Seat, Ticket};
-pub use fit::{Holding, NotHeld, TightCall, Unfit, fit};
+pub use fit::{HoldKind, NotHeld, TightCall, Unfit, fit};
 pub use funds::{Funds, Offer};
 pub use plan::{Needs, Plan, Step};
 
