@@ -23,6 +23,7 @@ use crate::gateway::listen::deadline::{self, Deadline};
 use crate::gateway::listen::places::Place;
 use crate::gateway::receive::body::BudgetShare;
 use crate::gateway::receive::content_path::{self, AskedAt};
+use crate::holds::Seat;
 use crate::ledger::{CostKind, Costed, Key, Ledger, Loss, LossCause, RequestId, TaskId};
 use crate::limits::{Entered, Permit, Standing};
 use crate::metrics::Metrics;
@@ -55,6 +56,8 @@ pub struct Exchange {
     pub(super) stage: RequestStage,
     /// What lets it go on beside others, until it is settled.
     pub(super) permit: Option<Permit>,
+    /// Its seat among the parallel calls of an account with little money, until it is settled.
+    pub(super) seat: Option<Seat>,
     /// What to answer in the place of an upstream that cannot.
     pub(super) local_answer: Option<Bytes>,
     /// What went wrong, to be answered by `fail_to_proxy` or told to the log.
@@ -141,6 +144,7 @@ impl Exchange {
             first_byte: None,
             stage: RequestStage::Unpaid,
             permit: None,
+            seat: None,
             local_answer: None,
             failure: None,
             upstreams_id: None,
@@ -484,6 +488,7 @@ impl Exchange {
         for cost in costs {
             self.note_cost(cost, &settled);
         }
+        self.seat = None;
         if let Some(permit) = self.permit.take() {
             let usage = &settled.usage;
             permit.settle(usage.input_tokens_total().saturating_add(usage.total(Side::Output)));

@@ -32,6 +32,7 @@ use crate::gateway::local::inward::Inward;
 use crate::gateway::receive::body::BodyBudget;
 use crate::gateway::receive::offload::Offload;
 use crate::gateway::receive::{self, Received, admission};
+use crate::holds::Desk;
 use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
@@ -87,6 +88,8 @@ pub struct Gateway {
     pub(super) places: Arc<Places>,
     pub(super) balancer: Arc<Balancer>,
     pub(super) limits: Arc<Limits>,
+    /// Where calls of accounts with little money are counted, and wait.
+    pub(super) desk: Arc<Desk>,
     pub(super) hosted: Arc<[Hosted]>,
     /// The way to the gateway from a connection that has one request after the other; it leads nowhere
     /// for those that come that way.
@@ -131,6 +134,7 @@ impl Gateway {
             places,
             balancer,
             limits,
+            desk: Arc::default(),
             hosted: Arc::default(),
             inward: Inward::default(),
             deadline: Arc::clone(&deadline),

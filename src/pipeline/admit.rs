@@ -6,7 +6,8 @@ use std::time::Duration;
 use crate::clock::UnixMs;
 use crate::config::snapshot::{Model, Pricing};
 use crate::error::{ErrorKind, GatewayError};
-use crate::ledger::{Ledger, Refusal, RequestId, Reserve};
+use crate::holds::PLENTY;
+use crate::ledger::{AccountId, Hold, Ledger, Refusal, RequestId, Reserve};
 use crate::money::{Nanousd, Rate};
 use crate::pipeline::validate::ProtocolReading;
 use crate::pipeline::{Payment, Resolved, TryCost, Validated, limit};
@@ -103,16 +104,6 @@ struct RequestPrices {
 }
 
 impl RequestPrices {
-    /// The prices of the moment, none of which is charged.
-    fn read(ledger: &Ledger, resolved: &Resolved, now: UnixMs) -> Self {
-        let (account, model) = (resolved.key.account, &resolved.model);
-        let name = resolved.asked.as_deref().unwrap_or(&model.id);
-        let priced =
-            |model: &Arc<Model>| pricing::prices_for(ledger, account, (model, &model.id), now);
-        let own = pricing::prices_for(ledger, account, (model, name), now);
-        Self { own, fallbacks: resolved.fallbacks.iter().map(priced).collect() }
-    }
-
     /// The prices of the moment. Those of fallbacks stand in the journal before they are charged.
     fn new(ledger: &Ledger, resolved: &Resolved, now: UnixMs) -> Self {
         let (account, model) = (resolved.key.account, &resolved.model);
@@ -133,61 +124,126 @@ impl RequestPrices {
     }
 }
 
-/// What a hold of this kind would set aside for a request by the prices of this moment. Nothing is held
-/// or written.
-#[must_use]
-pub fn hold_amount(ledger: &Ledger, validated: &Validated, holding: Holding) -> Nanousd {
-    let resolved = &validated.resolved;
-    if !resolved.operation.is_billed() {
-        return Nanousd::ZERO;
-    }
-    let now = UnixMs::now();
-    let prices = RequestPrices::read(ledger, resolved, now);
-    Amounts::of(&prices, validated, holding, now).amount
+/// The way in which a request was let in.
+pub enum Admission {
+    /// It is paid for.
+    Admitted(Box<Admitted>),
+    /// Its account has too little to let it in without a look at the account's other requests.
+    Tight(Box<Priced>),
 }
 
-/// Holds the most that the request can cost, or the part of it that `holding` says, unless it costs
-/// nothing.
+/// A valid request with the prices that its account pays at this moment.
+pub struct Priced {
+    validated: Validated,
+    prices: RequestPrices,
+    amounts: Amounts,
+}
+
+/// Holds the most that the request can cost, unless it costs nothing, where its account has plenty.
 ///
 /// # Errors
-/// `InsufficientBalance`, `BalanceHeld`, `RateLimited` when the key may not spend so much, or
-/// `Overloaded` when the store takes no new holds, or a node of a fleet is cut off from its treasury.
+/// `RateLimited` when the key may not spend so much, or `Overloaded` when the store takes no new holds,
+/// or a node of a fleet is cut off from its treasury.
 pub async fn admit(
     ledger: &Arc<Ledger>,
     request: RequestId,
     validated: Validated,
-    holding: Holding,
-) -> Result<Box<Admitted>, GatewayError> {
+) -> Result<Admission, GatewayError> {
     let resolved = &validated.resolved;
     if !resolved.operation.is_billed() {
         let own = Arc::clone(&resolved.model.prices);
         let prices = RequestPrices { own, fallbacks: Vec::new() };
-        return Ok(Admitted::new(
-            validated,
-            Payment::Free,
-            prices,
-            Amounts::nothing(),
-            Holding::Whole,
-        ));
+        let priced = Priced { validated, prices, amounts: Amounts::nothing() };
+        return Ok(Admission::Admitted(priced.admitted(Payment::Free, Holding::Whole)));
     }
-    let now = UnixMs::now();
-    let (account, model) = (resolved.key.account, &resolved.model);
-    let prices = RequestPrices::new(ledger, resolved, now);
-    let amounts = Amounts::of(&prices, &validated, holding, now);
-    let (amount, floor) = (amounts.amount, amounts.floor);
-    let hold = ledger
-        .admit(Reserve {
+    let priced = Priced::new(ledger, validated);
+    if !ledger.has_plenty(priced.account(), priced.amounts.amount, PLENTY) {
+        return Ok(Admission::Tight(Box::new(priced)));
+    }
+    match priced.hold(ledger, request, Holding::Whole).await {
+        Ok(hold) => Ok(Admission::Admitted(priced.admitted(Payment::Held(hold), Holding::Whole))),
+        Err(Refusal::Insufficient { .. } | Refusal::Held { .. }) => {
+            Ok(Admission::Tight(Box::new(priced)))
+        }
+        Err(refusal) => Err(priced.refused(&refusal, Holding::Whole)),
+    }
+}
+
+impl Priced {
+    /// The prices of this moment. Those that were never charged before are noted in the journal.
+    #[must_use]
+    pub fn new(ledger: &Ledger, validated: Validated) -> Self {
+        let now = UnixMs::now();
+        let prices = RequestPrices::new(ledger, &validated.resolved, now);
+        let amounts = Amounts::of(&prices, &validated, Holding::Whole, now);
+        Self { validated, prices, amounts }
+    }
+
+    /// The request as its targets' protocols read it.
+    #[must_use]
+    pub fn validated(&self) -> &Validated {
+        &self.validated
+    }
+
+    /// The request without its prices.
+    #[must_use]
+    pub fn into_validated(self) -> Validated {
+        self.validated
+    }
+
+    /// The account that pays.
+    #[must_use]
+    pub fn account(&self) -> AccountId {
+        self.validated.resolved.key.account
+    }
+
+    /// The amount that a hold of this kind sets aside.
+    #[must_use]
+    pub fn amount(&self, holding: Holding) -> Nanousd {
+        match holding {
+            Holding::Whole => self.amounts.amount,
+            Holding::Slice { .. } => {
+                Amounts::of(&self.prices, &self.validated, holding, self.amounts.at).amount
+            }
+        }
+    }
+
+    /// Sets money aside for the request.
+    ///
+    /// # Errors
+    /// [`Refusal`]; nothing is held then.
+    pub async fn hold(
+        &self,
+        ledger: &Arc<Ledger>,
+        request: RequestId,
+        holding: Holding,
+    ) -> Result<Hold, Refusal> {
+        let resolved = &self.validated.resolved;
+        let (account, model) = (resolved.key.account, &resolved.model);
+        let amount = self.amount(holding);
+        let hold = ledger.admit(Reserve {
             account,
             key: resolved.key.id,
             model: Arc::clone(&model.id),
-            price: Some(pricing::noted_version(ledger, account, model, prices.at(0))),
+            price: Some(pricing::noted_version(ledger, account, model, self.prices.at(0))),
             request,
             amount,
-            floor,
-        })
-        .await
-        .map_err(|refusal| refused(&refusal, amount, resolved.operation))?;
-    Ok(Admitted::new(validated, Payment::Held(hold), prices, amounts, holding))
+            floor: self.amounts.floor.min(amount),
+        });
+        hold.await
+    }
+
+    /// The request as one that is paid for.
+    #[must_use]
+    pub fn admitted(self, payment: Payment, holding: Holding) -> Box<Admitted> {
+        Admitted::new(self.validated, payment, self.prices, self.amounts, holding)
+    }
+
+    /// A refusal of the ledger as an answer.
+    #[must_use]
+    pub fn refused(&self, refusal: &Refusal, holding: Holding) -> GatewayError {
+        refused(refusal, self.amount(holding), self.validated.resolved.operation)
+    }
 }
 
 /// What a request can cost by the prices of one moment.

@@ -16,7 +16,7 @@ mod meter;
 mod settle;
 mod cost;
 
-pub use admit::{Admitted, AnsweredParts, Holding, admit, hold_amount};
+pub use admit::{Admission, Admitted, AnsweredParts, Holding, Priced, admit};
 pub use affinity::{affinity, gone, home};
 pub use authenticate::authenticate;
 pub use cost::{TriedAt, TryCost};

@@ -119,8 +119,8 @@ impl TightCall for SimulatedCall<'_> {
     type Held = Held;
     type Refused = Refusal;
 
-    async fn funds(&self) -> Funds {
-        self.purse.funds()
+    async fn funds(&self) -> Result<Funds, Refusal> {
+        Ok(self.purse.funds())
     }
 
     fn needs(&self) -> Needs {
@@ -302,7 +302,7 @@ fn no_schedule_of_parallel_calls_overspends_or_waits_for_ever() {
         account
     });
     let first = fastrand::u64(..) >> 1;
-    let schedules = rounds::rounds(SCHEDULES / 20);
+    let schedules = rounds(SCHEDULES / 20);
     println!("{schedules} schedules from seed {first}");
     let mut sum = Outcome::default();
     runtime.block_on(async {

@@ -293,6 +293,13 @@ impl Borrower {
         told
     }
 
+    /// Accounts of which the treasury had less than was wanted.
+    pub fn scarce(&self) -> impl Iterator<Item = AccountId> {
+        let is_scarce = |need: &Need| need.is_scarce || need.short.is_some();
+        let needs = self.needs.iter().filter(move |(_, need)| is_scarce(need));
+        needs.map(|(account, _)| *account)
+    }
+
     /// The treasury has not answered by `now`: who has waited for too long is told so, and everybody
     /// once the term is over.
     pub fn unanswered(&mut self, now: Duration) -> Vec<(Waiter, Verdict)> {

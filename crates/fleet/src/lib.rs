@@ -38,6 +38,7 @@ pub mod shares;
 mod seen;
 pub mod treasury;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -150,6 +151,8 @@ pub struct Fleet {
     epoch: AtomicU64,
     /// What came of the last exchange that was answered.
     heard: Mutex<Heard>,
+    /// Accounts of which the treasury had less than this node wanted, by the last exchange.
+    scarce: Mutex<HashSet<AccountId>>,
     /// What operators saw last.
     seen: Seen,
     /// What the node is to look at with its next exchange.
@@ -212,6 +215,7 @@ impl Fleet {
             renewed: Notify::new(),
             epoch: AtomicU64::new(0),
             heard: Mutex::default(),
+            scarce: Mutex::default(),
             seen: Seen::default(),
             inbox: Mutex::default(),
             hurry: Notify::new(),
@@ -320,6 +324,16 @@ impl Fleet {
     /// Notes what an exchange that was sent at `sent_at` has brought.
     fn hear(&self, sent_at: Duration, reported: Seq, nodes: u32) {
         *self.heard.lock() = Heard { sent_at: Some(sent_at), reported, nodes };
+    }
+
+    /// Notes of which accounts the treasury has less than this node wants.
+    fn note_scarce(&self, accounts: HashSet<AccountId>) {
+        *self.scarce.lock() = accounts;
+    }
+
+    /// True where the treasury had less of an account than this node wanted.
+    pub(crate) fn is_scarce(&self, account: AccountId) -> bool {
+        self.scarce.lock().contains(&account)
     }
 
     /// Now, as this node counts.

@@ -229,6 +229,7 @@ impl Node {
         let until = self.borrower.spend_until();
         let sent_at = until.saturating_sub(self.fleet.term);
         self.fleet.hear(sent_at, self.borrower.reported(), answer.nodes);
+        self.fleet.note_scarce(self.borrower.scarce().collect());
         self.fleet.begin_term(until);
         self.tell(told);
     }

@@ -82,6 +82,14 @@ impl SharedFunds for Fleet {
         Self::runs_low(self, account);
     }
 
+    fn is_scarce(&self, account: AccountId) -> bool {
+        Self::is_scarce(self, account)
+    }
+
+    fn nodes(&self) -> u32 {
+        self.heard().nodes
+    }
+
     async fn outlast(&self) -> bool {
         Self::outlast(self).await
     }

@@ -48,7 +48,15 @@ pub trait TightCall {
     type Refused;
 
     /// Read what its account has now.
-    fn funds(&self) -> impl Future<Output = Funds> + Send;
+    ///
+    /// # Errors
+    /// A refusal that no means can change, such as that of an account that owes.
+    fn funds(&self) -> impl Future<Output = Result<Funds, Self::Refused>> + Send;
+
+    /// Gateways that share the account's money, each with a desk of its own.
+    fn gateways(&self) -> u64 {
+        1
+    }
 
     /// Compute what it would be held at in each way.
     fn needs(&self) -> Needs;
@@ -98,9 +106,10 @@ pub async fn fit<C: TightCall>(
     loop {
         let funds = match newer.take() {
             Some(funds) => funds,
-            None => call.funds().await,
+            None => call.funds().await.map_err(Unfit::Refused)?,
         };
         let (parallel, deciding) = ticket.crowd();
+        let parallel = parallel.saturating_mul(call.gateways());
         let own = funds.offer(parallel, deciding, false);
         let all = funds.offer(parallel, deciding, true);
         let needs = call.needs();
@@ -195,8 +204,8 @@ mod tests {
         type Held = (Nanousd, HoldKind);
         type Refused = ();
 
-        async fn funds(&self) -> Funds {
-            *self.purse.0.lock().expect("no panic")
+        async fn funds(&self) -> Result<Funds, ()> {
+            Ok(*self.purse.0.lock().expect("no panic"))
         }
 
         fn needs(&self) -> Needs {

@@ -7,6 +7,7 @@ pub(super) mod reading;
 pub(super) mod body;
 pub(super) mod gathered;
 pub(crate) mod offload;
+mod tight;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -31,10 +32,11 @@ use crate::gateway::local::{self, Local};
 use crate::gateway::proxy::Gateway;
 use crate::gateway::websocket;
 use crate::ledger::Key;
-use crate::pipeline::{self, Holding, Validated};
+use crate::pipeline::{self, Admission, Validated};
 use crate::protocols::{NamedInPath, Operation, Request};
 use body::{HeldBody, ReadLimits};
 use reading::BodyReading;
+use tight::TightRequest;
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +114,16 @@ pub(crate) async fn receive(
     drop(request);
     let permit = pipeline::limit(&gateway.limits, &gateway.ledger, &snapshot, &validated).await?;
     exchange.permit = Some(permit);
-    let admitted = pipeline::admit(&gateway.ledger, exchange.id, validated, Holding::Whole).await?;
+    let (admitted, candidates, body) =
+        match pipeline::admit(&gateway.ledger, exchange.id, validated).await? {
+            Admission::Admitted(admitted) => (admitted, candidates, body),
+            Admission::Tight(priced) => {
+                let request = TightRequest { priced, candidates, body };
+                // It is large, and most requests do without it.
+                let fitted = Box::pin(tight::admit(gateway, session, exchange, request)).await?;
+                (fitted.admitted, fitted.candidates, fitted.body)
+            }
+        };
     let sending = Sending::new(admitted, body, mark, candidates);
     exchange.stage = RequestStage::Sending(Box::new(sending));
     Ok(Received::Paid)

@@ -366,6 +366,14 @@ impl SharedFunds for MemoryFleet {
         }
     }
 
+    fn is_scarce(&self, _account: AccountId) -> bool {
+        false
+    }
+
+    fn nodes(&self) -> u32 {
+        1
+    }
+
     fn writes(&self) -> &dyn WriteLog {
         &self.log
     }

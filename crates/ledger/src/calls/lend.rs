@@ -97,6 +97,18 @@ impl Ledger {
         }
     }
 
+    /// True where `times` as much as `amount` is available of an account, or where a fleet has plenty of
+    /// it elsewhere, as far as this node has heard.
+    #[must_use]
+    pub fn has_plenty(&self, account: AccountId, amount: Nanousd, times: i64) -> bool {
+        let least = amount.get().checked_mul(times).map_or(Nanousd::MAX, Nanousd::new);
+        let core = self.shard(account).lock();
+        let balance = core.account(account).map(|account| account.balance);
+        let has_plenty = balance.is_some_and(|balance| balance.available >= least);
+        drop(core);
+        has_plenty || self.fleet.as_ref().is_some_and(|fleet| !fleet.is_scarce(account))
+    }
+
     /// The holds that are open now.
     #[must_use]
     pub fn open_hold_ids(&self) -> Vec<HoldId> {

@@ -76,6 +76,12 @@ pub trait SharedFunds: Any + Send + Sync {
     /// Little is left here of what was lent of an account.
     fn runs_low(&self, account: AccountId);
 
+    /// How many spend the money, as far as is known.
+    fn nodes(&self) -> u32;
+
+    /// True where the treasury had less of an account than this node wanted when they last spoke.
+    fn is_scarce(&self, account: AccountId) -> bool;
+
     /// Waits for a renewal that is late, if the term has ended only now. Says whether holds may be made.
     async fn outlast(&self) -> bool;
 

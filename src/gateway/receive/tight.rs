@@ -1,0 +1,158 @@
+//! Admitting a request whose account has little money: its share, the means that make it fit, and the
+//! line in which it may wait.
+
+use std::sync::Arc;
+
+use pingora_proxy::Session;
+
+use crate::balance::Candidates;
+use crate::error::GatewayError;
+use crate::gateway::exchange::Exchange;
+use crate::gateway::proxy::Gateway;
+use crate::gateway::receive::body::HeldBody;
+use crate::gateway::receive::gone;
+use crate::holds::{self, Funds, HoldKind, Needs, NotHeld, TightCall, Unfit};
+use crate::ledger::{Hold, Ledger, Refusal, RequestId};
+use crate::money::Nanousd;
+use crate::options::holds::HoldRules;
+use crate::pipeline::{Admitted, Holding, Payment, Priced};
+
+/// A valid request of an account with little money.
+pub(super) struct TightRequest {
+    pub(super) priced: Box<Priced>,
+    pub(super) candidates: Candidates,
+    pub(super) body: HeldBody,
+}
+
+/// A request that is paid for, with the body that goes upstream.
+pub(super) struct Fitted {
+    pub(super) admitted: Box<Admitted>,
+    pub(super) candidates: Candidates,
+    pub(super) body: HeldBody,
+}
+
+/// Admits the request by the first means that makes it fit, unless its customer leaves meanwhile.
+pub(super) async fn admit(
+    gateway: &Gateway,
+    session: &mut Session,
+    exchange: &mut Exchange,
+    request: TightRequest,
+) -> Result<Fitted, GatewayError> {
+    let account = request.priced.account();
+    let rules = rules(exchange, &request.priced);
+    let mut call = Call { ledger: &gateway.ledger, id: exchange.id, rules: &rules, request };
+    let fitted = tokio::select! {
+        biased;
+        left = session.as_downstream_mut().read_body_or_idle(true) => {
+            let error = left.err().unwrap_or_else(|| {
+                pingora::Error::new(pingora::ErrorType::ConnectionClosed)
+            });
+            return Err(gone(&error));
+        }
+        fitted = holds::fit(&gateway.desk, account, &rules, &mut call) => fitted,
+    };
+    let (held, seat) = fitted.map_err(|unfit| call.refused(unfit))?;
+    exchange.seat = Some(seat);
+    Ok(call.admitted(held))
+}
+
+/// The rules for this request: of its account, else of its model, else of all.
+fn rules(exchange: &Exchange, priced: &Priced) -> HoldRules {
+    let model = &priced.validated().resolved.model;
+    exchange.snapshot.holds.with(&model.holds)
+}
+
+/// The request as the loop over the means sees it.
+struct Call<'a> {
+    ledger: &'a Arc<Ledger>,
+    id: RequestId,
+    rules: &'a HoldRules,
+    request: TightRequest,
+}
+
+/// A hold, and how the request is served under it.
+struct Held {
+    hold: Hold,
+    holding: Holding,
+}
+
+impl Call<'_> {
+    fn slice(&self) -> Holding {
+        Holding::Slice { output_tokens: self.rules.slice }
+    }
+
+    fn admitted(self, held: Held) -> Fitted {
+        let Held { hold, holding } = held;
+        let TightRequest { priced, candidates, body } = self.request;
+        let admitted = priced.admitted(Payment::Held(hold), holding);
+        Fitted { admitted, candidates, body }
+    }
+
+    fn refused(&self, unfit: Unfit<Refusal>) -> GatewayError {
+        let refusal = match unfit {
+            Unfit::Refused(refusal) => refusal,
+            Unfit::Short { offer, needs } if needs.whole > offer.total => {
+                Refusal::Insufficient { available: offer.available }
+            }
+            Unfit::Short { offer, .. } => Refusal::Held {
+                available: offer.available,
+                held: offer.total.saturating_sub(offer.available),
+            },
+        };
+        self.request.priced.refused(&refusal, Holding::Whole)
+    }
+}
+
+impl TightCall for Call<'_> {
+    type Held = Held;
+    type Refused = Refusal;
+
+    async fn funds(&self) -> Result<Funds, Refusal> {
+        let account = self.request.priced.account();
+        let own = self.ledger.account(account).ok_or(Refusal::UnknownAccount)?.balance;
+        let balance = match self.ledger.shared_funds() {
+            None => own,
+            // Until the treasury answers, what this node has out is all that is known.
+            Some(funds) => match funds.balances(&[account]).await {
+                Ok(balances) => balances.get(&account).map_or(own, |(balance, _)| *balance),
+                Err(_) => own,
+            },
+        };
+        if balance.debt > Nanousd::ZERO {
+            return Err(Refusal::InDebt { debt: balance.debt, available: balance.available });
+        }
+        let unused_credit = Nanousd::ZERO;
+        Ok(Funds { available: balance.available, held: balance.held, unused_credit })
+    }
+
+    fn gateways(&self) -> u64 {
+        self.ledger.shared_funds().map_or(1, |funds| funds.nodes().max(1).into())
+    }
+
+    fn needs(&self) -> Needs {
+        let priced = &self.request.priced;
+        let can_roll = priced.validated().can_roll();
+        let slice = can_roll.then(|| priced.amount(self.slice()));
+        Needs { whole: priced.amount(Holding::Whole), at_floor: None, slice }
+    }
+
+    async fn count(&mut self) {}
+
+    async fn hold(&mut self, kind: HoldKind) -> Result<Held, NotHeld<Refusal>> {
+        let holding = match kind {
+            HoldKind::Whole => Holding::Whole,
+            HoldKind::Slice => self.slice(),
+            HoldKind::Clamped(_) => return Err(NotHeld::Unclampable),
+        };
+        match self.request.priced.hold(self.ledger, self.id, holding).await {
+            Ok(hold) => Ok(Held { hold, holding }),
+            Err(Refusal::Insufficient { available }) => {
+                Err(NotHeld::Short(Funds { available, ..Funds::default() }))
+            }
+            Err(Refusal::Held { available, held }) => {
+                Err(NotHeld::Short(Funds { available, held, ..Funds::default() }))
+            }
+            Err(refusal) => Err(NotHeld::Refused(refusal)),
+        }
+    }
+}
