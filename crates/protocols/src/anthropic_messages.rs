@@ -9,6 +9,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use serde::Deserialize;
 
+use super::counter::Counter;
 use super::disjoint::{
     CACHE_CONTROL, CacheWritten, NamedCount, RequestedLifetime, WireLifetimes, count,
 };
@@ -48,6 +49,10 @@ impl Codec for AnthropicMessages {
 
     fn path(&self) -> &'static str {
         "/v1/messages"
+    }
+
+    fn counter(&self) -> Option<Counter> {
+        Some(Counter::Messages)
     }
 
     fn forwards_query(&self) -> bool {
@@ -190,6 +195,10 @@ impl Call for MessagesCall {
         &self.terms
     }
 
+    fn terms_mut(&mut self) -> &mut Terms {
+        &mut self.terms
+    }
+
     fn is_all_shown(&self) -> bool {
         self.is_all_shown
     }
@@ -257,6 +266,10 @@ struct CountCall {
 impl Call for CountCall {
     fn terms(&self) -> &Terms {
         &self.terms
+    }
+
+    fn terms_mut(&mut self) -> &mut Terms {
+        &mut self.terms
     }
 
     fn local_answer(&self) -> Option<Bytes> {

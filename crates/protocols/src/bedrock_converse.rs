@@ -135,6 +135,10 @@ impl Call for ConverseCall {
         &self.terms
     }
 
+    fn terms_mut(&mut self) -> &mut Terms {
+        &mut self.terms
+    }
+
     fn is_all_shown(&self) -> bool {
         self.is_all_shown
     }

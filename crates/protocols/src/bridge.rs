@@ -23,6 +23,7 @@ use tollgate_translation::{Chat, Converse, Gemini, Messages, Responses};
 
 use super::anthropic_messages::AnthropicMessages;
 use super::bedrock_converse::BedrockConverse;
+use super::counter::Counter;
 use super::gemini_content::GeminiContent;
 use super::json::Object;
 use super::limits::ModelLimits;
@@ -158,6 +159,10 @@ impl Codec for Bridge {
         self.upstreams.codec.path_to(asked)
     }
 
+    fn counter(&self) -> Option<Counter> {
+        self.upstreams.codec.counter()
+    }
+
     fn headers(&self) -> &'static [(&'static str, &'static str)] {
         match self.upstreams.operation {
             Operation::Messages => &[ANTHROPIC_VERSION],
@@ -279,6 +284,10 @@ impl fmt::Debug for BridgedCall {
 impl Call for BridgedCall {
     fn terms(&self) -> &Terms {
         self.inner.terms()
+    }
+
+    fn terms_mut(&mut self) -> &mut Terms {
+        self.inner.terms_mut()
     }
 
     fn bound(&self) -> Usage {

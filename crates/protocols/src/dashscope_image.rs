@@ -200,6 +200,10 @@ impl Call for ImageCall {
         &self.terms
     }
 
+    fn terms_mut(&mut self) -> &mut Terms {
+        &mut self.terms
+    }
+
     fn traits(&self) -> Traits {
         self.traits
     }

@@ -107,6 +107,10 @@ impl Call for SpeechCall {
         &self.terms
     }
 
+    fn terms_mut(&mut self) -> &mut Terms {
+        &mut self.terms
+    }
+
     /// Its answers are collected: nothing is relayed as it comes.
     fn collected(&self) -> Option<&(dyn Collect + Sync)> {
         Some(self)

@@ -12,6 +12,7 @@ use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
+use super::counter::Counter;
 use super::estimate::TextSize;
 use super::json::Object;
 use super::json_cursor::Cursor;
@@ -50,6 +51,10 @@ impl Codec for GeminiContent {
 
     fn path(&self) -> &'static str {
         "/models/{model}:generateContent"
+    }
+
+    fn counter(&self) -> Option<Counter> {
+        Some(Counter::Content)
     }
 
     fn path_to(&self, asked: &PathAsked<'_>) -> Cow<'static, str> {
@@ -169,6 +174,10 @@ struct ContentCall {
 impl Call for ContentCall {
     fn terms(&self) -> &Terms {
         &self.terms
+    }
+
+    fn terms_mut(&mut self) -> &mut Terms {
+        &mut self.terms
     }
 
     fn is_all_shown(&self) -> bool {

@@ -66,6 +66,8 @@ mod stored;
 pub mod limits;
 mod metering;
 mod counts;
+mod counted_input;
+pub mod counter;
 mod disjoint;
 mod base_resp;
 pub mod refusal;
@@ -83,6 +85,7 @@ mod prompt_count;
 mod video;
 
 pub use bridge::bridge;
+use counter::Counter;
 pub use dialect::Dialect;
 pub use disjoint::{Contradiction, Contradictions};
 use fields::{
@@ -160,6 +163,11 @@ pub trait Codec: Sync + fmt::Debug {
     /// Headers that upstreams need and a customer of another dialect does not send.
     fn headers(&self) -> &'static [(&'static str, &'static str)] {
         &[]
+    }
+
+    /// The provider's counter of input tokens for requests as upstreams get them.
+    fn counter(&self) -> Option<Counter> {
+        None
     }
 
     /// Whether the customer's query means something to upstreams.
@@ -263,6 +271,9 @@ fn unreadable(wanted: &str) -> GatewayError {
 pub trait Call: Send + Sync + fmt::Debug {
     /// What every request says.
     fn terms(&self) -> &Terms;
+
+    /// What every request says, to be changed by what becomes known of it before it is held.
+    fn terms_mut(&mut self) -> &mut Terms;
 
     /// Whether the customer asked for server-sent events.
     fn streams(&self) -> bool {

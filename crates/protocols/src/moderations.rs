@@ -148,6 +148,10 @@ impl Call for ModerationCall {
         &self.terms
     }
 
+    fn terms_mut(&mut self) -> &mut Terms {
+        &mut self.terms
+    }
+
     /// What it costs is in the request.
     fn is_all_shown(&self) -> bool {
         true

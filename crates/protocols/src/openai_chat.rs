@@ -260,6 +260,10 @@ impl Call for ChatCall {
         &self.terms
     }
 
+    fn terms_mut(&mut self) -> &mut Terms {
+        &mut self.terms
+    }
+
     fn is_all_shown(&self) -> bool {
         self.is_all_shown
     }

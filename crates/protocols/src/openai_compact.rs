@@ -69,6 +69,10 @@ impl Call for CompactCall {
         &self.terms
     }
 
+    fn terms_mut(&mut self) -> &mut Terms {
+        &mut self.terms
+    }
+
     fn traits(&self) -> Traits {
         self.traits
     }

@@ -77,7 +77,7 @@ impl Codec for OpenaiImageEdits {
         let model = ModelField::of_part(form, model.0, model.1);
         Ok(Box::new(EditCall {
             order,
-            terms: Terms { stream, model, bound, floor },
+            terms: Terms { stream, model, bound, floor, countable: None },
             response_format: ResponseFormatEdit::new(form, &order, &limits.images)?,
         }))
     }
@@ -228,6 +228,10 @@ struct EditCall {
 impl Call for EditCall {
     fn terms(&self) -> &Terms {
         &self.terms
+    }
+
+    fn terms_mut(&mut self) -> &mut Terms {
+        &mut self.terms
     }
 
     fn makes_pictures(&self) -> bool {

@@ -204,7 +204,7 @@ impl Terms {
         let text = Self::of_prompt(body, &prompt, limits, 0)?;
         let bound = order.bound(text.bound.input_tokens, limits.output_tokens_max);
         let floor = order.estimate(text.floor.input_tokens, &bound);
-        Ok(Self { bound, floor, ..text })
+        Ok(Self { bound, floor, countable: None, ..text })
     }
 }
 
@@ -219,6 +219,10 @@ struct ImagesCall {
 impl Call for ImagesCall {
     fn terms(&self) -> &Terms {
         &self.terms
+    }
+
+    fn terms_mut(&mut self) -> &mut Terms {
+        &mut self.terms
     }
 
     fn makes_pictures(&self) -> bool {

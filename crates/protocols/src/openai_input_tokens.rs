@@ -57,6 +57,10 @@ impl Call for InputTokensCall {
         &self.terms
     }
 
+    fn terms_mut(&mut self) -> &mut Terms {
+        &mut self.terms
+    }
+
     fn local_answer(&self) -> Option<Bytes> {
         // What the upstream keeps is not here to be counted.
         self.references.is_empty().then(|| answer(self.tokens))

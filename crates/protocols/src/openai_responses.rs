@@ -6,6 +6,7 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
+use super::counter::Counter;
 use super::counts::{CountsObject, read_counts};
 use super::disjoint::{
     CACHE_CONTROL, CacheWritten, InclusiveCounts, LIFETIMES, NamedCount, RequestedLifetime,
@@ -46,6 +47,10 @@ impl Codec for OpenaiResponses {
 
     fn path(&self) -> &'static str {
         "/responses"
+    }
+
+    fn counter(&self) -> Option<Counter> {
+        Some(Counter::Responses)
     }
 
     fn read(
@@ -131,6 +136,10 @@ struct ResponsesCall {
 impl Call for ResponsesCall {
     fn terms(&self) -> &Terms {
         &self.terms
+    }
+
+    fn terms_mut(&mut self) -> &mut Terms {
+        &mut self.terms
     }
 
     fn is_all_shown(&self) -> bool {

@@ -77,6 +77,10 @@ impl Call for SpeechCall {
         &self.terms
     }
 
+    fn terms_mut(&mut self) -> &mut Terms {
+        &mut self.terms
+    }
+
     fn answers_binary(&self) -> bool {
         true
     }

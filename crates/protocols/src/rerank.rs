@@ -211,6 +211,10 @@ impl Call for RerankCall {
         &self.terms
     }
 
+    fn terms_mut(&mut self) -> &mut Terms {
+        &mut self.terms
+    }
+
     /// What it costs is in the request: there is no output.
     fn is_all_shown(&self) -> bool {
         true

@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use super::NamedInPath;
+use super::counted_input::CountableInput;
 use super::estimate::TextSize;
 use super::fields::boolean;
 use super::form::{Discarded, Form, Part};
@@ -22,12 +23,14 @@ pub struct Terms {
     pub(super) model: ModelField,
     pub(super) bound: Usage,
     pub(super) floor: Usage,
+    /// The input as the bound was computed from it; `None` where a provider's count does not cover it.
+    pub(super) countable: Option<CountableInput>,
 }
 
 impl Terms {
     /// The terms of a request whose answer is never a stream.
     pub(super) fn of_whole(body: &Object<'_>, bound: Usage, floor: Usage) -> Self {
-        Self { stream: false, model: ModelField::read(body), bound, floor }
+        Self { stream: false, model: ModelField::read(body), bound, floor, countable: None }
     }
 
     /// The terms of a prompt, whose input its bytes bound unless something says otherwise.
@@ -51,11 +54,37 @@ impl Terms {
             model: ModelField::read(body),
             bound: bound.usage(),
             floor: Usage { input_tokens: size.tokens().min(input.once()), ..Usage::ZERO },
+            countable: CountableInput::of(input, prompt),
         })
     }
 }
 
 impl Terms {
+    /// True where a provider's count of the request can replace the bound of its input.
+    #[must_use]
+    pub fn is_countable(&self) -> bool {
+        self.countable.is_some()
+    }
+
+    /// Replaces the bound of the prompt by the tokens that its provider has counted, if that is lower.
+    /// Returns whether it was.
+    pub fn count_input(&mut self, tokens: u64) -> bool {
+        let Some(countable) = &mut self.countable else { return false };
+        let Some((before, after)) = countable.tighten(tokens, self.floor.input_tokens) else {
+            return false;
+        };
+        // The estimate errs upward, and the least is never above the most.
+        self.floor.input_tokens = self.floor.input_tokens.min(countable.once());
+        // The rest of the bound stays as it is: output, a summary, tools.
+        let replaced =
+            |all: u64, before: u64, after: u64| all.saturating_sub(before).saturating_add(after);
+        let bound = &mut self.bound;
+        bound.input_tokens = replaced(bound.input_tokens, before.input_tokens, after.input_tokens);
+        bound.cache_read_tokens =
+            replaced(bound.cache_read_tokens, before.cache_read_tokens, after.cache_read_tokens);
+        true
+    }
+
     /// The terms of a request whose path names its model, and says how it is answered.
     pub(super) fn named_in_path(self, named: NamedInPath<'_>) -> Self {
         let model = ModelField { place: ModelLocation::Path, name: named.model.to_owned() };
@@ -88,6 +117,11 @@ impl InputBound {
             added_tokens: prompt.added_tokens_max.unwrap_or(0),
             context,
         })
+    }
+
+    /// The bound by a provider's count, which covers text, media and whatever the upstream adds.
+    pub(super) fn counted(self, tokens: u64) -> Self {
+        Self { text_tokens: Some(tokens), added_tokens: 0, context: self.context }
     }
 
     /// Input tokens at most of one reading.
@@ -156,7 +190,12 @@ fn text_tokens_max(body: &Object<'_>) -> u64 {
 /// What a prompt comes to whose upstream searches for the answer, of which each round but the last adds a
 /// result to it. The most output that was asked for is that of all rounds together, as vendors define it
 /// ("for a response", "absolute maximum"). What a vendor bills beyond that is charged by its report.
-fn searching(search: ToolResult, rounds: u64, input: InputBound, output_tokens_max: u64) -> Usage {
+pub(super) fn searching(
+    search: ToolResult,
+    rounds: u64,
+    input: InputBound,
+    output_tokens_max: u64,
+) -> Usage {
     /// Rounds of which each is added up by itself; those after it are taken for a whole context.
     const COUNTED_MAX: u64 = 128;
     let (input_once, context) = (input.once(), input.context);

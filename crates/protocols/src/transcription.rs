@@ -252,13 +252,18 @@ impl HeardCall {
             ..Usage::ZERO
         });
         let model = ModelField::of_part(fields.form, model.0, model.1);
-        Ok(Self { terms: Terms { stream, model, bound, floor }, billed, asks_for_text })
+        let terms = Terms { stream, model, bound, floor, countable: None };
+        Ok(Self { terms, billed, asks_for_text })
     }
 }
 
 impl Call for HeardCall {
     fn terms(&self) -> &Terms {
         &self.terms
+    }
+
+    fn terms_mut(&mut self) -> &mut Terms {
+        &mut self.terms
     }
 
     /// All of it was heard before the first word comes, and what was written is seen. A stream that its

@@ -241,6 +241,10 @@ impl<U: VideoUpstream> Call for VideoCall<U> {
         &self.terms
     }
 
+    fn terms_mut(&mut self) -> &mut Terms {
+        &mut self.terms
+    }
+
     fn traits(&self) -> Traits {
         self.order.traits
     }

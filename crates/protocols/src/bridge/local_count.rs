@@ -91,6 +91,10 @@ impl Call for LocalCountCall {
         &self.terms
     }
 
+    fn terms_mut(&mut self) -> &mut Terms {
+        &mut self.terms
+    }
+
     fn local_answer(&self) -> Option<Bytes> {
         Some(self.answer.clone())
     }

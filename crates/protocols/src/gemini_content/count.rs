@@ -79,6 +79,10 @@ impl Call for CountCall {
         &self.terms
     }
 
+    fn terms_mut(&mut self) -> &mut Terms {
+        &mut self.terms
+    }
+
     fn splice(&self, upstream_model: &str) -> Splice {
         let mut splice = Splice::default();
         if let Some(place) = &self.inner_model {
