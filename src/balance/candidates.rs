@@ -9,7 +9,7 @@ use super::choose::{View, choose};
 use super::circuit::CircuitStanding;
 use super::stored::{Keeper, Stored};
 use super::unknown::UnknownNames;
-use crate::config::snapshot::Balancing;
+use crate::config::snapshot::{Balancing, Target};
 
 /// The ways to a model that one request may still try, and whether it may.
 #[derive(Debug)]
@@ -177,30 +177,60 @@ impl Candidates {
         self.tries < retries.tries_max && in_time && self.pick(now).is_some()
     }
 
+    /// The way that would come next of those that `fits` takes, without taking it: a call over it is
+    /// none of the request's tries, and what comes of the call is nobody's verdict on the target.
+    pub fn peek(
+        &self,
+        now: Instant,
+        fits: impl Fn(TargetRank, &Target) -> bool,
+    ) -> Option<(Arc<Target>, Arc<Channel>)> {
+        let slot = self.pick_of(now, |way| fits(way.rank, &way.target))?;
+        let way = self.left.get(slot)?.as_ref()?;
+        Some((Arc::clone(&way.target), Arc::clone(&way.channel)))
+    }
+
+    /// Keep only the ways to targets of which `fits` is true.
+    pub fn retain(&mut self, fits: impl Fn(TargetRank, &Target) -> bool) {
+        for slot in &mut self.left {
+            if slot.as_ref().is_some_and(|way| !fits(way.rank, &way.target)) {
+                *slot = None;
+            }
+        }
+    }
+
     fn pick(&self, now: Instant) -> Option<usize> {
         if self.first.is_some() {
             return self.first;
         }
+        self.pick_of(now, |_| true)
+    }
+
+    fn pick_of(&self, now: Instant, fits: impl Fn(&UntriedWay) -> bool) -> Option<usize> {
         // A fallback comes when no target of the models before it is worth a call, and a target that
         // the request is translated for when none is that speaks its protocol.
         let mut before: Option<TargetRank> = None;
         loop {
-            let ranks = self.left.iter().flatten().map(|way| way.rank);
+            let ranks = self.left.iter().flatten().filter(|way| fits(way)).map(|way| way.rank);
             let rank = ranks.filter(|rank| before.is_none_or(|before| *rank > before)).min()?;
-            if let Some(slot) = self.pick_of_rank(rank, now) {
+            if let Some(slot) = self.pick_of_rank(rank, now, &fits) {
                 return Some(slot);
             }
             before = Some(rank);
         }
     }
 
-    fn pick_of_rank(&self, rank: TargetRank, now: Instant) -> Option<usize> {
+    fn pick_of_rank(
+        &self,
+        rank: TargetRank,
+        now: Instant,
+        fits: impl Fn(&UntriedWay) -> bool,
+    ) -> Option<usize> {
         let Whose { account, tokens, .. } = self.whose;
         let (call, rules) = (CallSize { account: Some(account), tokens }, &self.rules.circuit);
         let left = self.left.iter().enumerate();
         let views: Vec<(usize, View)> = left
             .filter_map(|(slot, way)| {
-                let way = way.as_ref().filter(|way| way.rank == rank)?;
+                let way = way.as_ref().filter(|way| way.rank == rank && fits(way))?;
                 Some((slot, way.channel.view(&way.target, call, now, rules)))
             })
             .collect();
@@ -215,7 +245,7 @@ mod tests {
     use super::super::channel::Outcome;
     use super::super::stored::Home;
     use super::*;
-    use crate::config::snapshot::{Affinity, CircuitRules, RetryRules, Target, Upstream};
+    use crate::config::snapshot::{Affinity, CircuitRules, RetryRules, Upstream};
     use crate::sample;
 
     fn way(model: usize, priority: u32) -> Option<UntriedWay> {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::balance::Candidate;
-use crate::config::snapshot::{CredentialKind, PassedHeaders, UpstreamHeader};
-use crate::credentials::UnsignedRequest;
+use crate::balance::{Candidate, Channel};
+use crate::config::snapshot::{CredentialKind, PassedHeaders, Target, UpstreamHeader};
+use crate::credentials::{Token, UnsignedRequest};
 use crate::pipeline::Admitted;
 use crate::protocols::json::Object;
 use crate::protocols::splice::{EditedBody, Splice};
@@ -142,16 +142,28 @@ pub fn rewrite_submit(
 impl UpstreamRequest {
     /// `None` where the gateway signs in to the upstream and has not.
     fn new(candidate: &Candidate, codec: &dyn Codec, path: &str, body: EditedBody) -> Option<Self> {
-        let upstream = &candidate.target.upstream;
+        let way = (candidate.target.as_ref(), candidate.channel.as_ref());
+        Self::to(way, candidate.token.as_ref(), codec, path, body)
+    }
+
+    /// The request to a target over one of its channels; `None` where the gateway signs in to the
+    /// upstream and has no token.
+    pub(super) fn to(
+        (target, channel): (&Target, &Channel),
+        token: Option<&Token>,
+        codec: &dyn Codec,
+        path: &str,
+        body: EditedBody,
+    ) -> Option<Self> {
+        let upstream = &target.upstream;
         let path = [upstream.path_prefix.as_str(), path].concat();
-        let (credential, signed) = match candidate.channel.credential.as_ref().map(|one| &one.kind)
-        {
+        let (credential, signed) = match channel.credential.as_ref().map(|one| &one.kind) {
             None => (None, Vec::new()),
             Some(CredentialKind::Key(key)) => (Some(upstream.key_header(key.expose())), Vec::new()),
             Some(CredentialKind::Auth(_)) => {
                 let (authority, body) = (upstream.authority.as_str(), body.pieces());
                 let unsigned = UnsignedRequest { method: "POST", authority, path: &path, body };
-                let headers = candidate.token.as_ref()?.headers(&unsigned);
+                let headers = token?.headers(&unsigned);
                 (Some(("authorization", headers.authorization)), headers.more)
             }
         };
@@ -165,7 +177,7 @@ impl UpstreamRequest {
             own_headers: Arc::clone(&upstream.headers),
             body,
             is_form: codec.operation().takes_form(),
-            pass_headers: Arc::clone(&candidate.target.pass_headers),
+            pass_headers: Arc::clone(&target.pass_headers),
             left_out: Vec::new(),
         })
     }
