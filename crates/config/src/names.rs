@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer};
 use tollgate_money::price::{InferenceGeo, Quality, Resolution, ServiceTier, Speed};
 use tollgate_options::holds::Means;
 use tollgate_protocols::limits::{AudioFormat, ImageFormat, ResponseFormat};
+use tollgate_protocols::media::PictureFamily;
 use tollgate_protocols::{Dialect, Operation};
 
 use super::scalar::{Scalar, ScalarError, scalar};
@@ -91,6 +92,7 @@ word!(SpeedName, Speed, "a speed");
 word!(InferenceGeoName, InferenceGeo, "a place where models run");
 word!(QualityName, Quality, "a quality");
 word!(ImageFormatName, ImageFormat, "a format of images");
+word!(PictureFamilyName, PictureFamily, "a way to count pictures");
 word!(ResponseFormatName, ResponseFormat, "a way to answer");
 word!(AudioFormatName, AudioFormat, "a format of audio");
 word!(MeansName, Means, "a means to serve a request that does not fit its account");

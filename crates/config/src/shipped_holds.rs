@@ -1,4 +1,4 @@
-//! What a request with a search is held at, on every model that is shipped.
+//! Holds of typical requests on every shipped model, beside what their turns cost.
 
 use std::collections::BTreeMap;
 
@@ -6,6 +6,7 @@ use tollgate_money::clock::UnixMs;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Prices, Unit, Usage};
 use tollgate_protocols::json::Object;
+use tollgate_protocols::media::PictureFamily;
 use tollgate_protocols::{Call, Dialect, NamedInPath, Operation, Request, codec};
 
 use crate::snapshot::{Model, Snapshot};
@@ -44,6 +45,155 @@ fn hold(model: &Model, call: &dyn Call) -> Nanousd {
 
 /// The hold of one request and the price of its real turn, by model.
 type ModelHolds = BTreeMap<String, (Nanousd, Nanousd)>;
+
+/// The median of held ÷ charged, in hundredths, and the table of it printed.
+fn median(what: &str, holds: &ModelHolds) -> i64 {
+    let mut ratios: Vec<i64> = Vec::new();
+    for (model, (hold, real)) in holds {
+        let ratio = hold.get() * 100 / real.get().max(1);
+        println!(
+            "{what}, {model}: held ${hold}, charged ${real}, {}.{:02} times",
+            ratio / 100,
+            ratio % 100
+        );
+        assert!(hold >= real, "{what}, {model}: held ${hold} for ${real}");
+        ratios.push(ratio);
+    }
+    ratios.sort_unstable();
+    let median = ratios.get(ratios.len() / 2).copied().expect("models");
+    println!(
+        "{what}: the median of {} models is {}.{:02}",
+        ratios.len(),
+        median / 100,
+        median % 100
+    );
+    median
+}
+
+/// The request in the words of the first operation of each model that has one, held and charged. `body` writes
+/// it, or leaves a model out.
+fn native_holds(
+    real: impl Fn(&Model) -> Usage,
+    body: impl Fn(&Model, Operation) -> Option<String>,
+) -> ModelHolds {
+    let snapshot = shipped();
+    let mut holds = ModelHolds::new();
+    for model in &snapshot.models {
+        let Some(dialect) = model.targets.first().map(|target| target.upstream.dialect) else {
+            continue;
+        };
+        let operation = model.operations.iter().find(|it| codec(**it, dialect).is_some());
+        let Some((operation, body)) = operation.and_then(|it| Some((*it, body(model, *it)?)))
+        else {
+            continue;
+        };
+        let call = read(model, operation, dialect, &body);
+        let real = real(model);
+        let prices = model.prices.list.quote(&call.traits(), &real, UnixMs(0));
+        let charged = prices.dearest().cost(&real);
+        holds.insert(model.id.to_string(), (hold(model, call.as_ref()), charged));
+    }
+    holds
+}
+
+/// A question in English with as much context as people give one.
+fn question() -> String {
+    let text =
+        "The pump of the second circuit runs for eleven minutes after the burner has stopped. ";
+    format!("{} What should be checked first, and why?", text.repeat(12))
+}
+
+/// Tokens of that: 18 a sentence with o200k_base, and 20 of the frame.
+const QUESTION_TOKENS: u64 = 12 * 18 + 20;
+
+fn plain_chat(_: &Model, operation: Operation) -> Option<String> {
+    let text = question();
+    Some(match operation {
+        Operation::Chat => format!(
+            r#"{{"model":"m","max_tokens":1000,"messages":[{{"role":"user","content":"{text}"}}]}}"#
+        ),
+        Operation::Messages => format!(
+            r#"{{"model":"m","max_tokens":1000,"messages":[{{"role":"user","content":"{text}"}}]}}"#
+        ),
+        Operation::GenerateContent => format!(
+            r#"{{"contents":[{{"role":"user","parts":[{{"text":"{text}"}}]}}],"generationConfig":{{"maxOutputTokens":1000}}}}"#
+        ),
+        _ => return None,
+    })
+}
+
+#[test]
+fn plain_chat_holds_at_most_five_times_what_it_costs() {
+    let real = Usage { input_tokens: QUESTION_TOKENS, output_tokens: 420, ..Usage::ZERO };
+    let holds = native_holds(|_| real, plain_chat);
+    assert!(holds.len() >= 90, "{}", holds.len());
+    assert!(median("plain chat", &holds) <= 500);
+}
+
+/// The first bytes of a PNG of 1024 × 1024, and some noise.
+fn screenshot() -> String {
+    let header = "iVBORw0KGgoAAAANSUhEUgAABAAAAAQACAIAAADwf7zU";
+    format!("{header}{}", "Zm9vYmFy".repeat(5_000))
+}
+
+fn picture(model: &Model, operation: Operation) -> Option<String> {
+    model.limits.pictures?;
+    let data = screenshot();
+    let text = "Which button of this screenshot saves the file?";
+    Some(match operation {
+        Operation::Chat => format!(
+            r#"{{"model":"m","max_tokens":500,"messages":[{{"role":"user","content":[{{"type":"text","text":"{text}"}},{{"type":"image_url","image_url":{{"url":"data:image/png;base64,{data}"}}}}]}}]}}"#
+        ),
+        Operation::Messages => format!(
+            r#"{{"model":"m","max_tokens":500,"messages":[{{"role":"user","content":[{{"type":"image","source":{{"type":"base64","media_type":"image/png","data":"{data}"}}}},{{"type":"text","text":"{text}"}}]}}]}}"#
+        ),
+        Operation::GenerateContent => format!(
+            r#"{{"contents":[{{"role":"user","parts":[{{"inlineData":{{"mimeType":"image/png","data":"{data}"}}}},{{"text":"{text}"}}]}}],"generationConfig":{{"maxOutputTokens":500}}}}"#
+        ),
+        _ => return None,
+    })
+}
+
+/// Tokens of a picture of 1024 × 1024 as `bills.tsv` of the protocols has them billed, or as the row of the
+/// family computes them.
+fn billed_of_picture(family: PictureFamily) -> u64 {
+    use PictureFamily as F;
+    match family {
+        F::OpenaiTiles => 765,
+        F::OpenaiTilesMini => 25_501,
+        F::OpenaiTilesO => 675,
+        F::OpenaiTiles5 => 630,
+        F::OpenaiPatchesMini | F::OpenaiPatchesOriginalMini => 1_659,
+        F::OpenaiPatchesNano | F::OpenaiPatchesOriginalNano => 2_520,
+        F::OpenaiPatchesO4Mini => 1_762,
+        F::OpenaiPatches
+        | F::OpenaiPatches2500
+        | F::OpenaiPatches10000
+        | F::OpenaiPatchesOriginal => 1_229,
+        F::Anthropic | F::AnthropicHigh | F::Kimi | F::KimiK2 | F::Glm => 1_369,
+        F::GoogleTiles | F::Google => 258,
+        F::GoogleLevels => 1_120,
+        F::Qwen => 1_026,
+        F::Grok => 1_792,
+        F::Mistral => 1_406,
+        F::Doubao => 1_338,
+    }
+}
+
+#[test]
+fn a_picture_holds_at_most_ten_times_what_it_costs_on_every_model_that_takes_one() {
+    let real = |model: &Model| {
+        let family = model.limits.pictures.expect("a family");
+        let input_tokens = 20 + billed_of_picture(family);
+        Usage { input_tokens, output_tokens: 120, ..Usage::ZERO }
+    };
+    let holds = native_holds(real, picture);
+    assert!(holds.len() >= 75, "{}", holds.len());
+    assert!(median("a picture", &holds) <= 1_000);
+    for (model, (hold, charged)) in &holds {
+        assert!(hold.get() <= 10 * charged.get(), "{model} holds ${hold} for ${charged}");
+    }
+}
 
 /// Every shipped model of a dialect that searches, with its hold of `body` and what the turn really costs.
 fn holds(operation: Operation, dialect: Dialect, body: &str, real: &Usage) -> ModelHolds {

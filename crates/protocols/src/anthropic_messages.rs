@@ -144,11 +144,15 @@ impl Codec for AnthropicCountTokens {
         true
     }
 
-    fn read(&self, request: &Request<'_>, _: &ModelLimits) -> Result<Box<dyn Call>, GatewayError> {
+    fn read(
+        &self,
+        request: &Request<'_>,
+        limits: &ModelLimits,
+    ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
         super::refuse_case_variants(body, &COUNTED_FIELDS)?;
         super::check_messages(body)?;
-        let tokens = prompt_tokens(body, MediaCount::Anthropic);
+        let tokens = prompt_tokens(body, MediaCount::Anthropic, limits.pictures);
         let terms = Terms::of_whole(body, Usage::ZERO, Usage::ZERO);
         Ok(Box::new(CountCall { terms, tokens }))
     }

@@ -74,6 +74,7 @@ pub mod refusal;
 pub mod sse;
 pub mod event_stream;
 pub mod task;
+pub mod media;
 mod media_url;
 pub mod public_url;
 #[cfg(test)]

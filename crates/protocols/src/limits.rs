@@ -1,5 +1,6 @@
 //! What one request to a model can use at most, and ask for: `limits` in `models.yaml`.
 
+use super::media::PictureFamily;
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::{ImageSize, Quality, Resolution, Unit};
 use tollgate_money::words::{Word, words};
@@ -28,6 +29,8 @@ const CHARACTERS_MAX: u32 = 4096;
 pub struct ModelLimits {
     /// Tokens of input that the model takes (its context window).
     pub input_tokens_max: u64,
+    /// How the model counts the tokens of pictures; `None` holds the whole context for a prompt that has any.
+    pub pictures: Option<PictureFamily>,
     /// Tokens that it can put out in one answer, reasoning included; of one image where it makes
     /// images.
     pub output_tokens_max: u64,
@@ -159,6 +162,7 @@ impl Default for ModelLimits {
     fn default() -> Self {
         Self {
             input_tokens_max: 0,
+            pictures: None,
             output_tokens_max: 0,
             dimensions: Vec::new(),
             batch_inputs_max: None,

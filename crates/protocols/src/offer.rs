@@ -11,6 +11,7 @@ mod chat;
 mod converse;
 mod embeddings;
 mod gemini;
+mod inline;
 mod left_out;
 mod messages;
 mod moderations;
@@ -24,10 +25,13 @@ use std::borrow::Cow;
 use super::json::{Object, Value};
 use super::json_cursor::Cursor;
 use super::limits::{ModelLimits, Pass, Priced};
+use super::media::PictureFamily;
 use super::public_url;
 use super::server_tools::{CallLimit, Reread, ServerTool, ToolResult};
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::{CacheWrites, InputWays, Unit, Usage};
+
+use inline::MediaShape;
 
 pub(super) use chat::CHAT;
 pub(super) use converse::CONVERSE;
@@ -120,7 +124,14 @@ pub(super) enum Key {
     Definition,
     /// Where a picture is. Some upstreams hear what is no picture, at another price.
     Picture,
-    /// Media, or what says how they are read.
+    /// A medium, inline or at an address.
+    Medium(MediaShape),
+    /// How closely the model is to look at the medium beside it.
+    Detail,
+    /// Citations of a text, or whether a document is to be cited: then it is cut into pieces, each with marks of
+    /// which nobody knows the size.
+    Citations,
+    /// What changes how a medium is read in ways that nobody knows.
     Media,
     /// What names a file by where it is. One that the operator's account keeps may be another's.
     File,
@@ -186,6 +197,10 @@ pub(super) struct Prompt {
     /// The most tokens that an upstream adds to those of the body; `None` when the body does not bound
     /// the prompt.
     pub(super) added_tokens_max: Option<u64>,
+    /// Bytes of the body that are inline media, whose tokens are among those that are added.
+    pub(super) media_bytes: u64,
+    /// Whether some of it can be a picture, sound or video.
+    pub(super) has_media: bool,
     /// Whether all of it is text for the model.
     pub(super) is_text: bool,
     /// How often the upstream may read its context and put out an answer.
@@ -215,6 +230,8 @@ impl Prompt {
     pub(super) fn of_text(is_text: bool) -> Self {
         Self {
             added_tokens_max: is_text.then_some(0),
+            media_bytes: 0,
+            has_media: !is_text,
             is_text: false,
             rounds: 1,
             search: None,
@@ -228,10 +245,10 @@ impl Prompt {
         }
     }
 
-    /// The ways in which it can be billed. What its bytes bound is text. A cache that is kept longer than
-    /// an hour is written only where something asks for it.
+    /// The ways in which it can be billed. A cache that is kept longer than an hour is written only where
+    /// something asks for it.
     pub(super) fn input_ways(&self) -> InputWays {
-        let has_media = self.added_tokens_max.is_none();
+        let has_media = self.has_media;
         let cache_writes = if self.has_passed { CacheWrites::Any } else { self.cache_writes };
         InputWays { cache_writes, has_media }
     }
@@ -244,6 +261,7 @@ impl Prompt {
     /// Whether the answer is all that the upstream makes of it: text in, one round, nothing else.
     pub(super) fn is_plain(&self) -> bool {
         self.added_tokens_max.is_some()
+            && !self.has_media
             && self.rounds == 1
             && !self.is_compacted
             && !self.has_passed
@@ -274,7 +292,11 @@ pub(super) fn read_without(
     left_out: Option<&LeftOut>,
 ) -> Result<Prompt, GatewayError> {
     let mut reader = OfferReader {
+        body,
         offer,
+        pictures: limits.pictures,
+        has_media: false,
+        media_bytes: 0,
         pass: &limits.pass,
         priced: &limits.priced,
         left_out: left_out.map_or(&[], |left_out| &left_out.places),
@@ -329,7 +351,13 @@ pub(super) fn check_fields(
 }
 
 struct OfferReader<'a> {
+    body: &'a Object<'a>,
     offer: &'static Offer,
+    /// How the model counts pictures, if that is known.
+    pictures: Option<PictureFamily>,
+    has_media: bool,
+    /// Bytes of inline media, which are no text.
+    media_bytes: u64,
     pass: &'a Pass,
     priced: &'a Priced,
     /// The places of tools that do not go upstream, in order.
@@ -393,7 +421,10 @@ impl OfferReader<'_> {
         let tools = tools.saturating_add(self.tools_again.saturating_mul(self.tool_bytes_max));
         Prompt {
             added_tokens_max: is_bounded.then(|| self.added_tokens.saturating_add(tools)),
-            is_text: is_bounded && self.is_text,
+            media_bytes: self.media_bytes,
+            // What is not bounded may stand for a picture that is elsewhere.
+            has_media: self.has_media || !is_bounded,
+            is_text: is_bounded && self.is_text && !self.has_media,
             rounds,
             search,
             search_limit: None,
@@ -553,6 +584,9 @@ impl OfferReader<'_> {
         let mut item = Item::default();
         value.object(|key, value| self.member(&mut item, key, value, table))?;
         let size = self.size(item.kind, table);
+        if let Some((shape, medium)) = item.medium {
+            self.medium(shape, medium, &item);
+        }
         self.is_bounded &= match size {
             Some(Size::Bytes(needs)) => !item.is_odd && item.has_all(table, needs),
             Some(Size::ToolAgain) => {
@@ -614,9 +648,21 @@ impl OfferReader<'_> {
                 Some(())
             }
             Key::Definition => self.definition(value),
-            Key::Picture => {
-                self.is_bounded = false;
-                self.picture(value)
+            Key::Picture => self.picture(item, value),
+            Key::Medium(shape) => {
+                if let Some(raw) = value.non_null()? {
+                    item.add_medium(*shape, raw);
+                }
+                Some(())
+            }
+            Key::Detail => {
+                item.detail = value.non_null()?;
+                Some(())
+            }
+            Key::Citations => {
+                let raw = value.raw()?;
+                item.is_cited = raw.starts_with(b"{") && !inline::is_switched_off(raw);
+                Some(())
             }
             Key::Media => {
                 self.is_bounded &= value.non_null()?.is_none();
@@ -722,20 +768,30 @@ impl OfferReader<'_> {
     }
 
     /// A picture is at an address, or in the body as `data:image/…`.
-    fn picture(&mut self, value: &mut Cursor<'_>) -> Option<()> {
+    fn picture<'a>(&mut self, item: &mut Item<'a>, value: &mut Cursor<'a>) -> Option<()> {
         let mut is_picture = true;
         if value.next_byte()? == b'{' {
             value.object(|key, value| {
-                let value = value.raw()?;
                 let name = resolved(key)?;
-                is_picture &= match &*name {
-                    "url" => may_be_picture(value),
-                    name => !name.eq_ignore_ascii_case("url"),
-                };
+                match &*name {
+                    "url" => {
+                        let url = value.raw()?;
+                        is_picture &= may_be_picture(url);
+                        item.add_medium(MediaShape::Url, url);
+                    }
+                    "detail" if item.detail.is_none() => item.detail = value.non_null()?,
+                    // What else is there may say how large the upstream makes the picture.
+                    name => {
+                        is_picture &= !name.eq_ignore_ascii_case("url");
+                        item.is_odd |= value.non_null()?.is_some();
+                    }
+                }
                 Some(())
             })?;
         } else {
-            is_picture = may_be_picture(value.raw()?);
+            let url = value.raw()?;
+            is_picture = may_be_picture(url);
+            item.add_medium(MediaShape::Url, url);
         }
         if !is_picture {
             self.refuse_content("an `image_url` with data that is no image");
@@ -947,9 +1003,20 @@ struct Item<'a> {
     is_odd: bool,
     /// What is not offered, further inside.
     inner_refusal: Option<Box<GatewayError>>,
+    /// The medium that it holds or refers to, as it is written.
+    medium: Option<(MediaShape, &'a [u8])>,
+    /// How closely the model is to look at that.
+    detail: Option<&'a [u8]>,
+    /// Its text is cut into pieces that the model can cite.
+    is_cited: bool,
 }
 
-impl Item<'_> {
+impl<'a> Item<'a> {
+    /// Of two media nobody knows which one is read.
+    fn add_medium(&mut self, shape: MediaShape, written: &'a [u8]) {
+        self.is_odd |= self.medium.replace((shape, written)).is_some();
+    }
+
     fn has_all(&self, table: &ObjectTable, needs: &[&str]) -> bool {
         needs.iter().all(|need| {
             let index = table.keys.iter().position(|(known, _)| known == need);

@@ -135,6 +135,9 @@ impl ListedKeys {
                 | Key::Opaque
                 | Key::Picture
                 | Key::Media
+                | Key::Medium(_)
+                | Key::Detail
+                | Key::Citations
                 | Key::File
                 | Key::Billed(_) => {
                     self.add(&path, None);

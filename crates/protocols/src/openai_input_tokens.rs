@@ -33,11 +33,15 @@ impl Codec for OpenaiInputTokens {
         "/responses/input_tokens"
     }
 
-    fn read(&self, request: &Request<'_>, _: &ModelLimits) -> Result<Box<dyn Call>, GatewayError> {
+    fn read(
+        &self,
+        request: &Request<'_>,
+        limits: &ModelLimits,
+    ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
         super::refuse_case_variants(body, &COUNTED_FIELDS)?;
         Ok(Box::new(InputTokensCall {
-            tokens: prompt_tokens(body, MediaCount::Openai),
+            tokens: prompt_tokens(body, MediaCount::Openai, limits.pictures),
             references: stored::references(body),
             terms: Terms::of_whole(body, Usage::ZERO, Usage::ZERO),
         }))

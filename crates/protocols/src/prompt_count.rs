@@ -11,6 +11,7 @@ use super::audio_length;
 use super::estimate::TextSize;
 use super::json::{Object, Value};
 use super::json_cursor::Cursor;
+use super::media::{InlineBytes, PictureFamily, PictureSize};
 
 /// The most bytes of text that are measured, more than any model reads. The rest counts like them.
 const MEASURED_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -31,47 +32,30 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// How the makers of models count what is no text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MediaCount {
-    /// OpenAI's guide "Images and vision": 85 tokens, and 170 for each square of 512 pixels of the picture
-    /// shrunk to 2048 × 2048 and to 768 at its short side. Pages of a PDF are read as text and as a picture.
+    /// OpenAI's guides: pages of a PDF are read as text and as a picture.
     Openai,
-    /// Anthropic's guides "Vision" and "PDF support": width times height by 750, of a picture shrunk to 1568
-    /// at its long side and 1.15 megapixels; a page of a PDF is a picture and 1,500 to 3,000 tokens of text.
+    /// Anthropic's guide "PDF support": a page of a PDF is a picture and 1,500 to 3,000 tokens of text.
     Anthropic,
-    /// Google's guide "Understand and count tokens": 258 for a picture up to 384 × 384, and for each tile of
-    /// 768 × 768 of a larger one, shrunk to 3072; 258 for a page, 32 for a second of sound, 263 and 32 for one of video.
+    /// Google's guide "Understand and count tokens": 258 for a page, 32 for a second of sound, 263 and 32 for one
+    /// of video.
     Google,
 }
 
 impl MediaCount {
-    fn picture(self, width: u64, height: u64) -> u64 {
-        let (long, short) = (width.max(height).max(1), width.min(height).max(1));
+    /// How pictures are counted where the model does not say.
+    fn pictures(self) -> PictureFamily {
         match self {
-            Self::Openai => {
-                let (long, short) = shrunk(long, short, long, 2048);
-                let (long, short) = shrunk(long, short, short, 768);
-                85 + 170 * long.div_ceil(512) * short.div_ceil(512)
-            }
-            Self::Anthropic => {
-                let (long, short) = shrunk(long, short, long, 1568);
-                (long * short / 750).clamp(1, 1_600)
-            }
-            Self::Google if long <= 384 => 258,
-            Self::Google => {
-                let (long, short) = shrunk(long, short, long, 3072);
-                258 * long.div_ceil(768) * short.div_ceil(768)
-            }
+            Self::Openai => PictureFamily::OpenaiTiles,
+            Self::Anthropic => PictureFamily::Anthropic,
+            Self::Google => PictureFamily::GoogleTiles,
         }
     }
 
-    /// A picture of which only the address is there.
-    fn unseen_picture(self) -> u64 {
-        self.picture(1024, 1024)
-    }
-
-    fn page(self) -> u64 {
+    fn page(self, pictures: PictureFamily) -> u64 {
+        let picture = || pictures.tokens_typical(PictureSize { width: 1024, height: 1325 });
         match self {
-            Self::Openai => 750 + self.picture(1024, 1325),
-            Self::Anthropic => 2_250 + self.picture(1024, 1325),
+            Self::Openai => 750 + picture(),
+            Self::Anthropic => 2_250 + picture(),
             Self::Google => 258,
         }
     }
@@ -83,13 +67,11 @@ impl MediaCount {
         }
     }
 
-    /// What a file comes to, by its first bytes; `None` for what is none of those that models read.
-    fn file(self, file: &[u8]) -> Option<u64> {
-        if let Ok(size) = imagesize::blob_size(file) {
-            return Some(self.picture(size.width as u64, size.height as u64));
-        }
+    /// What a file that is no picture comes to, by its first bytes; `None` for what is none of those that models
+    /// read.
+    fn file(self, file: &[u8], pictures: PictureFamily) -> Option<u64> {
         if file.starts_with(b"%PDF") {
-            return Some(self.page().saturating_mul(pages(file)));
+            return Some(self.page(pictures).saturating_mul(pages(file)));
         }
         let is_video = file.get(4..8) == Some(b"ftyp") && file.get(8..11) != Some(b"M4A")
             || file.starts_with(&[0x1a, 0x45, 0xdf, 0xa3]);
@@ -100,15 +82,6 @@ impl MediaCount {
         let (_, length) = audio_length::longest(file).ok()?;
         Some(self.second_of_sound().saturating_mul(length.seconds()))
     }
-}
-
-/// Both sides, shrunk so that `side`, which is one of them, is at most `max`.
-fn shrunk(long: u64, short: u64, side: u64, max: u64) -> (u64, u64) {
-    if side <= max {
-        return (long, short);
-    }
-    let scaled = |length: u64| (length.saturating_mul(max) / side).max(1);
-    (scaled(long), scaled(short))
 }
 
 /// The pages of a PDF, by the objects that are pages.
@@ -122,7 +95,11 @@ fn pages(file: &[u8]) -> u64 {
 }
 
 /// The tokens of a prompt, whichever way its JSON is spelled.
-pub(crate) fn prompt_tokens(body: &Object<'_>, count: MediaCount) -> u64 {
+pub(crate) fn prompt_tokens(
+    body: &Object<'_>,
+    count: MediaCount,
+    pictures: Option<PictureFamily>,
+) -> u64 {
     let text = body.decoded_text(true);
     let bytes = text.bytes();
     let mut measured = vec![0; bytes.min(MEASURED_BYTES_MAX)];
@@ -130,20 +107,25 @@ pub(crate) fn prompt_tokens(body: &Object<'_>, count: MediaCount) -> u64 {
     let tokens = TextSize::measure(measured.get(..copied).unwrap_or_default()).tokens();
     let scaled = u128::from(tokens) * bytes as u128 / copied.max(1) as u128;
     let text_tokens = u64::try_from(scaled).unwrap_or(u64::MAX);
+    let pictures = pictures.unwrap_or(count.pictures());
     let media = body.media_texts();
-    let mut pictures = 0;
+    let mut seen_pictures = 0;
     let media_tokens = media.iter().fold(0_u64, |sum, data| {
-        let file = decoded(data);
-        pictures += u64::from(imagesize::image_type(&file).is_ok());
-        // What no model reads as a file is read as it is written.
-        let tokens =
-            count.file(&file).unwrap_or_else(|| TextSize::measure(data.as_bytes()).tokens());
+        let tokens = match PictureSize::of(InlineBytes::new(data.as_bytes())) {
+            Some(size) => {
+                seen_pictures += 1;
+                pictures.tokens_typical(size)
+            }
+            // What no model reads as a file is read as it is written.
+            None => count
+                .file(&decoded(data), pictures)
+                .unwrap_or_else(|| TextSize::measure(data.as_bytes()).tokens()),
+        };
         sum.saturating_add(tokens)
     });
-    let unseen = named_pictures(body.text()).saturating_sub(pictures);
-    text_tokens
-        .saturating_add(media_tokens)
-        .saturating_add(unseen.saturating_mul(count.unseen_picture()))
+    let unseen = named_pictures(body.text()).saturating_sub(seen_pictures);
+    let unseen_picture = pictures.tokens_typical(PictureSize { width: 1024, height: 1024 });
+    text_tokens.saturating_add(media_tokens).saturating_add(unseen.saturating_mul(unseen_picture))
 }
 
 fn decoded(data: &str) -> Vec<u8> {
@@ -172,7 +154,7 @@ mod tests {
     use super::*;
 
     fn tokens(body: &str, count: MediaCount) -> u64 {
-        prompt_tokens(&Object::parse(body.as_bytes()).expect("JSON"), count)
+        prompt_tokens(&Object::parse(body.as_bytes()).expect("JSON"), count, None)
     }
 
     /// A PNG of this size, with so many bytes behind its header.
@@ -192,11 +174,11 @@ mod tests {
             )
         };
         let none = tokens(&anthropic(""), MediaCount::Anthropic);
-        let none = none - MediaCount::Anthropic.unseen_picture();
+        let none = none - 1_399;
         for (width, height, bytes, [openai, claude, gemini]) in [
-            (1000, 500, 1_500_000, [425, 666, 516]),
-            (1000, 500, 200, [425, 666, 516]),
-            (200, 200, 2_000, [255, 53, 258]),
+            (1000, 500, 1_500_000, [425, 667, 516]),
+            (1000, 500, 200, [425, 667, 516]),
+            (200, 200, 2_000, [255, 64, 258]),
             (4000, 3000, 2_000, [765, 1_600, 258 * 12]),
         ] {
             let body = anthropic(&png(width, height, bytes));
@@ -244,7 +226,7 @@ mod tests {
         file.extend(b"1 0 obj << /Type /Page >> /Type/Page\n".repeat(3));
         file.extend([b'x'; 1_000]);
         let counted = tokens(&part(&file), MediaCount::Anthropic);
-        let pages = 6 * MediaCount::Anthropic.page();
+        let pages = 6 * MediaCount::Anthropic.page(PictureFamily::Anthropic);
         assert!((pages..pages + 30).contains(&counted), "{counted}");
         let compressed = [b"%PDF-1.7 ".to_vec(), vec![b'x'; 200_000]].concat();
         assert!(tokens(&part(&compressed), MediaCount::Google) >= 5 * 258);

@@ -120,7 +120,8 @@ fn sizes(codec: &dyn Codec, json: &str, in_path: bool) -> Sizes {
         ..ModelLimits::default()
     };
     let body = Object::parse(json.as_bytes()).expect(json);
-    let counts = [MediaCount::Openai, MediaCount::Google].map(|count| prompt_tokens(&body, count));
+    let counts =
+        [MediaCount::Openai, MediaCount::Google].map(|count| prompt_tokens(&body, count, None));
     let named = NamedInPath { model: "m", streams: false };
     let request = if in_path { Request::JsonAt(body, named) } else { Request::Json(body) };
     let read = codec.read(&request, &limits);

@@ -46,7 +46,7 @@ impl Terms {
     ) -> Result<Self, GatewayError> {
         let input = InputBound::of(body, prompt, limits)?;
         // A picture in base64 has a thousandth of the tokens that so many letters would have.
-        let has_media = prompt.input_ways().has_media;
+        let has_media = prompt.has_media;
         let size = TextSize::of_document(&body.decoded_text(has_media));
         let bound = PromptBound::new(input, prompt, limits, output_tokens_max);
         Ok(Self {
@@ -97,7 +97,7 @@ impl Terms {
 pub(super) struct InputBound {
     /// Tokens of its text at most; `None` where its bytes do not bound it.
     text_tokens: Option<u64>,
-    /// Tokens that the upstream adds to those of the text.
+    /// Tokens that media come to, and that the upstream adds to those of the text.
     added_tokens: u64,
     /// The context window of the model in tokens, which no prompt exceeds.
     context: u64,
@@ -107,7 +107,8 @@ impl InputBound {
     /// # Errors
     /// A text that the model's context cannot hold, with `context_length_exceeded`.
     fn of(body: &Object<'_>, prompt: &Prompt, limits: &ModelLimits) -> Result<Self, GatewayError> {
-        let bytes = text_tokens_max(body);
+        // Media are counted in tokens, among those that are added.
+        let bytes = text_tokens_max(body).saturating_sub(prompt.media_bytes);
         let context = limits.input_tokens_max;
         if prompt.is_text && bytes / BYTES_PER_TOKEN_MAX > context {
             return Err(too_long(bytes / BYTES_PER_TOKEN_MAX, context));

@@ -6,18 +6,20 @@ use super::prices;
 use crate::document::{Document, Fault};
 use crate::raw;
 use crate::spans::Path;
-use tollgate_protocols::Operation;
 use tollgate_protocols::limits::{
     CallIds, ChatStyle, ChatTools, DOCUMENTS_MAX, Efforts, ImageLimits, Mode, ModelLimits, Pass,
     Priced, SEARCHES_MAX, SpeechLimits, ThinkingField, ThinkingStyle, TranscriptionLimits,
     TranslationTarget, VideoLimits,
 };
+use tollgate_protocols::media::PictureFamily;
+use tollgate_protocols::{Dialect, Operation};
 
 /// The limits that are typed as one field, and whether it was typed.
 fn typed(raw: &raw::ModelLimits) -> Vec<&'static str> {
     [
         ("context_tokens_max", raw.context_tokens_max.is_some()),
         ("output_tokens_max", raw.output_tokens_max.is_some()),
+        ("pictures", raw.pictures.is_some()),
         ("dimensions", !raw.dimensions.is_empty()),
         ("batch_inputs_max", raw.batch_inputs_max.is_some()),
         ("token_ids", raw.token_ids.is_some()),
@@ -151,6 +153,7 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> M
     }
     ModelLimits {
         input_tokens_max: raw.context_tokens_max.unwrap_or(0),
+        pictures: raw.pictures.map(|name| name.0),
         output_tokens_max: raw.output_tokens_max.unwrap_or(0),
         dimensions: raw.dimensions.clone(),
         batch_inputs_max: raw.batch_inputs_max,
@@ -173,6 +176,18 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> M
         translation,
         chat_tools,
     }
+}
+
+/// How pictures are counted where the model does not say: by the dearest way of those who speak the dialects
+/// of its upstreams.
+pub(super) fn pictures_of(dialects: impl Iterator<Item = Dialect>) -> Option<PictureFamily> {
+    let mut families = dialects.map(|dialect| match dialect {
+        Dialect::Anthropic => Some(PictureFamily::AnthropicHigh),
+        Dialect::Gemini | Dialect::Vertex => Some(PictureFamily::Google),
+        _ => None,
+    });
+    let first = families.next()??;
+    families.all(|family| family == Some(first)).then_some(first)
 }
 
 fn chat_tools(typed: raw::ChatToolsWords) -> ChatTools {
@@ -301,5 +316,26 @@ fn speech(raw: &raw::ModelLimits) -> SpeechLimits {
         characters_max: raw.characters_max.unwrap_or(default.characters_max),
         formats: raw.audio_formats.as_ref().map(|names| names.iter().map(|name| name.0).collect()),
         instructions: raw.instructions.unwrap_or(default.instructions),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_are_counted_by_the_dialect_where_all_targets_speak_one() {
+        use PictureFamily::{AnthropicHigh, Google};
+        for (dialects, expected) in [
+            (&[Dialect::Anthropic][..], Some(AnthropicHigh)),
+            (&[Dialect::Gemini, Dialect::Vertex], Some(Google)),
+            (&[Dialect::Anthropic, Dialect::Gemini], None),
+            (&[Dialect::Anthropic, Dialect::Openai], None),
+            (&[Dialect::Openai], None),
+            (&[Dialect::Bedrock], None),
+            (&[], None),
+        ] {
+            assert_eq!(pictures_of(dialects.iter().copied()), expected, "{dialects:?}");
+        }
     }
 }

@@ -101,7 +101,9 @@ fn model(
     }
     prices::check_reported(document, &at.key("prices"), &prices.base, &targets, &operations);
     let common = pass::common(targets.iter().map(|target| &*target.upstream));
-    let limits = ModelLimits { pass: pass::with(own, common), priced, ..limits };
+    let dialects = targets.iter().map(|target| target.upstream.dialect);
+    let pictures = limits.pictures.or_else(|| limits::pictures_of(dialects));
+    let limits = ModelLimits { pass: pass::with(own, common), priced, pictures, ..limits };
     let granted_betas = tollgate_protocols::beta::granted(&limits);
     let headers = PassedHeaders { granted_betas, ..headers };
     let mut numbered = |target: Target| {

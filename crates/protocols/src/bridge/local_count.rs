@@ -57,9 +57,13 @@ impl Codec for LocalCount {
         ""
     }
 
-    fn read(&self, request: &Request<'_>, _: &ModelLimits) -> Result<Box<dyn Call>, GatewayError> {
+    fn read(
+        &self,
+        request: &Request<'_>,
+        limits: &ModelLimits,
+    ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        let tokens = prompt_tokens(body, self.media);
+        let tokens = prompt_tokens(body, self.media, limits.pictures);
         let terms = Terms::of_whole(body, Usage::ZERO, Usage::ZERO);
         Ok(Box::new(match (request.named_in_path(), self.operation) {
             (None, Operation::InputTokens) => {

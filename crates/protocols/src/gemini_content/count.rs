@@ -38,11 +38,15 @@ impl Codec for GeminiCountTokens {
         path_of(asked.model, "countTokens").into()
     }
 
-    fn read(&self, request: &Request<'_>, _: &ModelLimits) -> Result<Box<dyn Call>, GatewayError> {
+    fn read(
+        &self,
+        request: &Request<'_>,
+        limits: &ModelLimits,
+    ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
         check_spelling(body)?;
         let inner_model = check_counted(body)?;
-        let tokens = prompt_tokens(body, MediaCount::Google);
+        let tokens = prompt_tokens(body, MediaCount::Google, limits.pictures);
         let terms = Terms::of_whole(body, Usage::ZERO, Usage::ZERO);
         Ok(Box::new(CountCall { terms: terms.named_in_path(named(request)?), tokens, inner_model }))
     }

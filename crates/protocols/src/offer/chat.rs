@@ -138,7 +138,7 @@ static PARTS: ObjectTable = ObjectTable {
         Kind { name: "text", size: Size::Bytes(&["text"]) },
         Kind { name: "thinking", size: Size::Bytes(&["thinking"]) },
         Kind { name: "refusal", size: Size::Bytes(&["refusal"]) },
-        Kind { name: "image_url", size: Size::Context },
+        Kind { name: "image_url", size: Size::Bytes(&["image_url"]) },
         Kind { name: "input_audio", size: Size::Billed(Unit::AudioInputTokens) },
         Kind { name: "audio_url", size: Size::Billed(Unit::AudioInputTokens) },
         Kind { name: "video_url", size: Size::Billed(Unit::VideoInputTokens) },

@@ -3,7 +3,7 @@
 //! their own, is never asked for.
 
 use super::Field::Plain;
-use super::{Field, Key, Kind, ObjectTable, Offer, Size};
+use super::{Field, Key, Kind, MediaShape, ObjectTable, Offer, Size};
 
 pub(in super::super) static CONVERSE: Offer = Offer {
     fields: &[
@@ -37,7 +37,7 @@ static BLOCKS: ObjectTable = ObjectTable {
         ("toolResult", Key::Items(&RESULTS)),
         ("reasoningContent", Key::Opaque),
         ("cachePoint", Key::Plain),
-        ("image", Key::Media),
+        ("image", Key::Medium(MediaShape::ConverseImage)),
         ("document", Key::Media),
     ],
     kinds: UNTYPED,

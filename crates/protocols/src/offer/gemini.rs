@@ -6,7 +6,8 @@
 
 use super::Field::Plain;
 use super::{
-    Field, Key, Kind, ObjectTable, Offer, Reread, ServerTool, Size, Tool, ToolKey, ToolResult, Unit,
+    Field, Key, Kind, MediaShape, ObjectTable, Offer, Reread, ServerTool, Size, Tool, ToolKey,
+    ToolResult, Unit,
 };
 
 pub(in super::super) static GEMINI: Offer = Offer {
@@ -72,22 +73,22 @@ static PARTS: ObjectTable = ObjectTable {
         ("text", Key::Plain),
         ("functionCall", Key::Plain),
         ("functionResponse", Key::Items(&RESPONSE)),
-        ("inlineData", Key::Media),
+        ("inlineData", Key::Medium(MediaShape::Blob)),
         ("fileData", Key::File),
         ("thought", Key::Plain),
         ("thoughtSignature", Key::Opaque),
         ("videoMetadata", Key::Media),
-        ("mediaResolution", Key::Media),
+        ("mediaResolution", Key::Detail),
         // What the upstream ran, and what came of it.
         ("executableCode", Key::Plain),
         ("codeExecutionResult", Key::Plain),
         ("function_call", Key::Plain),
         ("function_response", Key::Items(&RESPONSE)),
-        ("inline_data", Key::Media),
+        ("inline_data", Key::Medium(MediaShape::Blob)),
         ("file_data", Key::File),
         ("thought_signature", Key::Opaque),
         ("video_metadata", Key::Media),
-        ("media_resolution", Key::Media),
+        ("media_resolution", Key::Detail),
         ("executable_code", Key::Plain),
         ("code_execution_result", Key::Plain),
     ],

@@ -8,8 +8,8 @@
 
 use super::Field::Plain;
 use super::{
-    CallLimit, Field, Key, Kind, ObjectTable, Offer, Reread, ServerTool, Size, TOOLS_TOKENS_MAX,
-    Tool, ToolKey, ToolResult, Unit,
+    CallLimit, Field, Key, Kind, MediaShape, ObjectTable, Offer, Reread, ServerTool, Size,
+    TOOLS_TOKENS_MAX, Tool, ToolKey, ToolResult, Unit,
 };
 
 pub(in super::super) static MESSAGES: Offer = Offer {
@@ -135,7 +135,10 @@ static BLOCKS: ObjectTable = ObjectTable {
         ("thinking", Key::Plain),
         ("signature", Key::Opaque),
         ("data", Key::Opaque),
-        ("citations", Key::Plain),
+        ("citations", Key::Citations),
+        ("source", Key::Medium(MediaShape::Source)),
+        ("title", Key::Plain),
+        ("context", Key::Plain),
         ("caller", Key::Plain),
         ("toolset_name", Key::Plain),
         ("tool_name", Key::Plain),
@@ -148,8 +151,8 @@ static BLOCKS: ObjectTable = ObjectTable {
         bytes("tool_use", &["input"]),
         bytes("thinking", &["thinking"]),
         bytes("redacted_thinking", &["data"]),
-        context("image"),
-        context("document"),
+        bytes("image", &["source"]),
+        bytes("document", &["source"]),
         context("search_result"),
         // A definition of a tool that stands in `tools`, once more.
         Kind { name: "tool_reference", size: Size::ToolAgain },

@@ -7,8 +7,8 @@
 use super::Field::Plain;
 use super::setting::{CACHE_BREAKPOINT, CACHE_OPTIONS, Setting, SettingTable};
 use super::{
-    CallLimit, Field, Key, Kind, ObjectTable, Offer, Reread, ServerTool, Size, Tool, ToolKey,
-    ToolResult, Unit,
+    CallLimit, Field, Key, Kind, MediaShape, ObjectTable, Offer, Reread, ServerTool, Size, Tool,
+    ToolKey, ToolResult, Unit,
 };
 
 pub(in super::super) static RESPONSES: Offer = Offer {
@@ -187,6 +187,7 @@ static ITEMS: ObjectTable = ObjectTable {
         ("environment", Key::Plain),
         ("max_output_length", Key::Plain),
         ("tools", Key::Tools),
+        ("acknowledged_safety_checks", Key::Plain),
     ],
     kinds: &[
         bytes("message", &["content"]),
@@ -211,7 +212,7 @@ static ITEMS: ObjectTable = ObjectTable {
         context("compaction_summary"),
         context("compaction_trigger"),
         context("computer_call"),
-        context("computer_call_output"),
+        bytes("computer_call_output", &["output"]),
         // What was found is not in it: it can stand for as much again.
         Kind { name: "web_search_call", size: Size::Result(&["action"], SEARCH_RESULT_TOKENS) },
         context("file_search_call"),
@@ -236,6 +237,8 @@ static PARTS: ObjectTable = ObjectTable {
         ("stdout", Key::Plain),
         ("stderr", Key::Plain),
         ("outcome", Key::Plain),
+        ("image_url", Key::Medium(MediaShape::Url)),
+        ("detail", Key::Detail),
     ],
     kinds: &[
         bytes("input_text", &["text"]),
@@ -246,8 +249,8 @@ static PARTS: ObjectTable = ObjectTable {
         bytes("refusal", &["refusal"]),
         // What a shell has printed.
         bytes("", &["stdout"]),
-        context("input_image"),
+        bytes("input_image", &["image_url"]),
         context("input_file"),
-        context("computer_screenshot"),
+        bytes("computer_screenshot", &["image_url"]),
     ],
 };

@@ -1,0 +1,236 @@
+//! Media of a prompt, in the words of each dialect, and the tokens that they come to.
+
+use std::borrow::Cow;
+
+use super::{Item, OfferReader, resolved};
+use crate::json::Value;
+use crate::json_cursor::Cursor;
+use crate::media::{InlineBytes, PictureDetail, PictureFamily, PictureSize};
+
+/// The longest beginning of a `data:` URL, up to its data.
+const DATA_URL_START_MAX: usize = 256;
+
+/// How a dialect writes a medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum MediaShape {
+    /// OpenAI's: the address of a picture.
+    Url,
+    /// Anthropic's: an object with a `type`, and `data` or a `url`.
+    Source,
+    /// Google's: an object with a `mimeType` and `data`.
+    Blob,
+    /// Amazon's: an object with a `format` and a `source` that has `bytes`.
+    ConverseImage,
+}
+
+/// A medium that has been read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct MediumBound {
+    /// Tokens that it comes to at most.
+    tokens: u64,
+    /// Bytes of the body that are its data, and so no text.
+    bytes: u64,
+    /// Whether it is something else than text.
+    is_media: bool,
+}
+
+impl OfferReader<'_> {
+    /// Adds a medium to the prompt, which has no bound where that is not known.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn medium(&mut self, shape: MediaShape, written: &[u8], item: &Item<'_>) {
+        let bound = (|| {
+            if shape == MediaShape::Source && is_plain_text(written, item) {
+                return Some(MediumBound { tokens: 0, bytes: 0, is_media: false });
+            }
+            let family = self.pictures?;
+            let detail = match item.detail {
+                Some(written) => detail_of(written)?,
+                None if shape == MediaShape::Blob => self.global_detail()?,
+                None => PictureDetail::Auto,
+            };
+            match shape {
+                MediaShape::Url => url(&text(written)?, detail, family),
+                MediaShape::Source => source(written, detail, family, item),
+                MediaShape::Blob => blob(written, detail, family),
+                MediaShape::ConverseImage => converse_image(written, detail, family),
+            }
+        })();
+        let Some(bound) = bound else {
+            self.has_media = true;
+            self.is_bounded = false;
+            return;
+        };
+        self.has_media |= bound.is_media;
+        self.added_tokens = self.added_tokens.saturating_add(bound.tokens);
+        self.media_bytes = self.media_bytes.saturating_add(bound.bytes);
+    }
+
+    /// The detail that a request to Google has for all of its media.
+    fn global_detail(&self) -> Option<PictureDetail> {
+        let config = ["generationConfig", "generation_config"];
+        let mut configs = config.iter().filter_map(|key| self.body.get_non_null(key));
+        let Some(config) = configs.next() else { return Some(PictureDetail::Auto) };
+        let config = config.as_object().ok()?;
+        let mut levels = ["mediaResolution", "media_resolution"]
+            .into_iter()
+            .filter_map(|key| config.get_non_null(key));
+        match (levels.next(), levels.next(), configs.next()) {
+            (None, None, None) => Some(PictureDetail::Auto),
+            (Some(level), None, None) => level.as_str().map(|word| PictureDetail::of(&word)),
+            _ => None,
+        }
+    }
+}
+
+/// Whether an object says `enabled: false`, and nothing else.
+pub(super) fn is_switched_off(written: &[u8]) -> bool {
+    let mut is_off = false;
+    let is_read = Cursor::new(written).object(|key, value| {
+        is_off = key == b"enabled" && value.raw()? == b"false";
+        is_off.then_some(())
+    });
+    is_read.is_some() && is_off
+}
+
+/// The members of an object with these names; `None` where it is no object, has others that are not `null`,
+/// or one of them twice.
+fn members<'a, const N: usize>(
+    written: &'a [u8],
+    names: [&str; N],
+) -> Option<[Option<&'a [u8]>; N]> {
+    let mut found = [None; N];
+    written.starts_with(b"{").then_some(())?;
+    Cursor::new(written).object(|key, value| {
+        let value = value.non_null()?;
+        let name = resolved(key)?;
+        match (names.iter().position(|known| *known == name), value) {
+            (Some(index), value) => {
+                let place = found.get_mut(index)?;
+                place.is_none().then_some(())?;
+                *place = value;
+            }
+            (None, None) => {}
+            (None, Some(_)) => return None,
+        }
+        Some(())
+    })?;
+    Some(found)
+}
+
+/// The detail in a word of OpenAI's, or in an object of Google's.
+fn detail_of(written: &[u8]) -> Option<PictureDetail> {
+    let level = match written.first() {
+        Some(b'{') => {
+            // Beside a level there can be a number of tokens, which would count.
+            let [level] = members(written, ["level"])?;
+            level?
+        }
+        _ => written,
+    };
+    Value::new(level).as_str().map(|word| PictureDetail::of(&word))
+}
+
+/// The text of a string. Most have no escapes, and none of those is copied.
+fn text(written: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let inner = written.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    if memchr::memchr(b'\\', inner).is_none() {
+        return Some(Cow::Borrowed(inner));
+    }
+    let text = Value::new(written).as_str()?.into_owned();
+    Some(Cow::Owned(text.into_bytes()))
+}
+
+/// A picture at an address, or in it.
+fn url(address: &[u8], detail: PictureDetail, family: PictureFamily) -> Option<MediumBound> {
+    match data_of(address) {
+        Some(data) => picture(data, detail, family),
+        // Nobody has seen it.
+        None => {
+            let tokens = family.tokens_max(None, detail)?;
+            Some(MediumBound { tokens, bytes: 0, is_media: true })
+        }
+    }
+}
+
+/// The base64 of a `data:` URL, whatever its media type and its parameters are.
+fn data_of(address: &[u8]) -> Option<&[u8]> {
+    let address = address.trim_ascii_start();
+    let head = address.get(..address.len().min(DATA_URL_START_MAX))?;
+    let comma = memchr::memchr(b',', head)?;
+    let head = head.get(..comma)?.to_ascii_lowercase();
+    (head.starts_with(b"data:") && head.ends_with(b";base64")).then_some(())?;
+    address.get(comma + 1..)
+}
+
+/// An inline picture.
+fn picture(data: &[u8], detail: PictureDetail, family: PictureFamily) -> Option<MediumBound> {
+    let file = InlineBytes::new(data);
+    // What is no picture at all may be read as what it is.
+    let is_document = file.read(0) == Some(*b"%PDF");
+    let size = PictureSize::of(file);
+    let tokens = family.tokens_max(size, detail).filter(|_| !is_document)?;
+    Some(MediumBound { tokens, bytes: data.len() as u64, is_media: true })
+}
+
+/// Whether a source of Anthropic's is text, which is as long as its bytes are.
+fn is_plain_text(written: &[u8], item: &Item<'_>) -> bool {
+    let is_word = |value: Option<&[u8]>, word: &str| {
+        value.is_some_and(|value| Value::new(value).as_str().as_deref() == Some(word))
+    };
+    let found = members(written, ["type", "media_type", "data"]);
+    found.is_some_and(|[kind, media_type, data]| {
+        is_word(kind, "text")
+            && is_word(media_type, "text/plain")
+            && data.is_some()
+            && is_word(Some(item.kind), "document")
+            && !item.is_cited
+    })
+}
+
+/// A picture of Anthropic's.
+fn source(
+    written: &[u8],
+    detail: PictureDetail,
+    family: PictureFamily,
+    item: &Item<'_>,
+) -> Option<MediumBound> {
+    let [kind, _, data, address] = members(written, ["type", "media_type", "data", "url"])?;
+    let kind = Value::new(kind?).as_str()?;
+    let is_picture = Value::new(item.kind).as_str().as_deref() == Some("image");
+    match (&*kind, data, address) {
+        ("base64", Some(data), None) if is_picture => picture(&text(data)?, detail, family),
+        ("url", None, Some(_)) if is_picture => {
+            let tokens = family.tokens_max(None, detail)?;
+            Some(MediumBound { tokens, bytes: 0, is_media: true })
+        }
+        _ => None,
+    }
+}
+
+/// What Google's `inlineData` holds.
+fn blob(written: &[u8], detail: PictureDetail, family: PictureFamily) -> Option<MediumBound> {
+    let [camel, snake, data] = members(written, ["mimeType", "mime_type", "data"])?;
+    let media_type = match (camel, snake) {
+        (Some(one), None) | (None, Some(one)) => Value::new(one).as_str()?.to_ascii_lowercase(),
+        _ => return None,
+    };
+    if media_type.starts_with("image/") {
+        return picture(&text(data?)?, detail, family);
+    }
+    None
+}
+
+/// What the gateway has written for Amazon.
+fn converse_image(
+    written: &[u8],
+    detail: PictureDetail,
+    family: PictureFamily,
+) -> Option<MediumBound> {
+    let [_, source] = members(written, ["format", "source"])?;
+    let [data] = members(source?, ["bytes"])?;
+    picture(&text(data?)?, detail, family)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,290 @@
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
+use proptest::prelude::*;
+
+use crate::json::Object;
+use crate::limits::{ModelLimits, Pass};
+use crate::media::{PictureDetail, PictureFamily, PictureSize};
+use crate::offer::{CHAT, CONVERSE, GEMINI, MESSAGES, Offer, Prompt, RESPONSES, read};
+use crate::terms::Terms;
+
+/// A PNG of this size, with so many bytes behind its header.
+fn png(width: u32, height: u32, bytes: usize) -> Vec<u8> {
+    let mut file = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();
+    file.extend(width.to_be_bytes());
+    file.extend(height.to_be_bytes());
+    file.extend([7, 130, 251].iter().cycle().take(bytes));
+    file
+}
+
+fn limits(family: Option<PictureFamily>) -> ModelLimits {
+    ModelLimits {
+        input_tokens_max: 1_000_000,
+        pictures: family,
+        pass: Pass::default(),
+        ..ModelLimits::default()
+    }
+}
+
+fn prompt(offer: &'static Offer, body: &str, family: PictureFamily) -> Prompt {
+    let object = Object::parse(body.as_bytes()).expect(body);
+    read(&object, offer, &limits(Some(family))).unwrap_or_else(|error| panic!("{error}: {body}"))
+}
+
+/// The most input tokens of a request.
+fn bound(offer: &'static Offer, body: &str, family: PictureFamily) -> u64 {
+    let object = Object::parse(body.as_bytes()).expect(body);
+    let limits = limits(Some(family));
+    let prompt = read(&object, offer, &limits).expect(body);
+    assert!(prompt.has_media && prompt.input_ways().has_media, "it can be billed as a picture");
+    assert!(!prompt.is_plain() && !prompt.is_text, "{body}");
+    Terms::of_prompt(&object, &prompt, &limits, 100).expect(body).bound.input_tokens
+}
+
+/// Requests of each dialect that hold a picture, wherever one can stand. `@FILE` stands for its base64.
+fn requests() -> Vec<(&'static Offer, &'static str)> {
+    vec![
+        (
+            &CHAT,
+            r#"{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"hi"},{"type":"image_url","image_url":{"url":"data:image/png;base64,@FILE"}}]}]}"#,
+        ),
+        (
+            &CHAT,
+            r#"{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":"DATA:Image/PNG;charset=utf-8;Base64,@FILE"}]}]}"#,
+        ),
+        (
+            &MESSAGES,
+            r#"{"model":"m","messages":[{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"@FILE"},"cache_control":{"type":"ephemeral"}}]}]}"#,
+        ),
+        (
+            &MESSAGES,
+            r#"{"model":"m","messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":[{"source":{"data":"@FILE","media_type":"image/png","type":"base64"},"type":"image"}]}]}]}"#,
+        ),
+        (
+            &RESPONSES,
+            r#"{"model":"m","input":[{"role":"user","content":[{"type":"input_image","image_url":"data:image/png;base64,@FILE"}]}]}"#,
+        ),
+        (
+            &RESPONSES,
+            r#"{"model":"m","input":[{"type":"function_call_output","call_id":"c","output":[{"image_url":"data:image/png;base64,@FILE","type":"input_image","detail":"auto"}]}]}"#,
+        ),
+        (
+            &RESPONSES,
+            r#"{"model":"m","input":[{"type":"computer_call_output","call_id":"c","acknowledged_safety_checks":[],"output":{"type":"computer_screenshot","image_url":"data:image/png;base64,@FILE"}}]}"#,
+        ),
+        (
+            &GEMINI,
+            r#"{"contents":[{"role":"user","parts":[{"text":"hi"},{"inlineData":{"mimeType":"image/png","data":"@FILE"}}]}]}"#,
+        ),
+        (
+            &GEMINI,
+            r#"{"contents":[{"role":"user","parts":[{"functionResponse":{"name":"f","response":{},"parts":[{"inline_data":{"data":"@FILE","mime_type":"image/png"}}]}}]}]}"#,
+        ),
+        (
+            &CONVERSE,
+            r#"{"model":"m","messages":[{"role":"user","content":[{"image":{"format":"png","source":{"bytes":"@FILE"}}}]}]}"#,
+        ),
+        (
+            &CONVERSE,
+            r#"{"model":"m","messages":[{"role":"user","content":[{"toolResult":{"toolUseId":"t","content":[{"image":{"format":"png","source":{"bytes":"@FILE"}}}]}}]}]}"#,
+        ),
+    ]
+}
+
+#[test]
+fn a_picture_is_held_by_its_formula_in_every_dialect() {
+    for (offer, request) in requests() {
+        let body = request.replace("@FILE", &STANDARD.encode(png(1024, 1024, 5_000)));
+        let rest = bound_of_rest(request);
+        for (family, tokens) in [
+            (PictureFamily::OpenaiTiles, 765),
+            (PictureFamily::AnthropicHigh, 1_399),
+            (PictureFamily::GoogleLevels, 1_120),
+        ] {
+            assert_eq!(bound(offer, &body, family), rest + tokens, "{family}: {request}");
+        }
+        let object = Object::parse(body.as_bytes()).expect("JSON");
+        let unknown = read(&object, offer, &limits(None)).expect("offered");
+        assert_eq!(
+            unknown.added_tokens_max, None,
+            "a model whose pictures nobody knows: {request}"
+        );
+    }
+}
+
+/// The bytes of a request without the data of its picture.
+fn bound_of_rest(request: &str) -> u64 {
+    let bytes = request.replace("base64,@FILE", "base64,").replace("Base64,@FILE", "Base64,");
+    let bytes = bytes.replace(r#""@FILE""#, r#""""#);
+    bytes.len() as u64
+}
+
+#[test]
+fn a_picture_that_nobody_has_seen_comes_to_the_most() {
+    let chat = |url: &str| {
+        format!(
+            r#"{{"model":"m","messages":[{{"role":"user","content":[{{"type":"image_url","image_url":{{"url":"{url}"}}}}]}}]}}"#
+        )
+    };
+    let noise = STANDARD.encode([7_u8; 600]);
+    for url in [
+        "https://example.com/a.png".to_owned(),
+        format!("data:image/png;base64,{noise}"),
+        "data:image/heic;base64,AAAA".to_owned(),
+        "data:image/svg+xml,%3Csvg%3E".to_owned(),
+        String::new(),
+    ] {
+        let body = chat(&url);
+        let bytes = body.len() as u64;
+        let most = bound(&CHAT, &body, PictureFamily::OpenaiTiles);
+        assert!((bytes + 1_445).saturating_sub(most) <= noise.len() as u64, "{url}: {most}");
+        assert!(most >= 1_445, "{url}");
+        let unlimited = prompt(&CHAT, &body, PictureFamily::OpenaiPatchesOriginal);
+        assert_eq!(unlimited.added_tokens_max, None, "{url}: that has no most");
+    }
+    let by_url = r#"{"model":"m","messages":[{"role":"user","content":[{"type":"image","source":{"type":"url","url":"https://a.example/b"}}]}]}"#;
+    let expected = by_url.len() as u64 + 4_784;
+    assert_eq!(bound(&MESSAGES, by_url, PictureFamily::AnthropicHigh), expected);
+}
+
+#[test]
+fn detail_is_read_wherever_it_stands() {
+    let data = STANDARD.encode(png(4000, 4000, 100));
+    let held = |offer, body: &str, family| {
+        let body = body.replace("@FILE", &data);
+        prompt(offer, &body, family).added_tokens_max
+    };
+    let image = |fields: &str| {
+        format!(
+            r#"{{"model":"m","input":[{{"role":"user","content":[{{"type":"input_image",{fields}}}]}}]}}"#
+        )
+    };
+    let family = PictureFamily::OpenaiPatches2500;
+    for (fields, expected) in [
+        (r#""detail":"low","image_url":"data:image/png;base64,@FILE""#, Some(308)),
+        (r#""image_url":"data:image/png;base64,@FILE","detail":"high""#, Some(3_000)),
+        (r#""image_url":"data:image/png;base64,@FILE","detail":"\u006friginal""#, Some(12_000)),
+        (r#""image_url":"data:image/png;base64,@FILE","detail":"utmost""#, Some(12_000)),
+        (r#""image_url":"data:image/png;base64,@FILE","detail":7"#, None),
+        (r#""image_url":"data:image/png;base64,@FILE","detail":null"#, Some(3_000)),
+        (r#""image_url":"data:image/png;base64,@FILE","detail":"low","detail":"original""#, None),
+        (r#""image_url":"data:image/png;base64,@FILE","file_id":"f""#, None),
+        (r#""image_url":"data:image/png;base64,@FILE","image_url":"https://a.example""#, None),
+    ] {
+        assert_eq!(held(&RESPONSES, &image(fields), family), expected, "{fields}");
+    }
+    let chat = |fields: &str| {
+        format!(
+            r#"{{"model":"m","messages":[{{"role":"user","content":[{{"type":"image_url","image_url":{{"url":"data:image/png;base64,@FILE"{fields}}}}}]}}]}}"#
+        )
+    };
+    for (fields, expected) in [
+        (r#","detail":"low""#, Some(308)),
+        (r#","detail":"original""#, Some(12_000)),
+        (r#","max_pixels":99999999"#, None),
+        (r#","url":"https://a.example/b""#, None),
+    ] {
+        assert_eq!(held(&CHAT, &chat(fields), family), expected, "{fields}");
+    }
+    let gemini = |part: &str, rest: &str| {
+        format!(
+            r#"{{"contents":[{{"role":"user","parts":[{{"inlineData":{{"mimeType":"image/png","data":"@FILE"}}{part}}}]}}]{rest}}}"#
+        )
+    };
+    let family = PictureFamily::GoogleLevels;
+    for (part, rest, expected) in [
+        ("", "", Some(1_120)),
+        ("", r#","generationConfig":{"mediaResolution":"MEDIA_RESOLUTION_LOW"}"#, Some(280)),
+        (
+            "",
+            r#","generationConfig":{"mediaResolution":"MEDIA_RESOLUTION_ULTRA_HIGH"}"#,
+            Some(2_240),
+        ),
+        ("", r#","generationConfig":{"mediaResolution":"X"}"#, Some(2_240)),
+        ("", r#","generationConfig":{"mediaResolution":3}"#, None),
+        (
+            r#","mediaResolution":{"level":"MEDIA_RESOLUTION_ULTRA_HIGH"}"#,
+            r#","generationConfig":{"mediaResolution":"MEDIA_RESOLUTION_LOW"}"#,
+            Some(2_240),
+        ),
+        (r#","mediaResolution":{"level":"MEDIA_RESOLUTION_LOW","numTokens":9000}"#, "", None),
+        (r#","videoMetadata":{"fps":24}"#, "", None),
+        (r#","text":"and a text""#, "", Some(1_120)),
+        (r#","inline_data":{"mimeType":"image/png","data":"@FILE"}"#, "", None),
+    ] {
+        assert_eq!(held(&GEMINI, &gemini(part, rest), family), expected, "{part} {rest}");
+    }
+}
+
+#[test]
+fn what_is_no_picture_holds_the_whole_context_as_before() {
+    let family = PictureFamily::Anthropic;
+    let pdf = STANDARD.encode(b"%PDF-1.7 \xE2\xE3");
+    for content in [
+        format!(r#"{{"type":"image","source":{{"type":"base64","media_type":"image/png","data":"{pdf}"}}}}"#),
+        r#"{"type":"image","source":{"type":"file","file_id":"f"}}"#.to_owned(),
+        r#"{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA","data":"AAAA"}}"#.to_owned(),
+        r#"{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA","x":1}}"#.to_owned(),
+        r#"{"type":"image","source":"https://a.example"}"#.to_owned(),
+        r#"{"type":"image"}"#.to_owned(),
+        r#"{"type":"text","text":"hi","source":{"type":"base64","media_type":"image/png","data":"AAAA"}}"#.to_owned(),
+        r#"{"type":"document","source":{"type":"url","url":"https://a.example/b.pdf"}}"#.to_owned(),
+        r#"{"type":"document","source":{"type":"text","media_type":"text/plain","data":"hi"},"citations":{"enabled":true}}"#.to_owned(),
+        r#"{"type":"document","source":{"type":"text","media_type":"text/html","data":"hi"}}"#.to_owned(),
+    ] {
+        let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":[{content}]}}]}}"#);
+        let prompt = prompt(&MESSAGES, &body, family);
+        assert_eq!(prompt.added_tokens_max, None, "{content}");
+        assert!(prompt.has_media, "{content}");
+    }
+    let text = r#"{"model":"m","messages":[{"role":"user","content":[{"type":"document","title":"t","context":"c","source":{"type":"text","media_type":"text/plain","data":"hi"},"citations":{"enabled":false}}]}]}"#;
+    let document = prompt(&MESSAGES, text, family);
+    assert_eq!((document.added_tokens_max, document.media_bytes), (Some(0), 0));
+    assert!(document.is_plain(), "a document of text is text");
+    // Base64 that is not in the place of a picture is text.
+    let call = format!(
+        r#"{{"model":"m","messages":[{{"role":"assistant","content":[{{"type":"tool_use","id":"t","name":"f","input":{{"type":"image","source":{{"data":"{}"}}}}}}]}}]}}"#,
+        STANDARD.encode(png(9, 9, 500))
+    );
+    let call = prompt(&MESSAGES, &call, family);
+    assert!(call.is_plain() && call.media_bytes == 0, "{call:?}");
+}
+
+/// The same text with each letter, slash or not at all spelled as an escape.
+fn spelled(text: &str, way: usize) -> String {
+    match way {
+        0 => text.to_owned(),
+        1 => text.replace('/', "\\/"),
+        _ => text.chars().map(|letter| format!("\\u{:04x}", u32::from(letter))).collect(),
+    }
+}
+
+proptest! {
+    /// However a picture is spelled, it is held by its formula and its data are no text.
+    #[test]
+    fn spellings_of_a_picture_are_held_alike(
+        width in 1..20_000_u32,
+        height in 1..20_000_u32,
+        bytes in 0..600_usize,
+        encoding in 0..4_usize,
+        way in 0..3_usize,
+        space in prop::sample::select(vec!["", " ", "\n  "]),
+    ) {
+        let file = png(width, height, bytes);
+        let data = match encoding {
+            0 => STANDARD.encode(file),
+            1 => STANDARD_NO_PAD.encode(file),
+            2 => URL_SAFE.encode(file),
+            _ => URL_SAFE_NO_PAD.encode(file),
+        };
+        let data = spelled(&data, way);
+        for (offer, request) in requests() {
+            let body = request.replace("@FILE", &data).replace("\":", &format!("\":{space}"));
+            for family in [PictureFamily::OpenaiTiles, PictureFamily::Anthropic, PictureFamily::Google] {
+                let size = PictureSize { width: width.into(), height: height.into() };
+                let tokens = family.tokens_max(Some(size), PictureDetail::Auto).expect("limited");
+                prop_assert_eq!(bound(offer, &body, family), bound_of_rest(request) + tokens);
+            }
+        }
+    }
+}
