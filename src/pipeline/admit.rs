@@ -9,12 +9,14 @@ use crate::error::{ErrorKind, GatewayError};
 use crate::holds::PLENTY;
 use crate::ledger::{AccountId, Hold, Ledger, Refusal, RequestId, Reserve};
 use crate::money::{Nanousd, Rate};
+use crate::pipeline::affordable::OutputCost;
+use crate::pipeline::enough::Enough;
 use crate::pipeline::validate::ProtocolReading;
 use crate::pipeline::{Payment, Resolved, TryCost, Validated, limit};
 use crate::price::{Prices, Quote, Traits, Usage, UsageSource};
 use crate::pricing;
 use crate::protocols::doors::DoorKind;
-use crate::protocols::{Call, Codec, Delivery, Dialect, Operation};
+use crate::protocols::{Call, Codec, Delivery, Dialect};
 
 /// When a customer whose money is in flight should try again. Most calls end within seconds.
 const RETRY_HELD: Duration = Duration::from_secs(2);
@@ -83,6 +85,8 @@ pub struct Admitted {
     pub(super) retry_costs: Vec<TryCost>,
     /// What was used of a request that is answered in parts, of which one has failed.
     pub partial: Option<AnsweredParts>,
+    /// The output limit, in tokens for each choice, that the request was lowered to.
+    pub clamped: Option<u64>,
 }
 
 /// The parts that were answered of a request of which one has failed.
@@ -208,6 +212,18 @@ impl Priced {
         }
     }
 
+    /// What each reading of the request can cost, as a function of its output limit.
+    #[must_use]
+    pub fn output_costs(&self) -> Vec<OutputCost> {
+        let Self { validated, prices, amounts } = self;
+        let cost = |rank: usize, call: &dyn Call| {
+            let (full, _) = bounds(&quote(prices.at(rank), call, amounts.at), call);
+            OutputCost::new(prices.at(rank), call, full, amounts.at)
+        };
+        let others = validated.others.iter().map(|other| cost(other.rank, other.call.as_ref()));
+        [cost(0, validated.call.as_ref())].into_iter().chain(others).collect()
+    }
+
     /// Sets money aside for the request.
     ///
     /// # Errors
@@ -242,7 +258,7 @@ impl Priced {
     /// A refusal of the ledger as an answer.
     #[must_use]
     pub fn refused(&self, refusal: &Refusal, holding: Holding) -> GatewayError {
-        refused(refusal, self.amount(holding), self.validated.resolved.operation)
+        refused(refusal, self, holding)
     }
 }
 
@@ -315,7 +331,13 @@ impl Admitted {
             retried: Nanousd::ZERO,
             retry_costs: Vec::new(),
             partial: None,
+            clamped: None,
         })
+    }
+
+    /// Notes that the request goes out with its output limit lowered to `tokens` for each choice.
+    pub fn clamped_to(&mut self, tokens: u64) {
+        self.clamped = Some(tokens);
     }
 
     /// A target of the model of this rank that speaks `dialect` is asked next: the request is what its
@@ -394,9 +416,14 @@ impl Admitted {
 
 /// What the call costs by these prices that is taken in `now`.
 fn quote(prices: &Pricing, call: &dyn Call, now: UnixMs) -> Quote {
+    quote_bound(prices, call, &call.bound(), now)
+}
+
+/// What the call costs by these prices where it uses `bound` at most.
+pub(super) fn quote_bound(prices: &Pricing, call: &dyn Call, bound: &Usage, now: UnixMs) -> Quote {
     // A round that reads the prompt again from the cache is a prompt by itself: providers bill a long one
     // dearer, and not many short ones.
-    let bound = Usage { cache_read_tokens: 0, ..call.bound() };
+    let bound = Usage { cache_read_tokens: 0, ..*bound };
     prices.list.quote(&call.traits(), &bound, now)
 }
 
@@ -422,7 +449,7 @@ fn most(prices: &Prices, call: &dyn Call) -> Nanousd {
 }
 
 /// The dearest way in which every token of the call can be billed.
-fn dearest_prices(prices: &Prices, call: &dyn Call) -> Prices {
+pub(super) fn dearest_prices(prices: &Prices, call: &dyn Call) -> Prices {
     let or = |can_be: bool, rate: Rate| if can_be { rate } else { prices.output };
     let sound = or(call.sounds(), prices.audio_output);
     let picture = or(call.makes_pictures(), prices.image_output);
@@ -433,28 +460,7 @@ fn dearest_prices(prices: &Prices, call: &dyn Call) -> Prices {
     }
 }
 
-/// How a request of this kind is made cheaper, where one field does it whatever the model.
-fn cheaper(operation: Operation) -> &'static str {
-    match operation {
-        Operation::Chat | Operation::Messages => ", or lower `max_tokens`",
-        Operation::Responses => ", or lower `max_output_tokens`",
-        Operation::GenerateContent => ", or lower `maxOutputTokens`",
-        Operation::CountTokens
-        | Operation::CountContentTokens
-        | Operation::InputTokens
-        | Operation::Compact
-        | Operation::Embeddings
-        | Operation::Rerank
-        | Operation::Moderations
-        | Operation::ImageGeneration
-        | Operation::ImageEdit
-        | Operation::Video
-        | Operation::Speech => "",
-        Operation::Transcription | Operation::AudioTranslation => ", or send shorter audio",
-    }
-}
-
-fn refused(refusal: &Refusal, amount: Nanousd, operation: Operation) -> GatewayError {
+fn refused(refusal: &Refusal, priced: &Priced, holding: Holding) -> GatewayError {
     match refusal {
         Refusal::InDebt { debt, .. } => GatewayError::new(
             ErrorKind::InsufficientBalance,
@@ -463,24 +469,12 @@ fn refused(refusal: &Refusal, amount: Nanousd, operation: Operation) -> GatewayE
                  Add credit: it pays the debt first."
             ),
         ),
-        Refusal::Insufficient { available } => GatewayError::new(
-            ErrorKind::InsufficientBalance,
-            format!(
-                "This request can cost up to ${amount}, and the balance is ${available}. \
-                 Add credit{}.",
-                cheaper(operation)
-            ),
-        ),
-        Refusal::Held { available, held } => GatewayError::new(
-            ErrorKind::BalanceHeld,
-            format!(
-                "This request can cost up to ${amount}; ${available} is free and ${held} is held \
-                 by requests in flight. Try again when they have ended, or add credit."
-            ),
-        )
-        .retry_after(RETRY_HELD),
+        Refusal::Insufficient { available } => Enough::of(priced, *available).insufficient(),
+        Refusal::Held { available, held } => {
+            Enough::of(priced, *available).held(*held).retry_after(RETRY_HELD)
+        }
         Refusal::Capped(capped) | Refusal::ShareUsed { capped, .. } => {
-            limit::capped(capped, amount, UnixMs::now())
+            limit::capped(capped, priced.amount(holding), UnixMs::now())
         }
         Refusal::UnknownAccount => {
             GatewayError::new(ErrorKind::PermissionDenied, "This API key's account is closed.")

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -139,6 +140,9 @@ pub struct GatewayError {
     pub retry_after: Option<Duration>,
     /// The limit that was reached, if one was.
     pub limited: Option<Box<Limited>>,
+    /// The largest output limit, in tokens for each choice, that the account could pay now. Thirty-two bits
+    /// keep a `Result` with this error on the stack small.
+    pub max_tokens_affordable: Option<NonZeroU32>,
     /// The upstream's own words, in the place of ours.
     pub words: Option<Box<Words>>,
     /// What the operator's log says beside it.
@@ -156,6 +160,7 @@ impl GatewayError {
             allow: None,
             retry_after: None,
             limited: None,
+            max_tokens_affordable: None,
             words: None,
             cause: None,
         }

@@ -70,7 +70,11 @@ impl Codec for AnthropicMessages {
         // Zero is legal: it only writes the prompt to the cache.
         let asked = super::output_tokens(body, "max_tokens", 0, limits)?;
         let output_tokens_max = asked.unwrap_or(limits.output_tokens_max);
-        let terms = Terms::of_prompt(body, &prompt, limits, output_tokens_max)?;
+        let terms = Terms::of_prompt(body, &prompt, limits, output_tokens_max)?.with_output_limit(
+            asked,
+            limits.output_tokens_max,
+            1,
+        );
         let shows_thinking = match thinks(body) {
             Some(thinks) => !thinks,
             None => !limits.reasoning,

@@ -78,7 +78,11 @@ impl Codec for BedrockConverse {
             None => None,
         };
         let output_tokens_max = asked.unwrap_or(limits.output_tokens_max);
-        let terms = Terms::of_prompt(body, &prompt, limits, output_tokens_max)?;
+        let terms = Terms::of_prompt(body, &prompt, limits, output_tokens_max)?.with_output_limit(
+            asked,
+            limits.output_tokens_max,
+            1,
+        );
         let thinks = thinks(body);
         let has_stops = config.is_some_and(|it| it.get_non_null("stopSequences").is_some());
         let lifetime = RequestedLifetime::in_body(body, &CACHE_POINT);

@@ -76,7 +76,13 @@ impl Codec for GeminiContent {
         let config = GenerationConfig::read(body, limits)?;
         let asked = config.output_tokens_max.unwrap_or(limits.output_tokens_max);
         let output = asked.saturating_mul(config.candidates);
-        let terms = Terms::of_prompt(body, &prompt, limits, output)?.named_in_path(named);
+        let terms = Terms::of_prompt(body, &prompt, limits, output)?
+            .with_output_limit(
+                config.output_tokens_max,
+                limits.output_tokens_max,
+                config.candidates,
+            )
+            .named_in_path(named);
         let hides_thoughts = config.thinks.unwrap_or(limits.reasoning);
         Ok(Box::new(ContentCall {
             is_all_shown: prompt.is_plain() && !hides_thoughts,

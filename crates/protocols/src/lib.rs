@@ -45,6 +45,7 @@ mod dialect;
 mod terms;
 mod offer;
 mod offered;
+pub mod output_limit;
 mod fields;
 mod server_tools;
 mod bridge;
@@ -103,7 +104,7 @@ use splice::Splice;
 pub use stored::Reference;
 use task::TaskCodec;
 use terms::ModelField;
-pub use terms::Terms;
+pub use terms::{OutputBound, Terms};
 
 /// Every codec of this build that customers' own words reach; what is written for the others is
 /// translated, by [`bridge`].
@@ -284,6 +285,11 @@ pub trait Call: Send + Sync + fmt::Debug {
     /// The most that the request can use: what the hold must cover.
     fn bound(&self) -> Usage {
         self.terms().bound
+    }
+
+    /// How [`Self::bound`] follows from the request's limit of output tokens.
+    fn output_bound(&self) -> OutputBound {
+        self.terms().output_bound
     }
 
     /// The least that the request uses once an upstream has taken it: its estimated input.

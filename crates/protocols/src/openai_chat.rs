@@ -82,7 +82,8 @@ impl Codec for OpenaiChat {
         let hidden = hidden_tokens(body, limits);
         let asks_for_hidden = hidden > 0 || asks_for_reasoning(body);
         let output = asked.unwrap_or(limits.output_tokens_max).saturating_add(hidden);
-        let terms = Terms::of_prompt(body, &prompt, limits, output.saturating_mul(choices))?;
+        let terms = Terms::of_prompt(body, &prompt, limits, output.saturating_mul(choices))?
+            .with_output_limit(asked, limits.output_tokens_max, choices);
         Ok(Box::new(ChatCall {
             usage_options: if terms.stream {
                 UsageOptions::read(body)?

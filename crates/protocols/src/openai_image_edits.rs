@@ -77,7 +77,7 @@ impl Codec for OpenaiImageEdits {
         let model = ModelField::of_part(form, model.0, model.1);
         Ok(Box::new(EditCall {
             order,
-            terms: Terms { stream, model, bound, floor, countable: None },
+            terms: Terms::of_parts(stream, model, bound, floor),
             response_format: ResponseFormatEdit::new(form, &order, &limits.images)?,
         }))
     }

@@ -67,7 +67,11 @@ impl Codec for OpenaiResponses {
         }
         let asked = super::output_tokens(body, "max_output_tokens", 1, limits)?;
         let output_tokens_max = asked.unwrap_or(limits.output_tokens_max);
-        let terms = Terms::of_prompt(body, &prompt, limits, output_tokens_max)?;
+        let terms = Terms::of_prompt(body, &prompt, limits, output_tokens_max)?.with_output_limit(
+            asked,
+            limits.output_tokens_max,
+            1,
+        );
         let rounds = prompt.rounds;
         let asks_for_nothing_hidden = prompt.is_plain() && body.get_non_null("reasoning").is_none();
         Ok(Box::new(ResponsesCall {

@@ -25,12 +25,36 @@ pub struct Terms {
     pub(super) floor: Usage,
     /// The input as the bound was computed from it; `None` where a provider's count does not cover it.
     pub(super) countable: Option<CountableInput>,
+    pub(super) output_bound: OutputBound,
 }
+
+/// How the bound of a request follows from its limit of output tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutputBound {
+    /// The output limit of one choice, in tokens: the request's own, or else the model's. Zero where no
+    /// limit of the request bounds its output.
+    pub limit: u64,
+    /// Output tokens of the bound for each token of the limit: choices, times rounds of the model.
+    pub per_token: u64,
+    /// Input tokens that the bound grows by at most where the limit is lowered: the bytes of a field that
+    /// is not there yet.
+    pub field_tokens_max: u64,
+}
+
+/// Bytes that a limit of output tokens adds to a request without one, at most:
+/// `,"generationConfig":{"maxOutputTokens":4294967296}`, and the longest name of any dialect.
+const LIMIT_FIELD_BYTES_MAX: u64 = 64;
 
 impl Terms {
     /// The terms of a request whose answer is never a stream.
     pub(super) fn of_whole(body: &Object<'_>, bound: Usage, floor: Usage) -> Self {
-        Self { stream: false, model: ModelField::read(body), bound, floor, countable: None }
+        Self::of_parts(false, ModelField::read(body), bound, floor)
+    }
+
+    /// The terms of a request that is no prompt.
+    pub(super) fn of_parts(stream: bool, model: ModelField, bound: Usage, floor: Usage) -> Self {
+        let output_bound = OutputBound::default();
+        Self { stream, model, bound, floor, countable: None, output_bound }
     }
 
     /// The terms of a prompt, whose input its bytes bound unless something says otherwise.
@@ -55,7 +79,20 @@ impl Terms {
             bound: bound.usage(),
             floor: Usage { input_tokens: size.tokens().min(input.once()), ..Usage::ZERO },
             countable: CountableInput::of(input, prompt),
+            output_bound: bound.output_bound(),
         })
+    }
+
+    /// The terms of a request for this many `choices` whose output the field `asked`, or else the `model`,
+    /// limits to so many tokens each.
+    pub(super) fn with_output_limit(self, asked: Option<u64>, model: u64, choices: u64) -> Self {
+        let OutputBound { per_token, field_tokens_max, .. } = self.output_bound;
+        let output_bound = OutputBound {
+            limit: asked.unwrap_or(model),
+            per_token: per_token.saturating_mul(choices),
+            field_tokens_max: if asked.is_some() { 0 } else { field_tokens_max },
+        };
+        Self { output_bound, ..self }
     }
 }
 
@@ -178,6 +215,16 @@ impl PromptBound {
             bound.output_tokens = bound.output_tokens.saturating_add(summary);
         }
         bound.plus(&self.ran_max)
+    }
+
+    /// How [`Self::usage`] follows from the output that was asked for, which its codec knows.
+    fn output_bound(&self) -> OutputBound {
+        let room = self.input.context.saturating_sub(self.input.once());
+        OutputBound {
+            limit: 0,
+            per_token: if self.search.is_some() { 1 } else { self.rounds },
+            field_tokens_max: LIMIT_FIELD_BYTES_MAX.min(room).saturating_mul(self.rounds),
+        }
     }
 }
 

@@ -252,7 +252,7 @@ impl HeardCall {
             ..Usage::ZERO
         });
         let model = ModelField::of_part(fields.form, model.0, model.1);
-        let terms = Terms { stream, model, bound, floor, countable: None };
+        let terms = Terms::of_parts(stream, model, bound, floor);
         Ok(Self { terms, billed, asks_for_text })
     }
 }

@@ -20,6 +20,9 @@ const X_GOOG_API_KEY: &str = "x-goog-api-key";
 const INVALID_PARAMETER: &str = "InvalidParameter";
 const THROTTLED: &str = "Throttling.RateQuota";
 
+/// The member that names the largest output limit which the account could pay now.
+const AFFORDABLE: &str = "max_tokens_affordable";
+
 /// The shape of an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Envelope {
@@ -92,12 +95,18 @@ impl Envelope {
         let (_, kind, code) = wire(error.kind);
         let code = error.code.unwrap_or(code);
         match self {
-            Self::Openai | Self::Responses => json!({"error": {
-                "message": error.message,
-                "type": kind,
-                "param": error.param,
-                "code": code,
-            }}),
+            Self::Openai | Self::Responses => {
+                let mut body = json!({"error": {
+                    "message": error.message,
+                    "type": kind,
+                    "param": error.param,
+                    "code": code,
+                }});
+                if let Some(tokens) = error.max_tokens_affordable {
+                    body["error"][AFFORDABLE] = json!(tokens);
+                }
+                body
+            }
             Self::Dashscope => {
                 let mut body = Self::Openai.body(id, error);
                 body["code"] = json!(code);
@@ -105,26 +114,39 @@ impl Envelope {
                 body["request_id"] = json!(id);
                 body
             }
-            Self::Google => json!({"error": {
-                "code": status_of(error),
-                "message": error.message,
-                "status": google_status(error.kind),
-                "details": [{
-                    "@type": "type.googleapis.com/google.rpc.ErrorInfo",
-                    "reason": code,
-                    "domain": "tollgate",
-                    "metadata": {"request_id": id.to_string(), "field": error.param},
-                }],
-            }}),
-            Self::Anthropic => json!({
-                "type": "error",
-                "error": {
-                    "type": anthropic_type(error.kind),
+            Self::Google => {
+                let mut metadata = json!({"request_id": id.to_string(), "field": error.param});
+                if let Some(tokens) = error.max_tokens_affordable {
+                    // `google.rpc.ErrorInfo` has texts alone.
+                    metadata[AFFORDABLE] = json!(tokens.to_string());
+                }
+                json!({"error": {
+                    "code": status_of(error),
                     "message": error.message,
-                    "details": {"error_code": code},
-                },
-                "request_id": id,
-            }),
+                    "status": google_status(error.kind),
+                    "details": [{
+                        "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+                        "reason": code,
+                        "domain": "tollgate",
+                        "metadata": metadata,
+                    }],
+                }})
+            }
+            Self::Anthropic => {
+                let mut details = json!({"error_code": code});
+                if let Some(tokens) = error.max_tokens_affordable {
+                    details[AFFORDABLE] = json!(tokens);
+                }
+                json!({
+                    "type": "error",
+                    "error": {
+                        "type": anthropic_type(error.kind),
+                        "message": error.message,
+                        "details": details,
+                    },
+                    "request_id": id,
+                })
+            }
         }
     }
 
@@ -214,6 +236,8 @@ fn google_status(kind: ErrorKind) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+
     use super::*;
     use crate::gateway::answer::respond::should_retry;
 
@@ -251,6 +275,20 @@ mod tests {
         assert_eq!(anthropic["error"]["type"], "billing_error");
         assert_eq!(anthropic["error"]["details"]["error_code"], "balance_held");
         assert_eq!(anthropic["request_id"], id.to_string());
+        let limit = NonZeroU32::new(9_120);
+        let poor = GatewayError {
+            max_tokens_affordable: limit,
+            ..GatewayError::new(ErrorKind::InsufficientBalance, "poor")
+        };
+        for (envelope, place, written) in [
+            (Envelope::Openai, "/error/max_tokens_affordable", json!(9_120)),
+            (Envelope::Responses, "/error/max_tokens_affordable", json!(9_120)),
+            (Envelope::Anthropic, "/error/details/max_tokens_affordable", json!(9_120)),
+            (Envelope::Google, "/error/details/0/metadata/max_tokens_affordable", json!("9120")),
+        ] {
+            assert_eq!(envelope.body(id, &poor).pointer(place), Some(&written), "{envelope:?}");
+            assert_eq!(envelope.body(id, &error).pointer(place), None, "{envelope:?}");
+        }
         let both = Envelope::Dashscope.body(id, &error);
         assert_eq!(
             (&both["code"], &both["error"]["code"]),

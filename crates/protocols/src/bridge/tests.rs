@@ -11,6 +11,7 @@ use super::*;
 use crate::limits::MissingUsage;
 
 mod converse;
+mod lowered;
 mod repricer;
 mod upstream;
 
