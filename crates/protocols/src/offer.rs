@@ -174,6 +174,8 @@ pub(super) enum ToolKey {
     Tools,
     /// How often the upstream may run it.
     Uses,
+    /// How many entries one of its results has at most.
+    Results,
     /// What else it costs, unless it is one of these words or numbers, as they are written.
     Dearer(&'static [&'static str]),
 }
@@ -855,6 +857,11 @@ impl OfferReader<'_> {
                     read.needed.extend(value.non_null()?.map(|value| (*name, value)));
                 }
                 ToolKey::Uses => read.uses = Value::new(value.raw()?).as_u64(),
+                ToolKey::Results => {
+                    let entries = value.non_null()?.map(|value| Value::new(value).as_u64());
+                    read.has_results_odd |= entries == Some(None);
+                    read.results = entries.flatten();
+                }
                 ToolKey::Dearer(usual) => {
                     let word = Value::new(value.raw()?);
                     let is_usual = usual.iter().any(|usual| usual.as_bytes() == word.text());
@@ -914,7 +921,9 @@ impl OfferReader<'_> {
                 && tool.unit.is_none_or(|unit| self.priced.has_unit(unit))
         };
         if let Some(tool) = self.offer.server_tools.iter().find(runs) {
-            return self.runs(tool.unit, tool.result, read.uses);
+            let result = tool.result.filter(|_| !read.has_results_odd);
+            let result = result.map(|result| result.of_entries(read.results));
+            return self.runs(tool.unit, result, read.uses);
         }
         let name = odd.unwrap_or(name);
         if !name.is_empty() && self.pass.has_tool(name) {
@@ -956,7 +965,11 @@ impl OfferReader<'_> {
     fn runs(&mut self, unit: Option<Unit>, result: Option<ToolResult>, uses: Option<u64>) {
         self.has_server_tools = true;
         self.runs_others |= result.is_none();
-        self.search = self.search.or(result);
+        // Which of several tools a call is for, nobody knows: each may be for the longest result.
+        self.search = match (self.search, result) {
+            (Some(one), Some(other)) => Some(one.longer(other)),
+            (one, other) => one.or(other),
+        };
         let is_limited_itself = result.is_some_and(|one| one.limit == Some(CallLimit::Tool));
         let is_set = is_limited_itself && self.searches_max > 0;
         let uses = uses.or(is_set.then_some(self.searches_max));
@@ -1041,6 +1054,10 @@ struct ReadTool<'a> {
     /// Its type is there twice.
     is_odd: bool,
     uses: Option<u64>,
+    /// The most entries of one result, if it says so.
+    results: Option<u64>,
+    /// The most entries are no whole number.
+    has_results_odd: bool,
 }
 
 impl ReadTool<'_> {

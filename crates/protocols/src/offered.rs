@@ -184,7 +184,11 @@ impl ListedKeys {
                     let word = |usual: &&str| usual.trim_matches(['[', ']', '"']).to_owned();
                     Some(usual.iter().map(word).collect())
                 }
-                ToolKey::Plain | ToolKey::Needed | ToolKey::Tools | ToolKey::Uses => None,
+                ToolKey::Plain
+                | ToolKey::Needed
+                | ToolKey::Tools
+                | ToolKey::Uses
+                | ToolKey::Results => None,
             };
             self.add(&path, words);
             if matches!(key, ToolKey::Tools) && deeper > 0 {

@@ -25,10 +25,28 @@ pub(super) struct ServerTool {
 pub(super) struct ToolResult {
     /// Tokens of one result, as its vendor documents or shows them.
     pub(super) tokens: u64,
+    /// Tokens of each entry of a result, where requests can say how many it has.
+    pub(super) entry_tokens: Option<u64>,
     /// What the rounds after the first read again of the prompt.
     pub(super) reread: Reread,
     /// Where a limit is written for customers who set none; `None` where the vendor has no word for it.
     pub(super) limit: Option<CallLimit>,
+}
+
+impl ToolResult {
+    /// The result where the request says how many entries it has.
+    pub(super) fn of_entries(self, entries: Option<u64>) -> Self {
+        let tokens = self.entry_tokens.zip(entries).map(|(tokens, entries)| {
+            // A vendor may find fewer than it was asked for, and gives at least one.
+            tokens.saturating_mul(entries.max(1))
+        });
+        Self { tokens: tokens.unwrap_or(self.tokens), ..self }
+    }
+
+    /// The longer one of two results of the same vendor.
+    pub(super) fn longer(self, other: Self) -> Self {
+        if other.tokens > self.tokens { other } else { self }
+    }
 }
 
 /// What it costs that each round after a call reads the prompt and the results so far again.

@@ -58,7 +58,8 @@ const fn unpriced(name: &'static str) -> ServerTool {
 
 /// Google's page "Gemini Developer API pricing" and that of Vertex AI: each query, or each prompt with any, has
 /// a price, and what Google finds is not charged as input. The size is a reserve. No field bounds the queries.
-const SEARCH: ToolResult = ToolResult { tokens: 800, reread: Reread::Free, limit: None };
+const SEARCH: ToolResult =
+    ToolResult { tokens: 800, entry_tokens: None, reread: Reread::Free, limit: None };
 
 static CONTENTS: ObjectTable = ObjectTable {
     what: "content",

@@ -92,8 +92,12 @@ pub(in super::super) static MESSAGES: Offer = Offer {
 /// Anthropic's guide "Web search tool": results "are counted as input tokens, in search iterations executed
 /// during a single turn and in subsequent conversation turns". It names no size; the usage of its example,
 /// one search, has 7,345 tokens that are new and 7,123 that are read again.
-const SEARCH: ToolResult =
-    ToolResult { tokens: 8_000, reread: Reread::Input, limit: Some(CallLimit::Tool) };
+const SEARCH: ToolResult = ToolResult {
+    tokens: 8_000,
+    entry_tokens: None,
+    reread: Reread::Input,
+    limit: Some(CallLimit::Tool),
+};
 
 const fn tool(name: &'static str, is_dated: bool, added_tokens: Option<u64>) -> Tool {
     Tool { name, is_dated, needs: Some(("name", "")), added_tokens }

@@ -54,7 +54,7 @@ pub(in super::super) static RESPONSES: Offer = Offer {
         ServerTool { result: Some(SEARCH), ..server_tool("web_search", Unit::WebSearches) },
         ServerTool { result: Some(SEARCH), ..server_tool("web_search_preview", Unit::WebSearches) },
         server_tool("x_search", Unit::WebSearches),
-        server_tool("file_search", Unit::FileSearches),
+        ServerTool { result: Some(FILE_SEARCH), ..server_tool("file_search", Unit::FileSearches) },
         server_tool("code_interpreter", Unit::ContainerSessions),
         server_tool("image_generation", Unit::Images),
         server_tool("mcp", Unit::ToolCalls),
@@ -107,6 +107,7 @@ const TOOLS: &[Tool] = &[
 const TOOL_KEYS: &[(&str, ToolKey)] = &[
     ("type", ToolKey::Type),
     ("container", ToolKey::Needed),
+    ("max_num_results", ToolKey::Results),
     ("name", ToolKey::Plain),
     ("description", ToolKey::Plain),
     ("parameters", ToolKey::Plain),
@@ -145,10 +146,23 @@ const fn server_tool(name: &'static str, unit: Unit) -> ServerTool {
 /// tokens on are cached unasked.
 const SEARCH: ToolResult = ToolResult {
     tokens: SEARCH_RESULT_TOKENS,
+    entry_tokens: None,
     reread: Reread::Cached,
     limit: Some(CallLimit::Request),
 };
 const SEARCH_RESULT_TOKENS: u64 = 8_000;
+
+/// OpenAI's guide "Retrieval": a file is kept in pieces of 800 tokens, and its API reference, `max_num_results`:
+/// 20 of them for a search that does not say, 50 at most. Whoever keeps larger pieces in the stores of the
+/// operator's account has longer results.
+const FILE_SEARCH: ToolResult = ToolResult {
+    tokens: FILE_RESULT_TOKENS,
+    entry_tokens: Some(FILE_PIECE_TOKENS),
+    reread: Reread::Cached,
+    limit: Some(CallLimit::Request),
+};
+const FILE_PIECE_TOKENS: u64 = 800;
+const FILE_RESULT_TOKENS: u64 = 20 * FILE_PIECE_TOKENS;
 
 const fn bounded(name: &'static str, needs: Option<(&'static str, &'static str)>) -> Tool {
     Tool { name, is_dated: false, needs, added_tokens: Some(0) }
@@ -188,6 +202,9 @@ static ITEMS: ObjectTable = ObjectTable {
         ("max_output_length", Key::Plain),
         ("tools", Key::Tools),
         ("acknowledged_safety_checks", Key::Plain),
+        // Of a search in files: what was looked for, and what was found where the request wants to see it.
+        ("queries", Key::Plain),
+        ("results", Key::Plain),
     ],
     kinds: &[
         bytes("message", &["content"]),
@@ -215,7 +232,7 @@ static ITEMS: ObjectTable = ObjectTable {
         bytes("computer_call_output", &["output"]),
         // What was found is not in it: it can stand for as much again.
         Kind { name: "web_search_call", size: Size::Result(&["action"], SEARCH_RESULT_TOKENS) },
-        context("file_search_call"),
+        Kind { name: "file_search_call", size: Size::Result(&["queries"], FILE_RESULT_TOKENS) },
         context("code_interpreter_call"),
         context("image_generation_call"),
         context("mcp_list_tools"),

@@ -283,6 +283,38 @@ fn searches_are_bounded_by_the_customers_limit_or_by_one_that_is_set() {
 }
 
 #[test]
+fn searches_in_files_are_bounded_by_their_pieces() {
+    let priced = Priced { units: vec![Unit::WebSearches, Unit::FileSearches], ..Priced::default() };
+    let limits = ModelLimits { priced, ..limits(Pass::default()) };
+    let prompt = |tools: &str, rest: &str| {
+        let body = format!(r#"{{"model":"m","tools":[{tools}]{rest}}}"#);
+        let object = Object::parse(body.as_bytes()).expect(tools);
+        read(&object, &RESPONSES, &limits).expect(tools)
+    };
+    let files = r#"{"type":"file_search","vector_store_ids":["vs_1"]"#;
+    for (tools, tokens) in [
+        (format!("{files}}}"), Some(16_000)),
+        (format!("{files},\"max_num_results\":50}}"), Some(40_000)),
+        (format!("{files},\"max_num_results\":0}}"), Some(800)),
+        (format!("{files},\"max_num_results\":null}}"), Some(16_000)),
+        (format!("{files},\"max_num_results\":\"50\"}}"), None),
+        (format!(r#"{files}}},{{"type":"web_search"}}"#), Some(16_000)),
+        (format!(r#"{{"type":"web_search"}},{files},"max_num_results":4}}"#), Some(8_000)),
+    ] {
+        let prompt = prompt(&tools, "");
+        assert_eq!(prompt.search.map(|search| search.tokens), tokens, "{tools}");
+        assert_eq!(prompt.added_tokens_max.is_some(), tokens.is_some(), "{tools}");
+        assert_eq!(prompt.search_limit.is_some(), tokens.is_some(), "{tools}");
+    }
+    let limited = prompt(&format!("{files}}}"), r#","max_tool_calls":2"#);
+    assert_eq!((limited.rounds, limited.ran_max.file_searches), (3, 2));
+    let history = r#"[{"type":"file_search_call","id":"fs_1","status":"completed","queries":["a"],"results":null}]"#;
+    let later = responses(history).expect("offered");
+    assert_eq!((later.added_tokens_max, later.rounds), (Some(16_000), 1));
+    assert_whole(responses(r#"[{"type":"file_search_call","id":"fs_1"}]"#), "by its id");
+}
+
+#[test]
 fn what_has_a_price_of_its_own_is_offered_with_one_and_held() {
     let priced = Priced {
         words: vec![("service_tier", "priority"), ("speed", "fast")],
@@ -312,9 +344,7 @@ fn what_has_a_price_of_its_own_is_offered_with_one_and_held() {
         assert!(prompt.is_plain() && prompt.is_text && is_refused_without, "{fields}: {prompt:?}");
     }
     let code = Usage { container_sessions: 1, ..Usage::ZERO };
-    let files = Usage { file_searches: 9, ..Usage::ZERO };
     for (offer, fields, rounds, ran_max) in [
-        (&RESPONSES, r#""tools":[{"type":"file_search"}]"#, 10, files),
         (&MESSAGES, r#""tools":[{"type":"code_execution_20250825","name":"c"}]"#, 10, code),
         (
             &CHAT,
