@@ -8,9 +8,11 @@
 mod family;
 mod formula;
 mod inline_bytes;
+mod pdf;
 mod picture_size;
 
 pub use family::PictureFamily;
 pub(crate) use formula::PictureDetail;
 pub(crate) use inline_bytes::InlineBytes;
+pub(crate) use pdf::PdfBound;
 pub(crate) use picture_size::PictureSize;

@@ -137,6 +137,8 @@ pub(super) enum Key {
     File,
     /// What is billed as this unit, which needs a price, unless it is `null`.
     Billed(Unit),
+    /// Inline sound, which needs a price.
+    Sound,
     /// An object whose members are looked at by their values.
     Settings(SettingTable),
 }
@@ -159,6 +161,8 @@ pub(super) enum Size {
     Context,
     /// The model's context alone, of which some is billed as this unit. That needs a price.
     Billed(Unit),
+    /// Its bytes, if it has all these keys, and sound, which needs a price.
+    Sound(&'static [&'static str]),
 }
 
 /// What stands behind a key of a tool.
@@ -590,7 +594,9 @@ impl OfferReader<'_> {
             self.medium(shape, medium, &item);
         }
         self.is_bounded &= match size {
-            Some(Size::Bytes(needs)) => !item.is_odd && item.has_all(table, needs),
+            Some(Size::Bytes(needs) | Size::Sound(needs)) => {
+                !item.is_odd && item.has_all(table, needs)
+            }
             Some(Size::ToolAgain) => {
                 self.tools_again = self.tools_again.saturating_add(1);
                 !item.is_odd
@@ -677,16 +683,34 @@ impl OfferReader<'_> {
                 Some(())
             }
             Key::Billed(unit) => {
-                let name = resolved(key)?;
-                let is_there = value.non_null()?.is_some();
-                self.is_bounded &= !is_there;
-                if is_there && !self.priced.has_unit(*unit) && !self.pass.has_content(&name) {
-                    let what = format!("`{}` in {}", shown(&name), table.what);
-                    self.refuse_content(&what);
+                let raw = value.non_null()?;
+                self.is_bounded &= raw.is_none();
+                self.billed(*unit, raw, key, table)
+            }
+            Key::Sound => {
+                let raw = value.non_null()?;
+                if let Some(raw) = raw {
+                    item.add_medium(MediaShape::Sound, raw);
                 }
-                Some(())
+                self.billed(Unit::AudioInputTokens, raw, key, table)
             }
         }
+    }
+
+    /// Refuses what is there and has no price.
+    fn billed(
+        &mut self,
+        unit: Unit,
+        raw: Option<&[u8]>,
+        key: &[u8],
+        table: &'static ObjectTable,
+    ) -> Option<()> {
+        let name = resolved(key)?;
+        if raw.is_some() && !self.priced.has_unit(unit) && !self.pass.has_content(&name) {
+            let what = format!("`{}` in {}", shown(&name), table.what);
+            self.refuse_content(&what);
+        }
+        Some(())
     }
 
     /// A tool within a message: what it costs does not depend on the content around it.
@@ -747,6 +771,7 @@ impl OfferReader<'_> {
         let is_offered = |kind: &&Kind| match kind.size {
             Size::Bytes(_) | Size::ToolAgain | Size::Result(..) | Size::Context => true,
             Size::Billed(unit) => priced.has_unit(unit),
+            Size::Sound(_) => priced.has_unit(Unit::AudioInputTokens),
         };
         if let Some(kind) = find(inner.unwrap_or(written)).filter(is_offered) {
             return Some(&kind.size);

@@ -139,6 +139,7 @@ impl ListedKeys {
                 | Key::Detail
                 | Key::Citations
                 | Key::File
+                | Key::Sound
                 | Key::Billed(_) => {
                     self.add(&path, None);
                 }

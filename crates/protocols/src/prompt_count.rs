@@ -3,15 +3,11 @@
 //!
 //! Nothing is charged by it, so all of the text is measured, and the same prompt always comes to the same.
 
-use base64::Engine as _;
-use base64::alphabet;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-
 use super::audio_length;
 use super::estimate::TextSize;
 use super::json::{Object, Value};
 use super::json_cursor::Cursor;
-use super::media::{InlineBytes, PictureFamily, PictureSize};
+use super::media::{InlineBytes, PdfBound, PictureFamily, PictureSize};
 
 /// The most bytes of text that are measured, more than any model reads. The rest counts like them.
 const MEASURED_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -20,14 +16,6 @@ const MEASURED_BYTES_MAX: usize = 8 * 1024 * 1024;
 const VIDEO_BYTES_PER_SECOND: u64 = 250_000;
 /// The bytes of a page of a PDF whose pages cannot be counted, since they are compressed.
 const PAGE_BYTES: u64 = 50_000;
-
-/// Base64 of either padding, as customers of any dialect write it.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &alphabet::STANDARD,
-    GeneralPurposeConfig::new()
-        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
-        .with_decode_allow_trailing_bits(true),
-);
 
 /// How the makers of models count what is no text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,8 +72,11 @@ impl MediaCount {
     }
 }
 
-/// The pages of a PDF, by the objects that are pages.
+/// The pages of a PDF, by the objects that are pages where they cannot be counted.
 fn pages(file: &[u8]) -> u64 {
+    if let Some(bound) = PdfBound::of(file) {
+        return bound.pages;
+    }
     let is_page = |at: usize| {
         let rest = file.get(at + b"/Type".len()..).unwrap_or_default().trim_ascii_start();
         rest.starts_with(b"/Page") && rest.get(5) != Some(&b's')
@@ -118,7 +109,7 @@ pub(crate) fn prompt_tokens(
             }
             // What no model reads as a file is read as it is written.
             None => count
-                .file(&decoded(data), pictures)
+                .file(&InlineBytes::new(data.as_bytes()).decode(), pictures)
                 .unwrap_or_else(|| TextSize::measure(data.as_bytes()).tokens()),
         };
         sum.saturating_add(tokens)
@@ -126,15 +117,6 @@ pub(crate) fn prompt_tokens(
     let unseen = named_pictures(body.text()).saturating_sub(seen_pictures);
     let unseen_picture = pictures.tokens_typical(PictureSize { width: 1024, height: 1024 });
     text_tokens.saturating_add(media_tokens).saturating_add(unseen.saturating_mul(unseen_picture))
-}
-
-fn decoded(data: &str) -> Vec<u8> {
-    let is_url_safe = memchr::memchr2(b'-', b'_', data.as_bytes()).is_some();
-    if is_url_safe {
-        let data = data.replace('-', "+").replace('_', "/");
-        return BASE64.decode(data).unwrap_or_default();
-    }
-    BASE64.decode(data).unwrap_or_default()
 }
 
 /// The parts of a prompt that say that they are pictures, inline or by an address.
@@ -151,6 +133,9 @@ fn named_pictures(text: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD as BASE64;
+
     use super::*;
 
     fn tokens(body: &str, count: MediaCount) -> u64 {

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use super::prices;
 use crate::document::{Document, Fault};
 use crate::raw;
+use crate::snapshot::Target;
 use crate::spans::Path;
 use tollgate_protocols::limits::{
     CallIds, ChatStyle, ChatTools, DOCUMENTS_MAX, Efforts, ImageLimits, Mode, ModelLimits, Pass,
@@ -180,7 +181,11 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> M
 
 /// How pictures are counted where the model does not say: by the dearest way of those who speak the dialects
 /// of its upstreams.
-pub(super) fn pictures_of(dialects: impl Iterator<Item = Dialect>) -> Option<PictureFamily> {
+pub(super) fn pictures_of<'a>(targets: impl Iterator<Item = &'a Target>) -> Option<PictureFamily> {
+    pictures_over(targets.map(|target| target.upstream.dialect))
+}
+
+fn pictures_over(dialects: impl Iterator<Item = Dialect>) -> Option<PictureFamily> {
     let mut families = dialects.map(|dialect| match dialect {
         Dialect::Anthropic => Some(PictureFamily::AnthropicHigh),
         Dialect::Gemini | Dialect::Vertex => Some(PictureFamily::Google),
@@ -335,7 +340,7 @@ mod tests {
             (&[Dialect::Bedrock], None),
             (&[], None),
         ] {
-            assert_eq!(pictures_of(dialects.iter().copied()), expected, "{dialects:?}");
+            assert_eq!(pictures_over(dialects.iter().copied()), expected, "{dialects:?}");
         }
     }
 }

@@ -101,8 +101,7 @@ fn model(
     }
     prices::check_reported(document, &at.key("prices"), &prices.base, &targets, &operations);
     let common = pass::common(targets.iter().map(|target| &*target.upstream));
-    let dialects = targets.iter().map(|target| target.upstream.dialect);
-    let pictures = limits.pictures.or_else(|| limits::pictures_of(dialects));
+    let pictures = limits.pictures.or_else(|| limits::pictures_of(targets.iter()));
     let limits = ModelLimits { pass: pass::with(own, common), priced, pictures, ..limits };
     let granted_betas = tollgate_protocols::beta::granted(&limits);
     let headers = PassedHeaders { granted_betas, ..headers };

@@ -1,6 +1,6 @@
 //! Formulas for the tokens of a picture.
 
-use super::{PictureFamily, PictureSize};
+use super::{PdfBound, PictureFamily, PictureSize};
 
 /// How closely a model is to look at a picture, in the words of any dialect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,6 +74,52 @@ impl PictureFamily {
             most = most.max(formula.tokens_max(size, detail)?);
         }
         Some(most)
+    }
+
+    /// The most tokens of a document of so many pages, with what draws them; `None` for models that are not
+    /// documented to take any.
+    pub(crate) fn document_tokens_max(self, pdf: PdfBound, detail: PictureDetail) -> Option<u64> {
+        /// Anthropic's guide "PDF support": "1,500 to 3,000 tokens per page" of text.
+        const PAGE_TEXT: u64 = 3_000;
+        let text = pdf.content_bytes.max(PAGE_TEXT.saturating_mul(pdf.pages));
+        let page = match self {
+            // Google's guide "Document understanding": 258 a page up to 2.5, a level from 3 on, and no text.
+            Self::GoogleTiles => return Some(GOOGLE_TILE.saturating_mul(pdf.pages)),
+            Self::GoogleLevels | Self::Google => {
+                let level = PictureFormula::GoogleLevels.tokens_max(None, detail)?;
+                return Some(level.max(GOOGLE_TILE).saturating_mul(pdf.pages));
+            }
+            // OpenAI's guide "File inputs": the text of each page and a picture of it.
+            Self::OpenaiTiles
+            | Self::OpenaiTilesMini
+            | Self::OpenaiTilesO
+            | Self::OpenaiTiles5
+            | Self::OpenaiPatches
+            | Self::OpenaiPatchesMini
+            | Self::OpenaiPatchesNano
+            | Self::OpenaiPatchesO4Mini
+            | Self::OpenaiPatches2500
+            | Self::OpenaiPatches10000
+            | Self::OpenaiPatchesOriginal
+            | Self::OpenaiPatchesOriginalMini
+            | Self::OpenaiPatchesOriginalNano => self.tokens_max(None, PictureDetail::High)?,
+            Self::Anthropic | Self::AnthropicHigh => self.tokens_max(None, PictureDetail::Auto)?,
+            _ => return None,
+        };
+        Some(page.saturating_mul(pdf.pages).saturating_add(text))
+    }
+
+    /// The most tokens of a second of sound; `None` for models that are not documented to hear any.
+    pub(crate) fn second_of_sound_max(self) -> Option<u64> {
+        match self {
+            // Google's guide "Audio understanding": "32 tokens per second".
+            Self::GoogleTiles | Self::GoogleLevels | Self::Google => Some(32),
+            // OpenAI's guide "Realtime costs": a token for each 100 ms that a user says.
+            Self::OpenaiTiles | Self::OpenaiTilesMini => Some(10),
+            // Alibaba's guide "Omni-modal": 25 tokens a second, one second at least.
+            Self::Qwen => Some(25),
+            _ => None,
+        }
     }
 
     /// The tokens of a picture of this size, about, for people who ask.

@@ -1,5 +1,17 @@
 //! A file in base64, of which only the bytes that somebody looks at are decoded.
 
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+/// Base64 of either padding, as customers of any dialect write it.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
+
 /// The value of each letter of base64, in the standard alphabet and in that of URLs.
 static VALUES: [Option<u8>; 256] = {
     let mut values = [None; 256];
@@ -23,6 +35,25 @@ pub(crate) struct InlineBytes<'a> {
 impl<'a> InlineBytes<'a> {
     pub(crate) fn new(letters: &'a [u8]) -> Self {
         Self { letters }
+    }
+
+    /// The whole file; empty where it is no base64.
+    pub(crate) fn decode(&self) -> Vec<u8> {
+        let is_url_safe = memchr::memchr2(b'-', b'_', self.letters).is_some();
+        if !is_url_safe {
+            return BASE64.decode(self.letters).unwrap_or_default();
+        }
+        let standard = |letter: &u8| match letter {
+            b'-' => b'+',
+            b'_' => b'/',
+            other => *other,
+        };
+        BASE64.decode(self.letters.iter().map(standard).collect::<Vec<u8>>()).unwrap_or_default()
+    }
+
+    /// The letters of the file.
+    pub(crate) fn letters(&self) -> usize {
+        self.letters.len()
     }
 
     /// The bytes from a position on; `None` where there are fewer, or a letter that base64 does not have.
@@ -64,6 +95,7 @@ mod tests {
                 let bytes = InlineBytes::new(text.as_bytes());
                 let read: Vec<u8> = (0..).map_while(|at| bytes.byte(at)).collect();
                 prop_assert_eq!(&read, &file);
+                prop_assert_eq!(bytes.decode(), &file[..]);
             }
         }
     }

@@ -10,7 +10,7 @@
 
 use super::Field::Plain;
 use super::setting::{CACHE_BREAKPOINT, CACHE_OPTIONS};
-use super::{Field, Key, Kind, ObjectTable, Offer, Size, Tool, ToolKey, Unit};
+use super::{Field, Key, Kind, MediaShape, ObjectTable, Offer, Size, Tool, ToolKey, Unit};
 
 /// Searches at most of one answer of Qwen's, which takes a question apart. It says nowhere how far.
 const QWEN_SEARCHES_MAX: u64 = 5;
@@ -122,10 +122,11 @@ static PARTS: ObjectTable = ObjectTable {
         ("type", Key::Type),
         ("text", Key::Plain),
         ("image_url", Key::Picture),
+        ("file", Key::Medium(MediaShape::File)),
         ("refusal", Key::Plain),
         ("cache_control", Key::Plain),
         ("prompt_cache_breakpoint", Key::Settings(CACHE_BREAKPOINT)),
-        ("input_audio", Key::Billed(Unit::AudioInputTokens)),
+        ("input_audio", Key::Sound),
         ("audio_url", Key::Billed(Unit::AudioInputTokens)),
         ("video_url", Key::Billed(Unit::VideoInputTokens)),
         // Frames of a video, as Qwen takes them.
@@ -139,10 +140,10 @@ static PARTS: ObjectTable = ObjectTable {
         Kind { name: "thinking", size: Size::Bytes(&["thinking"]) },
         Kind { name: "refusal", size: Size::Bytes(&["refusal"]) },
         Kind { name: "image_url", size: Size::Bytes(&["image_url"]) },
-        Kind { name: "input_audio", size: Size::Billed(Unit::AudioInputTokens) },
+        Kind { name: "input_audio", size: Size::Sound(&["input_audio"]) },
         Kind { name: "audio_url", size: Size::Billed(Unit::AudioInputTokens) },
         Kind { name: "video_url", size: Size::Billed(Unit::VideoInputTokens) },
         Kind { name: "video", size: Size::Billed(Unit::VideoInputTokens) },
-        Kind { name: "file", size: Size::Context },
+        Kind { name: "file", size: Size::Bytes(&["file"]) },
     ],
 };

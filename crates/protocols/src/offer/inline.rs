@@ -3,12 +3,16 @@
 use std::borrow::Cow;
 
 use super::{Item, OfferReader, resolved};
+use crate::audio_length;
 use crate::json::Value;
 use crate::json_cursor::Cursor;
-use crate::media::{InlineBytes, PictureDetail, PictureFamily, PictureSize};
+use crate::media::{InlineBytes, PdfBound, PictureDetail, PictureFamily, PictureSize};
 
 /// The longest beginning of a `data:` URL, up to its data.
 const DATA_URL_START_MAX: usize = 256;
+
+/// Letters of base64 of sound that is measured: an hour of it, or a quarter of an hour of plain samples.
+const SOUND_LETTERS_MAX: usize = 32 * 1024 * 1024;
 
 /// How a dialect writes a medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +23,10 @@ pub(in super::super) enum MediaShape {
     Source,
     /// Google's: an object with a `mimeType` and `data`.
     Blob,
+    /// OpenAI's: an object with `file_data`, or that alone.
+    File,
+    /// OpenAI's: an object with `data` and a `format`.
+    Sound,
     /// Amazon's: an object with a `format` and a `source` that has `bytes`.
     ConverseImage,
 }
@@ -53,6 +61,8 @@ impl OfferReader<'_> {
                 MediaShape::Url => url(&text(written)?, detail, family),
                 MediaShape::Source => source(written, detail, family, item),
                 MediaShape::Blob => blob(written, detail, family),
+                MediaShape::File => file(written, detail, family),
+                MediaShape::Sound => input_audio(written, family),
                 MediaShape::ConverseImage => converse_image(written, detail, family),
             }
         })();
@@ -173,6 +183,10 @@ fn picture(data: &[u8], detail: PictureDetail, family: PictureFamily) -> Option<
     Some(MediumBound { tokens, bytes: data.len() as u64, is_media: true })
 }
 
+fn is_document(item: &Item<'_>) -> bool {
+    Value::new(item.kind).as_str().as_deref() == Some("document")
+}
+
 /// Whether a source of Anthropic's is text, which is as long as its bytes are.
 fn is_plain_text(written: &[u8], item: &Item<'_>) -> bool {
     let is_word = |value: Option<&[u8]>, word: &str| {
@@ -183,7 +197,7 @@ fn is_plain_text(written: &[u8], item: &Item<'_>) -> bool {
         is_word(kind, "text")
             && is_word(media_type, "text/plain")
             && data.is_some()
-            && is_word(Some(item.kind), "document")
+            && is_document(item)
             && !item.is_cited
     })
 }
@@ -200,6 +214,9 @@ fn source(
     let is_picture = Value::new(item.kind).as_str().as_deref() == Some("image");
     match (&*kind, data, address) {
         ("base64", Some(data), None) if is_picture => picture(&text(data)?, detail, family),
+        ("base64", Some(data), None) if !item.is_cited && is_document(item) => {
+            document(&text(data)?, detail, family)
+        }
         ("url", None, Some(_)) if is_picture => {
             let tokens = family.tokens_max(None, detail)?;
             Some(MediumBound { tokens, bytes: 0, is_media: true })
@@ -218,7 +235,52 @@ fn blob(written: &[u8], detail: PictureDetail, family: PictureFamily) -> Option<
     if media_type.starts_with("image/") {
         return picture(&text(data?)?, detail, family);
     }
+    if media_type == "application/pdf" {
+        return document(&text(data?)?, detail, family);
+    }
+    if media_type.starts_with("audio/") {
+        return sound(&text(data?)?, family);
+    }
     None
+}
+
+/// A file of OpenAI's, or the object around it.
+fn file(written: &[u8], detail: PictureDetail, family: PictureFamily) -> Option<MediumBound> {
+    let data = match written.first() {
+        Some(b'{') => {
+            let [_, data] = members(written, ["filename", "file_data"])?;
+            data?
+        }
+        _ => written,
+    };
+    document(data_of(&text(data)?)?, detail, family)
+}
+
+/// Sound of OpenAI's. What some take as a `data:` URL, others read as base64.
+fn input_audio(written: &[u8], family: PictureFamily) -> Option<MediumBound> {
+    let [data, _] = members(written, ["data", "format"])?;
+    let data = text(data?)?;
+    sound(data_of(&data).unwrap_or(&data), family)
+}
+
+/// Inline sound.
+fn sound(data: &[u8], family: PictureFamily) -> Option<MediumBound> {
+    let each = family.second_of_sound_max()?;
+    let file = InlineBytes::new(data);
+    let file = (file.letters() <= SOUND_LETTERS_MAX).then(|| file.decode())?;
+    let (_, length) = audio_length::longest(&file).ok()?;
+    // A provider may round up to its own steps.
+    let tokens = each.saturating_mul(length.seconds().saturating_add(1));
+    Some(MediumBound { tokens, bytes: data.len() as u64, is_media: true })
+}
+
+/// An inline PDF.
+fn document(data: &[u8], detail: PictureDetail, family: PictureFamily) -> Option<MediumBound> {
+    let file = InlineBytes::new(data);
+    let is_short = file.letters() <= PdfBound::FILE_BYTES_MAX / 3 * 4;
+    let pdf = is_short.then(|| PdfBound::of(&file.decode())).flatten()?;
+    let tokens = family.document_tokens_max(pdf, detail)?;
+    Some(MediumBound { tokens, bytes: data.len() as u64, is_media: true })
 }
 
 /// What the gateway has written for Amazon.

@@ -256,6 +256,8 @@ static PARTS: ObjectTable = ObjectTable {
         ("outcome", Key::Plain),
         ("image_url", Key::Medium(MediaShape::Url)),
         ("detail", Key::Detail),
+        ("filename", Key::Plain),
+        ("file_data", Key::Medium(MediaShape::File)),
     ],
     kinds: &[
         bytes("input_text", &["text"]),
@@ -267,7 +269,7 @@ static PARTS: ObjectTable = ObjectTable {
         // What a shell has printed.
         bytes("", &["stdout"]),
         bytes("input_image", &["image_url"]),
-        context("input_file"),
+        bytes("input_file", &["file_data"]),
         bytes("computer_screenshot", &["image_url"]),
     ],
 };

@@ -3,10 +3,11 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_S
 use proptest::prelude::*;
 
 use crate::json::Object;
-use crate::limits::{ModelLimits, Pass};
+use crate::limits::{ModelLimits, Pass, Priced};
 use crate::media::{PictureDetail, PictureFamily, PictureSize};
 use crate::offer::{CHAT, CONVERSE, GEMINI, MESSAGES, Offer, Prompt, RESPONSES, read};
 use crate::terms::Terms;
+use tollgate_money::price::Unit;
 
 /// A PNG of this size, with so many bytes behind its header.
 fn png(width: u32, height: u32, bytes: usize) -> Vec<u8> {
@@ -248,6 +249,112 @@ fn what_is_no_picture_holds_the_whole_context_as_before() {
     );
     let call = prompt(&MESSAGES, &call, family);
     assert!(call.is_plain() && call.media_bytes == 0, "{call:?}");
+}
+
+#[test]
+fn a_document_is_held_by_its_pages_and_what_draws_them() {
+    let page = |number: u32| format!("{number} 0 obj << /Type /Page /Parent 2 0 R >> endobj\n");
+    let tree = "2 0 obj << /Type /Pages /Count 2 /Kids [3 0 R 4 0 R] >> endobj\n";
+    let drawn = format!("5 0 obj << /Length 9000 >> stream\n{}endstream endobj", "x".repeat(9_000));
+    let file = format!("%PDF-1.4\n{tree}{}{}{drawn}", page(3), page(4));
+    let data = STANDARD.encode(&file);
+    for (offer, request) in [
+        (
+            &MESSAGES,
+            r#"{"model":"m","messages":[{"role":"user","content":[{"type":"document","title":"t","source":{"type":"base64","media_type":"application/pdf","data":"@FILE"}}]}]}"#,
+        ),
+        (
+            &RESPONSES,
+            r#"{"model":"m","input":[{"role":"user","content":[{"type":"input_file","filename":"a.pdf","file_data":"data:application/pdf;base64,@FILE"}]}]}"#,
+        ),
+        (
+            &RESPONSES,
+            r#"{"model":"m","input":[{"type":"function_call_output","call_id":"c","output":[{"type":"input_file","filename":"a.pdf","file_data":"data:application/pdf;base64,@FILE"}]}]}"#,
+        ),
+        (
+            &CHAT,
+            r#"{"model":"m","messages":[{"role":"user","content":[{"type":"file","file":{"filename":"a.pdf","file_data":"data:application/pdf;base64,@FILE"}}]}]}"#,
+        ),
+        (
+            &GEMINI,
+            r#"{"contents":[{"role":"user","parts":[{"inlineData":{"mimeType":"application/pdf","data":"@FILE"}}]}]}"#,
+        ),
+    ] {
+        let rest = bound_of_rest(request);
+        for (family, tokens) in [
+            (PictureFamily::Anthropic, 2 * 1_600 + 9_001),
+            (PictureFamily::OpenaiTiles, 2 * 1_445 + 9_001),
+            (PictureFamily::OpenaiPatchesOriginal, 2 * 3_000 + 9_001),
+            (PictureFamily::GoogleTiles, 2 * 258),
+            (PictureFamily::GoogleLevels, 2 * 1_120),
+        ] {
+            for way in 0..2 {
+                let body = request.replace("@FILE", &spelled(&data, way));
+                assert_eq!(bound(offer, &body, family), rest + tokens, "{family}: {request}");
+            }
+        }
+        let body = request.replace("@FILE", &data);
+        let unknown = prompt(offer, &body, PictureFamily::Qwen);
+        assert_eq!(unknown.added_tokens_max, None, "that takes no documents: {request}");
+        let cut = request.replace("@FILE", &STANDARD.encode(&file[..60]));
+        let cut = prompt(offer, &cut, PictureFamily::Anthropic);
+        assert_eq!(cut.added_tokens_max, None, "that has no pages: {request}");
+    }
+    for content in [
+        r#"{"type":"file","file":{"file_id":"file-1"}}"#,
+        r#"{"type":"file","file":{"filename":"a.docx","file_data":"data:application/msword;base64,AAAA"}}"#,
+    ] {
+        let body =
+            format!(r#"{{"model":"m","messages":[{{"role":"user","content":[{content}]}}]}}"#);
+        assert_eq!(prompt(&CHAT, &body, PictureFamily::OpenaiTiles).added_tokens_max, None);
+    }
+    let cited = format!(
+        r#"{{"model":"m","messages":[{{"role":"user","content":[{{"type":"document","citations":{{"enabled":true}},"source":{{"type":"base64","media_type":"application/pdf","data":"{data}"}}}}]}}]}}"#
+    );
+    assert_eq!(prompt(&MESSAGES, &cited, PictureFamily::Anthropic).added_tokens_max, None);
+}
+
+/// So many seconds of plain samples.
+fn wav(seconds: u32) -> Vec<u8> {
+    let mut file = b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0".to_vec();
+    file.extend(8_000_u32.to_le_bytes());
+    file.extend(8_000_u32.to_le_bytes());
+    file.extend(b"\x01\0\x08\0data");
+    file.extend((8_000 * seconds).to_le_bytes());
+    file.extend(std::iter::repeat_n(0x80, 8_000 * seconds as usize));
+    file
+}
+
+#[test]
+fn sound_is_held_by_its_length() {
+    let priced = Priced { units: vec![Unit::AudioInputTokens], ..Priced::default() };
+    for (offer, request) in [
+        (
+            &GEMINI,
+            r#"{"contents":[{"role":"user","parts":[{"inlineData":{"mimeType":"audio/wav","data":"@FILE"}}]}]}"#,
+        ),
+        (
+            &CHAT,
+            r#"{"model":"m","messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"@FILE","format":"wav"}}]}]}"#,
+        ),
+    ] {
+        for (family, each) in [
+            (PictureFamily::GoogleTiles, Some(32)),
+            (PictureFamily::OpenaiTiles, Some(10)),
+            (PictureFamily::Anthropic, None),
+        ] {
+            let limits = ModelLimits { priced: priced.clone(), ..limits(Some(family)) };
+            let added = |file: &[u8]| {
+                let body = request.replace("@FILE", &STANDARD.encode(file));
+                let object = Object::parse(body.as_bytes()).expect("JSON");
+                let prompt = read(&object, offer, &limits).expect("priced");
+                assert!(prompt.has_media && !prompt.is_plain(), "{request}");
+                prompt.added_tokens_max
+            };
+            assert_eq!(added(&wav(60)), each.map(|each| 61 * each), "{family}: {request}");
+            assert_eq!(added(b"no sound at all"), None, "{family}: {request}");
+        }
+    }
 }
 
 /// The same text with each letter, slash or not at all spelled as an escape.
