@@ -279,11 +279,17 @@ async fn schedule(ledger: &Arc<Ledger>, account: AccountId, seed: u64) -> Outcom
     }
     let after = ledger.account(account).expect("an account").balance;
     assert_eq!(after.held, rest, "seed {seed}: a hold was left open");
-    assert_eq!(after.debt.get(), sum.owed, "seed {seed}");
     // Only what upstreams bill beyond what was held is ever owed, and nothing else is overspent.
     assert!(sum.charged <= budget.get(), "seed {seed}: {sum:?} of {budget}");
     assert!(sum.owed <= sum.beyond, "seed {seed}: {sum:?}");
-    assert_eq!(after.available.get(), budget.get() - sum.charged, "seed {seed}");
+    // A debt may have been paid meanwhile, by what other calls did not need.
+    let paid = sum.owed - after.debt.get();
+    assert!(paid >= 0, "seed {seed}: {sum:?}, {after:?}");
+    assert_eq!(
+        after.available.get(),
+        budget.get() - sum.charged - paid,
+        "seed {seed}: {sum:?}, {after:?}"
+    );
     // Pays what is owed.
     ballast.void(VoidReason::Unreached);
     sum
