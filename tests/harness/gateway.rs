@@ -188,6 +188,12 @@ impl Gateway {
         self.address = self.listeners[0];
     }
 
+    /// The same gateway, asked with another key.
+    pub(crate) fn with_key(mut self, key: &str) -> Self {
+        key.clone_into(&mut self.key);
+        self
+    }
+
     /// A key of another account.
     pub(crate) fn stranger(&self) -> String {
         let account = self.admin("POST", "/admin/v1/accounts", &json!({"name": "stranger"}));
