@@ -36,6 +36,7 @@ mod register;
 mod scraped;
 mod series;
 mod tasks;
+mod token_counts;
 mod upstreams;
 
 use configuration::ConfigurationFigures;
@@ -54,6 +55,8 @@ use scraped::Scraped;
 use series::Series;
 use tasks::TaskCounters;
 pub use tasks::WebhookOutcome;
+use token_counts::CountMetrics;
+pub use token_counts::CountOutcome;
 use upstreams::UpstreamMetrics;
 pub use upstreams::{CircuitFigures, UpstreamFigures};
 
@@ -89,6 +92,7 @@ pub struct Metrics {
     load: Load,
     upstreams: UpstreamMetrics,
     connect_failures: ConnectFailures,
+    token_counts: CountMetrics,
     rate_limited: IntCounterVec,
     commit_duration: Histogram,
     keeping: KeepingMetrics,
@@ -169,6 +173,7 @@ impl Metrics {
             load: Load::new(r),
             upstreams: UpstreamMetrics::new(r),
             connect_failures: ConnectFailures::new(r),
+            token_counts: CountMetrics::new(r),
             rate_limited: rate_limited(r),
             keeping: KeepingMetrics::new(r),
             costs: CostMetrics::new(r),

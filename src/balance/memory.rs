@@ -9,19 +9,19 @@ use parking_lot::Mutex;
 
 /// How much is kept, and for how long.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
+pub(crate) struct Bounds {
     /// What is older is not known any more.
-    pub(super) time: Duration,
+    pub(crate) time: Duration,
     /// Findings of all accounts together.
-    pub(super) all_max: usize,
+    pub(crate) all_max: usize,
     /// Findings of one account.
-    pub(super) account_max: usize,
+    pub(crate) account_max: usize,
 }
 
 /// Findings by account and key. Keys are kept as keyed hashes of 64 bits: nobody can make two that
 /// meet.
 #[derive(Debug)]
-pub(super) struct Memory<V> {
+pub(crate) struct Memory<V> {
     bounds: Bounds,
     hasher: RandomState,
     kept: Mutex<Kept<V>>,
@@ -42,13 +42,13 @@ struct Findings<V> {
 }
 
 impl<V: Copy> Memory<V> {
-    pub(super) fn new(bounds: Bounds) -> Self {
+    pub(crate) fn new(bounds: Bounds) -> Self {
         let kept = Mutex::new(Kept { accounts: HashMap::new(), count: 0 });
         Self { bounds, hasher: RandomState::new(), kept }
     }
 
     /// What the account has found out about `key`.
-    pub(super) fn get(&self, account: u64, key: impl Hash, now: Instant) -> Option<V> {
+    pub(crate) fn get(&self, account: u64, key: impl Hash, now: Instant) -> Option<V> {
         let key = self.hasher.hash_one((account, key));
         let kept = self.kept.lock();
         let (value, since) = kept.accounts.get(&account)?.by_key.get(&key)?;
@@ -56,7 +56,7 @@ impl<V: Copy> Memory<V> {
     }
 
     /// Keeps what the account has found out about `key`.
-    pub(super) fn put(&self, account: u64, key: impl Hash, value: V, now: Instant) {
+    pub(crate) fn put(&self, account: u64, key: impl Hash, value: V, now: Instant) {
         let key = self.hasher.hash_one((account, key));
         let mut kept = self.kept.lock();
         kept.forget_old(account, now, self.bounds.time);

@@ -42,6 +42,7 @@ use candidates::{Chosen, Whose};
 use channel::UntriedWay;
 pub use channel::{Candidate, Channel, Orphaned, Outcome, TargetRank, UpstreamState};
 pub use circuit::{Circuit, CircuitStanding};
+pub(crate) use memory::{Bounds, Memory};
 pub use quota::{QuotaKind, QuotaReport, QuotaStanding};
 use stored::Stored;
 pub use stored::{Home, Keeper};

@@ -17,6 +17,7 @@ use crate::config::ConfigHandle;
 use crate::gateway::answer::{relay, respond};
 use crate::gateway::call;
 use crate::gateway::call::connectors::{Connectors, NO_ROOTS};
+use crate::gateway::call::count::TokenCounts;
 use crate::gateway::call::upstream::Upstreams;
 use crate::gateway::exchange::Exchange;
 use crate::gateway::listen::connection::Connections;
@@ -90,6 +91,8 @@ pub struct Gateway {
     pub(super) limits: Arc<Limits>,
     /// Where calls of accounts with little money are counted, and wait.
     pub(super) desk: Arc<Desk>,
+    /// Counts of tokens by providers.
+    pub(super) counts: Arc<TokenCounts>,
     pub(super) hosted: Arc<[Hosted]>,
     /// The way to the gateway from a connection that has one request after the other; it leads nowhere
     /// for those that come that way.
@@ -135,6 +138,7 @@ impl Gateway {
             balancer,
             limits,
             desk: Arc::default(),
+            counts: Arc::new(TokenCounts::new()),
             hosted: Arc::default(),
             inward: Inward::default(),
             deadline: Arc::clone(&deadline),

@@ -34,6 +34,7 @@ impl Metrics {
                 self.rate_limited.with_label_values(&labels).inc_by(0);
             }
         }
+        self.token_counts.begin();
         for upstream in config.upstreams.values() {
             self.upstreams.begin(&upstream.name, &Outcome::WORDS);
             self.connect_failures.begin(&upstream.name);

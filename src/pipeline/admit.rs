@@ -12,7 +12,7 @@ use crate::money::{Nanousd, Rate};
 use crate::pipeline::affordable::OutputCost;
 use crate::pipeline::enough::Enough;
 use crate::pipeline::validate::ProtocolReading;
-use crate::pipeline::{Payment, Resolved, TryCost, Validated, limit};
+use crate::pipeline::{Counted, Payment, Resolved, TryCost, Validated, limit};
 use crate::price::{Prices, Quote, Traits, Usage, UsageSource};
 use crate::pricing;
 use crate::protocols::doors::DoorKind;
@@ -199,6 +199,24 @@ impl Priced {
     #[must_use]
     pub fn account(&self) -> AccountId {
         self.validated.resolved.key.account
+    }
+
+    /// Lowers the amounts to what a provider's count makes of the request. Readings of it whose tokens
+    /// nobody has counted are dropped where they could cost more: another model has another tokenizer.
+    /// Returns whether the amounts are lower now; nothing has changed otherwise.
+    pub fn counted(&mut self, counted: &Counted) -> bool {
+        if !self.validated.counted(counted) {
+            return false;
+        }
+        let Self { validated, prices, amounts } = self;
+        let most = |rank: usize, call: &dyn Call| {
+            let quoted = quote(prices.at(rank), call, amounts.at);
+            bounds(&quoted, call).0
+        };
+        let own = most(0, validated.call.as_ref());
+        validated.others.retain(|other| most(other.rank, other.call.as_ref()) <= own);
+        *amounts = Amounts::of(prices, validated, Holding::Whole, amounts.at);
+        true
     }
 
     /// The amount that a hold of this kind sets aside.

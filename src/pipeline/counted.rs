@@ -91,10 +91,9 @@ impl Validated {
         count_request(target, model, (codec.counter()?, codec), &written)
     }
 
-    /// Lowers the bound of the request to what a counter said. Other readings of the request are
-    /// dropped, whose tokens nobody has counted, so that the bound is that of the counted one alone.
-    /// Returns whether the bound is lower now; nothing has changed otherwise.
-    pub fn counted(&mut self, counted: &Counted) -> bool {
+    /// Lowers the bound of the request as the counted upstreams read it, which is its first reading from
+    /// here on. Returns whether the bound is lower now; nothing has changed otherwise.
+    pub(super) fn counted(&mut self, counted: &Counted) -> bool {
         let Counted { rank: 0, dialect, tokens } = *counted else { return false };
         if !self.codec.dialects().contains(&dialect) {
             let at = self.others.iter().position(|other| other.is_for(0, dialect));
@@ -108,7 +107,6 @@ impl Validated {
         } else if !self.call.terms_mut().count_input(tokens) {
             return false;
         }
-        self.others.clear();
         true
     }
 

@@ -138,7 +138,7 @@ impl CollectFrom<'_> {
         sending.attempt = Some(Attempt { progress: Progress::Sent, ..attempt });
         let (lacks_model, is_name_chosen) = (sending.lacks(404), sending.is_name_chosen());
         let reuse = ConnectionReuse::Allowed;
-        let poster = Poster { gateway, upstream: &upstream, channel: &channel, reuse };
+        let poster = Poster { gateway, upstream: &upstream, channel: Some(&channel), reuse };
         let offload = gateway.offload.as_ref();
         let caller = PartsCall { poster, offload, hidden, lacks_model, is_name_chosen };
         let requests: Vec<_> = requests.iter().zip(headers).collect();

@@ -16,6 +16,7 @@
 //! | `peer` | what customers read of failures |
 //! | `orphan` | answers that are read on although nobody waits for them |
 //! | `headers` | what of a request's headers goes upstream |
+//! | `count` | providers' counters of tokens that are asked about a prompt |
 //! | `health` | upstreams that are asked how they are |
 
 pub(super) mod targets;
@@ -35,6 +36,7 @@ pub(super) mod collect;
 pub(super) mod submit;
 pub(super) mod repeat;
 pub(super) mod task_record;
+pub(super) mod count;
 pub(super) mod health;
 
 use pingora::Result;

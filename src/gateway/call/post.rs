@@ -32,8 +32,8 @@ pub(crate) enum ConnectionReuse {
 pub(crate) struct Poster<'a> {
     pub(crate) gateway: &'a Gateway,
     pub(crate) upstream: &'a Arc<Upstream>,
-    /// Whose quota an answer tells of.
-    pub(crate) channel: &'a Channel,
+    /// Whose quota an answer tells of; `None` for one that tells of no paid call's.
+    pub(crate) channel: Option<&'a Channel>,
     pub(crate) reuse: ConnectionReuse,
 }
 
@@ -54,9 +54,9 @@ impl<'a> Poster<'a> {
         &self,
         path: &str,
         fields: &HeaderMap,
-        body: Bytes,
+        body: impl Into<EditedBody>,
     ) -> Result<PostAnswer<'a>, OutboundError> {
-        let body = EditedBody::from(body);
+        let body = body.into();
         let joined = UpstreamCall::joined_bytes(&body);
         let head = headers::write_fields(path, fields, joined).map_err(|error| broken(&error))?;
         let is_new = self.reuse == ConnectionReuse::Never;
@@ -107,8 +107,8 @@ impl<'a> Poster<'a> {
             Ok(head) => head,
             Err(error) => return Ok(Err((call, error))),
         };
-        if let Some(report) = call.quota() {
-            self.channel.note_quota(report, Instant::now());
+        if let (Some(channel), Some(report)) = (self.channel, call.quota()) {
+            channel.note_quota(report, Instant::now());
         }
         let (status, headers) = (head.status.as_u16(), head.headers.into());
         Ok(Ok(PostAnswer { upstreams: &gateway.upstreams, call, status, headers }))

@@ -213,7 +213,7 @@ impl SubmitTo<'_> {
         let Some(call) = sending.admitted.call.submit() else { return Err(internal("no submit")) };
         // A handshake is short beside a task, and a lost submit is a task in doubt.
         let reuse = ConnectionReuse::Never;
-        let poster = Poster { gateway, upstream: &upstream, channel: &channel, reuse };
+        let poster = Poster { gateway, upstream: &upstream, channel: Some(&channel), reuse };
         let caller = SubmitCall { poster, call, hidden, lacks_model: lack };
         let failed = match ask(&caller, &path, headers, body).await {
             Ok((id, answer)) => {

@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
+use http::HeaderMap;
 use pingora_proxy::Session;
 
 use crate::balance::Candidates;
 use crate::error::GatewayError;
+use crate::gateway::call::count;
 use crate::gateway::exchange::Exchange;
 use crate::gateway::proxy::Gateway;
 use crate::gateway::receive::body::HeldBody;
@@ -40,7 +42,9 @@ pub(super) async fn admit(
 ) -> Result<Fitted, GatewayError> {
     let account = request.priced.account();
     let rules = rules(exchange, &request.priced);
-    let mut call = Call { ledger: &gateway.ledger, id: exchange.id, rules: &rules, request };
+    let customers = session.req_header().headers.clone();
+    let ledger = &gateway.ledger;
+    let mut call = Call { gateway, customers, ledger, id: exchange.id, rules: &rules, request };
     let fitted = tokio::select! {
         biased;
         left = session.as_downstream_mut().read_body_or_idle(true) => {
@@ -64,6 +68,9 @@ fn rules(exchange: &Exchange, priced: &Priced) -> HoldRules {
 
 /// The request as the loop over the means sees it.
 struct Call<'a> {
+    gateway: &'a Gateway,
+    /// The headers of the customer's request.
+    customers: HeaderMap,
     ledger: &'a Arc<Ledger>,
     id: RequestId,
     rules: &'a HoldRules,
@@ -136,7 +143,18 @@ impl TightCall for Call<'_> {
         Needs { whole: priced.amount(Holding::Whole), at_floor: None, slice }
     }
 
-    async fn count(&mut self) {}
+    async fn count(&mut self) {
+        let TightRequest { priced, candidates, body } = &mut self.request;
+        let (within, validated) = (self.rules.count_timeout, priced.validated());
+        let counted =
+            count::count(self.gateway, &self.customers, validated, candidates, &body.bytes, within);
+        // It is large, and most requests do without it.
+        let Some(counted) = Box::pin(counted).await else { return };
+        if priced.counted(&counted) {
+            let validated = priced.validated();
+            candidates.retain(|rank, target| validated.is_for(rank.model, target.upstream.dialect));
+        }
+    }
 
     async fn hold(&mut self, kind: HoldKind) -> Result<Held, NotHeld<Refusal>> {
         let holding = match kind {

@@ -1,0 +1,219 @@
+//! Asks a provider's free counter how many tokens a prompt has, for accounts whose money does not cover
+//! the bound by its bytes.
+//!
+//! A count is help: whatever goes wrong with it is no error of the customer's, and says nothing of the
+//! paid calls of the same upstream. Circuits, quotas and health hear nothing of it.
+
+mod cache;
+mod under_way;
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http::header::ACCEPT;
+use sha2::Digest as _;
+
+use crate::balance::{Bounds, Candidates, Channel, Memory};
+use crate::config::snapshot::Target;
+use crate::gateway::call::headers;
+use crate::gateway::call::post::{ConnectionReuse, Poster};
+use crate::gateway::proxy::Gateway;
+use crate::ids::{AccountId, RequestId};
+use crate::metrics::CountOutcome;
+use crate::outbound::retry_after;
+use crate::pipeline::{CountRequest, Counted, Validated};
+use cache::CountCache;
+use under_way::CountsUnderWay;
+
+/// The longest body that is counted, in bytes: it is sent twice. Text that is longer fits no context.
+const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// The longest answer of a counter, in bytes: real ones have some hundred.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+/// How long an upstream is not asked again that has no counter for a model.
+const UNSUPPORTED_TIME: Duration = Duration::from_secs(600);
+/// How long one is not asked again that has failed, was too slow or too busy, unless it says so.
+const FAILED_TIME: Duration = Duration::from_secs(5);
+/// How long one is not asked again that has refused the operator's credential, and the longest that one
+/// can ask for.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Pauses of all accounts together, and of one account: some 500 KB. What one account has caused holds
+/// for no other.
+const PAUSES_MAX: (usize, usize) = (10_000, 100);
+
+/// What is known of counts.
+#[derive(Debug)]
+pub(crate) struct TokenCounts {
+    cache: CountCache,
+    under_way: CountsUnderWay,
+    /// Until when an upstream is not asked, by account.
+    pauses: Memory<Instant>,
+}
+
+impl TokenCounts {
+    pub(crate) fn new() -> Self {
+        let (all_max, account_max) = PAUSES_MAX;
+        let pauses = Memory::new(Bounds { time: UNSUPPORTED_TIME, all_max, account_max });
+        Self { cache: CountCache::new(), under_way: CountsUnderWay::default(), pauses }
+    }
+}
+
+/// Asks how many tokens the prompt of a request has: the first of its `candidates` whose provider counts
+/// it, without taking that, and for at most `within`. `None` where nobody says. Dropping the future
+/// cancels the call.
+///
+/// What the count makes of the request, [`Validated::counted`] does.
+pub(crate) async fn count(
+    gateway: &Gateway,
+    customers: &HeaderMap,
+    validated: &Validated,
+    candidates: &Candidates,
+    body: &Bytes,
+    within: Duration,
+) -> Option<Counted> {
+    let began = Instant::now();
+    let Some(call) = CountCall::choose(gateway, validated, candidates, body.len()) else {
+        gateway.metrics.token_count_asked(CountOutcome::Unsupported);
+        return None;
+    };
+    let asked = call.get(customers, validated, body);
+    let (counted, outcome) = match tokio::time::timeout(within, Box::pin(asked)).await {
+        Ok((Ok(tokens), true)) => (Some(tokens), CountOutcome::Cached),
+        Ok((Ok(tokens), false)) => (Some(tokens), CountOutcome::Counted),
+        Ok((Err(outcome), _)) => (None, outcome),
+        Err(_) => {
+            call.pause(FAILED_TIME);
+            (None, CountOutcome::TimedOut)
+        }
+    };
+    gateway.metrics.token_count_asked(outcome);
+    let (upstream, took) = (&call.target.upstream, began.elapsed().as_millis());
+    log::debug!("{}: {} after {took} ms: {counted:?} tokens", upstream.name, outcome.as_str());
+    let dialect = upstream.dialect;
+    counted.map(|tokens| Counted { rank: 0, dialect, tokens })
+}
+
+/// A call to the counter of one target.
+struct CountCall<'a> {
+    gateway: &'a Gateway,
+    account: AccountId,
+    target: Arc<Target>,
+    channel: Arc<Channel>,
+    /// The upstream and the model that are asked, as a hash.
+    place: u64,
+}
+
+impl<'a> CountCall<'a> {
+    /// The call to the first candidate whose provider counts the request and may be asked now.
+    fn choose(
+        gateway: &'a Gateway,
+        validated: &Validated,
+        candidates: &Candidates,
+        body_bytes: usize,
+    ) -> Option<Self> {
+        if body_bytes > BODY_BYTES_MAX {
+            return None;
+        }
+        let (account, now) = (validated.resolved.key.account, Instant::now());
+        let place = |target: &Target| {
+            let mut hasher = DefaultHasher::new();
+            (&target.upstream.name, validated.resolved.name_at(target)).hash(&mut hasher);
+            hasher.finish()
+        };
+        let is_paused = |target: &Target| {
+            let until = gateway.counts.pauses.get(account.number(), place(target), now);
+            until.is_some_and(|until| now < until)
+        };
+        let (target, channel) = candidates.peek(now, |rank, target| {
+            validated.is_countable_at(rank, target) && !is_paused(target)
+        })?;
+        let place = place(&target);
+        Some(Self { gateway, account, target, channel, place })
+    }
+
+    /// The count, and whether it was known.
+    async fn get(
+        &self,
+        customers: &HeaderMap,
+        validated: &Validated,
+        body: &Bytes,
+    ) -> (Result<u64, CountOutcome>, bool) {
+        let (gateway, cache) = (self.gateway, &self.gateway.counts.cache);
+        let write = || {
+            let request = validated.count_request(&self.target, body)?;
+            let key = cache.key(|digest| {
+                digest.update(self.place.to_le_bytes());
+                request.digest(digest);
+            });
+            Some((request, key))
+        };
+        let Some((request, key)) = gateway.offload.run(body.len(), write).await else {
+            return (Err(CountOutcome::Unsupported), false);
+        };
+        cache.get_or_ask(key, || self.ask(customers, request)).await
+    }
+
+    async fn ask(&self, customers: &HeaderMap, request: CountRequest) -> Result<u64, CountOutcome> {
+        let Self { gateway, target, .. } = self;
+        let upstream = &target.upstream;
+        let under_way = gateway.counts.under_way.begin(&upstream.name, self.account.number());
+        let Some(_under_way) = under_way else { return Err(CountOutcome::Busy) };
+        let auth = self.channel.credential.as_ref().and_then(|credential| credential.auth());
+        let token = match auth {
+            Some(auth) => {
+                let token = gateway.outbound.credentials.token(auth, self.account).await;
+                Some(token.map_err(|_| self.failed(FAILED_TIME))?)
+            }
+            None => None,
+        };
+        let counter = request.counter;
+        let request = request.into_upstream(target, &self.channel, token.as_ref());
+        let request = request.ok_or(CountOutcome::Failed)?;
+        // An answer is one document, whatever the customer takes for the request itself.
+        let mut customers = customers.clone();
+        customers.remove(ACCEPT);
+        let fields = headers::to_upstream(&customers, &request, RequestId::new());
+        let fields = fields.map_err(|_| CountOutcome::Failed)?;
+        let reuse = ConnectionReuse::Allowed;
+        let poster = Poster { gateway, upstream, channel: None, reuse };
+        let posted = poster.post(&request.path, &fields, request.body).await;
+        let answer = posted.map_err(|_| self.failed(FAILED_TIME))?;
+        let (status, asked_for) = (answer.status(), retry_after(answer.headers()));
+        let whole = answer.whole_within(ANSWER_BYTES_MAX).await;
+        if !(200..300).contains(&status) {
+            return Err(self.refused(status, asked_for));
+        }
+        let tokens = whole.ok().and_then(|answer| counter.read(&answer));
+        tokens.ok_or_else(|| self.failed(FAILED_TIME))
+    }
+
+    /// What a status that is no success means for the next counts.
+    fn refused(&self, status: u16, asked_for: Option<Duration>) -> CountOutcome {
+        let pause = match status {
+            404 | 405 | 501 => UNSUPPORTED_TIME,
+            401..=403 => PAUSE_MAX,
+            429 | 500.. => asked_for.map_or(FAILED_TIME, |time| time.clamp(FAILED_TIME, PAUSE_MAX)),
+            // The request itself, which no other is like.
+            _ => return CountOutcome::Refused,
+        };
+        self.pause(pause);
+        match status {
+            404 | 405 | 501 => CountOutcome::Unsupported,
+            500.. => CountOutcome::Failed,
+            _ => CountOutcome::Refused,
+        }
+    }
+
+    fn failed(&self, pause: Duration) -> CountOutcome {
+        self.pause(pause);
+        CountOutcome::Failed
+    }
+
+    /// Ask here no more for a while, for this account.
+    fn pause(&self, time: Duration) {
+        let now = Instant::now();
+        self.gateway.counts.pauses.put(self.account.number(), self.place, now + time, now);
+    }
+}
