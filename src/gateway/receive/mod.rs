@@ -7,6 +7,7 @@ pub(super) mod reading;
 pub(super) mod body;
 pub(super) mod gathered;
 pub(crate) mod offload;
+mod clamp;
 mod tight;
 
 use std::sync::Arc;
@@ -35,6 +36,7 @@ use crate::ledger::Key;
 use crate::pipeline::{self, Admission, Validated};
 use crate::protocols::{NamedInPath, Operation, Request};
 use body::{HeldBody, ReadLimits};
+use clamp::Rereading;
 use reading::BodyReading;
 use tight::TightRequest;
 
@@ -118,7 +120,10 @@ pub(crate) async fn receive(
         match pipeline::admit(&gateway.ledger, exchange.id, validated).await? {
             Admission::Admitted(admitted) => (admitted, candidates, body),
             Admission::Tight(priced) => {
-                let request = TightRequest { priced, candidates, body };
+                let (snapshot, asked_at) = (Arc::clone(&snapshot), exchange.asked_at.clone());
+                let key = Arc::clone(&priced.validated().resolved.key);
+                let rereading = Rereading { snapshot, key, route, asked_at };
+                let request = TightRequest { priced, candidates, body, rereading };
                 // It is large, and most requests do without it.
                 let fitted = Box::pin(tight::admit(gateway, session, exchange, request)).await?;
                 (fitted.admitted, fitted.candidates, fitted.body)

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::HeaderMap;
 use pingora_proxy::Session;
 
@@ -12,18 +13,21 @@ use crate::gateway::call::count;
 use crate::gateway::exchange::Exchange;
 use crate::gateway::proxy::Gateway;
 use crate::gateway::receive::body::HeldBody;
-use crate::gateway::receive::gone;
+use crate::gateway::receive::clamp::Rereading;
+use crate::gateway::receive::{gone, offload};
 use crate::holds::{self, Funds, HoldKind, Needs, NotHeld, TightCall, Unfit};
 use crate::ledger::{Hold, Ledger, Refusal, RequestId};
 use crate::money::Nanousd;
-use crate::options::holds::HoldRules;
-use crate::pipeline::{Admitted, Holding, Payment, Priced};
+use crate::options::holds::{HoldRules, Means};
+use crate::pipeline::{Admitted, Counted, Holding, Payment, Priced, affordable_output, cost_at};
+use crate::protocols::output_limit::OutputLimit;
 
 /// A valid request of an account with little money.
 pub(super) struct TightRequest {
     pub(super) priced: Box<Priced>,
     pub(super) candidates: Candidates,
     pub(super) body: HeldBody,
+    pub(super) rereading: Rereading,
 }
 
 /// A request that is paid for, with the body that goes upstream.
@@ -44,7 +48,9 @@ pub(super) async fn admit(
     let rules = rules(exchange, &request.priced);
     let customers = session.req_header().headers.clone();
     let ledger = &gateway.ledger;
-    let mut call = Call { gateway, customers, ledger, id: exchange.id, rules: &rules, request };
+    let limit = clampable(&rules, &request);
+    let (id, counted) = (exchange.id, None);
+    let mut call = Call { gateway, customers, ledger, id, rules: &rules, request, limit, counted };
     let fitted = tokio::select! {
         biased;
         left = session.as_downstream_mut().read_body_or_idle(true) => {
@@ -66,6 +72,17 @@ fn rules(exchange: &Exchange, priced: &Priced) -> HoldRules {
     exchange.snapshot.holds.with(&model.holds)
 }
 
+/// The output limit of the request, where it may be clamped.
+fn clampable(rules: &HoldRules, request: &TightRequest) -> Option<OutputLimit> {
+    if !rules.allows(Means::Clamp) {
+        return None;
+    }
+    let TightRequest { priced, body, rereading, .. } = request;
+    let limits = &priced.validated().resolved.model.limits;
+    let read = || rereading.limit(&body.bytes, limits, rules.output_floor);
+    offload::run_now(body.bytes.len(), read)
+}
+
 /// The request as the loop over the means sees it.
 struct Call<'a> {
     gateway: &'a Gateway,
@@ -75,12 +92,22 @@ struct Call<'a> {
     id: RequestId,
     rules: &'a HoldRules,
     request: TightRequest,
+    limit: Option<OutputLimit>,
+    counted: Option<Counted>,
 }
 
 /// A hold, and how the request is served under it.
 struct Held {
     hold: Hold,
     holding: Holding,
+    clamped: Option<Clamped>,
+}
+
+/// A request with its output limit lowered.
+struct Clamped {
+    tokens: u64,
+    body: Bytes,
+    priced: Box<Priced>,
 }
 
 impl Call<'_> {
@@ -88,10 +115,38 @@ impl Call<'_> {
         Holding::Slice { output_tokens: self.rules.slice }
     }
 
+    /// The lowest limit that the request may be clamped to: what is asked for less is never clamped.
+    fn floor(&self) -> u64 {
+        self.rules.output_floor
+    }
+
+    /// The request with the largest output limit that costs no more than `funds`, if that is not below
+    /// the floor.
+    fn clamp(&self, funds: Nanousd) -> Option<Clamped> {
+        let TightRequest { priced, body, rereading, .. } = &self.request;
+        let tokens = affordable_output(&priced.output_costs(), funds)?;
+        let limit = self.limit.as_ref().filter(|_| tokens >= self.floor())?;
+        let read = || rereading.lowered(&body.bytes, limit, tokens);
+        let (body, validated) = offload::run_now(body.bytes.len(), read)?;
+        let mut priced = Box::new(Priced::new(self.ledger, validated));
+        if let Some(counted) = &self.counted {
+            priced.counted(counted);
+        }
+        // It is read anew, and what it costs then is what counts.
+        let fits = priced.amount(Holding::Whole) <= funds;
+        fits.then_some(Clamped { tokens, body, priced })
+    }
+
     fn admitted(self, held: Held) -> Fitted {
-        let Held { hold, holding } = held;
-        let TightRequest { priced, candidates, body } = self.request;
-        let admitted = priced.admitted(Payment::Held(hold), holding);
+        let Held { hold, holding, clamped } = held;
+        let TightRequest { priced, candidates, mut body, .. } = self.request;
+        let Some(Clamped { tokens, body: lowered, priced }) = clamped else {
+            let admitted = priced.admitted(Payment::Held(hold), holding);
+            return Fitted { admitted, candidates, body };
+        };
+        body.bytes = lowered;
+        let mut admitted = priced.admitted(Payment::Held(hold), holding);
+        admitted.clamped_to(tokens);
         Fitted { admitted, candidates, body }
     }
 
@@ -139,12 +194,18 @@ impl TightCall for Call<'_> {
     fn needs(&self) -> Needs {
         let priced = &self.request.priced;
         let can_roll = priced.validated().can_roll();
+        let whole = priced.amount(Holding::Whole);
         let slice = can_roll.then(|| priced.amount(self.slice()));
-        Needs { whole: priced.amount(Holding::Whole), at_floor: None, slice }
+        let at_floor = || cost_at(&priced.output_costs(), self.floor());
+        Needs {
+            whole,
+            at_floor: self.limit.as_ref().map(|_| at_floor()),
+            slice: slice.filter(|slice| *slice < whole),
+        }
     }
 
     async fn count(&mut self) {
-        let TightRequest { priced, candidates, body } = &mut self.request;
+        let TightRequest { priced, candidates, body, .. } = &mut self.request;
         let (within, validated) = (self.rules.count_timeout, priced.validated());
         let counted =
             count::count(self.gateway, &self.customers, validated, candidates, &body.bytes, within);
@@ -153,17 +214,23 @@ impl TightCall for Call<'_> {
         if priced.counted(&counted) {
             let validated = priced.validated();
             candidates.retain(|rank, target| validated.is_for(rank.model, target.upstream.dialect));
+            self.counted = Some(counted);
         }
     }
 
     async fn hold(&mut self, kind: HoldKind) -> Result<Held, NotHeld<Refusal>> {
-        let holding = match kind {
-            HoldKind::Whole => Holding::Whole,
-            HoldKind::Slice => self.slice(),
-            HoldKind::Clamped(_) => return Err(NotHeld::Unclampable),
+        let (holding, clamped) = match kind {
+            HoldKind::Whole => (Holding::Whole, None),
+            HoldKind::Slice => (self.slice(), None),
+            HoldKind::Clamped(funds) => match self.clamp(funds) {
+                None => return Err(NotHeld::Unclampable),
+                clamped => (Holding::Whole, clamped),
+            },
         };
-        match self.request.priced.hold(self.ledger, self.id, holding).await {
-            Ok(hold) => Ok(Held { hold, holding }),
+        let own = &self.request.priced;
+        let priced = clamped.as_ref().map_or(own, |clamped| &clamped.priced);
+        match priced.hold(self.ledger, self.id, holding).await {
+            Ok(hold) => Ok(Held { hold, holding, clamped }),
             Err(Refusal::Insufficient { available }) => {
                 Err(NotHeld::Short(Funds { available, ..Funds::default() }))
             }
