@@ -9,11 +9,9 @@ use serde_json::{Value, json};
 use super::answer::{Answer, Envelope};
 use super::asked::ReceivedRequest;
 use super::behaviour::{Behaviour, DoneMarker, Refusal, UsageForm};
+use super::prompt::{self, CountDialect};
 use super::reply::Reply;
 use super::script::{EventStream, Protocol};
-
-/// How many bytes of a prompt make a token, about.
-const BYTES_PER_TOKEN: usize = 4;
 
 /// The parts of a request that shape the answer.
 #[derive(Deserialize)]
@@ -40,9 +38,7 @@ impl MessagesRequest {
 
 /// Answers a request to count tokens: `…/messages/count_tokens`.
 pub(super) fn token_count(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
-    let counted = i64::try_from(1 + asked.body.len() / BYTES_PER_TOKEN).unwrap_or(i64::MAX);
-    let tokens = behaviour.usage.prompt.unwrap_or(counted);
-    Answer::json(json!({"input_tokens": tokens}).to_string(), behaviour)
+    prompt::count(CountDialect::Anthropic, asked.body, behaviour)
 }
 
 /// Answers a request for a message: `…/messages`.
@@ -68,7 +64,7 @@ pub(super) fn message(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Ans
     };
     let message = MessagesResponse {
         number: asked.number,
-        usage: MessagesUsage::reported(asked.body.len(), &reply, behaviour),
+        usage: MessagesUsage::reported(asked.body, &reply, behaviour),
         model: request.model,
         reply,
     };
@@ -188,7 +184,7 @@ struct MessagesUsage {
 
 impl MessagesUsage {
     /// What is reported: what the request and the answer suggest, unless `behaviour` says otherwise.
-    fn reported(body_bytes: usize, reply: &Reply, behaviour: &Behaviour) -> Option<Self> {
+    fn reported(body: &[u8], reply: &Reply, behaviour: &Behaviour) -> Option<Self> {
         match behaviour.faults.usage {
             UsageForm::Missing => return None,
             UsageForm::Negative => {
@@ -206,7 +202,7 @@ impl MessagesUsage {
         let told = behaviour.usage;
         let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         Some(Self {
-            input: told.prompt.unwrap_or(number(1 + (body_bytes / BYTES_PER_TOKEN) as u64)),
+            input: told.prompt.unwrap_or(number(prompt::tokens(body))),
             cache_read: told.cached.unwrap_or(0),
             output: told.completion.unwrap_or(number(reply.tokens)),
         })

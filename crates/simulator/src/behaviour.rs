@@ -40,6 +40,8 @@ pub struct Behaviour {
     pub usage_dialect: UsageDialect,
     /// What happens to tasks, such as videos.
     pub task: TaskSettings,
+    /// What happens to requests that have tokens counted.
+    pub count: CountSettings,
     /// The key that requests must carry as `Authorization: Bearer`; `None` asks for none.
     pub key: Option<String>,
     /// The `retry-after` header of error answers.
@@ -74,6 +76,7 @@ impl Default for Behaviour {
             image_bytes: 0,
             usage_dialect: UsageDialect::default(),
             task: TaskSettings::default(),
+            count: CountSettings::default(),
             key: None,
             retry_after: None,
             error_code: None,
@@ -81,6 +84,23 @@ impl Default for Behaviour {
             strict: false,
             faults: Faults::default(),
         }
+    }
+}
+
+/// What happens to requests that have tokens counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountSettings {
+    /// How long to wait before the count, where that is not as for other answers. At most an hour.
+    pub delay: Option<Duration>,
+    /// What comes instead of a count. Nothing else has this fault.
+    pub fault: Option<Refusal>,
+    /// The count in hundredths of the true one. 0 to 1,000.
+    pub percent: u32,
+}
+
+impl Default for CountSettings {
+    fn default() -> Self {
+        Self { delay: None, fault: None, percent: 100 }
     }
 }
 

@@ -13,11 +13,10 @@ use serde_json::{Value, json};
 use super::answer::{Answer, Envelope};
 use super::asked::ReceivedRequest;
 use super::behaviour::{Behaviour, Refusal, UsageForm};
+use super::prompt::{self, CountDialect};
 use super::reply::Reply;
 use super::script::{EventStream, Protocol};
 
-/// How many bytes of a prompt make a token, about.
-const BYTES_PER_TOKEN: usize = 4;
 /// What is thought, where that is shown.
 const THOUGHTS: [&str; 2] = ["Let me ", "think."];
 
@@ -140,9 +139,7 @@ pub(super) fn answer(
     behaviour: &Behaviour,
 ) -> Answer {
     if matches!(method, Method::Count) {
-        let counted = i64::try_from(1 + asked.body.len() / BYTES_PER_TOKEN).unwrap_or(i64::MAX);
-        let tokens = behaviour.usage.prompt.unwrap_or(counted);
-        return Answer::json(json!({"totalTokens": tokens}).to_string(), behaviour);
+        return prompt::count(CountDialect::Google(model), asked.body, behaviour);
     }
     let invalid = |message: &str| {
         Answer::refused(Envelope::Google, StatusCode::BAD_REQUEST, message, behaviour)
@@ -166,7 +163,7 @@ pub(super) fn answer(
         model,
         has_ids: has_signatures,
         shows_thoughts: request.shows_thoughts(),
-        usage: ContentUsage::reported(asked.body.len(), &reply, behaviour),
+        usage: ContentUsage::reported(asked.body, &reply, behaviour),
         reply,
     };
     match (streams, has_events) {
@@ -277,7 +274,7 @@ struct ContentUsage {
 
 impl ContentUsage {
     /// What is reported: what the request and the answer suggest, unless `behaviour` says otherwise.
-    fn reported(body_bytes: usize, reply: &Reply, behaviour: &Behaviour) -> Option<Self> {
+    fn reported(body: &[u8], reply: &Reply, behaviour: &Behaviour) -> Option<Self> {
         match behaviour.faults.usage {
             UsageForm::Missing => return None,
             UsageForm::Negative => {
@@ -296,7 +293,7 @@ impl ContentUsage {
         let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         let thought = told.reasoning.unwrap_or(0);
         Some(Self {
-            prompt: told.prompt.unwrap_or(number(1 + (body_bytes / BYTES_PER_TOKEN) as u64)),
+            prompt: told.prompt.unwrap_or(number(prompt::tokens(body))),
             cached: told.cached.unwrap_or(0),
             said: told.completion.unwrap_or(number(reply.tokens)).saturating_sub(thought),
             thought,

@@ -50,6 +50,9 @@
 //! | `task-running-ms` | milliseconds for which it is worked on after that | 100 |
 //! | `task-end` | `succeeded`, `failed`, `expired`, `cancelled` or `moderated`: its end, in the words of its protocol | `succeeded` |
 //! | `task-query-fault` | `status=N`, `hang`, `reset` or `garbage`: what comes instead of an answer to a query of one task; `none` takes it away | `none` |
+//! | `count-delay-ms` | milliseconds from the last byte of a request to count tokens to its answer | those of `delay-ms` |
+//! | `count-fault` | `status=N`, `hang`, `reset` or `garbage`: what comes instead of a count; `none` takes it away | `none` |
+//! | `count-percent` | a count as a part of the true one: a counter that lies | 100 |
 //! | `key` | the bearer token that requests must carry, else 401 | none asked |
 //! | `retry-after` | `retry-after` of error answers | none |
 //! | `error-code` | `error.code` of error answers, and the code of tasks that fail | by status |
@@ -116,6 +119,7 @@ mod gemini;
 mod image;
 mod in_flight;
 mod openai;
+mod prompt;
 mod provider;
 mod recorded;
 mod reply;
@@ -139,8 +143,8 @@ use std::thread::JoinHandle;
 use tokio::sync::watch;
 
 pub use behaviour::{
-    BadSetting, Behaviour, Break, DoneMarker, Faults, LineEnd, Refusal, Stop, TaskEnd,
-    TaskSettings, UsageDialect, UsageFigures, UsageForm, Withheld, Writes,
+    BadSetting, Behaviour, Break, CountSettings, DoneMarker, Faults, LineEnd, Refusal, Stop,
+    TaskEnd, TaskSettings, UsageDialect, UsageFigures, UsageForm, Withheld, Writes,
 };
 pub use conversation::{
     DeclaredTool, ModelDialect, ModelRequest, ModelScript, ModelTurn, PastCall, ToolCall, TurnUsage,

@@ -253,6 +253,18 @@ pub(super) fn shows_what_was_recorded(path: &str) -> bool {
     matches!(path, REQUESTS_PATH | TASKS_PATH)
 }
 
+/// True for a request that has the tokens of a prompt counted.
+pub(super) fn counts_tokens(path: &str) -> bool {
+    matches!(
+        Endpoint::from_path(path),
+        Some(
+            Endpoint::CountTokens
+                | Endpoint::InputTokens
+                | Endpoint::Content(_, gemini::Method::Count)
+        )
+    )
+}
+
 /// The task that a request asks after, if it asks after one.
 pub(super) fn queried_task<'a>(method: &Method, path: &'a str) -> Option<&'a str> {
     match Endpoint::from_path(path)? {

@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 
 use super::answer::Answer;
 use super::asked::{PATH_SETTINGS, ReceivedRequest};
-use super::behaviour::{BadSetting, Behaviour, Refusal, Withheld};
+use super::behaviour::{BadSetting, Behaviour, CountSettings, Refusal, Withheld};
 use super::connection::Connection;
 use super::in_flight::InFlight;
 use super::recorded::Recorded;
@@ -150,6 +150,12 @@ async fn answer(
             let behaviour = Arc::make_mut(&mut behaviour);
             behaviour.faults.refusal = behaviour.task.query_fault;
         }
+    }
+    let CountSettings { delay, fault, .. } = behaviour.count;
+    if route::counts_tokens(head.uri.path()) && (delay.is_some() || fault.is_some()) {
+        let behaviour = Arc::make_mut(&mut behaviour);
+        behaviour.delay = delay.unwrap_or(behaviour.delay);
+        behaviour.faults.refusal = fault.or(behaviour.faults.refusal);
     }
     if behaviour.faults.refusal == Some(Refusal::Reset) {
         return Err(cut(&reset));

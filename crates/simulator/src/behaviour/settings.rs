@@ -92,6 +92,9 @@ impl Behaviour {
             "task-running-ms" => self.task.running = wait(value)?,
             "task-end" => self.task.end = value.parse()?,
             "task-query-fault" => self.task.query_fault = query_fault(value)?,
+            "count-delay-ms" => self.count.delay = Some(wait(value)?),
+            "count-fault" => self.count.fault = query_fault(value)?,
+            "count-percent" => self.count.percent = number(value, 0, 1_000, "0 to 1000")?,
             "key" => self.key = text(value),
             "retry-after" => self.retry_after = text(value),
             "error-code" => self.error_code = text(value),
@@ -102,7 +105,7 @@ impl Behaviour {
                 return Err(
                     "delay-ms, chunks, interval-ms, words, max-tokens, provider, usage, dimensions, \
                             base64, image-bytes, usage-dialect, task-pending-ms, task-running-ms, task-end, \
-                            task-query-fault, key, retry-after, error-code, blind, strict or fault",
+                            task-query-fault, count-delay-ms, count-fault, count-percent, key, retry-after, error-code, blind, strict or fault",
                 );
             }
         }

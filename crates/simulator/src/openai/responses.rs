@@ -8,13 +8,11 @@ use serde_json::{Value, json};
 use crate::answer::Answer;
 use crate::asked::ReceivedRequest;
 use crate::behaviour::{Behaviour, Refusal, UsageForm};
+use crate::prompt::{self, CountDialect};
 use crate::reply::Reply;
 use crate::script::{EventStream, Protocol};
 
 use super::stored::ResponseStore;
-
-/// How many bytes of a prompt make a token, about.
-const BYTES_PER_TOKEN: usize = 4;
 
 /// The parts of a request that shape the answer.
 #[derive(Deserialize)]
@@ -84,7 +82,7 @@ pub(crate) fn answer(
     let response = Response {
         number: asked.number,
         model: request.model,
-        usage: usage(asked.body.len(), &reply, behaviour),
+        usage: usage(asked.body, &reply, behaviour),
         reply,
     };
     if request.store != Some(false) {
@@ -99,10 +97,7 @@ pub(crate) fn answer(
 
 /// Answers a request to count the tokens of a prompt: `…/responses/input_tokens`.
 pub(crate) fn input_tokens(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
-    let counted = i64::try_from(1 + asked.body.len() / BYTES_PER_TOKEN).unwrap_or(i64::MAX);
-    let tokens = behaviour.usage.prompt.unwrap_or(counted);
-    let answer = json!({"object": "response.input_tokens", "input_tokens": tokens});
-    Answer::json(answer.to_string(), behaviour)
+    prompt::count(CountDialect::Openai, asked.body, behaviour)
 }
 
 /// Answers a request to sum a conversation up: `…/responses/compact`.
@@ -121,7 +116,7 @@ pub(crate) fn compact(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Ans
         "object": "response.compaction",
         "created_at": 1_700_000_000,
         "output": [summary],
-        "usage": usage(asked.body.len(), &Reply::words(behaviour, u64::MAX), behaviour),
+        "usage": usage(asked.body, &Reply::words(behaviour, u64::MAX), behaviour),
     });
     Answer::json(answer.to_string(), behaviour)
 }
@@ -278,7 +273,7 @@ impl Response {
 
 /// The usage that is reported: what the request and the answer suggest, unless `behaviour` says
 /// otherwise.
-fn usage(body_bytes: usize, reply: &Reply, behaviour: &Behaviour) -> Value {
+fn usage(body: &[u8], reply: &Reply, behaviour: &Behaviour) -> Value {
     let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
     let told = behaviour.usage;
     let (input, cached, output) = match behaviour.faults.usage {
@@ -290,7 +285,7 @@ fn usage(body_bytes: usize, reply: &Reply, behaviour: &Behaviour) -> Value {
         | UsageForm::Twice
         | UsageForm::Early
         | UsageForm::Late => (
-            told.prompt.unwrap_or(number(1 + (body_bytes / BYTES_PER_TOKEN) as u64)),
+            told.prompt.unwrap_or(number(prompt::tokens(body))),
             told.cached.unwrap_or(0),
             told.completion.unwrap_or(number(reply.tokens)),
         ),
