@@ -15,6 +15,7 @@ mod embeddings;
 mod fairness;
 mod fallbacks;
 mod gemini;
+mod holds;
 mod hosted;
 mod hostile;
 mod images;

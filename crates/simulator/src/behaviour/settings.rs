@@ -230,6 +230,7 @@ fn text(value: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::CountSettings;
     use super::*;
 
     #[test]
@@ -258,6 +259,11 @@ mod tests {
         assert_eq!(fault(&behaviour), Some(Refusal::Status(404)));
         behaviour.set_pair("task-query-fault=none").expect("a setting");
         assert_eq!(fault(&behaviour), None, "`none` takes the fault of queries away");
+        for pair in ["count-delay-ms=7", "count-percent=40", "count-fault=status=429"] {
+            behaviour.set_pair(pair).expect("a setting");
+        }
+        let (delay, fault) = (Some(Duration::from_millis(7)), Some(Refusal::Status(429)));
+        assert_eq!(behaviour.count, CountSettings { delay, fault, percent: 40 });
         behaviour.set("fault", "none").expect("a fault");
         assert_eq!(behaviour.faults, Faults::default(), "`none` takes all faults away");
     }
@@ -277,6 +283,9 @@ mod tests {
             ("task-end=lost", "cancelled or moderated"),
             ("task-query-fault=status=200", "400 to 599"),
             ("task-query-fault=leak", "hang, reset or garbage"),
+            ("count-fault=leak", "hang, reset or garbage"),
+            ("count-delay-ms=-1", "0 to 3600000"),
+            ("count-percent=1001", "0 to 1000"),
             ("blind", "on or off"),
         ] {
             let error = behaviour.set_pair(pair).expect_err(pair).to_string();

@@ -1,0 +1,3 @@
+//! How requests are held whose most does not fit their accounts.
+
+mod count;
