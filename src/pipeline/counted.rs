@@ -11,8 +11,24 @@ use crate::pipeline::{Resolved, UpstreamRequest, Validated};
 use crate::protocols::counter::Counter;
 use crate::protocols::doors::Doors;
 use crate::protocols::json::Object;
-use crate::protocols::splice::EditedBody;
+use crate::protocols::splice::{EditedBody, Splice};
 use crate::protocols::{Call, Codec, Dialect, Operation, PathAsked, Request};
+
+/// Fields of chat completions that decide about the answer and add nothing to the prompt.
+const CHAT_ANSWER_FIELDS: [&str; 12] = [
+    "stop",
+    "n",
+    "seed",
+    "logprobs",
+    "top_logprobs",
+    "logit_bias",
+    "presence_penalty",
+    "frequency_penalty",
+    "temperature",
+    "top_p",
+    "max_tokens",
+    "max_completion_tokens",
+];
 
 /// Tokens of a prompt, as the provider of one of its models counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,10 +100,11 @@ impl Validated {
             return count_request(target, model, (counter, codec), &written);
         }
         // OpenAI counts for the Responses API alone: the prompt is the same in its words.
-        let object = Object::parse(body).ok()?;
         let doors = responses_doors(&self.resolved, target)?;
+        let prompt = chat_prompt(body)?;
+        let object = Object::parse(&prompt).ok()?;
         let (codec, call) = doors.read_translated(&Request::Json(object))?.ok()?;
-        let written = call.splice(model).apply(body);
+        let written = call.splice(model).apply(&prompt);
         count_request(target, model, (codec.counter()?, codec), &written)
     }
 
@@ -142,6 +159,16 @@ fn responses_doors<'a>(resolved: &'a Resolved, target: &Target) -> Option<Doors<
         operations: RESPONSES,
         limits: &model.limits,
     })
+}
+
+/// A chat request without fields that are about the answer alone: the Responses API has no word for some
+/// of them.
+fn chat_prompt(body: &Bytes) -> Option<Bytes> {
+    let mut splice = Splice::default();
+    for range in Object::parse(body).ok()?.member_ranges(&CHAT_ANSWER_FIELDS) {
+        splice.replace(range, "");
+    }
+    Some(splice.apply(body))
 }
 
 fn count_request(
