@@ -47,8 +47,7 @@ holds: {{ means: [count], count_timeout: {timeout} }}\n"
 
 fn post(gateway: &Gateway, path: &str, body: &Value) -> Answer {
     let body = body.to_string();
-    let lines =
-        format!("Anthropic-Version: 2023-06-01\r\nContent-Length: {}\r\n", body.len());
+    let lines = format!("Anthropic-Version: 2023-06-01\r\nContent-Length: {}\r\n", body.len());
     ask(gateway.address, &gateway.post(path, &lines, body))
 }
 
