@@ -16,7 +16,7 @@ use prometheus::{
 
 use crate::clock::UnixMs;
 use crate::finished::Finished;
-use crate::ledger::ProjectionState;
+use crate::ledger::{CreditSums, ProjectionState};
 use crate::limits::{Limit, Scope};
 use crate::money::Nanousd;
 use crate::protocols::Contradiction;
@@ -123,6 +123,8 @@ pub struct LedgerFigures {
     /// What accounts owe now: of a whole fleet in a node of one, and `None` where it has not seen that
     /// yet.
     pub debt: Option<Nanousd>,
+    /// Credit lines of accounts, and what of them is spent: `None` as for what they owe.
+    pub credit: Option<CreditSums>,
     /// All that was ever delivered and could not be charged, and is not owed any more.
     pub written_off: Nanousd,
     /// What calls may have cost the operator that no customer pays, by cause.

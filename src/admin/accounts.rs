@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::AdminState;
 use super::caller::Caller;
+use super::credit::{CreditLimit, HoldsBody, HoldsView};
 use super::error::{ApiError, ApiResult};
-use super::limits::{RatesBody, RatesView};
+use super::limits::{RatesBody, RatesView, present};
 use super::request::{Body, ListView, PAGE_MAX, PageQuery, Params, Path, WrittenOnce};
 use super::value::{Amount, Object, Time};
 use crate::ledger::key_rules::{self, NAME_BYTES_MAX, TextError};
@@ -31,16 +32,18 @@ pub(super) struct AccountView {
     email: Option<String>,
     balance: BalanceView,
     limits: RatesView,
+    /// Hold rules in the place of those for all.
+    holds: HoldsView,
 }
 
-/// `granted` is the sum of `available`, `held` and `spent`. In a fleet it is what the nodes have reported: within a
+/// `granted` and `credit_limit` together are the sum of `available`, `held` and `spent`. In a fleet it is what the nodes have reported: within a
 /// second, unless one is cut off.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Balance")]
 pub(super) struct BalanceView {
-    /// Everything ever paid in.
+    /// Everything ever paid in, without what is lent.
     pub(super) granted: Nanousd,
-    /// What can be spent now. In a fleet what nodes have out to spend, with what they set aside of it
+    /// What can be spent now, the unused part of the credit line included. In a fleet what nodes have out to spend, with what they set aside of it
     /// for calls in flight.
     pub(super) available: Nanousd,
     /// What is set aside for calls in flight; in a fleet for open tasks, and what silent nodes have out.
@@ -50,12 +53,17 @@ pub(super) struct BalanceView {
     /// What settled calls have cost beyond that: no part of the sum. What becomes available pays it
     /// first, and new requests are refused until then.
     pub(super) debt: Nanousd,
+    /// The credit line: money that the operator lends, spent after what was paid in; zero for none.
+    pub(super) credit_limit: Nanousd,
+    /// The part of the credit line that has been spent. A grant restores it first.
+    pub(super) credit_used: Nanousd,
 }
 
 impl From<Balance> for BalanceView {
     fn from(balance: Balance) -> Self {
-        let Balance { granted, available, held, spent, debt } = balance;
-        Self { granted, available, held, spent, debt }
+        let Balance { available, held, spent, debt, credit, .. } = balance;
+        let (granted, credit_used) = (balance.paid_in(), balance.credit_used());
+        Self { granted, available, held, spent, debt, credit_limit: credit, credit_used }
     }
 }
 
@@ -76,6 +84,7 @@ impl AccountView {
             email: state.ledger.login(account.id).map(|login| login.email.clone()),
             balance: account.balance.into(),
             limits: state.ledger.account_rates(account.id).into(),
+            holds: (&*state.ledger.hold_overrides(account.id).unwrap_or_default()).into(),
         }
     }
 }
@@ -155,6 +164,13 @@ pub(super) struct AccountPatch {
     suspended: Option<bool>,
     #[serde(default)]
     limits: Option<Object<RatesBody>>,
+    /// Another credit line; `null` or zero for none. A lower one takes back what is available of it, and
+    /// what was spent of the rest is owed; 409 while calls in flight hold it.
+    #[serde(default, deserialize_with = "present")]
+    credit_limit: Option<Option<CreditLimit>>,
+    /// Other hold rules.
+    #[serde(default)]
+    holds: Option<Object<HoldsBody>>,
 }
 
 /// `PATCH /admin/v1/accounts/{account}`
@@ -168,9 +184,11 @@ pub(super) async fn update(
         check_text("name", name)?;
     }
     let account = find(&state, &account)?;
-    let AccountPatch { name, suspended, limits } = patch;
+    let AccountPatch { name, suspended, limits, credit_limit, holds } = patch;
     let rates: RatesPatch = limits.map(|Object(limits)| limits.into()).unwrap_or_default();
-    let patch = ledger::AccountPatch { name, suspended, rates };
+    let credit_limit = credit_limit.map(|limit| limit.map_or(Nanousd::ZERO, |limit| limit.0));
+    let holds = holds.map(|Object(holds)| holds.into()).unwrap_or_default();
+    let patch = ledger::AccountPatch { name, suspended, rates, credit_limit, holds };
     let written = caller.by(&state).update_account(account.id, patch).await?;
     Ok(Json(AccountView::now(&state, written.value).await?))
 }

@@ -175,6 +175,10 @@ impl From<LedgerError> for ApiError {
                 param: Some("amount".to_owned()),
                 ..Self::request(StatusCode::CONFLICT, "conflict", message)
             },
+            LedgerError::CreditInFlight(_) => Self {
+                param: Some("credit_limit".to_owned()),
+                ..Self::request(StatusCode::CONFLICT, "conflict", message)
+            },
             LedgerError::NoFleet => Self::not_found(NO_FLEET),
             LedgerError::Code(_) => Self::invalid("code", message),
             LedgerError::UnknownHold(_) => Self::invalid("hold", message),

@@ -67,12 +67,13 @@ struct StandingView {
     directory_stopped: Option<String>,
 }
 
-/// All money of a fleet: `granted` is the sum of `available`, `leased`, `held`, `spent` and
-/// `suspense`.
+/// All money of a fleet: `granted` and `credit_limits` together are the sum of `available`, `leased`,
+/// `held`, `spent` and `suspense`.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "FleetMoney")]
 struct MoneyView {
     accounts: u64,
+    /// Everything ever paid in, without what is lent.
     granted: Nanousd,
     /// What can be lent to nodes.
     available: Nanousd,
@@ -87,6 +88,10 @@ struct MoneyView {
     debt: Nanousd,
     /// What calls cost and is not owed any more; no part of the sum.
     written_off: Nanousd,
+    /// All credit lines together.
+    credit_limits: Nanousd,
+    /// The part of all credit lines that has been spent, account by account.
+    credit_used: Nanousd,
     /// Whether every account adds up, and the leases of all nodes are what stands in the accounts.
     adds_up: bool,
 }
@@ -155,7 +160,7 @@ impl From<Sums> for MoneyView {
     fn from(sums: Sums) -> Self {
         Self {
             accounts: sums.accounts,
-            granted: sums.money.granted,
+            granted: sums.money.granted.saturating_sub(sums.money.credit),
             available: sums.money.available,
             leased: sums.money.leased,
             held: sums.money.held,
@@ -163,6 +168,8 @@ impl From<Sums> for MoneyView {
             suspense: sums.money.suspense,
             debt: sums.money.debt,
             written_off: sums.money.written_off,
+            credit_limits: sums.money.credit,
+            credit_used: sums.credit_used,
             adds_up: sums.adds_up,
         }
     }

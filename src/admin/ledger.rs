@@ -213,7 +213,7 @@ impl From<Report> for Verified {
             state_hash: report.state_hash,
             accounts: report.accounts.len(),
             open_holds: report.open_holds,
-            total: report.total.into(),
+            total: BalanceView { credit_used: report.credit_used, ..report.total.into() },
             written_off: report.written_off,
             losses: report.losses,
             violations: report.violations,

@@ -12,6 +12,7 @@ mod guesses;
 mod codes;
 mod config;
 mod connections;
+mod credit;
 mod console;
 mod entries;
 mod error;

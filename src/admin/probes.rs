@@ -12,6 +12,7 @@ use super::error::{ApiError, ApiResult};
 use super::route::{Operation, Output};
 use super::{AdminState, upstreams};
 use crate::fleet::InFleet;
+use crate::ledger::CreditSums;
 use crate::metrics::LedgerFigures;
 
 /// The media type of Prometheus' text format.
@@ -83,16 +84,21 @@ impl Output for Counted {
 
 /// Everything counted, in Prometheus' text format.
 pub(super) async fn metrics(State(state): State<AdminState>) -> ApiResult<Counted> {
-    let mut debt = None;
+    let (mut debt, mut credit) = (None, None);
     if let (Some(fleet), Some(standing)) = (state.ledger.fleet(), state.ledger.standing()) {
         let overview = fleet.overview().await;
         state.metrics.show_fleet(&standing, overview.as_deref());
         // What was never seen is not said to be nothing.
-        debt = Some(overview.map(|overview| overview.sums.money.debt));
+        debt = Some(overview.as_deref().map(|overview| overview.sums.money.debt));
+        credit = Some(overview.map(|overview| CreditSums {
+            lines: overview.sums.money.credit,
+            used: overview.sums.credit_used,
+        }));
     }
     let encode = move || {
         let (open_holds, written_off) = (state.ledger.open_holds(), state.ledger.written_off());
         let debt = debt.unwrap_or_else(|| Some(state.ledger.debt()));
+        let credit = credit.unwrap_or_else(|| Some(state.ledger.credit()));
         let sums = state.ledger.loss_sums();
         let losses = sums.into_iter().map(|(cause, sum)| (cause, sum.amount)).collect();
         let open_tasks = state.tasks.open();
@@ -102,7 +108,7 @@ pub(super) async fn metrics(State(state): State<AdminState>) -> ApiResult<Counte
         state.metrics.show_credentials(&upstreams::credential_figures(&state));
         let projection = state.ledger.projection_state();
         let ledger =
-            LedgerFigures { open_holds, open_tasks, debt, written_off, losses, projection };
+            LedgerFigures { open_holds, open_tasks, debt, credit, written_off, losses, projection };
         state.metrics.encode(&ledger, state.requests.figures())
     };
     // With a thousand models this takes tens of milliseconds, which belong to no request's thread.

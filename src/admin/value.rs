@@ -105,10 +105,10 @@ impl JsonSchema for Amount {
 
 /// Digits, of which one is not zero, with up to nine decimals, below [`DOLLARS_MAX`]. The gateway
 /// itself takes somewhat more, and leading zeros.
-const AMOUNT_PATTERN: &str = r"^([1-9][0-9]{0,8}(\.[0-9]{1,9})?|0\.[0-9]{0,8}[1-9])$";
+pub(super) const AMOUNT_PATTERN: &str = r"^([1-9][0-9]{0,8}(\.[0-9]{1,9})?|0\.[0-9]{0,8}[1-9])$";
 
 /// The most whole dollars that fit an amount.
-const DOLLARS_MAX: u64 = 9_223_372_036;
+pub(super) const DOLLARS_MAX: u64 = 9_223_372_036;
 
 /// A time in RFC 3339.
 #[derive(Clone, Copy)]

@@ -7,12 +7,12 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::admin_call::{AdminRequest, encoded};
 use super::asked::{IdempotencyOptions, OutputOptions, Pages, with_query};
 use super::exit::CODES;
-use super::limit::{self, RateOptions};
+use super::limit::{self, HoldOptions, RateOptions};
 use super::sheets::{ACCOUNT, ACCOUNTS, LOGIN, USAGE, WEBHOOK_SECRET};
 
 /// Customers' accounts.
@@ -69,6 +69,24 @@ Examples:
 
 {CODES}"))]
     Limit(Limit),
+    /// Set the credit line of an account: money that is lent to it, and spent after its own. A lower line
+    /// takes back what is available of it; what was spent of the rest is owed at once.
+    #[command(after_help = format!("\
+Examples:
+  tollgate accounts credit acct_3f1c0a5b7d9e2468 100.00
+  tollgate accounts credit acct_3f1c0a5b7d9e2468 none
+
+{CODES}"))]
+    Credit(SetCredit),
+    /// Say how requests of an account are held when they do not fit its money. What is left out stays as
+    /// it is.
+    #[command(after_help = format!("\
+Examples:
+  tollgate accounts holds acct_3f1c0a5b7d9e2468 --means credit,clamp --output-floor 2048
+  tollgate accounts holds acct_3f1c0a5b7d9e2468 --means default --wait-ms 5000
+
+{CODES}"))]
+    Holds(SetHolds),
     /// Give an account another name.
     #[command(after_help = format!("\
 Examples:
@@ -144,6 +162,31 @@ struct Limit {
     account: String,
     #[command(flatten)]
     rates: RateOptions,
+    #[command(flatten)]
+    once: IdempotencyOptions,
+    #[command(flatten)]
+    asked: OutputOptions,
+}
+
+#[derive(Args, Debug)]
+struct SetCredit {
+    /// The account's id.
+    account: String,
+    /// US dollars, such as `100.00`, or `none`.
+    #[arg(value_parser = limit::amount)]
+    amount: Value,
+    #[command(flatten)]
+    once: IdempotencyOptions,
+    #[command(flatten)]
+    asked: OutputOptions,
+}
+
+#[derive(Args, Debug)]
+struct SetHolds {
+    /// The account's id.
+    account: String,
+    #[command(flatten)]
+    rules: HoldOptions,
     #[command(flatten)]
     once: IdempotencyOptions,
     #[command(flatten)]
@@ -227,6 +270,16 @@ impl AccountsArgs {
             AccountsCommand::Limit(Limit { account, rates, once, asked }) => {
                 let limits = limit::given(rates.fields())?;
                 let ask = AdminRequest::patch(path(&account)).with(json!({"limits": limits}));
+                asked.show(&ask.once(&once.id()), &ACCOUNT)
+            }
+            AccountsCommand::Credit(SetCredit { account, amount, once, asked }) => {
+                let body = json!({"credit_limit": amount});
+                let ask = AdminRequest::patch(path(&account)).with(body);
+                asked.show(&ask.once(&once.id()), &ACCOUNT)
+            }
+            AccountsCommand::Holds(SetHolds { account, rules, once, asked }) => {
+                let holds = limit::given(rules.fields())?;
+                let ask = AdminRequest::patch(path(&account)).with(json!({"holds": holds}));
                 asked.show(&ask.once(&once.id()), &ACCOUNT)
             }
             AccountsCommand::Rename(Rename { account, name, once, asked }) => {

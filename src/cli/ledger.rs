@@ -312,8 +312,8 @@ fn print(out: &mut impl std::io::Write, report: &Report) -> std::io::Result<()> 
     writeln!(out, "sled        {}", report.sled_hash.as_deref().unwrap_or("not compared"))?;
     writeln!(
         out,
-        "\n{:<24} {:>18} {:>18} {:>18} {:>18} {:>18}",
-        "account", "granted", "available", "held", "spent", "debt"
+        "\n{:<24} {:>18} {:>18} {:>18} {:>18} {:>18} {:>18}",
+        "account", "granted", "available", "held", "spent", "debt", "credit line"
     )?;
     for account in &report.accounts {
         print_balance(out, &account.id.to_string(), &account.balance)?;
@@ -337,9 +337,12 @@ fn print_balance(
     name: &str,
     balance: &Balance,
 ) -> std::io::Result<()> {
-    let Balance { granted, available, held, spent, debt } = balance;
+    let Balance { available, held, spent, debt, credit, .. } = *balance;
     // `Nanousd` ignores a width, so its text is what is aligned.
-    let [granted, available, held, spent, debt] =
-        [granted, available, held, spent, debt].map(ToString::to_string);
-    writeln!(out, "{name:<24} {granted:>18} {available:>18} {held:>18} {spent:>18} {debt:>18}")
+    let [granted, available, held, spent, debt, credit] =
+        [balance.paid_in(), available, held, spent, debt, credit].map(|amount| amount.to_string());
+    writeln!(
+        out,
+        "{name:<24} {granted:>18} {available:>18} {held:>18} {spent:>18} {debt:>18} {credit:>18}"
+    )
 }

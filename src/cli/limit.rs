@@ -32,6 +32,35 @@ pub(super) struct KeyLimits {
     spend_per_month: Option<Value>,
 }
 
+/// Rules for requests that do not fit the money of their account.
+#[derive(Args, Debug)]
+pub(super) struct HoldOptions {
+    /// The means in their order, such as `credit,count,clamp,rolling`; `none` for no means, `default`
+    /// for the configuration's.
+    #[arg(long, value_name = "MEANS", value_parser = means)]
+    means: Option<Value>,
+    /// The lowest output limit of a clamped request, in tokens, or `default`.
+    #[arg(long, value_name = "TOKENS", value_parser = figure)]
+    output_floor: Option<Value>,
+    /// The first slice of a rolling hold, in tokens, or `default`.
+    #[arg(long, value_name = "TOKENS", value_parser = figure)]
+    slice: Option<Value>,
+    /// The longest wait for money of the calls before, in milliseconds, or `default`.
+    #[arg(long, value_name = "MS", value_parser = figure)]
+    wait_ms: Option<Value>,
+}
+
+impl HoldOptions {
+    pub(super) fn fields(self) -> Vec<JsonField> {
+        vec![
+            ("means", self.means),
+            ("output_floor", self.output_floor),
+            ("slice", self.slice),
+            ("wait_ms", self.wait_ms),
+        ]
+    }
+}
+
 /// A field of the admin API, and what was typed for it.
 pub(super) type JsonField = (&'static str, Option<Value>);
 
@@ -81,8 +110,25 @@ fn count(text: &str) -> Result<Value, String> {
     }
 }
 
+fn figure(text: &str) -> Result<Value, String> {
+    match text {
+        "default" => Ok(Value::Null),
+        text => text.parse::<u64>().map(Value::from).map_err(|error| error.to_string()),
+    }
+}
+
+/// The gateway says which words it does not know.
+#[expect(clippy::unnecessary_wraps, reason = "clap wants a parser")]
+fn means(text: &str) -> Result<Value, String> {
+    Ok(match text {
+        "default" => Value::Null,
+        "none" => Value::Array(Vec::new()),
+        words => words.split(',').map(|word| Value::from(word.trim())).collect(),
+    })
+}
+
 /// Dollars stay the text that was typed: the gateway reads them, and says what is wrong with them.
 #[expect(clippy::unnecessary_wraps, reason = "clap wants a parser")]
-fn amount(text: &str) -> Result<Value, String> {
+pub(super) fn amount(text: &str) -> Result<Value, String> {
     Ok(if text == "none" { Value::Null } else { Value::from(text) })
 }

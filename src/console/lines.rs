@@ -93,6 +93,19 @@ impl StatementLine {
                 "what earlier calls left owing".clone_into(&mut line.note);
                 line.charged = Some(*amount);
             }
+            EntryKind::CreditLine { limit, lent, withdrawn, owed } => {
+                (line.what, line.tone) = ("Credit line", if owed.is_zero() { "" } else { "bad" });
+                line.note = format!("set to {}", show::money(limit));
+                for (amount, what) in [
+                    (lent, "more can be spent"),
+                    (withdrawn, "less can be spent"),
+                    (owed, "is owed: it was spent"),
+                ] {
+                    if !amount.is_zero() {
+                        line.note.push_str(&format!(", {} {what}", show::money(amount)));
+                    }
+                }
+            }
             EntryKind::WriteOff { amount, .. } => {
                 (line.what, line.tone) = ("Debt given up", "good");
                 line.note = format!("{} is not owed any more", show::money(amount));

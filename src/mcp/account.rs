@@ -64,6 +64,10 @@ pub(super) async fn balance(
         amount("held"),
         amount("spent")
     );
+    if balance["credit_limit"] != "0.00" {
+        let (used, line) = (amount("credit_used"), amount("credit_limit"));
+        text.push_str(&format!(" ${used} of a credit line of ${line} is used."));
+    }
     if balance["debt"] != "0.00" {
         let owed = format!(" ${} is owed, and calls are refused until it is paid.", amount("debt"));
         text.push_str(&owed);

@@ -118,6 +118,8 @@ impl FleetMetrics {
             ("spent", sums.money.spent),
             ("suspense", sums.money.suspense),
             ("debt", sums.money.debt),
+            ("credit_lines", sums.money.credit),
+            ("credit_used", sums.credit_used),
             ("written_off", sums.money.written_off),
         ] {
             self.money.with_label_values(&[part]).set(dollars(amount));

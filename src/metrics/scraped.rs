@@ -13,6 +13,8 @@ pub(super) struct Scraped {
     open_holds: IntGauge,
     open_tasks: IntGauge,
     debt: Gauge,
+    credit_lines: Gauge,
+    credit_used: Gauge,
     written_off: Counter,
     losses: CounterVec,
     projection_up: IntGauge,
@@ -46,6 +48,16 @@ impl Scraped {
                 r,
                 "tollgate_debt_dollars",
                 "US dollars that accounts owe for calls that cost more than they could pay.",
+            ),
+            credit_lines: gauge(
+                r,
+                "tollgate_credit_lines_dollars",
+                "US dollars that accounts may draw on credit in all, drawn or not.",
+            ),
+            credit_used: gauge(
+                r,
+                "tollgate_credit_used_dollars",
+                "US dollars of their credit lines that accounts have spent.",
             ),
             losses: losses(r),
             written_off: counter(
@@ -94,6 +106,10 @@ impl Scraped {
         self.open_tasks.set(i64::try_from(ledger.open_tasks).unwrap_or(i64::MAX));
         if let Some(debt) = ledger.debt {
             self.debt.set(dollars(debt));
+        }
+        if let Some(credit) = ledger.credit {
+            self.credit_lines.set(dollars(credit.lines));
+            self.credit_used.set(dollars(credit.used));
         }
         advance(&self.written_off, dollars(ledger.written_off));
         for (cause, amount) in &ledger.losses {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::finished::Settled;
-use crate::ledger::RequestId;
+use crate::ledger::{CreditSums, RequestId};
 use crate::price::{Usage, UsageSource};
 use crate::request_log::Figures;
 
@@ -117,6 +117,7 @@ fn gauges_and_the_ledgers_figures_follow() {
         open_holds: 3,
         open_tasks: 2,
         debt: Some(Nanousd::new(250_000_000)),
+        credit: Some(CreditSums { lines: Nanousd::new(2_000_000_000), used: Nanousd::new(usd) }),
         written_off: Nanousd::new(usd),
         losses: [("retry".to_owned(), Nanousd::new(usd))].into(),
         ..LedgerFigures::default()
@@ -137,6 +138,8 @@ fn gauges_and_the_ledgers_figures_follow() {
             "tollgate_ledger_projection_up 1",
             "tollgate_ledger_projection_repairs_total 0",
             "tollgate_debt_dollars 0.25",
+            "tollgate_credit_lines_dollars 2",
+            "tollgate_credit_used_dollars 0.75",
             "tollgate_written_off_dollars_total 0.75",
             r#"tollgate_operator_loss_dollars_total{cause="retry"} 0.75"#,
             "tollgate_journal_commit_records_sum 5",

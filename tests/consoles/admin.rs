@@ -316,7 +316,7 @@ async fn an_account_is_made_paid_in_and_shown() {
     let admin = Admin::start(dir.path());
     let (status, made) = admin.post("/admin/v1/accounts", json!({"name": "Ünïcorn"})).await;
     assert_eq!(status, 201);
-    let parts = ["granted", "available", "held", "spent", "debt"];
+    let parts = ["granted", "available", "held", "spent", "debt", "credit_limit", "credit_used"];
     let zero: Value = parts.map(|part| (part, "0.00")).into_iter().collect();
     assert_eq!(made["balance"], zero, "a new account has nothing");
     assert_eq!(made["name"], "Ünïcorn");
@@ -341,6 +341,87 @@ async fn an_account_is_made_paid_in_and_shown() {
     let list = admin.get("/admin/v1/accounts").await;
     assert_eq!(list, json!({"data": [shown], "has_more": false, "next_after": null}));
     admin.stop().await;
+}
+
+/// A line is shown apart from what was paid in, drawn after it, and lowered only as far as calls allow.
+#[tokio::test]
+async fn a_credit_line_is_set_drawn_shown_and_taken_away() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let admin = Admin::start(dir.path());
+    let account = admin.account("team").await;
+    admin.post(&format!("{account}/grants"), json!({"amount": "1.00", "id": "a"})).await;
+    let set = async |limit: Value| {
+        admin.send(Method::PATCH, &account, Some(json!({"credit_limit": limit}))).await
+    };
+    let (status, shown) = set(json!("10.00")).await;
+    assert_eq!(status, 200, "{shown}");
+    let balance = &shown["balance"];
+    assert_eq!((&balance["granted"], &balance["available"]), (&json!("1.00"), &json!("11.00")));
+    assert_eq!(balance["credit_limit"], "10.00");
+    let id: AccountId = text(&shown["id"]).parse().expect("an id");
+    let usd = |cents: i64| Nanousd::new(cents * 10_000_000);
+    let reserve = |cents| Reserve { amount: usd(cents), ..crate::harness::ledger::reserve(id, 0) };
+    let settle = |cents| Settlement { charge: usd(cents), ..crate::harness::ledger::settlement(0) };
+    let ledger = &admin.ledger;
+    ledger.reserve(reserve(300)).expect("a hold").post(settle(300));
+    let hold = ledger.reserve(reserve(500)).expect("a hold");
+    assert_eq!(admin.get(&account).await["balance"]["credit_used"], "2.00");
+    let (status, refused) = set(Value::Null).await;
+    assert_eq!(
+        (status.as_u16(), &refused["error"]["code"]),
+        (409, &json!("conflict")),
+        "{refused}"
+    );
+    let message = text(&refused["error"]["message"]);
+    assert!(message.contains("at least 5.00"), "{message}");
+    for wrong in [json!("-1"), json!("a"), json!(1.5), json!("99999999999")] {
+        let (status, _) = set(wrong.clone()).await;
+        assert_eq!(status, 400, "{wrong}");
+    }
+    drop(hold);
+    let (status, shown) = set(json!(0)).await;
+    assert_eq!((status.as_u16(), &shown["balance"]["debt"]), (200, &json!("2.00")), "{shown}");
+    assert_eq!(shown["balance"]["credit_limit"], "0.00");
+    let entries = admin.get(&format!("{account}/entries")).await;
+    let line = &entries["data"][0];
+    assert_eq!((&line["kind"], &line["owed"]), (&json!("credit_line"), &json!("2.00")), "{line}");
+    let (_, verified) = admin.post("/admin/v1/ledger/verify", json!({})).await;
+    assert_eq!((&verified["ok"], &verified["total"]["debt"]), (&json!(true), &json!("2.00")));
+    let (_, _) = set(json!("7.50")).await;
+    let metrics = admin.get("/metrics").await;
+    for line in ["tollgate_credit_lines_dollars 7.5", "tollgate_credit_used_dollars 2"] {
+        assert!(text(&metrics).contains(line), "{line}: {metrics}");
+    }
+}
+
+#[tokio::test]
+async fn hold_rules_of_an_account_are_set_and_shown() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let admin = Admin::start(dir.path());
+    let account = admin.account("agents").await;
+    let none = json!({"means": null, "output_floor": null, "slice": null, "wait_ms": null});
+    assert_eq!(admin.get(&account).await["holds"], none);
+    let set = async |holds: Value| {
+        admin.send(Method::PATCH, &account, Some(json!({"holds": holds}))).await
+    };
+    let (status, shown) = set(json!({"means": ["clamp", "credit"], "wait_ms": 0})).await;
+    assert_eq!(status, 200, "{shown}");
+    let (_, shown) = set(json!({"output_floor": 512})).await;
+    let expected =
+        json!({"means": ["clamp", "credit"], "output_floor": 512, "slice": null, "wait_ms": 0});
+    assert_eq!(shown["holds"], expected);
+    for wrong in [
+        json!({"means": ["clamp", "clamp"]}),
+        json!({"means": ["hope"]}),
+        json!({"slice": 0}),
+        json!({"wait_ms": 600_001}),
+        json!({"more": 1}),
+    ] {
+        let (status, _) = set(wrong.clone()).await;
+        assert_eq!(status, 400, "{wrong}");
+    }
+    let (_, shown) = set(none.clone()).await;
+    assert_eq!(shown["holds"], none);
 }
 
 #[tokio::test]

@@ -320,6 +320,7 @@ async fn a_customer_from_the_first_form_to_the_last() {
     assert!(found.body.contains(&id) && !found.body.contains("demo"), "{}", found.body);
 
     granted(&admin, &pages, &page, &path).await;
+    lent(&admin, &pages, &path).await;
 
     // Limits and name.
     let limits = format!("{path}/limits");
@@ -388,6 +389,34 @@ async fn granted(admin: &Admin, pages: &Pages, page: &Page, path: &str) {
     let other = page.form(&grants, &[("amount", "9.00"), ("note", "invoice 42")]);
     assert_eq!(pages.post(&grants, &other).await.status, 409, "the same form with another amount");
     assert_eq!(admin.balance(id).await.granted, 7_500_000_000);
+}
+
+/// Sets a credit line and hold rules by the forms of a customer's page, and takes both away.
+async fn lent(admin: &Admin, pages: &Pages, path: &str) {
+    let id = path.rsplit('/').next().expect("an id");
+    let set = async |form: &str, fields: &[(&str, &str)]| {
+        let page = pages.get(path).await;
+        let at = format!("{path}/{form}");
+        let sent = pages.post(&at, &page.form(&at, fields)).await;
+        pages.follow(&sent).await.body
+    };
+    let page = set("credit", &[("credit_limit", "12.50")]).await;
+    assert!(page.contains("The credit line was set.") && page.contains("$12.50"), "{page}");
+    let page = set("holds", &[("means", "credit, rolling"), ("wait_ms", "250")]).await;
+    assert!(page.contains("The hold rules were set."), "{page}");
+    assert!(page.contains(r#"value="credit, rolling""#), "{page}");
+    let shown = admin.get(&format!("/accounts/{id}")).await;
+    assert_eq!(shown["balance"]["credit_limit"], "12.50");
+    assert_eq!(shown["holds"]["wait_ms"], 250);
+    let page = pages.get(path).await;
+    let holds = format!("{path}/holds");
+    let refused = pages.fill(&page, &holds, &[("means", "hope")]).await;
+    assert_eq!(refused.status, 422);
+    set("holds", &[("means", ""), ("wait_ms", "")]).await;
+    set("credit", &[("credit_limit", "")]).await;
+    let shown = admin.get(&format!("/accounts/{id}")).await;
+    assert_eq!(shown["balance"]["credit_limit"], "0.00");
+    assert_eq!(shown["holds"]["means"], serde_json::Value::Null);
 }
 
 /// Makes a key by the form, switches it off and on, and gives it.

@@ -12,8 +12,8 @@ use tollgate::fleet::InFleet;
 use tollgate::fleet::moving;
 use tollgate::fleet::postgres::Db;
 use tollgate::ledger::{
-    AccountId, Actor, EntryKind, Ledger, LedgerError, NodeId, Options, Refusal, SuspenseEnd,
-    VoidReason,
+    AccountId, AccountPatch, Actor, EntryKind, HoldsPatch, Ledger, LedgerError, NodeId, Options,
+    Refusal, SuspenseEnd, VoidReason,
 };
 use tollgate::money::Nanousd;
 
@@ -198,6 +198,52 @@ async fn a_charge_above_its_hold_is_paid_with_money_that_is_elsewhere() {
     nodes.stop().await;
     let sums = "SELECT granted, available, leased, spent, debt, written_off FROM tollgate.accounts";
     assert_eq!(Postgres::shared().sql(&name, sums), "10700|400|0|10300|0|100");
+}
+
+/// A line is lent to nodes, drawn, lowered while a node has some of it out, and paid back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_credit_line_is_the_fleets() {
+    let (name, url) = Postgres::shared().database("credit_line");
+    let nodes = InProcess::start(&url, 2).await;
+    let [one, other] = [0, 1].map(|node| &nodes.ledgers[node]);
+    let account = nodes.account_with(1_000).await;
+    let set = async |limit: i64| {
+        let holds = HoldsPatch { slice: Some(Some(64)), ..HoldsPatch::default() };
+        let credit_limit = Some(money(limit));
+        let patch = AccountPatch { credit_limit, holds, ..AccountPatch::default() };
+        one.by(&Actor::Gateway).update_account(account, patch).await.map(drop)
+    };
+    let shown = async |ledger: &Arc<Ledger>| {
+        ledger.durable_account(account).await.expect("figures").expect("there").balance
+    };
+    set(5_000).await.expect("a line");
+    let (balance, totals) = (shown(other).await, other.totals().await.expect("totals"));
+    assert_eq!((balance.available, balance.credit), (money(6_000), money(5_000)));
+    assert_eq!((totals.balance.credit, totals.credit_used), (money(5_000), money(0)));
+    eventually("the other node follows", || other.hold_overrides(account).is_some());
+    other.admit(reserve(account, 4_000)).await.expect("it is lent").post(cost(4_000));
+    let hold = one.admit(reserve(account, 500)).await.expect("it is lent");
+    let refused = set(0).await.expect_err("a call holds some of it");
+    assert!(matches!(refused, LedgerError::CreditInFlight(_)), "{refused}");
+    set(500).await.expect("what no call holds comes back");
+    let balance = shown(other).await;
+    assert_eq!((balance.credit, balance.debt), (money(500), money(3_000)));
+    let refusal = one.admit(reserve(account, 1)).await.expect_err("it owes");
+    assert!(matches!(refusal, Refusal::InDebt { .. }), "{refusal:?}");
+    hold.post(cost(500));
+    one.grant(account, "paid", money(3_200)).await.expect("granted");
+    let entries = one.entries(account, None, 100).await.expect("entries");
+    let lines = entries.iter().filter(|entry| matches!(entry.kind, EntryKind::CreditLine { .. }));
+    assert_eq!(lines.count(), 2, "{entries:?}");
+    nodes.stop().await;
+    let sums = "SELECT granted, available, leased, spent, debt, credit FROM tollgate.accounts";
+    assert_eq!(Postgres::shared().sql(&name, sums), "4700|200|0|4500|0|500");
+    let dir = TempDir::new().expect("a directory");
+    Postgres::shared().sql(&name, "UPDATE tollgate.nodes SET term_ends = now()");
+    let db = Db::for_moving(&options(&url)).await.expect("the database");
+    moving::move_out(&db, dir.path()).await.expect("moved out");
+    let report = tollgate::ledger::verify(dir.path()).expect("readable");
+    assert_eq!((report.violations, report.total.credit), (Vec::new(), money(500)));
 }
 
 /// The database is away, and a node has used up what it was lent of an account with plenty. What a call

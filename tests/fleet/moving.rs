@@ -15,10 +15,10 @@ use tollgate::fleet::moving::{self, MoveError, Moved};
 use tollgate::fleet::postgres::Db;
 use tollgate::fleet::{Fleet, node};
 use tollgate::ledger::{
-    AccountId, AccountPatch, Actor, CodeKind, DoubtRefund, EntryKind, Intent, KeyId, KeyPatch,
-    Ledger, Loss, LossCause, NewCode, NewKey, OpenError, Options, REPEATED_WITHIN, RecoveryPolicy,
-    Repeat, Repeated, Replaces, RequestId, Reserve, SignUp, Stage, Task, TaskId, TaskSettlement,
-    VoidReason, Webhook, verify,
+    AccountId, AccountPatch, Actor, CodeKind, DoubtRefund, EntryKind, HoldsPatch, Intent, KeyId,
+    KeyPatch, Ledger, Loss, LossCause, NewCode, NewKey, OpenError, Options, REPEATED_WITHIN,
+    RecoveryPolicy, Repeat, Repeated, Replaces, RequestId, Reserve, SignUp, Stage, Task, TaskId,
+    TaskSettlement, VoidReason, Webhook, verify,
 };
 use tollgate::money::Factor;
 use tollgate::price::{PriceRule, PriceTerms, Prices};
@@ -237,6 +237,13 @@ async fn customers(
     keys
 }
 
+/// Another credit line, and hold rules.
+fn line(limit: i64) -> AccountPatch {
+    let output_floor = Some(Some(u64::try_from(limit).expect("positive") + 1));
+    let holds = HoldsPatch { output_floor, ..HoldsPatch::default() };
+    AccountPatch { credit_limit: Some(money(limit)), holds, ..AccountPatch::default() }
+}
+
 /// A ledger with something of everything, made by a seeded run of `calls` calls, and closed.
 async fn made(seed: u64, calls: usize) -> TempDir {
     println!("seed {seed}");
@@ -245,8 +252,12 @@ async fn made(seed: u64, calls: usize) -> TempDir {
     let ledger = open(first.path(), RecoveryPolicy::Void);
     let keys = customers(&ledger, &mut random, seed).await;
     let mut paid = Vec::new();
-    for _ in 0..calls {
+    for number in 0..calls {
         let (account, key) = keys[random.usize(..keys.len())];
+        if number % 40 == 0 {
+            // Some are refused while calls hold the line.
+            drop(ledger.by(&admin()).update_account(account, line(random.i64(0..500))).await);
+        }
         paid.extend(call(&ledger, (account, key), &mut random).map(|hold| (account, hold)));
     }
     for number in 0..paid.len().min(5) {
@@ -383,7 +394,7 @@ fn alike(one: &Seen, other: &Seen) {
 fn sums(name: &str) -> String {
     Postgres::shared().sql(
         name,
-        "SELECT id, granted, available, leased, held, spent, suspense, debt, written_off
+        "SELECT id, granted, available, leased, held, spent, suspense, debt, written_off, credit
          FROM tollgate.accounts ORDER BY id",
     )
 }
@@ -395,14 +406,15 @@ fn sums_of(ledger: &Ledger) -> String {
     let row = |account: &tollgate::ledger::Account| {
         let balance = account.balance;
         format!(
-            "{}|{}|{}|0|{}|{}|0|{}|{}",
+            "{}|{}|{}|0|{}|{}|0|{}|{}|{}",
             account.id,
             balance.granted.get(),
             balance.available.get(),
             balance.held.get(),
             balance.spent.get(),
             balance.debt.get(),
-            account.written_off.get()
+            account.written_off.get(),
+            balance.credit.get()
         )
     };
     accounts.iter().map(row).collect::<Vec<_>>().join("\n")

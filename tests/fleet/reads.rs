@@ -324,7 +324,14 @@ async fn balances_add_up_on_any_node_while_money_is_out() {
             let spent = money(spent.get(&account.id).copied().unwrap_or(0));
             let available = money(10_000 - spent.get());
             let (granted, nothing) = (money(10_000), money(0));
-            let expected = Balance { granted, available, held: nothing, spent, debt: nothing };
+            let expected = Balance {
+                granted,
+                available,
+                held: nothing,
+                spent,
+                debt: nothing,
+                credit: nothing,
+            };
             assert_eq!(account.balance, expected);
         }
         let totals = ledger.totals().await.expect("totals");

@@ -90,6 +90,8 @@ fn no_money_is_spent_twice_or_lost_whatever_goes_wrong() {
     let counts = for_every_seed(seeds, everything_goes_wrong);
     if seeds >= SEEDS && number("TOLLGATE_SIM_SEED").is_none() {
         assert!(counts.undone > 0 && counts.gone > 0, "no node came back too late: {counts:?}");
+        let lines = [counts.lines, counts.lines_owed, counts.lines_refused];
+        assert!(!lines.contains(&0), "lines of every kind: {counts:?}");
     }
 }
 
@@ -186,6 +188,9 @@ impl Counts {
             undone: sum(|counts| counts.undone),
             gone: sum(|counts| counts.gone),
             recalls: sum(|counts| counts.recalls),
+            lines: sum(|counts| counts.lines),
+            lines_owed: sum(|counts| counts.lines_owed),
+            lines_refused: sum(|counts| counts.lines_refused),
             longest_wait: all.iter().map(|it| it.longest_wait).max().unwrap_or(Duration::ZERO),
         }
     }

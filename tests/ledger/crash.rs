@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tollgate::ledger::{
-    AccountId, EntryKind, Ledger, OpenError, Options, Recovery, RecoveryPolicy, RequestId, Reserve,
-    VoidReason, verify,
+    AccountId, AccountPatch, Actor, EntryKind, Ledger, OpenError, Options, Recovery,
+    RecoveryPolicy, RequestId, Reserve, VoidReason, verify,
 };
 use tollgate::money::Nanousd;
 
@@ -302,6 +302,13 @@ fn victim() {
                     for n in 0.. {
                         let id = n.to_string();
                         ledger.grant(account, &id, Nanousd::new(100)).await.expect("grant");
+                        let credit_limit = Some(Nanousd::new(n % 3 * 50));
+                        let line = AccountPatch { credit_limit, ..AccountPatch::default() };
+                        ledger
+                            .by(&Actor::Gateway)
+                            .update_account(account, line)
+                            .await
+                            .expect("a line");
                         let hold = ledger.reserve(reserve_with_floor(account, 100)).expect("hold");
                         hold.durable().await.expect("durable");
                         // One write, so that lines of the tasks do not mix.
@@ -442,9 +449,11 @@ fn what_was_acknowledged_survives_kill_9() {
         let (ledger, recovery) = open(dir.path()).unwrap_or_else(|e| panic!("round {round}: {e}"));
         doubted += recovery.in_doubt.len();
         for (account, grants) in &acknowledged {
-            let granted = ledger.account(*account).expect("acknowledged").balance.granted.get();
+            let balance = ledger.account(*account).expect("acknowledged").balance;
+            assert_eq!(balance.credit.get() % 50, 0, "round {round}: half a line");
+            let granted = balance.paid_in().get();
             assert!(granted >= grants * 100, "round {round}: {account} lost a grant: {granted}");
-            let spent = ledger.account(*account).expect("acknowledged").balance.spent.get();
+            let spent = balance.spent.get();
             assert_eq!(spent % 60, 0, "round {round}: half a settlement");
         }
         drop(ledger);

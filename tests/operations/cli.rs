@@ -118,6 +118,27 @@ fn an_account_is_opened_granted_limited_and_shown() {
 }
 
 #[test]
+fn an_account_gets_a_credit_line_and_hold_rules() {
+    let operated = Operated::start();
+    let account = operated.account();
+    operated.print(&["accounts", "credit", &account, "25.00"]);
+    let rules = ["--means", "credit,clamp", "--output-floor", "512", "--wait-ms", "0"];
+    let shown = operated.json(&[&["accounts", "holds", &account], &rules[..]].concat());
+    assert_eq!(shown["balance"]["credit_limit"], "25.00", "{shown}");
+    assert_eq!(shown["holds"]["means"], json!(["credit", "clamp"]), "{shown}");
+    let none = operated.json(&["accounts", "holds", &account, "--means", "none"]);
+    assert_eq!(none["holds"]["means"], json!([]), "{none}");
+    let back = operated.json(&["accounts", "holds", &account, "--means", "default"]);
+    assert_eq!(back["holds"]["means"], Value::Null, "{back}");
+    let table = operated.print(&["accounts", "list"]);
+    assert!(table.contains("CREDIT LINE") && table.contains(" 25.00"), "{table}");
+    let gone = operated.json(&["accounts", "credit", &account, "none"]);
+    assert_eq!(gone["balance"]["credit_limit"], "0.00", "{gone}");
+    let entries = operated.print(&["ledger", "entries", &account]);
+    assert!(entries.contains("credit_line"), "{entries}");
+}
+
+#[test]
 fn a_key_is_made_for_scripts_changed_and_switched_off() {
     let operated = Operated::start();
     let account = operated.account();
@@ -591,7 +612,7 @@ fn the_examples_of_the_page_work() {
     std::fs::write(directory.join("fleet.yaml"), fleet).expect("a file");
     let blocks: Vec<&str> =
         page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert_eq!(blocks.len(), 24, "the blocks of the page");
+    assert_eq!(blocks.len(), 25, "the blocks of the page");
     let binary =
         std::path::Path::new(env!("CARGO_BIN_EXE_tollgate")).parent().expect("a directory");
     let script =

@@ -3,6 +3,7 @@
 //! A caller hears one of three things of what failed: it was not done, it may have been done, or it
 //! cannot be done ([`DbError`]). What it should do with the money follows from that alone.
 
+mod credit;
 mod debts;
 pub mod directory;
 mod error;

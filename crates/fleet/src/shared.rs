@@ -20,7 +20,7 @@ use tollgate_ledger::{
     LeaseWait, Ledger, LedgerError, ListedTask, Logged, Losses, NodeId, OpenHold, Page,
     PreparedOpening, Progress, Record, Repeat, Repeated, Seq, SharedFunds, Shortfall, Standing,
     Task, TaskId, TaskOpened, TaskPage, TaskQuery, TaskStore, TaskStoreError, Totals, Tried, Turn,
-    UNFIT_GRANT, UsageCell, UsageOfModel, UsageTotal, WriteLog,
+    UNFIT_CREDIT, UNFIT_GRANT, UsageCell, UsageOfModel, UsageTotal, WriteLog,
 };
 use tollgate_money::clock::UnixMs;
 use tollgate_money::money::Nanousd;
@@ -372,6 +372,8 @@ impl From<WriteRefused> for LedgerError {
                 Self::Invalid("a refund cannot exceed what the account has spent in all")
             }
             WriteRefused::NotOwed => Self::NotOwed,
+            WriteRefused::UnfitCredit => UNFIT_CREDIT,
+            WriteRefused::CreditInFlight(_, held) => Self::CreditInFlight(held),
             WriteRefused::NotInDoubt(hold) => Self::NotInDoubt(hold),
             WriteRefused::NotInSuspense(node, account) => Self::NotInSuspense(node, account),
         }

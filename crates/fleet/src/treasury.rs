@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::lease::{Answer, Ask, Epoch, Exchange, Joined, Loan, Refused, Short, Turn, loan};
-use tollgate_ledger::{AccountId, NodeId, Seq};
+use tollgate_ledger::{AccountId, CreditChange, CreditFault, CreditState, NodeId, Seq};
 use tollgate_ledger::{LeaseReport, LeaseSettlement};
 use tollgate_money::money::Nanousd;
 
@@ -39,16 +39,37 @@ pub struct Purse {
     pub debt: Nanousd,
     /// What calls cost and is not owed any more.
     pub written_off: Nanousd,
+    /// The credit line: what of `granted` is lent.
+    pub credit: Nanousd,
 }
 
 impl Purse {
-    /// Whether everything adds up and nothing is negative (I1, I2).
+    /// Whether everything adds up, nothing is negative, and no more is lent than was granted (I1, I2).
     #[must_use]
     pub fn is_sound(&self) -> bool {
         let parts = [self.available, self.leased, self.held, self.spent, self.suspense];
         let sum = parts.iter().try_fold(Nanousd::ZERO, |sum, part| sum.checked_add(*part));
         sum == Some(self.granted)
-            && parts.iter().chain([&self.debt, &self.written_off]).all(|part| !part.is_negative())
+            && parts
+                .iter()
+                .chain([&self.debt, &self.written_off, &self.credit])
+                .all(|part| !part.is_negative())
+            && self.credit <= self.granted
+    }
+
+    /// The money that a change of the credit line depends on. All that nodes have out is in flight, held
+    /// by calls or not.
+    #[must_use]
+    pub fn credit_state(&self) -> CreditState {
+        let out = [self.leased, self.held, self.suspense];
+        let in_flight = out.into_iter().try_fold(Nanousd::ZERO, Nanousd::checked_add);
+        CreditState {
+            granted: self.granted,
+            available: self.available,
+            in_flight: in_flight.unwrap_or(Nanousd::MAX),
+            credit: self.credit,
+            debt: self.debt,
+        }
     }
 
     /// Pays what is owed out of what is available.
@@ -137,6 +158,36 @@ impl Treasury {
         purse.granted = purse.granted.checked_add(amount).unwrap_or(Nanousd::MAX);
         purse.available = purse.available.checked_add(amount).unwrap_or(Nanousd::MAX);
         purse.pay();
+    }
+
+    /// Sets the credit line of an account, and says what moved.
+    ///
+    /// # Errors
+    /// [`CreditFault`]; nothing has moved then.
+    pub fn set_credit(
+        &mut self,
+        account: AccountId,
+        limit: Nanousd,
+    ) -> Result<CreditChange, CreditFault> {
+        // What counts as spent of a silent node's money is the node's again when it is heard of.
+        let resolved = self.nodes.values().filter_map(|node| node.resolved.get(&account));
+        let charged = resolved.fold(Nanousd::ZERO, |sum, resolved| {
+            sum.checked_add(resolved.charged).unwrap_or(Nanousd::MAX)
+        });
+        let purse = self.accounts.get_mut(&account).ok_or(CreditFault::Unfit)?;
+        let state = purse.credit_state();
+        let in_flight = state.in_flight.checked_add(charged).unwrap_or(Nanousd::MAX);
+        let change = CreditChange::new(limit, CreditState { in_flight, ..state })?;
+        let CreditChange { lent, withdrawn, owed, .. } = change;
+        let granted = purse.granted.checked_add(lent).ok_or(CreditFault::Unfit)?;
+        purse.granted = granted.saturating_sub(withdrawn).saturating_sub(owed);
+        let available = purse.available.checked_add(lent).ok_or(CreditFault::Unfit)?;
+        purse.available = available.saturating_sub(withdrawn);
+        purse.spent = purse.spent.saturating_sub(owed);
+        purse.debt = purse.debt.checked_add(owed).ok_or(CreditFault::Unfit)?;
+        purse.credit = limit;
+        purse.pay();
+        Ok(change)
     }
 
     /// Gives up what an account owes, as far as it owes so much. Says how much that was.
@@ -362,60 +413,5 @@ impl Treasury {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use tollgate_ledger::History;
-
-    /// A loan is forgotten after a failover to a standby that had not heard of the last exchanges.
-    #[test]
-    fn what_was_spent_of_a_forgotten_loan_is_paid_with_what_is_there() {
-        let (account, usd) = (AccountId::from_number(1), Nanousd::new);
-        let node = NodeId::from_number(1).expect("a node");
-        for (granted, paid, written_off) in [(1000, 300, 0), (200, 200, 100)] {
-            let mut treasury = Treasury::default();
-            treasury.grant(account, usd(granted));
-            let epoch = treasury.join(node).epoch;
-            let settled = LeaseSettlement {
-                account,
-                charged: usd(300),
-                owed: Nanousd::ZERO,
-                written_off: Nanousd::ZERO,
-                returned: Nanousd::ZERO,
-            };
-            let (from, to, history) = (node.begin(), node.begin() + 7, History::default());
-            let report = Some(LeaseReport { from, to, settled: vec![settled], history });
-            let exchange = Exchange { node, epoch, turn: 1, report, ..Exchange::default() };
-            let now = Duration::from_secs(1);
-            treasury.exchange(&exchange, now, Duration::from_secs(10)).expect("taken");
-            let purse = treasury.purse(account).copied().expect("a purse");
-            assert_eq!((purse.spent, purse.written_off), (usd(paid), usd(written_off)));
-            assert_eq!(purse.available, usd(granted - paid));
-            assert!(purse.is_sound(), "{purse:?}");
-        }
-    }
-
-    #[test]
-    fn nobody_borrows_ahead_of_what_another_node_waits_for() {
-        let (account, usd) = (AccountId::from_number(1), Nanousd::new);
-        let mut treasury = Treasury::default();
-        treasury.grant(account, usd(100));
-        let nodes = [1, 2, 3].map(|number| NodeId::from_number(number).expect("a node"));
-        for node in nodes {
-            treasury.join(node);
-        }
-        let mut turns = [0; 3];
-        let mut ask = |number: usize, least, most| {
-            turns[number] += 1;
-            let asks = vec![Ask { account, least: usd(least), most: usd(most) }];
-            let (node, turn) = (nodes[number], turns[number]);
-            let exchange = Exchange { node, epoch: 1, turn, asks, ..Exchange::default() };
-            let now = Duration::from_secs(1);
-            let answer = treasury.exchange(&exchange, now, Duration::from_secs(10));
-            answer.map(|answer| answer.loans[0].1).expect("taken")
-        };
-        assert_eq!(ask(0, 50, 50), Loan::Lent(usd(50)), "one node has half of it");
-        assert!(matches!(ask(1, 80, 80), Loan::Short(_)), "another waits for more than is left");
-        assert!(matches!(ask(2, 0, 40), Loan::Short(_)), "nobody waits at the third");
-        assert_eq!(ask(2, 5, 40), Loan::Lent(usd(5)), "one of its calls waits for so much");
-    }
-}
+#[expect(clippy::arithmetic_side_effects, reason = "a test adds small figures")]
+mod tests;

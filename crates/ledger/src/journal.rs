@@ -108,6 +108,8 @@ fn urgency(record: &Record) -> Urgency {
         | Record::Granted { .. }
         | Record::Refunded { .. }
         | Record::WrittenOff { .. }
+        | Record::CreditSet { .. }
+        | Record::AccountHolds { .. }
         | Record::KeyCreated(_)
         | Record::KeyUpdated(_)
         | Record::KeyLimited { .. }

@@ -60,6 +60,7 @@ pub use self::operators::doubt::DoubtRefund;
 pub use self::operators::price::{FoundRule, Replaces};
 pub use self::operators::suspense::ResolvedSuspense;
 pub use self::people::code::NewCode;
+pub use self::people::holds::HoldsPatch;
 pub use self::people::limit::{KeyLimitsPatch, RatesPatch};
 pub use self::people::login::{AccountPatch, normal_email};
 pub use self::people::sign_up::SignUp;
@@ -99,7 +100,8 @@ pub use self::records::task::{Ended, Intent, Repeat, Stage, Taken, Task, Tried, 
 pub use self::rules::account::{Account, Balance, Totals};
 pub use self::rules::cap_shares::Waiting;
 pub use self::rules::cap_shares::{CapAsk, CapTold};
-pub use self::rules::core::UNFIT_GRANT;
+pub use self::rules::core::{UNFIT_CREDIT, UNFIT_GRANT, UNPAID_REFUND};
+pub use self::rules::credit::{CreditChange, CreditFault, CreditState, CreditSums};
 pub use self::rules::general_ledger::{BookLine, BookState, GeneralLedger, TrialBalance};
 pub use self::rules::postings::{BookAccount, Posting, postings};
 pub use self::rules::settlement::{Settlement, TaskSettlement};

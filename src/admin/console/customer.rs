@@ -5,6 +5,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 
 use super::access::{LoggedInOperator, Visit};
+use super::customer_credit::TypedHolds;
 use super::done;
 use super::form::{self, FormResult};
 use crate::clock::UnixMs;
@@ -64,6 +65,9 @@ pub(super) struct CustomerPage {
     /// What it has, or why that cannot be told now.
     figures: Result<(Balance, Nanousd), String>,
     rates: TypedRates,
+    /// The credit line as it stands in its field.
+    credit_limit: String,
+    holds: TypedHolds,
     /// The password that was just made.
     made: Option<Secret>,
 }
@@ -112,6 +116,8 @@ pub(super) async fn render(
         }
         Err(error) => Err(error.to_string()),
     };
+    let line = figures.as_ref().map(|(balance, _)| balance.credit).unwrap_or_default();
+    let credit_limit = if line.is_zero() { String::new() } else { line.to_string() };
     HtmlPage(CustomerPage {
         frame,
         head: CustomerHead::new(operator.ledger(), &account, ""),
@@ -119,12 +125,14 @@ pub(super) async fn render(
         once: new_submit_token(),
         figures,
         rates: operator.ledger().account_rates(account.id).into(),
+        credit_limit,
+        holds: TypedHolds::new(operator.ledger(), account.id),
         made,
     })
 }
 
 /// On to the customer's page if it was done; the form once more if not.
-async fn finish(
+pub(super) async fn finish(
     operator: &LoggedInOperator,
     account: Account,
     form: Form,

@@ -12,6 +12,8 @@ pub(super) const DONE: DoneMessages = DoneMessages(&[
     ("written-off", "The debt is lower by that."),
     ("refunded", "The money was given back."),
     ("limited", "The limits were changed. They hold from the next call on."),
+    ("credit-set", "The credit line was set."),
+    ("holds-set", "The hold rules were set. They hold from the next call on."),
     ("priced", "The prices were set. They hold for calls that come from now on."),
     ("group-made", "The price group was made. Put customers in it on their pages."),
     ("renamed", "The account has its new name."),

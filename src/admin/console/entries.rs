@@ -91,6 +91,14 @@ impl From<Entry> for EntryRow {
             EntryKind::DebtPayment { amount } => {
                 plain("debt paid", "", "what was owed".to_owned(), minus(&amount))
             }
+            EntryKind::CreditLine { limit, lent, withdrawn, owed } => {
+                let mut said = format!("set to {}", show::money(&limit));
+                if !owed.is_zero() {
+                    said.push_str(&format!(", {} owed", show::money(&owed)));
+                }
+                let moved = if lent.is_zero() { minus(&withdrawn) } else { plus(&lent) };
+                plain("credit line", "", said, moved)
+            }
             EntryKind::WriteOff { id, amount, note } => {
                 let said = format!("{} not owed any more: {note} ({id})", show::money(&amount));
                 plain("written off", "warn", said, None)

@@ -115,9 +115,9 @@ pub(super) fn refuse(
 /// What the ledger refuses of an amount, at the field of the amount.
 pub(super) fn refuse_amount(field: &'static str, error: LedgerError) -> FormError {
     match error {
-        LedgerError::RefundTooLarge { .. } | LedgerError::NotOwed => {
-            FormError::at(field, format!("{error}."))
-        }
+        LedgerError::RefundTooLarge { .. }
+        | LedgerError::NotOwed
+        | LedgerError::CreditInFlight(_) => FormError::at(field, format!("{error}.")),
         error => error.into(),
     }
 }

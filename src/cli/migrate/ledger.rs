@@ -25,6 +25,7 @@ const COUNTED: Sheet = Sheet::list(
         ("held", "/held", Kind::Figure),
         ("spent", "/spent", Kind::Figure),
         ("debt", "/debt", Kind::Figure),
+        ("credit line", "/credit", Kind::Figure),
         ("written off", "/written_off", Kind::Figure),
         ("keys", "/keys", Kind::Figure),
         ("tasks", "/tasks", Kind::Figure),

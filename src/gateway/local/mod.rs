@@ -109,11 +109,13 @@ impl<'a> Local<'a> {
                 Ok(json!({
                     "object": "balance",
                     "currency": "USD",
-                    "granted": account.balance.granted,
+                    "granted": account.balance.paid_in(),
                     "available": account.balance.available,
                     "held": account.balance.held,
                     "spent": account.balance.spent,
                     "debt": account.balance.debt,
+                    "credit_limit": account.balance.credit,
+                    "credit_used": account.balance.credit_used(),
                 })
                 .to_string())
             }

@@ -45,7 +45,7 @@ pub(super) async fn admit(
     request: TightRequest,
 ) -> Result<Fitted, GatewayError> {
     let account = request.priced.account();
-    let rules = rules(exchange, &request.priced);
+    let rules = rules(&gateway.ledger, exchange, &request.priced);
     let customers = session.req_header().headers.clone();
     let ledger = &gateway.ledger;
     let limit = clampable(&rules, &request);
@@ -67,9 +67,13 @@ pub(super) async fn admit(
 }
 
 /// The rules for this request: of its account, else of its model, else of all.
-fn rules(exchange: &Exchange, priced: &Priced) -> HoldRules {
+fn rules(ledger: &Ledger, exchange: &Exchange, priced: &Priced) -> HoldRules {
     let model = &priced.validated().resolved.model;
-    exchange.snapshot.holds.with(&model.holds)
+    let rules = exchange.snapshot.holds.with(&model.holds);
+    match ledger.hold_overrides(priced.account()) {
+        Some(overrides) => rules.with(&overrides),
+        None => rules,
+    }
 }
 
 /// The output limit of the request, where it may be clamped.
@@ -183,7 +187,7 @@ impl TightCall for Call<'_> {
         if balance.debt > Nanousd::ZERO {
             return Err(Refusal::InDebt { debt: balance.debt, available: balance.available });
         }
-        let unused_credit = Nanousd::ZERO;
+        let unused_credit = balance.credit_unused();
         Ok(Funds { available: balance.available, held: balance.held, unused_credit })
     }
 

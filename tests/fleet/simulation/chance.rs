@@ -14,6 +14,26 @@ impl World {
         self.note(|| format!("{account} is granted {amount}"));
     }
 
+    /// Raises or lowers the credit line of an account, or takes it away.
+    fn set_line(&mut self, account: usize) {
+        let account = self.accounts[account];
+        let limit = if self.rng.bool() { self.rng.i64(0..60_000_000) } else { 0 };
+        let set = self.treasury.set_credit(account, usd(limit));
+        self.checked = (0, 0);
+        match set {
+            Ok(change) => {
+                self.counts.lines += 1;
+                self.counts.lines_owed += u64::from(!change.owed.is_zero());
+                *self.line_owed.entry(account).or_default() += change.owed.get();
+                self.note(|| format!("the line of {account}: {change:?}"));
+            }
+            Err(fault) => {
+                self.counts.lines_refused += 1;
+                self.note(|| format!("the line of {account} stays: {fault:?}"));
+            }
+        }
+    }
+
     pub(crate) fn call(&mut self, node: usize, account: usize, amount: i64, charge: Option<i64>) {
         let lasts = match self.rng.u32(0..20) {
             0 => ms(self.rng.u64(5_000..15_000)),
@@ -128,6 +148,9 @@ impl World {
         let next = ms(self.rng.u64(500..8_000));
         self.plan(next, Event::Operator);
         let account = self.rng.usize(1..self.accounts.len());
+        if self.rng.u32(0..4) == 0 {
+            return self.set_line(account);
+        }
         if self.rng.u32(0..3) > 0 {
             let amount = self.rng.i64(1_000_000..30_000_000);
             return self.grant(account, amount);

@@ -52,10 +52,11 @@ impl World {
         let released: i64 = released.map(|(released, _)| released).sum();
         let made_available = released + self.gone.get(&account).copied().unwrap_or_default();
         // What was owed and is not any more was paid.
-        let paid = owed - purse.debt.get();
+        let line_owed = self.line_owed.get(&account).copied().unwrap_or_default();
+        let paid = owed + line_owed - purse.debt.get();
         assert!(paid >= 0, "{account} owes more than its calls left owing: {purse:?}");
         assert_eq!(purse.available.min(purse.debt).get(), 0, "what can be paid is: {purse:?}");
-        let all = charged + paid + own + purse.available.get();
+        let all = charged - line_owed + paid + own + purse.available.get();
         assert!(
             all <= purse.granted.get() + made_available,
             "{account}: {charged} is spent, nodes can spend {own} more: {purse:?}"

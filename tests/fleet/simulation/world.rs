@@ -139,6 +139,10 @@ pub(crate) struct Counts {
     pub(crate) undone: u64,
     pub(crate) gone: u64,
     pub(crate) recalls: u64,
+    /// Credit lines that were set, of them those that left something owing, and those that were refused.
+    pub(crate) lines: u64,
+    pub(crate) lines_owed: u64,
+    pub(crate) lines_refused: u64,
     pub(crate) longest_wait: Duration,
 }
 
@@ -159,6 +163,8 @@ pub(crate) struct World {
     pub(crate) nodes: Vec<Node>,
     /// Released money that was gone when the node came back that had had it.
     pub(crate) gone: BTreeMap<AccountId, i64>,
+    /// What lower credit lines took back after it had been spent.
+    pub(crate) line_owed: BTreeMap<AccountId, i64>,
     pub(crate) counts: Counts,
     /// How far everything was when it was last checked.
     pub(crate) checked: (u64, usize),
@@ -183,6 +189,7 @@ impl World {
             accounts: (1..=4).map(AccountId::from_number).collect(),
             nodes: Vec::new(),
             gone: BTreeMap::new(),
+            line_owed: BTreeMap::new(),
             counts: Counts::default(),
             checked: (0, 0),
             had: BTreeMap::new(),

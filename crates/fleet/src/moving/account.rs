@@ -124,6 +124,12 @@ impl Account {
         for record in &self.money {
             match record {
                 Record::Refunded { amount, .. } => sum = sum.saturating_sub(*amount),
+                // What a lower line took back after it was spent is spent no more, and owed.
+                Record::CreditSet { owed: more, .. } => {
+                    sum = sum.saturating_sub(*more);
+                    owed = owed.checked_add(*more).unwrap_or(Nanousd::MAX);
+                    self.lines = self.lines.saturating_add(1);
+                }
                 Record::WrittenOff { amount, .. } => {
                     given_up = given_up.checked_add(*amount).unwrap_or(Nanousd::MAX);
                 }
@@ -154,7 +160,8 @@ impl Account {
             Record::Refunded { hold, .. } | Record::DoubtResolved { hold, .. } => {
                 self.holds.contains_key(hold)
             }
-            Record::WrittenOff { amount, .. } => *amount <= arriving.debt(self.id),
+            Record::WrittenOff { amount, .. } => *amount <= arriving.balance(self.id).debt,
+            Record::CreditSet { .. } => arriving.allows(record),
             _ => true,
         };
         let Some(at) = self.money.iter().position(can_be_told) else { return Ok(false) };
@@ -184,7 +191,9 @@ impl Account {
 
     /// Adds a call. If the account cannot pay it yet, what gives it money comes first.
     fn add_call(&mut self, arriving: &mut Arriving, call: Journaled) -> Result<(), MoveError> {
-        while charged(&call.record) > arriving.available(self.id) && self.add_money(arriving)? {}
+        while charged(&call.record) > arriving.balance(self.id).available
+            && self.add_money(arriving)?
+        {}
         self.add_call_now(arriving, call)
     }
 
@@ -192,7 +201,7 @@ impl Account {
         let Journaled { seq, mut record, hold } = call;
         let unreadable = || OpenError::Store(format!("the line of {seq} has no hold"));
         let (old, open) = record.open_hold().zip(hold.clone()).ok_or_else(unreadable)?;
-        let available = arriving.available(self.id);
+        let available = arriving.balance(self.id).available;
         if charged(&record) > available {
             self.late.push_back(Journaled { seq, record, hold });
             return Ok(());
@@ -263,7 +272,7 @@ impl Account {
     fn add_payment(&mut self, arriving: &mut Arriving) -> Result<bool, MoveError> {
         let Some((at, amount)) = self.payments.front().copied() else { return Ok(false) };
         let account = self.id;
-        if amount > arriving.available(account).min(arriving.debt(account)) {
+        if amount > arriving.balance(account).payable() {
             return Ok(false);
         }
         self.payments.pop_front();

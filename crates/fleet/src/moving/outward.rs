@@ -180,9 +180,16 @@ async fn tell_account(
 ) -> Result<(), MoveError> {
     let tasks = db.tasks_out(id).await?;
     let holds = tasks.iter().map(|moved| moved.task.intent.hold).collect();
-    let mut account = Account::new(id, money, holds);
+    let moved = db.moved_of(id).await?;
+    let mut account = Account::new(id, with_lines(money, &moved), holds);
     let known_lost = db.charged_in_suspense(id).await?;
-    let payments = db.payments_of(id).await?;
+    let payments: Vec<_> = moved
+        .iter()
+        .filter_map(|record| match record {
+            Record::DebtPaid { amount, at, .. } => Some((*at, *amount)),
+            _ => None,
+        })
+        .collect();
     let calls = Calls::new(db, id, nodes);
     let lost = account.weigh(calls, &payments, tally.spent, tally.debt, known_lost).await?;
     let mut calls = Calls::new(db, id, nodes);
@@ -207,6 +214,30 @@ async fn tell_account(
     let given = tally.grants.saturating_add(tally.refunds).saturating_add(tally.write_offs);
     tally.lines = account.lines().saturating_add(given);
     Ok(())
+}
+
+/// The writes about an account's money, with the amounts that changes of its credit line moved in the
+/// treasury: the directory has the limits alone, but for those that were moved in.
+fn with_lines(money: VecDeque<Record>, moved: &[Record]) -> VecDeque<Record> {
+    let mut lines =
+        moved.iter().filter(|record| matches!(record, Record::CreditSet { .. })).peekable();
+    let mut whole = VecDeque::with_capacity(money.len());
+    for record in money {
+        let Record::CreditSet { limit, lent, withdrawn, owed, at, .. } = &record else {
+            whole.push_back(record);
+            continue;
+        };
+        if [lent, withdrawn, owed].iter().any(|amount| !amount.is_zero()) {
+            whole.push_back(record);
+            continue;
+        }
+        // A change that moved nothing has no line.
+        let is_its_line = |line: &&Record| {
+            matches!(line, Record::CreditSet { limit: of, .. } if of == limit) && line.at() == *at
+        };
+        whole.extend(lines.next_if(is_its_line).cloned());
+    }
+    whole
 }
 
 /// Checks the ledger in `dir`, journal and sled, and counts what is in it. Says what people wrote

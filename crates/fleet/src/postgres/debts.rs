@@ -138,25 +138,23 @@ impl Db {
         Ok(losses)
     }
 
-    /// When the treasury has paid what of an account's debts, in the order in which it did.
-    pub(crate) async fn payments_of(
-        &self,
-        account: AccountId,
-    ) -> Result<Vec<(UnixMs, Nanousd)>, DbError> {
+    /// Lines of an account that the treasury wrote itself, in their order: payments of debts and changes
+    /// of its credit line.
+    pub(crate) async fn moved_of(&self, account: AccountId) -> Result<Vec<Record>, DbError> {
         const SQL: &str = "SELECT bytes FROM tollgate.entries
             WHERE account = $1 AND last_seq > $2 AND last_seq <= $3 ORDER BY number";
         let node = NodeId::DIRECTORY;
         let (begin, end) = (number(node.begin()), number(node.end()));
-        let mut payments = Vec::new();
+        let mut moved = Vec::new();
         for row in self.query(SQL, &[&account.to_string(), &begin, &end]).await? {
             let lines = read_chunk(row.try_get(0)?);
             let lines = lines.map_err(|error| DbError::Failed(format!("a line: {error}")))?;
-            payments.extend(lines.into_iter().filter_map(|line| match line.record {
-                Record::DebtPaid { amount, at, .. } => Some((at, amount)),
-                _ => None,
-            }));
+            let is_moved = |record: &Record| {
+                matches!(record, Record::DebtPaid { .. } | Record::CreditSet { .. })
+            };
+            moved.extend(lines.into_iter().map(|line| line.record).filter(is_moved));
         }
-        Ok(payments)
+        Ok(moved)
     }
 
     /// All losses of an account, in the order in which they were reported.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::exchange::encoded;
-use super::{Db, DbError, Transaction, debts, suspense};
+use super::{Db, DbError, Transaction, credit, debts, suspense};
 use tollgate_ledger::{AccountId, HoldId, Journaled, NodeId, Record, Seq, SuspenseEnd};
 use tollgate_money::clock::UnixMs;
 use tollgate_money::money::Nanousd;
@@ -43,6 +43,10 @@ pub enum WriteRefused {
     NotSpent,
     /// The account does not owe so much.
     NotOwed,
+    /// The credit line is negative, or does not fit the account.
+    UnfitCredit,
+    /// Nodes have this much of the account's credit line out: it cannot be set to less.
+    CreditInFlight(AccountId, Nanousd),
     /// Nobody is in doubt about the hold.
     NotInDoubt(HoldId),
     /// Nothing that the node has out of the account is in suspense, or another amount.
@@ -153,7 +157,13 @@ impl Db {
         let done = db.transact(|transaction| Box::pin(write(transaction, row, &refused))).await;
         match (done, refused.into_inner()) {
             // What was refused was rolled back.
-            (Err(DbError::Failed(_)), Some(refused)) => Ok(Appended::Refused(refused)),
+            (Err(DbError::Failed(_)), Some(refused)) => {
+                if let WriteRefused::CreditInFlight(account, _) = refused {
+                    // What no call holds comes back before the write is tried again.
+                    db.recall(account).await?;
+                }
+                Ok(Appended::Refused(refused))
+            }
             (done, _) => done,
         }
     }
@@ -265,6 +275,9 @@ async fn take_effect(
                 let refused = give_back(transaction, record).await?;
                 debts::pay(transaction, *account).await?;
                 Ok(refused)
+            }
+            Record::CreditSet { account, limit, at, .. } => {
+                credit::set(transaction, (*account, *limit), *at, read_place(seq)?).await
             }
             Record::WrittenOff { .. } => {
                 put_line(transaction, record, read_place(seq)?).await?;

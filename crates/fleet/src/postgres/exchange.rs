@@ -50,7 +50,7 @@ const MARK_SUSPENDED: &str = "UPDATE tollgate.nodes SET suspended_at = now() WHE
 
 /// Locks the accounts that an exchange touches, in their order, so that no two wait for each other.
 const LOCK_ACCOUNTS: &str =
-    "SELECT id, granted, available, leased, held, spent, suspense, debt, written_off
+    "SELECT id, granted, available, leased, held, spent, suspense, debt, written_off, credit
     FROM tollgate.accounts
     WHERE id = ANY($1)
        OR $2 AND id IN (SELECT account FROM tollgate.leases WHERE node = $3
@@ -72,7 +72,7 @@ const PUT_LEASES: &str = "INSERT INTO tollgate.leases (node, account, amount)
 pub(crate) const RECALLED: &str = "tollgate_recall";
 
 /// Asks the nodes that have money of an account for it.
-const RECALL: &str = "INSERT INTO tollgate.recalls (account, until)
+pub(super) const RECALL: &str = "INSERT INTO tollgate.recalls (account, until)
     SELECT d.account, now() + interval '1 second' FROM unnest($1::text[]) AS d (account)
     ON CONFLICT (account) DO UPDATE SET until = EXCLUDED.until";
 
@@ -112,6 +112,7 @@ pub(super) fn purse(row: &Row) -> Result<Purse, DbError> {
         suspense: amount(6)?,
         debt: amount(7)?,
         written_off: amount(8)?,
+        credit: amount(9)?,
     })
 }
 
@@ -220,7 +221,7 @@ impl Db {
 
     /// Tells other nodes, which would hear of it with their next beat: later than the call waits. A
     /// database without notifications refuses, so this stands behind the transaction.
-    fn announce_recall(&self, node: NodeId) {
+    pub(super) fn announce_recall(&self, node: NodeId) {
         let (db, node) = (self.clone(), node.number().to_string());
         tokio::spawn(async move {
             if let Err(error) = db.query("SELECT pg_notify($1, $2)", &[&RECALLED, &node]).await {

@@ -27,6 +27,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { version: 6, name: "resolved", sql: include_str!("migrations/0006_resolved.sql") },
     Migration { version: 7, name: "debts", sql: include_str!("migrations/0007_debts.sql") },
     Migration { version: 8, name: "units", sql: include_str!("migrations/0008_units.sql") },
+    Migration { version: 9, name: "credit", sql: include_str!("migrations/0009_credit.sql") },
 ];
 
 /// Makes the table of the steps that were taken. Its row 0 is what processes that migrate at the same

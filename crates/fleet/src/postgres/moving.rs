@@ -292,9 +292,9 @@ async fn finish_move(tx: &Transaction<'_>, finish: &Finish<'_>) -> Result<Finish
 
 async fn put_accounts(tx: &Transaction<'_>, accounts: &[Account]) -> Result<(), DbError> {
     let sql = "INSERT INTO tollgate.accounts
-        (id, name, created_at, granted, available, held, spent, debt, written_off)
+        (id, name, created_at, granted, available, held, spent, debt, written_off, credit)
         SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[],
-            $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[])";
+            $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[])";
     for accounts in accounts.chunks(ROWS_MAX) {
         let ids: Vec<String> = accounts.iter().map(|account| account.id.to_string()).collect();
         let names: Vec<&str> = accounts.iter().map(|account| &*account.name).collect();
@@ -303,7 +303,7 @@ async fn put_accounts(tx: &Transaction<'_>, accounts: &[Account]) -> Result<(), 
         let part = |part: fn(&Account) -> Nanousd| -> Vec<i64> {
             accounts.iter().map(|account| part(account).get()).collect()
         };
-        let params: [super::Param<'_>; 9] = [
+        let params: [super::Param<'_>; 10] = [
             &ids,
             &names,
             &created,
@@ -313,6 +313,7 @@ async fn put_accounts(tx: &Transaction<'_>, accounts: &[Account]) -> Result<(), 
             &part(|account| account.balance.spent),
             &part(|account| account.balance.debt),
             &part(|account| account.written_off),
+            &part(|account| account.balance.credit),
         ];
         tx.execute(sql, &params).await?;
     }
@@ -375,7 +376,7 @@ type Counter = fn(&mut Tally) -> &mut u64;
 async fn tallies(tx: &Transaction<'_>, ids: &[String]) -> Result<Tallies, DbError> {
     let mut tallies = Tallies::default();
     let sql = "SELECT id, granted, available + leased, held, spent + suspense, debt,
-                   written_off FROM tollgate.accounts WHERE id = ANY($1)";
+                   written_off, credit FROM tollgate.accounts WHERE id = ANY($1)";
     for row in tx.query(sql, &[&ids]).await? {
         let money = |column| row.try_get(column).map(Nanousd::new);
         *tallies.of(id(row.try_get(0)?)?) = Tally {
@@ -385,6 +386,7 @@ async fn tallies(tx: &Transaction<'_>, ids: &[String]) -> Result<Tallies, DbErro
             spent: money(4)?,
             debt: money(5)?,
             written_off: money(6)?,
+            credit: money(7)?,
             ..Tally::default()
         };
     }

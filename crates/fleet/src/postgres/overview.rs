@@ -24,7 +24,19 @@ macro_rules! sums {
 const SUMS: &str = concat!(
     "SELECT a.*, l.leased = a.leased AND l.suspense = a.suspense AND a.unsound = 0
     FROM (SELECT COUNT(*)",
-    sums!("granted", "available", "leased", "held", "spent", "suspense", "debt", "written_off"),
+    sums!(
+        "granted",
+        "available",
+        "leased",
+        "held",
+        "spent",
+        "suspense",
+        "debt",
+        "written_off",
+        "credit"
+    ),
+    ", LEAST(COALESCE(SUM(GREATEST(credit - available - leased - held - suspense, 0)), 0),
+          9223372036854775807)::bigint AS credit_used",
     ", COALESCE(SUM(CASE WHEN granted = available + leased + held + spent + suspense
                 THEN 0 ELSE 1 END), 0)::bigint AS unsound
           FROM tollgate.accounts) a,
@@ -74,6 +86,8 @@ pub struct Sums {
     pub accounts: u64,
     /// Where their money is.
     pub money: Purse,
+    /// The part of all credit lines that has been spent, account by account.
+    pub credit_used: Nanousd,
     /// Whether every account adds up, and so do all leases.
     pub adds_up: bool,
 }
@@ -183,7 +197,12 @@ impl Db {
     async fn sums(&self) -> Result<Sums, DbError> {
         let rows = self.query(SUMS, &[]).await?;
         let row = rows.first().ok_or_else(|| DbError::Failed("there are no sums".to_owned()))?;
-        Ok(Sums { accounts: count(row.try_get(0)?), money: purse(row)?, adds_up: row.try_get(10)? })
+        Ok(Sums {
+            accounts: count(row.try_get(0)?),
+            money: purse(row)?,
+            credit_used: Nanousd::new(row.try_get(10)?),
+            adds_up: row.try_get(12)?,
+        })
     }
 
     /// All nodes that there ever were, by their numbers.

@@ -63,7 +63,7 @@ const REFUNDS: &str = "SELECT id, amount, charged, at FROM tollgate.refunds
 const KEYS_USED: &str = "SELECT key, at FROM tollgate.keys_used WHERE account = $1";
 /// Reads what accounts have and owe.
 const BALANCES: &str = "SELECT id, granted, available + leased, held + suspense, spent, debt,
-        written_off FROM tollgate.accounts WHERE id = ANY($1)";
+        written_off, credit FROM tollgate.accounts WHERE id = ANY($1)";
 
 /// Sums, which stay at the end of their range.
 macro_rules! sums {
@@ -317,14 +317,16 @@ impl Db {
         const SQL: &str = concat!(
             "SELECT COUNT(*)",
             sums!("granted", "available + leased", "held + suspense", "spent", "debt"),
-            sums!("written_off"),
+            sums!("written_off", "credit"),
+            sums!("GREATEST(credit - available - leased - held - suspense, 0)"),
             " FROM tollgate.accounts HAVING COUNT(*) > 0"
         );
         let rows = self.query(SQL, &[]).await?;
         let Some(row) = rows.first() else { return Ok(Totals::default()) };
         let accounts = usize::try_from(row.try_get::<_, i64>(0)?).unwrap_or(0);
         let (balance, written_off) = balance(row)?;
-        Ok(Totals { accounts, balance, written_off })
+        let credit_used = Nanousd::new(row.try_get(8)?);
+        Ok(Totals { accounts, balance, credit_used, written_off })
     }
 }
 
@@ -391,6 +393,7 @@ fn balance(row: &Row) -> Result<(Balance, Nanousd), DbError> {
         held: amount(3)?,
         spent: amount(4)?,
         debt: amount(5)?,
+        credit: amount(7)?,
     };
     Ok((balance, amount(6)?))
 }

@@ -15,6 +15,7 @@ use crate::records::error::LedgerError;
 use crate::records::loss::Losses;
 use crate::records::record::{Journaled, OpenHold};
 use crate::rules::account::{Account, Totals};
+use crate::rules::credit::CreditSums;
 use crate::seam::funds::UsageOfModel;
 use tollgate_money::clock::UnixMs;
 use tollgate_money::ids::{AccountId, HoldId, KeyId, NodeId, Seq};
@@ -43,6 +44,9 @@ pub(crate) trait Books: Send + Sync {
 
     /// What all accounts owe, where this process knows it without asking; else zero.
     fn debt(&self, ledger: &Ledger) -> Nanousd;
+
+    /// The credit lines of all accounts, where this process knows them without asking; else zero.
+    fn credit(&self, ledger: &Ledger) -> CreditSums;
 
     /// Lines of an account's statement from before `before`: at most `limit` of those that ended.
     async fn lines(

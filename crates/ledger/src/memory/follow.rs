@@ -185,6 +185,7 @@ pub(crate) fn central(record: Record) -> Record {
         Record::Granted { .. }
         | Record::Refunded { .. }
         | Record::WrittenOff { .. }
+        | Record::CreditSet { .. }
         | Record::DoubtResolved { .. } => Record::Central(Arc::new(record)),
         record => record,
     }

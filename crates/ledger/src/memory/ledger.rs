@@ -41,6 +41,7 @@ use tollgate_money::ids::{AccountId, KeyId, Seq};
 use tollgate_money::limit::Rates;
 use tollgate_money::money::Nanousd;
 use tollgate_money::secret::KeyHash;
+use tollgate_options::holds::HoldOverrides;
 
 /// The open ledger of one data directory.
 pub struct Ledger {
@@ -89,6 +90,8 @@ pub(crate) struct Keys {
     pub(crate) prices: IdMap<AccountId, Arc<AccountPrices>>,
     /// Price rules that accounts share.
     pub(crate) groups: HashMap<String, Arc<PriceGroup>>,
+    /// Hold rules that some accounts have; empty in most gateways.
+    pub(crate) holds: IdMap<AccountId, Arc<HoldOverrides>>,
     /// Whose keys are refused; empty in most gateways.
     pub(crate) suspended: IdSet<AccountId>,
 }

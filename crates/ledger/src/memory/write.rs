@@ -160,6 +160,9 @@ impl Ledger {
             Record::AccountPriced { account, prices, .. } => {
                 self.keys.write().price(*account, prices);
             }
+            Record::AccountHolds { account, holds, .. } => {
+                self.keys.write().hold_by(*account, holds);
+            }
             Record::GroupPriced(group) => {
                 self.keys.write().groups.insert(group.name.clone(), Arc::clone(group));
             }

@@ -69,6 +69,9 @@ impl Keys {
         if let Some(prices) = &state.people.prices {
             self.price(state.account.id, prices);
         }
+        if let Some(holds) = &state.people.holds {
+            self.hold_by(state.account.id, holds);
+        }
         if state.account.suspended {
             self.suspended.insert(state.account.id);
         }

@@ -4,9 +4,11 @@
 use crate::records::login::Login;
 use crate::records::login::SessionId;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::memory::act::{By, Written};
 use crate::memory::ledger::Ledger;
+use crate::people::holds::HoldsPatch;
 use crate::people::limit::RatesPatch;
 use crate::records::error::LedgerError;
 use crate::records::record::{Key, Record};
@@ -15,6 +17,7 @@ use crate::rules::core::Core;
 use crate::rules::text::check_text;
 use tollgate_money::clock::UnixMs;
 use tollgate_money::ids::AccountId;
+use tollgate_money::money::Nanousd;
 use tollgate_money::secret::KeyHash;
 
 /// The longest address of a login, in bytes (RFC 5321, section 4.5.3.1.3, without the brackets).
@@ -28,6 +31,12 @@ const PASSWORD_PREFIX: &str = "$argon2id$";
 /// session logs out everywhere.
 const ENDED_SESSIONS_MAX: usize = 1000;
 
+/// The time that nodes of a fleet get to return unused money when a credit line is lowered: each hears
+/// of a recall within a second.
+const RECALLED_WITHIN: Duration = Duration::from_secs(3);
+/// The wait between two tries meanwhile.
+const RECALLED_POLL: Duration = Duration::from_millis(250);
+
 /// A change to an account; `None` leaves a field as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccountPatch {
@@ -37,6 +46,10 @@ pub struct AccountPatch {
     pub suspended: Option<bool>,
     /// What all its keys together may use.
     pub rates: RatesPatch,
+    /// Another credit line; zero for none.
+    pub credit_limit: Option<Nanousd>,
+    /// Other rules by which its requests are held.
+    pub holds: HoldsPatch,
 }
 
 /// An address as it is stored and compared: trimmed and in lower case.
@@ -130,17 +143,41 @@ impl Ledger {
 
 impl By<'_> {
     /// Changes an account: all of it together. The keys of a suspended account are refused from now
-    /// on; calls in flight end as they began.
+    /// on; calls in flight end as they began. A lower credit line takes back what is available of it;
+    /// what was spent of the rest is owed.
     ///
     /// # Errors
-    /// [`LedgerError::UnknownAccount`], [`LedgerError::Invalid`], [`LedgerError::OtherRequest`] and
-    /// [`LedgerError::Stopped`].
+    /// [`LedgerError::UnknownAccount`], [`LedgerError::Invalid`], [`LedgerError::CreditInFlight`],
+    /// [`LedgerError::OtherRequest`], [`LedgerError::Unavailable`] and [`LedgerError::Stopped`].
     pub async fn update_account(
         &self,
         account: AccountId,
         patch: AccountPatch,
     ) -> Result<Written<Account>, LedgerError> {
         patch.name.as_deref().map_or(Ok(()), check_text)?;
+        patch.holds.check()?;
+        let begun = Instant::now();
+        let repeated = loop {
+            match self.patch_account(account, &patch).await {
+                // Nodes of a fleet give back what no call of theirs holds after a recall.
+                Err(LedgerError::CreditInFlight(_))
+                    if self.ledger.write_log().is_some() && begun.elapsed() < RECALLED_WITHIN =>
+                {
+                    tokio::time::sleep(RECALLED_POLL).await;
+                }
+                written => break written?,
+            }
+        };
+        let value = self.ledger.account(account).ok_or(LedgerError::UnknownAccount(account))?;
+        Ok(Written { value, repeated })
+    }
+
+    /// Says whether it was done before.
+    async fn patch_account(
+        &self,
+        account: AccountId,
+        patch: &AccountPatch,
+    ) -> Result<bool, LedgerError> {
         let what = match patch.suspended {
             Some(true) => "account.suspend",
             Some(false) => "account.resume",
@@ -150,18 +187,21 @@ impl By<'_> {
             locked.state(account)?;
             let at = UnixMs::now();
             let rates = self.ledger.rates_with(account, &patch.rates);
+            let holds = self.ledger.holds_with(account, &patch.holds);
+            let core = locked.core(account);
+            let line = patch.credit_limit.map(|limit| core.decide_credit(account, limit, at));
             let (name, suspended) = (patch.name.clone(), patch.suspended);
             let records = [
                 name.map(|name| Record::AccountRenamed { account, name, at }),
                 suspended.map(|suspended| Record::AccountSuspended { account, suspended, at }),
                 rates.map(|rates| Record::AccountLimited { account, rates, at }),
+                holds.map(|holds| Record::AccountHolds { account, holds, at }),
+                line.transpose()?.flatten(),
                 Some(pen.act(account, account)),
             ];
             Ok(((), records.into_iter().flatten().collect()))
         });
-        let (_, repeated) = once.await?.place();
-        let value = self.ledger.account(account).ok_or(LedgerError::UnknownAccount(account))?;
-        Ok(Written { value, repeated })
+        Ok(once.await?.place().1)
     }
 
     /// Sets how the customer of an account logs in: the address, and the PHC string of the password's

@@ -247,13 +247,13 @@ impl Store {
             let mut account = match window.created.remove(id) {
                 Some(account) => account,
                 None => self
-                    .value(&key(ACCOUNT, &[&id.number().to_be_bytes()]))?
+                    .account(*id)?
                     .ok_or_else(|| StoreError::new(format!("there is no {id}")))?,
             };
             (account.balance, account.written_off) =
                 account.after(movement).map_err(|rule| StoreError::new(format!("{id}: {rule}")))?;
             window.people.change(&mut account);
-            put(&mut batch, key(ACCOUNT, &[&id.number().to_be_bytes()]), &account)?;
+            batch.insert(key(ACCOUNT, &[&id.number().to_be_bytes()]), account_row(&account)?);
         }
         for (id, row) in &window.keys {
             put(&mut batch, key(KEY, &[&id.number().to_be_bytes()]), row)?;
@@ -296,6 +296,11 @@ impl Store {
         put(&mut batch, META.to_vec(), &Meta { layout: LAYOUT_VERSION, end })?;
         self.write(batch)?;
         Ok(())
+    }
+
+    fn account(&self, id: AccountId) -> Result<Option<Account>, StoreError> {
+        let row = self.db.get(&key(ACCOUNT, &[&id.number().to_be_bytes()]))?;
+        Ok(row.map(|row| read_account(&row)).transpose()?)
     }
 
     /// What keys and accounts may use, what keys have spent, and when they were used last.
@@ -379,11 +384,28 @@ fn value<T: DeserializeOwned>(rows: &dyn Source, key: &[u8]) -> Result<Option<T>
     Ok(rows.get(key)?.map(|value| postcard::from_bytes(&value)).transpose()?)
 }
 
+/// The row of an account. Its credit line stands behind the rest, and only where there is one.
+fn account_row(account: &Account) -> Result<Vec<u8>, postcard::Error> {
+    let mut row = postcard::to_stdvec(account)?;
+    if !account.balance.credit.is_zero() {
+        row = postcard::to_extend(&account.balance.credit, row)?;
+    }
+    Ok(row)
+}
+
+fn read_account(row: &[u8]) -> Result<Account, postcard::Error> {
+    let (mut account, rest) = postcard::take_from_bytes::<Account>(row)?;
+    if !rest.is_empty() {
+        account.balance.credit = postcard::from_bytes(rest)?;
+    }
+    Ok(account)
+}
+
 /// Loads the state that `rows` give into `cores`, one per shard.
 pub(crate) fn load(rows: &dyn Source, cores: &mut [Core]) -> Result<(), StoreError> {
     let unknown = || StoreError::new("a row belongs to no account".to_owned());
     for row in rows.with_prefix(&[ACCOUNT]) {
-        let account: Account = postcard::from_bytes(&row?.1)?;
+        let account = read_account(&row?.1)?;
         cores[shard_index(account.id)].restore_account(account);
     }
     for row in rows.with_prefix(&[KEY]) {

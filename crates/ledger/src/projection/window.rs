@@ -136,6 +136,7 @@ pub(crate) fn is_entry(record: &Record) -> bool {
                 | Record::Refunded { .. }
                 | Record::DebtPaid { .. }
                 | Record::WrittenOff { .. }
+                | Record::CreditSet { .. }
         )
 }
 

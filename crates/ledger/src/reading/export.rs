@@ -13,13 +13,14 @@ use crate::records::key_limits::KeyLimits;
 use crate::records::loss::Lost;
 use crate::records::price::PriceNote;
 use crate::records::record::{Charge, Key, Record, Reservation, SuspenseEnd, VoidReason};
-use crate::records::task::{Stage, Task};
+use crate::records::task::{Stage, Task, Tried};
 use tollgate_journal::checked::hex;
 use tollgate_money::clock::UnixMs;
 use tollgate_money::ids::{AccountId, CodeId, HoldId, KeyId, RequestId, Seq, TaskId};
 use tollgate_money::limit::Rates;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{PriceVersion, UNITS, Unit, Usage, UsageSource};
+use tollgate_options::holds::HoldOverrides;
 
 /// How records are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
@@ -204,6 +205,16 @@ enum What<'a> {
     DebtPayment { amount: Nanousd },
     /// The operator has given up a debt, or a part of it.
     WriteOff { id: &'a str, amount: Nanousd, note: &'a str },
+    /// The credit line of an account was set.
+    CreditLine {
+        limit: Nanousd,
+        /// Lent in addition.
+        lent: Nanousd,
+        /// Taken back out of what was available.
+        withdrawn: Nanousd,
+        /// Taken back after it had been spent: the account's debt.
+        owed: Nanousd,
+    },
     /// A call may have cost the operator what no customer pays.
     Loss(LossLine<'a>),
     /// What a call cost the operator.
@@ -212,10 +223,34 @@ enum What<'a> {
     Checkpoint(CheckpointLine),
     /// What an account pays in the place of the list was set.
     AccountPriced { group: Option<&'a str>, rules: usize },
+    /// The hold rules of an account were set.
+    AccountHolds { holds: HoldsLine },
     /// The rules of a price group were set.
     GroupPriced { group: &'a str, rules: usize },
     /// A price was charged for the first time.
     PriceNoted { price: PriceVersion, model: &'a str, source: &'a str, pricing: &'a str },
+}
+
+/// The hold rules of an account; `null` where it follows those for all.
+#[derive(Serialize, JsonSchema)]
+struct HoldsLine {
+    /// The means in the order in which they are tried.
+    means: Option<Vec<&'static str>>,
+    output_floor: Option<u64>,
+    slice: Option<u64>,
+    wait_ms: Option<u64>,
+}
+
+impl HoldsLine {
+    fn from_overrides(holds: &HoldOverrides) -> Self {
+        let HoldOverrides { means, output_floor, slice, wait } = holds;
+        Self {
+            means: means.as_ref().map(|means| means.iter().map(|one| one.as_str()).collect()),
+            output_floor: *output_floor,
+            slice: *slice,
+            wait_ms: wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+        }
+    }
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -387,9 +422,15 @@ impl<'a> What<'a> {
             Record::WrittenOff { id, amount, note, .. } => {
                 Self::WriteOff { id, amount: *amount, note }
             }
+            Record::CreditSet { limit, lent, withdrawn, owed, .. } => {
+                Self::credit_line([*limit, *lent, *withdrawn, *owed])
+            }
             Record::Lost(lost) => Self::Loss(LossLine::from_record(lost)),
             Record::AccountPriced { prices, .. } => {
                 Self::AccountPriced { group: prices.group.as_deref(), rules: prices.rules.len() }
+            }
+            Record::AccountHolds { holds, .. } => {
+                Self::AccountHolds { holds: HoldsLine::from_overrides(holds) }
             }
             Record::GroupPriced(group) => {
                 Self::GroupPriced { group: &group.name, rules: group.rules.len() }
@@ -405,11 +446,7 @@ impl<'a> What<'a> {
                 Self::KeyLimited { key_id: *key, limits: (*limits).into() }
             }
             Record::AccountLimited { rates, .. } => Self::AccountLimited { limits: *rates },
-            Record::Announced { task, tried, .. } => Self::Announced {
-                task_id: *task,
-                status: tried.status,
-                error: tried.error.as_deref(),
-            },
+            Record::Announced { task, tried, .. } => Self::announced(*task, tried),
             Record::AccountRenamed { name, .. } => Self::AccountRenamed { name },
             Record::AccountSuspended { suspended, .. } => {
                 Self::AccountSuspended { suspended: *suspended }
@@ -439,6 +476,14 @@ impl<'a> What<'a> {
             usage: charge.map(|charge| charge.usage).unwrap_or_default(),
             usage_source: charge.map_or(UsageSource::Estimated, |charge| charge.source),
         }
+    }
+
+    fn announced(task_id: TaskId, tried: &'a Tried) -> Self {
+        Self::Announced { task_id, status: tried.status, error: tried.error.as_deref() }
+    }
+
+    fn credit_line([limit, lent, withdrawn, owed]: [Nanousd; 4]) -> Self {
+        Self::CreditLine { limit, lent, withdrawn, owed }
     }
 
     fn noted(note: &'a PriceNote) -> Self {

@@ -4,6 +4,7 @@
 use crate::memory::ledger::Ledger;
 use crate::records::error::LedgerError;
 use crate::rules::account::{Account, Totals};
+use crate::rules::credit::CreditSums;
 use tollgate_money::ids::{AccountId, HoldId};
 use tollgate_money::money::Nanousd;
 
@@ -43,6 +44,12 @@ impl Ledger {
     #[must_use]
     pub fn debt(&self) -> Nanousd {
         self.books.debt(self)
+    }
+
+    /// The credit lines of all accounts. A node of a fleet knows of none: [`Ledger::totals`] has them.
+    #[must_use]
+    pub fn credit(&self) -> CreditSums {
+        self.books.credit(self)
     }
 
     /// What a settled hold of an account was charged; `None` if there is none of this id.

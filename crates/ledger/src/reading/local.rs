@@ -16,6 +16,7 @@ use crate::records::error::LedgerError;
 use crate::records::loss::Losses;
 use crate::records::record::{Journaled, OpenHold};
 use crate::rules::account::{Account, Totals};
+use crate::rules::credit::CreditSums;
 use crate::seam::funds::UsageOfModel;
 use tollgate_money::clock::UnixMs;
 use tollgate_money::ids::{AccountId, HoldId, KeyId, NodeId, Seq};
@@ -40,6 +41,12 @@ impl Books for LocalBooks {
         ledger.accounts().iter().fold(Nanousd::ZERO, |sum, account| {
             sum.checked_add(account.balance.debt).unwrap_or(Nanousd::MAX)
         })
+    }
+
+    fn credit(&self, ledger: &Ledger) -> CreditSums {
+        let mut sums = CreditSums::default();
+        ledger.accounts().iter().for_each(|account| sums.add(&account.balance));
+        sums
     }
 
     async fn lines(

@@ -17,6 +17,7 @@ use crate::records::error::LedgerError;
 use crate::records::loss::Losses;
 use crate::records::record::{Journaled, OpenHold};
 use crate::rules::account::{Account, Totals};
+use crate::rules::credit::CreditSums;
 use crate::seam::funds::{SharedFunds, UsageOfModel};
 use tollgate_money::clock::UnixMs;
 use tollgate_money::ids::{AccountId, HoldId, KeyId, NodeId, Seq};
@@ -46,6 +47,10 @@ impl Books for SharedBooks {
 
     fn debt(&self, _ledger: &Ledger) -> Nanousd {
         Nanousd::ZERO
+    }
+
+    fn credit(&self, _ledger: &Ledger) -> CreditSums {
+        CreditSums::default()
     }
 
     async fn lines(

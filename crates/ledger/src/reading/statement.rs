@@ -96,6 +96,17 @@ pub enum EntryKind {
         /// How much.
         amount: Nanousd,
     },
+    /// The credit line of the account was set.
+    CreditLine {
+        /// The line from here on.
+        limit: Nanousd,
+        /// The amount that was lent in addition.
+        lent: Nanousd,
+        /// The amount that was taken back out of what was available.
+        withdrawn: Nanousd,
+        /// The amount that was taken back after it had been spent: it is owed from here on.
+        owed: Nanousd,
+    },
     /// The operator has given up what was owed, or a part of it.
     WriteOff {
         /// The caller's id.
@@ -250,6 +261,9 @@ pub(crate) fn entry(journaled: Journaled) -> Option<Entry> {
         Record::Refunded { id, hold, amount, .. } => EntryKind::Refund { id, hold, amount },
         Record::DebtPaid { amount, .. } => EntryKind::DebtPayment { amount },
         Record::WrittenOff { id, amount, note, .. } => EntryKind::WriteOff { id, amount, note },
+        Record::CreditSet { limit, lent, withdrawn, owed, .. } => {
+            EntryKind::CreditLine { limit, lent, withdrawn, owed }
+        }
         Record::Voided { reason, .. } => EntryKind::Void { reason },
         Record::Recovered { charged, .. } => EntryKind::InDoubt { charged },
         // What a statement says of suspense is what was charged, and what was given back of it.

@@ -57,6 +57,8 @@ pub struct Report {
     pub sled_hash: Option<String>,
     /// All accounts together.
     pub total: Balance,
+    /// The part of all credit lines that has been spent, account by account.
+    pub credit_used: Nanousd,
     /// What all calls cost and nobody owes any more, borne by the operator.
     pub written_off: Nanousd,
     /// What calls may have cost the operator that no customer pays, by cause.
@@ -196,6 +198,7 @@ pub(crate) fn read(
         state_hash: hex(&state_hash),
         sled_hash: None,
         total: total(&accounts),
+        credit_used: sum(&accounts, |account| account.balance.credit_used()),
         written_off: sum(&accounts, |account| account.written_off),
         losses: losses(&audit.cores),
         open_holds,
@@ -214,6 +217,7 @@ fn total(accounts: &[Account]) -> Balance {
         held: sum(accounts, |account| account.balance.held),
         spent: sum(accounts, |account| account.balance.spent),
         debt: sum(accounts, |account| account.balance.debt),
+        credit: sum(accounts, |account| account.balance.credit),
     }
 }
 

@@ -112,6 +112,8 @@ pub enum LedgerError {
     NoFleet,
     /// The account does not owe so much.
     NotOwed,
+    /// Calls in flight hold this much of the credit line: it cannot be set to less now.
+    CreditInFlight(Nanousd),
     /// The refunds of one hold would exceed what it was charged.
     RefundTooLarge {
         /// What the hold was charged.
@@ -155,6 +157,11 @@ impl fmt::Display for LedgerError {
             Self::NoFleet => f.write_str("this gateway is in no fleet"),
             Self::Conflict => f.write_str("this id was used before with another content"),
             Self::NotOwed => f.write_str("the account does not owe so much"),
+            Self::CreditInFlight(held) => write!(
+                f,
+                "calls in flight hold {held} of the credit line; try again when they have ended, or set \
+                 it to at least {held}"
+            ),
             Self::RefundTooLarge { charged, refunded } => write!(
                 f,
                 "refunds cannot exceed the charge: {charged} charged, {refunded} refunded before"

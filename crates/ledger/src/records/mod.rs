@@ -7,6 +7,7 @@ pub(crate) mod checkpointed;
 pub(crate) mod code;
 pub(crate) mod cost;
 pub(crate) mod error;
+pub(crate) mod holds;
 pub(crate) mod id_map;
 pub(crate) mod key_limits;
 pub(crate) mod login;

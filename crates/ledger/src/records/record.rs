@@ -25,6 +25,7 @@ use tollgate_money::limit::Rates;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{PriceVersion, Usage, UsageSource};
 use tollgate_money::secret::KeyHash;
+use tollgate_options::holds::HoldOverrides;
 
 /// One thing that happened. Every record belongs to exactly one account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -327,6 +328,32 @@ pub enum Record {
     GroupPriced(Arc<PriceGroup>),
     /// A price is about to be charged for the first time.
     PriceNoted(Arc<PriceNote>),
+    /// The credit line of an account was set: money that the operator lends it. Within
+    /// [`Record::Central`] only the limit counts; the treasury's own record has what moved.
+    CreditSet {
+        /// The account that may draw on it.
+        account: AccountId,
+        /// The line from here on; zero for none.
+        limit: Nanousd,
+        /// The amount that was lent in addition; zero where the line was lowered.
+        lent: Nanousd,
+        /// The amount that was taken back out of what was available.
+        withdrawn: Nanousd,
+        /// The amount that was taken back after it had been spent: the account owes it now.
+        owed: Nanousd,
+        /// The time of the change.
+        at: UnixMs,
+    },
+    /// The hold rules of an account were set, in the place of those for all.
+    AccountHolds {
+        /// The account that has them.
+        account: AccountId,
+        /// All of its overrides.
+        #[serde(with = "crate::records::holds")]
+        holds: Arc<HoldOverrides>,
+        /// The time of the change.
+        at: UnixMs,
+    },
 }
 
 /// How a hold ended that was settled with what its call cost.
@@ -585,6 +612,8 @@ impl Record {
             | Self::SuspenseResolved { account, .. }
             | Self::PostedOwing { account, .. }
             | Self::DebtPaid { account, .. }
+            | Self::CreditSet { account, .. }
+            | Self::AccountHolds { account, .. }
             | Self::WrittenOff { account, .. } => *account,
             Self::Lost(lost) => lost.account,
             Self::Costed(costed) => costed.account,
@@ -631,6 +660,8 @@ impl Record {
             | Self::SuspenseResolved { at, .. }
             | Self::PostedOwing { at, .. }
             | Self::DebtPaid { at, .. }
+            | Self::CreditSet { at, .. }
+            | Self::AccountHolds { at, .. }
             | Self::WrittenOff { at, .. } => *at,
             Self::Lost(lost) => lost.at,
             Self::Costed(costed) => costed.at,

@@ -11,6 +11,8 @@ use tollgate_money::money::Nanousd;
 /// Where an account's money is. Always `granted = available + held + spent`, and nothing negative.
 ///
 /// What calls have cost beyond the account's money is its debt: no part of the sum until it is paid.
+/// A credit line is money that the operator has lent: a part of `granted`, spent after the account's
+/// own (`rules::credit`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Balance {
     /// Everything that was ever paid in.
@@ -24,6 +26,10 @@ pub struct Balance {
     /// What settled calls have cost beyond that: what becomes available pays it first, and nothing is
     /// held for new calls until then.
     pub debt: Nanousd,
+    /// The credit line: what of `granted` is lent. It stands behind an account's row where there is
+    /// one, so that rows from before there were lines can be read.
+    #[serde(skip)]
+    pub credit: Nanousd,
 }
 
 /// An account as it is now.
@@ -44,13 +50,15 @@ pub struct Account {
 }
 
 impl Balance {
-    /// Whether `granted = available + held + spent` and nothing is negative (I1, I2).
+    /// Whether `granted = available + held + spent`, nothing is negative, and no more is lent than
+    /// was granted (I1, I2).
     #[must_use]
     pub fn is_sound(&self) -> bool {
         let parts = [self.available, self.held, self.spent];
         let sum = parts.iter().try_fold(Nanousd::ZERO, |sum, part| sum.checked_add(*part));
         sum == Some(self.granted)
-            && parts.iter().chain([&self.debt]).all(|part| !part.is_negative())
+            && parts.iter().chain([&self.debt, &self.credit]).all(|part| !part.is_negative())
+            && self.credit <= self.granted
     }
 
     /// What of the debt can be paid now; zero where nothing can, or nothing is owed.
@@ -87,6 +95,7 @@ impl Account {
             held: moved(self.balance.held, movement.held)?,
             spent: moved(self.balance.spent, movement.spent)?,
             debt: moved(self.balance.debt, movement.debt)?,
+            credit: moved(self.balance.credit, movement.credit)?,
         };
         if balance.debt.is_negative() {
             return Err("more is paid or written off than is owed");
@@ -106,6 +115,7 @@ pub struct Movement {
     held: Nanousd,
     spent: Nanousd,
     debt: Nanousd,
+    credit: Nanousd,
     written_off: Nanousd,
 }
 
@@ -124,6 +134,7 @@ impl Movement {
             | Record::KeyLimited { .. }
             | Record::AccountLimited { .. }
             | Record::AccountPriced { .. }
+            | Record::AccountHolds { .. }
             | Record::GroupPriced(_)
             | Record::PriceNoted(_)
             | Record::Acted(_)
@@ -164,6 +175,7 @@ impl Movement {
             Record::WrittenOff { amount, .. } => {
                 Ok(Self { debt: negated(*amount)?, written_off: *amount, ..Self::default() })
             }
+            Record::CreditSet { lent, withdrawn, owed, .. } => Self::lent(*lent, *withdrawn, *owed),
             Record::Recovered { charged, .. } => Self::ended(held, *charged),
             Record::Voided { .. } => Self::ended(held, Nanousd::ZERO),
             Record::Returned { amount, .. } => {
@@ -191,6 +203,16 @@ impl Movement {
         })
     }
 
+    /// The movement of a change of a credit line. Lent money that is taken back after it was spent moves
+    /// from `spent` to the debt.
+    fn lent(lent: Nanousd, withdrawn: Nanousd, owed: Nanousd) -> Result<Self, &'static str> {
+        const RANGE: &str = "the amount is out of range";
+        let available = lent.checked_sub(withdrawn).ok_or(RANGE)?;
+        let credit = available.checked_sub(owed).ok_or(RANGE)?;
+        let (spent, debt) = (negated(owed)?, owed);
+        Ok(Self { granted: credit, available, spent, debt, credit, ..Self::default() })
+    }
+
     /// Both movements together, or `None` past the range.
     pub fn plus(&self, other: &Self) -> Option<Self> {
         Some(Self {
@@ -199,6 +221,7 @@ impl Movement {
             held: self.held.checked_add(other.held)?,
             spent: self.spent.checked_add(other.spent)?,
             debt: self.debt.checked_add(other.debt)?,
+            credit: self.credit.checked_add(other.credit)?,
             written_off: self.written_off.checked_add(other.written_off)?,
         })
     }
@@ -215,19 +238,23 @@ pub struct Totals {
     pub accounts: usize,
     /// Their money.
     pub balance: Balance,
+    /// The part of all credit lines that has been spent, account by account.
+    pub credit_used: Nanousd,
     /// What their calls cost beyond it, borne by the operator.
     pub written_off: Nanousd,
 }
 
 impl Totals {
     pub(crate) fn add(&mut self, account: &Account) {
-        let Balance { granted, available, held, spent, debt } = account.balance;
+        let Balance { granted, available, held, spent, debt, credit } = account.balance;
         for (sum, more) in [
             (&mut self.balance.granted, granted),
             (&mut self.balance.available, available),
             (&mut self.balance.held, held),
             (&mut self.balance.spent, spent),
             (&mut self.balance.debt, debt),
+            (&mut self.balance.credit, credit),
+            (&mut self.credit_used, account.balance.credit_used()),
             (&mut self.written_off, account.written_off),
         ] {
             *sum = sum.checked_add(more).unwrap_or(Nanousd::MAX);

@@ -2,11 +2,13 @@
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::records::act::Act;
+use crate::records::holds::HoldsRow;
 use crate::records::task::Task;
 use crate::rules::account::Balance;
 use crate::rules::core::Core;
@@ -16,7 +18,7 @@ use tollgate_money::ids::{AccountId, CodeId, Seq};
 use tollgate_money::money::Nanousd;
 
 /// The rules that the state of all accounts breaks: `granted = available + held + spent`, nothing
-/// negative, not even a debt, `held` the sum of the open holds (I1–I3), by account and by key, an open hold for every
+/// negative, not even a debt, no more lent than granted, `held` the sum of the open holds (I1–I3), by account and by key, an open hold for every
 /// task that has not ended, one account for each address, and what a code gives for each of its uses
 /// and for nothing else. Empty when all is well.
 #[must_use]
@@ -127,12 +129,15 @@ pub fn state_hash<'a>(cores: impl Iterator<Item = &'a Core> + Clone) -> [u8; 32]
         let account = &state.account;
         add(&mut hasher, &(account.id, &account.name, account.created_at, account.suspended));
         add(&mut hasher, &(&state.people.login, &state.people.doubts));
-        let Balance { granted, available, held, spent, debt } = account.balance;
+        let Balance { granted, available, held, spent, debt, credit } = account.balance;
         add(&mut hasher, &(granted, available, held, spent, account.written_off));
         // What there was not before there were debts leaves the hash of such a state as it was.
         if !debt.is_zero() || !state.write_offs.is_empty() || !state.losses.is_empty() {
             add(&mut hasher, &("debt", debt, &state.losses));
             add_sorted(&mut hasher, state.write_offs.iter());
+        }
+        if !credit.is_zero() {
+            add(&mut hasher, &("credit line", credit));
         }
         add_sorted(&mut hasher, state.keys.iter());
         add_sorted(&mut hasher, state.grants.iter());
@@ -140,6 +145,10 @@ pub fn state_hash<'a>(cores: impl Iterator<Item = &'a Core> + Clone) -> [u8; 32]
         add(&mut hasher, &state.rates);
         if let Some(prices) = &state.people.prices {
             add(&mut hasher, &("prices", prices));
+        }
+        if let Some(holds) = &state.people.holds {
+            let row = HoldsRow { account: account.id, holds: Arc::clone(holds) };
+            add(&mut hasher, &("holds", row));
         }
         let said = |spending: &Spending| (spending.limits, spending.spent);
         let spendings: HashMap<_, _> = state

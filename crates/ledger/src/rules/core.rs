@@ -26,8 +26,8 @@ use tollgate_money::limit::Rates;
 use tollgate_money::money::Nanousd;
 
 pub(crate) use decide::Beside;
-pub use decide::UNFIT_GRANT;
 pub use decide::{Decision, Post};
+pub use decide::{UNFIT_CREDIT, UNFIT_GRANT, UNPAID_REFUND};
 
 /// The state of some accounts: all of them, or a shard.
 #[derive(Debug, Default)]
@@ -377,6 +377,16 @@ impl AccountState {
             Record::KeyLimited { key, .. } if !self.keys.contains_key(key) => {
                 Err("there is no such key")
             }
+            // What moved in the treasury is not known here.
+            Record::CreditSet { .. } if matches!(record, Record::Central(_)) => Ok(()),
+            Record::CreditSet { limit, lent, withdrawn, owed, .. } => {
+                let before = self.account.balance.credit.checked_add(*lent);
+                let after = before.and_then(|sum| sum.checked_sub(*withdrawn));
+                match after.and_then(|sum| sum.checked_sub(*owed)) {
+                    Some(after) if after == *limit => Ok(()),
+                    _ => Err("the credit line does not become what the record says"),
+                }
+            }
             // The crash that left it in doubt may have been another node's.
             Record::DoubtResolved { .. } if matches!(record, Record::Central(_)) => Ok(()),
             record => self.people.check(record),
@@ -443,6 +453,11 @@ fn check_amounts(record: &Record) -> Result<(), &'static str> {
         | Record::DebtPaid { amount, .. }
         | Record::WrittenOff { amount, .. }
         | Record::Extended { amount, .. } => *amount > Nanousd::ZERO,
+        Record::CreditSet { limit, lent, withdrawn, owed, .. } => {
+            let is_raised = withdrawn.is_zero() && owed.is_zero();
+            [limit, lent, withdrawn, owed].iter().all(|amount| !amount.is_negative())
+                && (lent.is_zero() || is_raised)
+        }
         Record::Lost(lost) => lost.is_sound(),
         Record::Costed(costed) => costed.is_sound(),
         Record::PostedOwing { charged, owed, written_off, .. } => {

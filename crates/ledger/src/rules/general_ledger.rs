@@ -145,24 +145,28 @@ impl GeneralLedger {
             let accounts = state.cores.iter().flat_map(Core::accounts);
             accounts.fold(0_i128, |sum, one| sum.saturating_add(i128::from(part(one).get())))
         };
-        let [cash, treasury, available, held, revenue, unclaimed, receivable, written_off] = [
-            BookAccount::Cash,
-            BookAccount::Treasury,
-            BookAccount::Available,
-            BookAccount::Held,
-            BookAccount::Revenue,
-            BookAccount::Unclaimed,
-            BookAccount::Receivable,
-            BookAccount::WrittenOff,
-        ]
-        .map(|account| self.balance(&account));
+        let [cash, treasury, lines, available, held, revenue, unclaimed, receivable, written_off] =
+            [
+                BookAccount::Cash,
+                BookAccount::Treasury,
+                BookAccount::CreditLines,
+                BookAccount::Available,
+                BookAccount::Held,
+                BookAccount::Revenue,
+                BookAccount::Unclaimed,
+                BookAccount::Receivable,
+                BookAccount::WrittenOff,
+            ]
+            .map(|account| self.balance(&account));
         // What calls cost is paid, owed or given up.
         let paid = revenue
             .saturating_add(unclaimed)
             .saturating_add(receivable)
             .saturating_add(written_off);
+        let granted = cash.saturating_add(treasury).saturating_add(lines);
         for (what, books, rules) in [
-            ("granted", cash.saturating_add(treasury), sum(|one| one.balance.granted)),
+            ("granted", granted, sum(|one| one.balance.granted)),
+            ("the credit lines", lines, sum(|one| one.balance.credit)),
             ("available", available.saturating_neg(), sum(|one| one.balance.available)),
             ("held", held.saturating_neg(), sum(|one| one.balance.held)),
             ("spent", paid.saturating_neg(), sum(|one| one.balance.spent)),
@@ -249,6 +253,7 @@ impl BookAccount {
         match self {
             Self::Cash => "cash",
             Self::Treasury => "treasury",
+            Self::CreditLines => "credit_lines",
             Self::Receivable => "receivable",
             Self::Available => "customer_available",
             Self::Held => "customer_held",
@@ -361,6 +366,7 @@ mod tests {
         let wrong = [
             (BookAccount::Cash, BookAccount::Available),
             (BookAccount::Treasury, BookAccount::Held),
+            (BookAccount::CreditLines, BookAccount::Cash),
             (BookAccount::Receivable, BookAccount::Revenue),
             (BookAccount::Available, BookAccount::Held),
             (BookAccount::WrittenOff, BookAccount::Unclaimed),

@@ -7,6 +7,7 @@ pub(crate) mod account;
 pub mod audit;
 pub(crate) mod cap_shares;
 pub mod core;
+pub(crate) mod credit;
 pub(crate) mod general_ledger;
 pub(crate) mod house;
 pub mod key_rules;

@@ -11,6 +11,7 @@ use crate::records::record::Record;
 use crate::rules::core::AccountState;
 use tollgate_money::clock::UnixMs;
 use tollgate_money::ids::HoldId;
+use tollgate_options::holds::HoldOverrides;
 
 /// What is known of an account beyond its money and keys.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +21,8 @@ pub(crate) struct People {
     pub(crate) ended: HashMap<SessionId, UnixMs>,
     /// What it pays in the place of the list; `None` where nothing was ever said of it.
     pub(crate) prices: Option<Arc<AccountPrices>>,
+    /// Its hold rules in the place of those for all; `None` where it has none.
+    pub(crate) holds: Option<Arc<HoldOverrides>>,
     /// Holds that a crash had left open and that nobody has looked into.
     pub(crate) doubts: BTreeSet<HoldId>,
 }
@@ -28,7 +31,12 @@ impl People {
     /// As much of it as the rules look at.
     pub(crate) fn excerpt(&self) -> Self {
         let (login, doubts) = (self.login.clone(), self.doubts.clone());
-        Self { login, ended: HashMap::new(), prices: None, doubts }
+        Self { login, ended: HashMap::new(), prices: None, holds: None, doubts }
+    }
+
+    /// Takes hold rules; empty ones are none.
+    pub(crate) fn restore_holds(&mut self, holds: &Arc<HoldOverrides>) {
+        self.holds = (!holds.is_empty()).then(|| Arc::clone(holds));
     }
 
     /// Rules of what is said of people.
@@ -55,6 +63,7 @@ impl AccountState {
             Record::AccountSuspended { suspended, .. } => self.account.suspended = *suspended,
             Record::LoginSet(login) => self.people.login = Some(Arc::clone(login)),
             Record::AccountPriced { prices, .. } => self.people.prices = Some(Arc::clone(prices)),
+            Record::AccountHolds { holds, .. } => self.people.restore_holds(holds),
             Record::SessionEnded { session, until, at, .. } => {
                 self.people.ended.retain(|_, until| *until > *at);
                 self.people.ended.insert(*session, *until);

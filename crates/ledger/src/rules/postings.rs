@@ -19,6 +19,8 @@ pub enum BookAccount {
     Cash,
     /// What the treasury of a fleet has lent to this node, less what went back.
     Treasury,
+    /// Credit lines: money lent to customers, drawn or not.
+    CreditLines,
     /// What customers owe for calls that were settled.
     Receivable,
     /// What customers can spend.
@@ -108,6 +110,7 @@ pub fn postings(record: &Record, held: Nanousd) -> Vec<Posting> {
         Record::WrittenOff { amount, .. } => {
             entry.transfer(BookAccount::WrittenOff, BookAccount::Receivable, *amount);
         }
+        Record::CreditSet { lent, withdrawn, owed, .. } => entry.lend(*lent, *withdrawn, *owed),
         Record::Costed(costed) => entry.cost(costed),
         Record::Lost(lost) => entry.lose(lost),
         // What was given elsewhere in a fleet stands in the books there.
@@ -130,6 +133,7 @@ pub fn postings(record: &Record, held: Nanousd) -> Vec<Posting> {
         | Record::DoubtResolved { .. }
         | Record::Announced { .. }
         | Record::AccountPriced { .. }
+        | Record::AccountHolds { .. }
         | Record::GroupPriced(_)
         | Record::PriceNoted(_)
         | Record::Checkpointed(_) => {}
@@ -170,6 +174,14 @@ impl JournalEntry {
         self.transfer(BookAccount::Receivable, BookAccount::Revenue, owed);
         self.transfer(BookAccount::WrittenOff, BookAccount::Unclaimed, written_off);
     }
+
+    /// Raises or lowers a credit line.
+    fn lend(&mut self, lent: Nanousd, withdrawn: Nanousd, owed: Nanousd) {
+        self.transfer(BookAccount::CreditLines, BookAccount::Available, lent);
+        self.transfer(BookAccount::Available, BookAccount::CreditLines, withdrawn);
+        self.transfer(BookAccount::Receivable, BookAccount::CreditLines, owed);
+    }
+
     fn cost(&mut self, costed: &Costed) {
         let payable = BookAccount::Payable {
             upstream: Arc::clone(&costed.upstream),

@@ -126,12 +126,13 @@ fn said(state: &AccountState) -> String {
     let ended: BTreeMap<_, _> = state.people.ended.iter().collect();
     let about =
         (&account.name, account.created_at, account.suspended, state.rates, &state.people.prices);
+    let holds = &state.people.holds;
     let given = (
         grants.collect::<BTreeMap<_, _>>(),
         refunds.collect::<BTreeMap<_, _>>(),
         write_offs.collect::<BTreeMap<_, _>>(),
     );
-    format!("{about:?} {keys:?} {limits:?} {given:?} {login:?} {ended:?}")
+    format!("{about:?} {holds:?} {keys:?} {limits:?} {given:?} {login:?} {ended:?}")
 }
 
 fn said_of_codes(cores: &[Core]) -> BTreeMap<tollgate_money::ids::CodeId, String> {

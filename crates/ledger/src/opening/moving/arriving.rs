@@ -12,10 +12,10 @@ use crate::files::moved::Moved;
 use crate::journal::segment::{Position, Writer};
 use crate::records::error::OpenError;
 use crate::records::record::{Journaled, Record};
+use crate::rules::account::{Balance, Movement};
 use crate::rules::core::Core;
 use crate::rules::shards::{new_cores, shard_index};
 use tollgate_money::ids::{AccountId, Seq};
-use tollgate_money::money::Nanousd;
 
 /// Records that are written as one group: some 300 bytes each.
 const GROUP_RECORDS: usize = 4096;
@@ -99,16 +99,25 @@ impl Arriving {
         Ok(())
     }
 
-    /// What an account owes now.
-    pub fn debt(&self, account: AccountId) -> Nanousd {
+    /// The money of an account now.
+    pub fn balance(&self, account: AccountId) -> Balance {
         let account = self.cores[shard_index(account)].account(account);
-        account.map(|account| account.balance.debt).unwrap_or_default()
+        account.map(|account| account.balance).unwrap_or_default()
     }
 
-    /// What can be spent of an account now.
-    pub fn available(&self, account: AccountId) -> Nanousd {
-        let account = self.cores[shard_index(account)].account(account);
-        account.map(|account| account.balance.available).unwrap_or_default()
+    /// True where the account's money allows this record, which extends and ends no hold.
+    pub fn allows(&self, record: &Record) -> bool {
+        let account = self.cores[shard_index(record.account())].account(record.account());
+        let movement = Movement::of(record, None);
+        account.zip(movement.ok()).is_some_and(|(account, movement)| {
+            let after = account.after(&movement);
+            match record {
+                Record::CreditSet { limit, .. } => {
+                    after.is_ok_and(|(balance, _)| balance.credit == *limit)
+                }
+                _ => after.is_ok(),
+            }
+        })
     }
 
     /// Writes what is left, and makes sled of the journal.

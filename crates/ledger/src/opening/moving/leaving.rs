@@ -343,6 +343,7 @@ impl Parts<'_> {
             tally.held = account.balance.held;
             tally.spent = account.balance.spent;
             tally.debt = account.balance.debt;
+            tally.credit = account.balance.credit;
             tally.written_off = account.written_off;
             tally.keys = state.keys.len() as u64;
             tally.grants = state.grants.len() as u64;
@@ -412,6 +413,8 @@ fn said_in_directory(record: &Record) -> Vec<Record> {
         Record::Granted { .. }
         | Record::Refunded { .. }
         | Record::WrittenOff { .. }
+        | Record::CreditSet { .. }
+        | Record::AccountHolds { .. }
         | Record::DoubtResolved { .. }
         | Record::KeyCreated(_)
         | Record::KeyUpdated(_)

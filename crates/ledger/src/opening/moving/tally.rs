@@ -23,6 +23,9 @@ pub struct Tally {
     /// What the account owes.
     #[serde(default)]
     pub debt: Nanousd,
+    /// The credit line, which is a part of `granted`.
+    #[serde(default)]
+    pub credit: Nanousd,
     /// What calls cost and is not owed any more.
     pub written_off: Nanousd,
     /// Keys, whatever became of them.
@@ -77,6 +80,7 @@ impl Tally {
             (&mut self.held, other.held),
             (&mut self.spent, other.spent),
             (&mut self.debt, other.debt),
+            (&mut self.credit, other.credit),
             (&mut self.written_off, other.written_off),
             (&mut self.cost, other.cost),
         ] {

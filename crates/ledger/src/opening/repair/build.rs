@@ -176,9 +176,12 @@ impl<'a> Builder<'a> {
             let cost = self.costs.entry(record.account()).or_default();
             let (place, amount) = match (&record, record.charged()) {
                 (_, Some(charged)) => (&mut cost.0, charged),
-                (Record::Granted { amount, .. } | Record::Refunded { amount, .. }, _) => {
-                    (&mut cost.1, *amount)
-                }
+                (
+                    Record::Granted { amount, .. }
+                    | Record::Refunded { amount, .. }
+                    | Record::CreditSet { lent: amount, .. },
+                    _,
+                ) => (&mut cost.1, *amount),
                 _ => (&mut cost.0, Nanousd::ZERO),
             };
             *place = place.checked_add(amount).unwrap_or(Nanousd::MAX);

@@ -6,6 +6,7 @@ use super::{Batch, IN_DOUBT, Source, Store, StoreError, key, put, value};
 use crate::projection::window::PeopleChanges;
 use crate::records::act::{Act, IDS_KEPT};
 use crate::records::code::Code;
+use crate::records::holds::HoldsRow;
 use crate::records::login::{Login, SessionId};
 use crate::records::record::Journaled;
 use crate::rules::core::Core;
@@ -15,6 +16,8 @@ use tollgate_money::ids::{AccountId, CodeId, Seq};
 
 const LOGIN: u8 = b'L';
 const SESSION: u8 = b'S';
+/// Hold rules of accounts.
+const HOLDS: u8 = b'K';
 const CODE: u8 = b'C';
 const CODE_REVOKED: u8 = b'R';
 const CODE_USE: u8 = b'U';
@@ -63,6 +66,11 @@ pub(super) fn load_people(rows: &dyn Source, cores: &mut [Core]) -> Result<(), S
         let (code, by, at): (CodeId, AccountId, UnixMs) = postcard::from_bytes(&row?.1)?;
         let state = house.codes.get_mut(&code);
         state.ok_or_else(|| StoreError::new("a use of no code".to_owned()))?.uses.insert(by, at);
+    }
+    for row in rows.with_prefix(&[HOLDS]) {
+        let HoldsRow { account, holds } = postcard::from_bytes(&row?.1)?;
+        let state = cores[shard_index(account)].state_mut(account).ok_or_else(unknown)?;
+        state.people.restore_holds(&holds);
     }
     super::prices::load_prices(rows, cores)?;
     let house = &mut cores[shard_index(AccountId::HOUSE)].house;
@@ -154,6 +162,10 @@ pub(super) fn put_people(batch: &mut Batch, changes: &PeopleChanges) -> Result<(
     }
     for row @ (account, session, _) in &changes.ended {
         put(batch, key(SESSION, &[&account.number().to_be_bytes(), session]), row)?;
+    }
+    for (account, holds) in &changes.holds {
+        let row = HoldsRow { account: *account, holds: Arc::clone(holds) };
+        put(batch, key(HOLDS, &[&account.number().to_be_bytes()]), &row)?;
     }
     super::prices::put_prices(batch, changes)?;
     for code in &changes.codes {

@@ -13,6 +13,7 @@ use crate::records::task::{Stage, Tried};
 use crate::rules::account::Account;
 use tollgate_money::clock::UnixMs;
 use tollgate_money::ids::{AccountId, CodeId, HoldId, Seq, TaskId};
+use tollgate_options::holds::HoldOverrides;
 
 /// Everything about people that one window changes.
 #[derive(Default)]
@@ -23,6 +24,7 @@ pub(crate) struct PeopleChanges {
     pub(crate) ended: Vec<(AccountId, SessionId, UnixMs)>,
     pub(crate) prices: HashMap<AccountId, Arc<AccountPrices>>,
     pub(crate) groups: HashMap<String, Arc<PriceGroup>>,
+    pub(crate) holds: HashMap<AccountId, Arc<HoldOverrides>>,
     /// Prices that were charged for the first time.
     pub(crate) noted: Vec<Arc<PriceNote>>,
     pub(crate) codes: Vec<Arc<Code>>,
@@ -58,6 +60,9 @@ impl PeopleChanges {
             }
             Record::AccountPriced { prices, .. } => {
                 self.prices.insert(account, Arc::clone(prices));
+            }
+            Record::AccountHolds { holds, .. } => {
+                self.holds.insert(account, Arc::clone(holds));
             }
             Record::GroupPriced(group) => {
                 self.groups.insert(group.name.clone(), Arc::clone(group));

@@ -7,6 +7,7 @@ use super::Core;
 use crate::records::error::{LedgerError, Refusal};
 use crate::records::record::{OpenHold, Record, Reservation};
 use crate::rules::account::{Balance, Movement};
+use crate::rules::credit::{CreditChange, CreditFault, CreditState};
 use tollgate_money::clock::UnixMs;
 use tollgate_money::ids::{AccountId, HoldId, KeyId, Seq};
 use tollgate_money::money::Nanousd;
@@ -16,6 +17,24 @@ use tollgate_options::ledger::RecoveryPolicy;
 /// Why a grant is refused for its amount.
 pub const UNFIT_GRANT: LedgerError =
     LedgerError::Invalid("a grant must be above zero and fit the account");
+
+/// Why a refund is refused of what the account has not paid.
+pub const UNPAID_REFUND: LedgerError = LedgerError::Invalid(
+    "the account has not paid so much: what it owes is written off in the place of a refund",
+);
+
+/// Why a credit line is refused for its amount.
+pub const UNFIT_CREDIT: LedgerError =
+    LedgerError::Invalid("a credit line must not be negative, and must fit the account");
+
+impl From<CreditFault> for LedgerError {
+    fn from(fault: CreditFault) -> Self {
+        match fault {
+            CreditFault::Unfit => UNFIT_CREDIT,
+            CreditFault::InFlight(held) => Self::CreditInFlight(held),
+        }
+    }
+}
 
 /// What a request that carries its own id comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -189,6 +208,10 @@ impl Core {
             let refunded = state.refunded.get(&hold).copied().unwrap_or_default();
             return Err(LedgerError::RefundTooLarge { charged, refunded });
         }
+        // What a lower credit line has made a debt is spent no more. What a node has of it says nothing.
+        if !self.is_shared && amount > state.account.balance.spent {
+            return Err(UNPAID_REFUND);
+        }
         Ok(Decision::New(Record::Refunded {
             account,
             id: id.to_owned(),
@@ -223,6 +246,33 @@ impl Core {
         }
         let (id, note) = (id.to_owned(), note.to_owned());
         Ok(Decision::New(Record::WrittenOff { account, id, amount, note, at }))
+    }
+
+    /// Sets the credit line of an account; `None` where it stays as it is. At a node of a fleet, which has
+    /// a part of the account's money, the treasury says what moves.
+    ///
+    /// # Errors
+    /// [`LedgerError::UnknownAccount`], [`LedgerError::Invalid`] for a line that does not fit the account,
+    /// and [`LedgerError::CreditInFlight`].
+    pub fn decide_credit(
+        &self,
+        account: AccountId,
+        limit: Nanousd,
+        at: UnixMs,
+    ) -> Result<Option<Record>, LedgerError> {
+        let balance = self.state(account)?.account.balance;
+        if self.is_shared {
+            let change = CreditChange { limit, ..CreditChange::default() };
+            return if limit.is_negative() {
+                Err(UNFIT_CREDIT)
+            } else {
+                Ok(Some(change.record(account, at)))
+            };
+        }
+        let Balance { granted, available, held, debt, credit, .. } = balance;
+        let state = CreditState { granted, available, in_flight: held, credit, debt };
+        let change = CreditChange::new(limit, state)?;
+        Ok(change.moves().then(|| change.record(account, at)))
     }
 
     /// The payment of a debt out of what is available; `None` where nothing is owed, or nothing is

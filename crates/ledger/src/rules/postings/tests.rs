@@ -24,7 +24,7 @@ use tollgate_money::secret::KeyHash;
 const AT: UnixMs = UnixMs(1_000);
 const HELD: i64 = 100;
 /// Kinds of records: a new one is counted here, and has its example below.
-const KINDS: usize = 38;
+const KINDS: usize = 40;
 
 fn account() -> AccountId {
     AccountId::from_number(1)
@@ -79,6 +79,8 @@ fn kind(record: &Record) -> usize {
         Record::AccountPriced { .. } => 35,
         Record::GroupPriced(_) => 36,
         Record::PriceNoted(_) => 37,
+        Record::CreditSet { .. } => 38,
+        Record::AccountHolds { .. } => 39,
     }
 }
 
@@ -92,8 +94,12 @@ fn moving() -> Vec<(Record, Vec<(BookAccount, i128)>)> {
 }
 
 fn given(account: AccountId) -> Vec<(Record, Vec<(BookAccount, i128)>)> {
-    use BookAccount::{Available, Cash, Held, Receivable, Treasury, WrittenOff};
+    use BookAccount::{Available, Cash, CreditLines, Held, Receivable, Treasury, WrittenOff};
     let amount = usd(5);
+    let line = |limit, lent, withdrawn, owed| {
+        let [limit, lent, withdrawn, owed] = [limit, lent, withdrawn, owed].map(usd);
+        Record::CreditSet { account, limit, lent, withdrawn, owed, at: AT }
+    };
     vec![
         (
             Record::Granted { account, id: "g".into(), amount, at: AT },
@@ -106,6 +112,11 @@ fn given(account: AccountId) -> Vec<(Record, Vec<(BookAccount, i128)>)> {
         (
             Record::WrittenOff { account, id: "w".into(), amount, note: "n".into(), at: AT },
             vec![(WrittenOff, 5), (Receivable, -5)],
+        ),
+        (line(9, 5, 0, 0), vec![(CreditLines, 5), (Available, -5)]),
+        (
+            line(1, 0, 5, 3),
+            vec![(Available, 5), (CreditLines, -5), (Receivable, 3), (CreditLines, -3)],
         ),
     ]
 }
@@ -339,6 +350,7 @@ fn of_house(account: AccountId) -> Vec<Record> {
         Record::Followed { seq: 1, at: AT },
         Record::SuspenseResolved { account, node, amount, end, note, at: AT },
         Record::AccountPriced { account, prices: Arc::default(), at: AT },
+        Record::AccountHolds { account, holds: Arc::default(), at: AT },
         Record::GroupPriced(Arc::new(PriceGroup { name: "g".into(), rules: Vec::new(), at: AT })),
         Record::PriceNoted(Arc::new(noted)),
         Record::Central(Arc::new(Record::Granted { account, id: "c".into(), amount, at: AT })),

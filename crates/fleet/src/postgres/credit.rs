@@ -1,0 +1,75 @@
+//! Credit lines in SQL: set by operators, in the transaction that writes it down.
+
+use super::directory::{WriteRefused, put_line};
+use super::exchange::RECALL;
+use super::{Db, DbError, Transaction, debts};
+use tollgate_ledger::{AccountId, CreditChange, CreditFault, CreditState, NodeId, Seq};
+use tollgate_money::clock::UnixMs;
+use tollgate_money::money::Nanousd;
+
+/// Sets the credit line of an account, and writes the line of what moved; tells why it cannot be.
+pub(super) async fn set(
+    transaction: &Transaction<'_>,
+    (account, limit): (AccountId, Nanousd),
+    at: UnixMs,
+    place: Seq,
+) -> Result<Option<WriteRefused>, DbError> {
+    // What counts as spent of a silent node's money is the node's again when it is heard of.
+    const LOCK: &str = "SELECT granted, available,
+            leased + held + suspense + (SELECT COALESCE(SUM(r.charged), 0)::bigint
+                                        FROM tollgate.resolved r WHERE r.account = a.id),
+            credit, debt
+        FROM tollgate.accounts a WHERE id = $1 FOR UPDATE";
+    const SET: &str = "UPDATE tollgate.accounts
+        SET granted = granted + $2 - $3 - $4, available = available + $2 - $3,
+            spent = spent - $4, debt = debt + $4, credit = $5
+        WHERE id = $1";
+    let id = account.to_string();
+    let Some(row) = transaction.query_opt(LOCK, &[&id]).await? else {
+        return Ok(Some(WriteRefused::UnknownAccount(account)));
+    };
+    let amount = |column: usize| row.try_get(column).map(Nanousd::new);
+    let state = CreditState {
+        granted: amount(0)?,
+        available: amount(1)?,
+        in_flight: amount(2)?,
+        credit: amount(3)?,
+        debt: amount(4)?,
+    };
+    let change = match CreditChange::new(limit, state) {
+        Ok(change) => change,
+        Err(CreditFault::Unfit) => return Ok(Some(WriteRefused::UnfitCredit)),
+        Err(CreditFault::InFlight(held)) => {
+            return Ok(Some(WriteRefused::CreditInFlight(account, held)));
+        }
+    };
+    if !change.moves() {
+        return Ok(None);
+    }
+    let CreditChange { lent, withdrawn, owed, .. } = change;
+    let moved = (lent.get(), withdrawn.get(), owed.get(), limit.get());
+    transaction.execute(SET, &[&id, &moved.0, &moved.1, &moved.2, &moved.3]).await?;
+    put_line(transaction, &change.record(account, at), place).await?;
+    debts::pay(transaction, account).await?;
+    Ok(None)
+}
+
+impl Db {
+    /// Asks the nodes for what they have out of an account and no call holds.
+    ///
+    /// # Errors
+    /// See [`DbError`].
+    pub(super) async fn recall(&self, account: AccountId) -> Result<(), DbError> {
+        let accounts = vec![account.to_string()];
+        let accounts = &accounts;
+        self.transact(|tx| {
+            Box::pin(async move {
+                tx.execute(RECALL, &[accounts]).await?;
+                Ok(())
+            })
+        })
+        .await?;
+        self.announce_recall(NodeId::DIRECTORY);
+        Ok(())
+    }
+}
