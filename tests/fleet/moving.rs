@@ -238,7 +238,7 @@ async fn customers(
 }
 
 /// Another credit line, and hold rules.
-fn line(limit: i64) -> AccountPatch {
+fn lent(limit: i64) -> AccountPatch {
     let output_floor = Some(Some(u64::try_from(limit).expect("positive") + 1));
     let holds = HoldsPatch { output_floor, ..HoldsPatch::default() };
     AccountPatch { credit_limit: Some(money(limit)), holds, ..AccountPatch::default() }
@@ -256,7 +256,7 @@ async fn made(seed: u64, calls: usize) -> TempDir {
         let (account, key) = keys[random.usize(..keys.len())];
         if number % 40 == 0 {
             // Some are refused while calls hold the line.
-            drop(ledger.by(&admin()).update_account(account, line(random.i64(0..500))).await);
+            drop(ledger.by(&admin()).update_account(account, lent(random.i64(0..500))).await);
         }
         paid.extend(call(&ledger, (account, key), &mut random).map(|hold| (account, hold)));
     }

@@ -40,7 +40,7 @@ pub(crate) async fn schema(url: &str) -> Db {
 
 /// An account's purse in the database.
 pub(crate) async fn purse(db: &Db, account: AccountId) -> Option<Purse> {
-    let sql = "SELECT granted, available, leased, held, spent, suspense, debt, written_off
+    let sql = "SELECT granted, available, leased, held, spent, suspense, debt, written_off, credit
         FROM tollgate.accounts WHERE id = $1";
     let rows = db.query(sql, &[&account.to_string()]).await.expect("rows");
     let row = rows.first()?;
@@ -54,6 +54,7 @@ pub(crate) async fn purse(db: &Db, account: AccountId) -> Option<Purse> {
         suspense: amount(5),
         debt: amount(6),
         written_off: amount(7),
+        credit: amount(8),
     })
 }
 
