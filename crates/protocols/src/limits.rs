@@ -29,7 +29,7 @@ const CHARACTERS_MAX: u32 = 4096;
 pub struct ModelLimits {
     /// Tokens of input that the model takes (its context window).
     pub input_tokens_max: u64,
-    /// How the model counts the tokens of pictures; `None` holds the whole context for a prompt that has any.
+    /// The formula by which the model counts the tokens of pictures; `None` holds the whole context for a prompt that has any.
     pub pictures: Option<PictureFamily>,
     /// Tokens that it can put out in one answer, reasoning included; of one image where it makes
     /// images.

@@ -126,12 +126,12 @@ pub(super) enum Key {
     Picture,
     /// A medium, inline or at an address.
     Medium(MediaShape),
-    /// How closely the model is to look at the medium beside it.
+    /// The level of detail at which the model reads the medium beside it.
     Detail,
     /// Citations of a text, or whether a document is to be cited: then it is cut into pieces, each with marks of
     /// which nobody knows the size.
     Citations,
-    /// What changes how a medium is read in ways that nobody knows.
+    /// A setting of how a medium is read, with an undocumented effect on its tokens.
     Media,
     /// What names a file by where it is. One that the operator's account keeps may be another's.
     File,
@@ -178,7 +178,7 @@ pub(super) enum ToolKey {
     Tools,
     /// How often the upstream may run it.
     Uses,
-    /// How many entries one of its results has at most.
+    /// The most entries of one of its results.
     Results,
     /// What else it costs, unless it is one of these words or numbers, as they are written.
     Dearer(&'static [&'static str]),
@@ -205,7 +205,7 @@ pub(super) struct Prompt {
     pub(super) added_tokens_max: Option<u64>,
     /// Bytes of the body that are inline media, whose tokens are among those that are added.
     pub(super) media_bytes: u64,
-    /// Whether some of it can be a picture, sound or video.
+    /// True where some of it can be a picture, sound or video.
     pub(super) has_media: bool,
     /// Whether all of it is text for the model.
     pub(super) is_text: bool,
@@ -359,7 +359,7 @@ pub(super) fn check_fields(
 struct OfferReader<'a> {
     body: &'a Object<'a>,
     offer: &'static Offer,
-    /// How the model counts pictures, if that is known.
+    /// The formula by which the model counts pictures; `None` where the configuration has none.
     pictures: Option<PictureFamily>,
     has_media: bool,
     /// Bytes of inline media, which are no text.
@@ -664,7 +664,7 @@ impl OfferReader<'_> {
                 Some(())
             }
             Key::Detail => {
-                item.detail = value.non_null()?;
+                item.add_detail(value.non_null()?);
                 Some(())
             }
             Key::Citations => {
@@ -1043,7 +1043,7 @@ struct Item<'a> {
     inner_refusal: Option<Box<GatewayError>>,
     /// The medium that it holds or refers to, as it is written.
     medium: Option<(MediaShape, &'a [u8])>,
-    /// How closely the model is to look at that.
+    /// The level of detail at which the model reads that.
     detail: Option<&'a [u8]>,
     /// Its text is cut into pieces that the model can cite.
     is_cited: bool,
@@ -1053,6 +1053,12 @@ impl<'a> Item<'a> {
     /// Of two media nobody knows which one is read.
     fn add_medium(&mut self, shape: MediaShape, written: &'a [u8]) {
         self.is_odd |= self.medium.replace((shape, written)).is_some();
+    }
+
+    /// Google's level has two names, and of two levels either may count.
+    fn add_detail(&mut self, written: Option<&'a [u8]>) {
+        self.is_odd |= written.is_some() && self.detail.is_some();
+        self.detail = written.or(self.detail);
     }
 
     fn has_all(&self, table: &ObjectTable, needs: &[&str]) -> bool {

@@ -30,7 +30,7 @@ pub(crate) enum MediaCount {
 }
 
 impl MediaCount {
-    /// How pictures are counted where the model does not say.
+    /// The formula for pictures of models whose configuration has none.
     fn pictures(self) -> PictureFamily {
         match self {
             Self::Openai => PictureFamily::OpenaiTiles,
@@ -55,8 +55,7 @@ impl MediaCount {
         }
     }
 
-    /// What a file that is no picture comes to, by its first bytes; `None` for what is none of those that models
-    /// read.
+    /// The tokens of a file that is no picture, by its first bytes; `None` for formats that no model reads.
     fn file(self, file: &[u8], pictures: PictureFamily) -> Option<u64> {
         if file.starts_with(b"%PDF") {
             return Some(self.page(pictures).saturating_mul(pages(file)));

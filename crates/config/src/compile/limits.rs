@@ -179,8 +179,8 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> M
     }
 }
 
-/// How pictures are counted where the model does not say: by the dearest way of those who speak the dialects
-/// of its upstreams.
+/// The formula for pictures of a model that names none: the dearest of the provider whose dialect all of its
+/// targets speak.
 pub(super) fn pictures_of<'a>(targets: impl Iterator<Item = &'a Target>) -> Option<PictureFamily> {
     pictures_over(targets.map(|target| target.upstream.dialect))
 }

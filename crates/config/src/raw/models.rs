@@ -439,9 +439,9 @@ pub(crate) struct ModelLimits {
     /// The context window: the tokens of input that the model takes. Needed for chat.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub(crate) context_tokens_max: Option<u64>,
-    /// How the model counts the tokens of pictures. Default: `anthropic_high` where all of its upstreams
-    /// speak Anthropic's protocol, `google` where they speak Google's, and elsewhere none: a request with a
-    /// picture then holds the whole context.
+    /// The formula by which the model counts the tokens of pictures. Default: `anthropic_high` where
+    /// all of its upstreams speak Anthropic's protocol, `google` where they speak Google's, and elsewhere
+    /// none: a request with a picture then holds the whole context.
     pub(crate) pictures: Option<PictureFamilyName>,
     /// The tokens that the model can put out in one answer, reasoning included; for image models, the
     /// tokens of one image. Needed for chat, and for images that are billed by tokens.

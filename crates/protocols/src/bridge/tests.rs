@@ -12,6 +12,7 @@ use crate::limits::MissingUsage;
 
 mod converse;
 mod lowered;
+mod pictures;
 mod repricer;
 mod upstream;
 

@@ -5,7 +5,7 @@ use tollgate_money::words::words;
 use super::formula::{PictureFormula, PictureFormula as Formula};
 
 words! {
-    /// How a model counts the tokens of pictures: `limits.pictures` in `models.yaml`.
+    /// The formula by which a model counts the tokens of pictures: `limits.pictures` in `models.yaml`.
     PictureFamily {
         /// OpenAI's tiles of 512 pixels: GPT-4o, GPT-4.1, GPT-4.5.
         OpenaiTiles = "openai_tiles",

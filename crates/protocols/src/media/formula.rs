@@ -2,10 +2,10 @@
 
 use super::{PdfBound, PictureFamily, PictureSize};
 
-/// How closely a model is to look at a picture, in the words of any dialect.
+/// The level of detail at which a model reads a picture, in the words of any dialect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum PictureDetail {
-    /// Nothing is said, or that the upstream decides.
+    /// No level: the upstream decides.
     #[default]
     Auto,
     /// OpenAI's `low`, and Google's.
@@ -44,8 +44,8 @@ pub(super) enum PictureFormula {
     /// OpenAI's: tokens for the picture, and for each tile of 512 pixels of it, shrunk to 2,048 pixels at the
     /// long side and 768 at the short one. `low` has no tiles.
     Tiles { base: u64, tile: u64 },
-    /// OpenAI's: a percentage of the patches of 32 pixels, of which there are so many at most where nothing is
-    /// said, and so many for `original`. `None` is no limit.
+    /// OpenAI's: a percentage of the patches of 32 pixels, limited to `auto_max` by default and to
+    /// `original_max` for `original`. `None` is no limit.
     Patches { percent: u64, auto_max: Option<u64>, original_max: Option<u64> },
     /// A token for each square of so many pixels.
     Grid { side: u64, tokens_min: u64, tokens_max: u64 },

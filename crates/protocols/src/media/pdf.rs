@@ -1,8 +1,8 @@
 //! The pages and the text of a PDF at most, as far as nothing in the file can hide more of them.
 //!
-//! A page is what the array `Kids` of the tree of pages refers to. Such arrays stand in the file itself, or
+//! A page is an object that an array `Kids` of the tree of pages refers to. Such arrays stand in the file itself, or
 //! in streams that are compressed: all streams that can hold any are inflated, up to a limit. What could
-//! spell them otherwise has no bound: encryption, filters that are not known here, escapes in names, an array
+//! spell them otherwise has no bound: encryption, unknown filters, escapes in names, an array
 //! that is elsewhere, and a node that two others refer to, which doubles what is below it.
 
 use std::collections::HashSet;
@@ -22,7 +22,7 @@ const NAME_BYTES_MAX: usize = 64;
 const WATCHED_NAMES: [&[u8]; 8] =
     [b"Kids", b"Type", b"Page", b"Pages", b"ObjStm", b"Filter", b"Encrypt", b"FlateDecode"];
 
-/// What the pages of a PDF come to at most.
+/// The most pages of a PDF, and the most bytes of what draws them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PdfBound {
     pub(crate) pages: u64,
@@ -45,7 +45,7 @@ impl PdfBound {
     }
 }
 
-/// What has been found in a file.
+/// Pages and sizes found in a file so far.
 #[derive(Default)]
 struct PdfReader {
     /// Objects that an array `Kids` refers to: pages, and nodes of trees.
@@ -57,7 +57,7 @@ struct PdfReader {
     passed_bytes: usize,
 }
 
-/// What a stream holds, by its dictionary.
+/// The contents of a stream, by its dictionary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PdfStream {
     /// Bytes as they are.
@@ -66,7 +66,7 @@ enum PdfStream {
     Binary,
     /// Objects, or the table of them, compressed.
     Objects,
-    /// What draws a page, compressed.
+    /// Operators that draw a page, compressed.
     Content,
 }
 
@@ -223,7 +223,7 @@ fn string_bytes(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// What a stream holds; `None` where that cannot be told.
+/// The contents of a stream; `None` where its dictionary leaves them open.
 fn stream_of(dictionary: &[u8]) -> Option<PdfStream> {
     let mut filters = values(dictionary, b"Filter");
     let Some(filter) = filters.next() else { return Some(PdfStream::Plain) };
@@ -255,7 +255,7 @@ fn stream_of(dictionary: &[u8]) -> Option<PdfStream> {
     }
 }
 
-/// What stands behind each entry of this name in a dictionary, at whatever depth.
+/// The text behind each entry of this name in a dictionary, at whatever depth.
 fn values<'a>(dictionary: &'a [u8], name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
     memchr::memchr_iter(b'/', dictionary).filter_map(move |at| {
         let found = dictionary.get(at..).filter(|text| name_at(text) == Some(name))?;
@@ -270,7 +270,7 @@ fn name_at(text: &[u8]) -> Option<&[u8]> {
     name.get(..name.iter().position(ends).unwrap_or(name.len()))
 }
 
-/// Whether a name is a watched one that is spelled with escapes: `Ki#64s`.
+/// True for a watched name that is spelled with escapes: `Ki#64s`.
 fn is_watched(name: &[u8]) -> bool {
     if memchr::memchr(b'#', name).is_none() {
         return false;

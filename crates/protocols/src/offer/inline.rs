@@ -14,7 +14,7 @@ const DATA_URL_START_MAX: usize = 256;
 /// Letters of base64 of sound that is measured: an hour of it, or a quarter of an hour of plain samples.
 const SOUND_LETTERS_MAX: usize = 32 * 1024 * 1024;
 
-/// How a dialect writes a medium.
+/// The shape in which a dialect writes a medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum MediaShape {
     /// OpenAI's: the address of a picture.
@@ -38,17 +38,17 @@ struct MediumBound {
     tokens: u64,
     /// Bytes of the body that are its data, and so no text.
     bytes: u64,
-    /// Whether it is something else than text.
+    /// True for anything but text.
     is_media: bool,
 }
 
 impl OfferReader<'_> {
-    /// Adds a medium to the prompt, which has no bound where that is not known.
+    /// Adds a medium to the prompt, which has no bound where the medium has none.
     #[cold]
     #[inline(never)]
     pub(super) fn medium(&mut self, shape: MediaShape, written: &[u8], item: &Item<'_>) {
         let bound = (|| {
-            if shape == MediaShape::Source && is_plain_text(written, item) {
+            if shape == MediaShape::Source && is_document(item) && is_plain_text(written, item) {
                 return Some(MediumBound { tokens: 0, bytes: 0, is_media: false });
             }
             let family = self.pictures?;
@@ -93,7 +93,7 @@ impl OfferReader<'_> {
     }
 }
 
-/// Whether an object says `enabled: false`, and nothing else.
+/// True for an object with `enabled: false` and nothing else.
 pub(super) fn is_switched_off(written: &[u8]) -> bool {
     let mut is_off = false;
     let is_read = Cursor::new(written).object(|key, value| {
@@ -187,7 +187,7 @@ fn is_document(item: &Item<'_>) -> bool {
     Value::new(item.kind).as_str().as_deref() == Some("document")
 }
 
-/// Whether a source of Anthropic's is text, which is as long as its bytes are.
+/// True for a source of Anthropic's that is text, which its bytes bound.
 fn is_plain_text(written: &[u8], item: &Item<'_>) -> bool {
     let is_word = |value: Option<&[u8]>, word: &str| {
         value.is_some_and(|value| Value::new(value).as_str().as_deref() == Some(word))
@@ -197,7 +197,6 @@ fn is_plain_text(written: &[u8], item: &Item<'_>) -> bool {
         is_word(kind, "text")
             && is_word(media_type, "text/plain")
             && data.is_some()
-            && is_document(item)
             && !item.is_cited
     })
 }
@@ -225,7 +224,7 @@ fn source(
     }
 }
 
-/// What Google's `inlineData` holds.
+/// The contents of Google's `inlineData`.
 fn blob(written: &[u8], detail: PictureDetail, family: PictureFamily) -> Option<MediumBound> {
     let [camel, snake, data] = members(written, ["mimeType", "mime_type", "data"])?;
     let media_type = match (camel, snake) {
@@ -283,7 +282,7 @@ fn document(data: &[u8], detail: PictureDetail, family: PictureFamily) -> Option
     Some(MediumBound { tokens, bytes: data.len() as u64, is_media: true })
 }
 
-/// What the gateway has written for Amazon.
+/// A picture that the gateway has written for Amazon.
 fn converse_image(
     written: &[u8],
     detail: PictureDetail,

@@ -54,7 +54,7 @@ fn no_bill_of_a_picture_is_above_its_bound() {
     }
 }
 
-/// Families that no bill is known of, each with the formula of another and a higher factor, or of several.
+/// Families without a bill, each with the formula of another and a higher factor, or of several.
 fn is_dearer_than_a_billed_one(family: PictureFamily) -> bool {
     use PictureFamily as F;
     matches!(family, F::Google | F::OpenaiPatchesOriginalMini | F::OpenaiPatchesOriginalNano)

@@ -209,6 +209,11 @@ fn detail_is_read_wherever_it_stands() {
             Some(2_240),
         ),
         (r#","mediaResolution":{"level":"MEDIA_RESOLUTION_LOW","numTokens":9000}"#, "", None),
+        (
+            r#","mediaResolution":{"level":"MEDIA_RESOLUTION_ULTRA_HIGH"},"media_resolution":{"level":"MEDIA_RESOLUTION_LOW"}"#,
+            "",
+            None,
+        ),
         (r#","videoMetadata":{"fps":24}"#, "", None),
         (r#","text":"and a text""#, "", Some(1_120)),
         (r#","inline_data":{"mimeType":"image/png","data":"@FILE"}"#, "", None),
