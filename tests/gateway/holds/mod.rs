@@ -1,3 +1,4 @@
 //! How requests are held whose most does not fit their accounts.
 
 mod count;
+mod shares;
