@@ -17,9 +17,8 @@ fn shipped(model: &str) -> String {
     let all = include_str!("../../../models.yaml");
     let begin = all.find(&format!("\n  {model}:\n")).expect("a shipped model") + 1;
     let rest = &all[begin..];
-    let is_of_next = |at: &usize| {
-        rest[*at + 1..].starts_with("  ") && !rest[*at + 1..].starts_with("   ")
-    };
+    let is_of_next =
+        |at: &usize| rest[*at + 1..].starts_with("  ") && !rest[*at + 1..].starts_with("   ");
     let end = rest.match_indices('\n').map(|(at, _)| at).filter(is_of_next).nth(0);
     format!("models:\n{}\n", &rest[..end.unwrap_or(rest.len())])
 }
@@ -37,7 +36,8 @@ fn gateway(model: &str, protocol: &str, settings: &[&str], more: &str) -> (Gatew
     let id = account["id"].as_str().expect("an id").to_owned();
     let grant = json!({"amount": "5.00", "id": "five"});
     gateway.admin("POST", &format!("/admin/v1/accounts/{id}/grants"), &grant);
-    let key = gateway.admin("POST", &format!("/admin/v1/accounts/{id}/keys"), &json!({"name": "k"}));
+    let key =
+        gateway.admin("POST", &format!("/admin/v1/accounts/{id}/keys"), &json!({"name": "k"}));
     let gateway = gateway.with_key(key["key"].as_str().expect("a key"));
     (gateway, id)
 }
