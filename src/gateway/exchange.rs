@@ -105,6 +105,8 @@ pub(super) struct Response {
     pub(super) held: BudgetShare,
     /// The closing event was passed, for this reason; whatever still comes is not the customer's.
     pub(super) cut: Option<CutReason>,
+    /// A piece that no hold on disk pays for yet, and whether it is the last.
+    pub(super) uncovered: Option<(Bytes, bool)>,
     /// Its body has shown that it is what its head says.
     pub(super) is_as_said: bool,
 }
@@ -322,9 +324,10 @@ impl Exchange {
         let Attempt { candidate, began, .. } = attempt?;
         let relaying = relaying(admitted).kept_by(|| candidates.keeper(&candidate));
         let held = body.into_share();
-        let (cut, is_as_said) = (None, false);
+        let (cut, uncovered, is_as_said) = (None, None, false);
         let framing = framing.for_customers();
-        let response = Response { relaying, framing, candidate, began, held, cut, is_as_said };
+        let response =
+            Response { relaying, framing, candidate, began, held, cut, uncovered, is_as_said };
         self.stage = RequestStage::Relaying(Box::new(response));
         match &mut self.stage {
             RequestStage::Relaying(response) => Some(response),
@@ -357,9 +360,16 @@ impl Exchange {
         response.framing == Framing::Json && response.relaying.changes_length()
     }
 
-    /// Whether the answer was ended before its upstream did.
-    pub(super) fn is_cut(&self) -> bool {
-        matches!(&self.stage, RequestStage::Relaying(response) if response.cut.is_some())
+    /// Whether the answer does not just go on: it was cut, or a piece waits for the hold that pays for it.
+    pub(super) fn is_held_up(&self) -> bool {
+        let is_held_up =
+            |response: &Response| response.cut.is_some() || response.uncovered.is_some();
+        matches!(&self.stage, RequestStage::Relaying(response) if is_held_up(response))
+    }
+
+    /// Whether a piece of the answer waits for the hold that pays for it.
+    pub(super) fn has_uncovered(&self) -> bool {
+        matches!(&self.stage, RequestStage::Relaying(response) if response.uncovered.is_some())
     }
 
     /// An answer with a status of success came to nothing: no other target is asked.

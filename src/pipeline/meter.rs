@@ -9,6 +9,7 @@ use crate::error::GatewayError;
 use crate::ledger::{LedgerError, Refusal};
 use crate::money::Nanousd;
 use crate::pipeline::Admitted;
+use crate::pipeline::rolling::{Fetch, LedgerFunds, Roll, part_of, without_input};
 use crate::price::{Usage, UsageSource};
 use crate::protocols::{Contradictions, Framing, KnownMeter, Meter};
 
@@ -18,6 +19,14 @@ pub struct Relaying {
     pub(super) meter: Box<dyn Meter>,
     /// Notes what the upstream keeps of the answer, and how many ids of it were noted.
     keeper: Option<(Keeper, usize)>,
+    /// How the hold grows, where it does not cover the whole call.
+    rolling: Option<Box<Rolling>>,
+}
+
+/// The growth of a hold, and the money that is on its way for it.
+struct Rolling {
+    roll: Roll,
+    fetch: Option<Fetch>,
 }
 
 /// What to do with a piece of the response.
@@ -43,13 +52,16 @@ impl Relaying {
     #[must_use]
     pub fn new(admitted: Box<Admitted>, framing: Framing) -> Self {
         let meter = admitted.call.meter(framing);
-        Self { admitted, meter, keeper: None }
+        let roll = Roll::of(&admitted, framing);
+        let rolling = roll.map(|roll| Box::new(Rolling { roll, fetch: None }));
+        Self { admitted, meter, keeper: None, rolling }
     }
 
     /// Begins to send an answer of which everything is known.
     #[must_use]
     pub fn known(admitted: Box<Admitted>, usage: Usage, source: UsageSource) -> Self {
-        Self { admitted, meter: Box::new(KnownMeter::of_answer(usage, source)), keeper: None }
+        let meter = Box::new(KnownMeter::of_answer(usage, source));
+        Self { admitted, meter, keeper: None, rolling: None }
     }
 
     /// What the upstream keeps of the answer is noted before the customer reads of it.
@@ -73,6 +85,13 @@ impl Relaying {
     pub fn relay(&mut self, chunk: Bytes) -> Step {
         let relayed = self.meter.relay(chunk);
         self.keep();
+        if self.rolling.is_some() {
+            return if self.roll() {
+                Step::Relay(relayed)
+            } else {
+                Step::RelayWhenCovered(relayed)
+            };
+        }
         if self.lacks() <= Nanousd::ZERO && self.admitted.payment.is_durable() {
             Step::Relay(relayed)
         } else {
@@ -85,6 +104,9 @@ impl Relaying {
     /// # Errors
     /// [`Uncovered`].
     pub async fn covered(&mut self) -> Result<(), Uncovered> {
+        if self.rolling.is_some() {
+            return self.roll_on().await;
+        }
         let lacks = self.lacks();
         if lacks > Nanousd::ZERO {
             let payment = &mut self.admitted.payment;
@@ -94,6 +116,52 @@ impl Relaying {
             }
         }
         self.admitted.payment.durable().await.map_err(Uncovered::NotDurable)
+    }
+
+    /// Extends a hold that grows ahead of use. True where a hold on disk pays for all that was relayed.
+    fn roll(&mut self) -> bool {
+        let Some(Rolling { roll, fetch }) = self.rolling.as_deref_mut() else { return false };
+        let relayed = self.meter.relayed();
+        let prices = self.admitted.quote.dearest();
+        let costs =
+            (prices.cost(&Usage { requests: 1, ..relayed }), prices.cost(&without_input(&relayed)));
+        let now = Instant::now();
+        roll.note(costs, self.meter.reported_sides().input, now);
+        roll.covers(&mut LedgerFunds { payment: &mut self.admitted.payment, fetch }, now)
+    }
+
+    /// Waits until a hold that grows pays for all that was relayed: for the time of its next extension
+    /// at most, for money of a fleet, and for the disk.
+    async fn roll_on(&mut self) -> Result<(), Uncovered> {
+        let Some(Rolling { roll, fetch }) = self.rolling.as_deref_mut() else { return Ok(()) };
+        let payment = &mut self.admitted.payment;
+        let lacks = roll.lacks(payment.amount());
+        if lacks > Nanousd::ZERO {
+            let wait = roll.wait(Instant::now());
+            let available = payment.available();
+            if !wait.is_zero() && available < lacks && payment.fetch(lacks).is_none() {
+                // What the upstream makes during a wait for nothing is the operator's.
+                return Err(Uncovered::Exhausted(Refusal::Insufficient { available }));
+            }
+            tokio::time::sleep(wait).await;
+            let wanted = roll.wanted(&LedgerFunds { payment, fetch }, Instant::now());
+            // Beyond the bound it is as for a hold that does not grow ahead of use.
+            let wanted =
+                if wanted < lacks { with_reserve(lacks, payment.amount()) } else { wanted };
+            if let Err(refusal) = payment.enlarge(wanted).await {
+                let part = part_of(&refusal, wanted);
+                if part < lacks || payment.enlarge(part).await.is_err() {
+                    return Err(Uncovered::Exhausted(refusal));
+                }
+            }
+            roll.note_extension(Instant::now());
+        }
+        payment.durable().await.map_err(Uncovered::NotDurable)
+    }
+
+    /// Whether the hold grows while the answer streams.
+    pub(super) fn is_rolling(&self) -> bool {
+        self.rolling.is_some()
     }
 
     /// What all that was relayed costs beyond what is held.

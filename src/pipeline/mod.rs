@@ -14,6 +14,7 @@ mod admit;
 mod affordable;
 mod enough;
 mod payment;
+mod rolling;
 mod rewrite;
 mod meter;
 mod settle;

@@ -57,6 +57,33 @@ impl Payment {
         }
     }
 
+    /// The part of the amount that is on disk.
+    pub(super) fn durable_amount(&self) -> Nanousd {
+        match self {
+            Self::Held(hold) => hold.durable_amount(),
+            Self::Free | Self::PassedOn => Nanousd::ZERO,
+        }
+    }
+
+    /// The account's money, as far as it is here, that no hold covers.
+    pub(super) fn available(&self) -> Nanousd {
+        match self {
+            Self::Held(hold) => hold.available(),
+            Self::Free | Self::PassedOn => Nanousd::ZERO,
+        }
+    }
+
+    /// Brings money for an extension here from elsewhere in a fleet; `None` where all of it is here.
+    pub(super) fn fetch(
+        &self,
+        amount: Nanousd,
+    ) -> Option<impl Future<Output = Result<(), Refusal>> + Send + use<>> {
+        match self {
+            Self::Held(hold) => hold.fetch(amount),
+            Self::Free | Self::PassedOn => None,
+        }
+    }
+
     /// Whether what is held is on disk.
     pub(super) fn is_durable(&self) -> bool {
         match self {

@@ -198,6 +198,12 @@ impl Relaying {
             UsageSource::Upstream if is_broken && !of_use => {
                 Bill::lost(LossCause::Undelivered, measured.charge)
             }
+            // The report has come with a piece that nothing was left for, and the customer has not got it.
+            UsageSource::Upstream if ending == Ending::Exhausted && self.is_rolling() => {
+                let charge = measured.charge.min(self.admitted.payment.amount());
+                let part = Settlement { charge, ..measured };
+                Bill::part(part, LossCause::Undelivered, measured.charge)
+            }
             UsageSource::Upstream => Bill::charge(measured),
             // It says itself that it failed, which providers do not bill.
             _ if has_failed && !of_use => Bill::NOTHING,

@@ -122,7 +122,8 @@ pub(crate) async fn begin(header: &mut AnswerHead, exchange: &mut Exchange) -> R
     Ok(())
 }
 
-/// Passes a piece of a response on.
+/// Passes a piece of a response on, unless it has to wait for the hold that pays for it: then it is kept
+/// for [`covered`].
 pub(crate) fn piece(
     body: &mut Option<Bytes>,
     end_of_stream: bool,
@@ -155,26 +156,47 @@ pub(crate) fn piece(
     }
     let piece = body.take().unwrap_or_default();
     let step = (!is_overdue).then(|| response.relaying.relay(piece));
-    let mut out = match step {
+    let out = match step {
         Some(Step::Relay(bytes)) => bytes,
-        Some(Step::RelayWhenCovered(bytes)) => match wait_until_covered(&mut response.relaying) {
-            Ok(()) => bytes,
-            Err(Uncovered::Exhausted(refusal)) => {
-                response.cut = Some(CutReason::Exhausted);
-                let failure = exchange.failure.insert(exhausted(refusal));
-                exchange.envelope.error_event(exchange.id, failure)
-            }
-            Err(Uncovered::NotDurable(error)) => {
-                let context = "the hold could not be enlarged";
-                return Err(Error::because(ErrorType::InternalError, context, error));
-            }
-        },
+        Some(Step::RelayWhenCovered(bytes)) => {
+            response.uncovered = Some((bytes, end_of_stream));
+            return Ok(());
+        }
         None => {
             response.cut = Some(CutReason::Overdue);
             let failure = exchange.failure.insert(peer::timed_out());
             exchange.envelope.error_event(exchange.id, failure)
         }
     };
+    *body = Some(passed(out, end_of_stream, exchange)?);
+    Ok(())
+}
+
+/// The piece that had to wait, as the customer gets it once a hold on disk pays for it, and whether it is
+/// the last; in its place the event that ends the answer, where no hold will pay for it.
+pub(crate) async fn covered(exchange: &mut Exchange) -> Result<(Bytes, bool)> {
+    let RequestStage::Relaying(response) = &mut exchange.stage else {
+        return Ok((Bytes::new(), false));
+    };
+    let (bytes, end_of_stream) = response.uncovered.take().unwrap_or_default();
+    let out = match response.relaying.covered().await {
+        Ok(()) => bytes,
+        Err(Uncovered::Exhausted(refusal)) => {
+            response.cut = Some(CutReason::Exhausted);
+            let failure = exchange.failure.insert(exhausted(refusal));
+            exchange.envelope.error_event(exchange.id, failure)
+        }
+        Err(Uncovered::NotDurable(error)) => {
+            let context = "the hold could not be enlarged";
+            return Err(Error::because(ErrorType::InternalError, context, error));
+        }
+    };
+    Ok((passed(out, end_of_stream, exchange)?, end_of_stream))
+}
+
+/// A piece that is paid for, as the customer gets it.
+fn passed(mut out: Bytes, end_of_stream: bool, exchange: &mut Exchange) -> Result<Bytes> {
+    let RequestStage::Relaying(response) = &mut exchange.stage else { return Ok(out) };
     let budget = exchange.snapshot.limits.body_memory_bytes_max;
     if !response.held.resize(response.relaying.held_bytes(), budget) {
         let message = "The upstream's answer is too large to be re-encoded at the moment.";
@@ -186,11 +208,10 @@ pub(crate) fn piece(
     if end_of_stream && response.cut.is_none() {
         out = ended(exchange, out)?;
     }
-    *body = Some(out);
     if end_of_stream || exchange.is_whole() {
         exchange.leave();
     }
-    Ok(())
+    Ok(out)
 }
 
 /// Takes a piece that nobody gets, so that nothing has to be held for it first.
@@ -249,13 +270,6 @@ fn ended(exchange: &mut Exchange, out: Bytes) -> Result<Bytes> {
     let failure = broken(&response.relaying);
     let event = exchange.envelope.error_event(exchange.id, exchange.failure.insert(failure));
     Ok(append(out, event))
-}
-
-/// The hook cannot wait, and no piece may go before the hold that pays for it is on disk. It happens
-/// once for each extension; other requests of this thread go on elsewhere.
-fn wait_until_covered(relaying: &mut Relaying) -> Result<(), Uncovered> {
-    let handle = tokio::runtime::Handle::current();
-    tokio::task::block_in_place(|| handle.block_on(relaying.covered()))
 }
 
 /// Ends a request that failed: with an error, or with an error event if the answer had begun.

@@ -414,11 +414,9 @@ async fn pass_on(
             let chunk = customer.wait(session, exchange, pin!(call.chunk())).await?;
             match chunk {
                 Ok(Some(chunk)) => gather(exchange, call, chunk)?,
-                Ok(None) => (metered(exchange, Bytes::new(), true)?, true),
+                Ok(None) => metered(exchange, Bytes::new(), true)?,
                 // What a connection does behind a stream's last event is nobody's concern.
-                Err(_) if exchange.is_whole_stream() => {
-                    (metered(exchange, Bytes::new(), true)?, true)
-                }
+                Err(_) if exchange.is_whole_stream() => metered(exchange, Bytes::new(), true)?,
                 Err(error) => {
                     broken_off(session, exchange, call, error).await?;
                     continue;
@@ -426,7 +424,12 @@ async fn pass_on(
             }
         };
         customer.send(session, exchange, piece, is_end).await?;
-        if exchange.is_cut() && exchange.orphan.is_none() {
+        if exchange.is_held_up() && exchange.orphan.is_none() {
+            if exchange.has_uncovered() {
+                // It is large, and most answers never wait.
+                first = Some(Box::pin(relay::covered(exchange)).await?);
+                continue;
+            }
             let cut = Error::new(ErrorType::Custom("the answer was cut"));
             if is_end || exchange.deadline.is_over() {
                 return Err(cut);
@@ -441,13 +444,13 @@ async fn pass_on(
 
 /// What is there of the answer at once, as the customer gets it, and whether that is its end.
 fn gather(exchange: &mut Exchange, call: &mut UpstreamCall, first: Bytes) -> Result<AnswerPiece> {
-    let mut is_end = call.is_done();
-    let mut out = metered(exchange, first, is_end)?;
+    let (mut out, mut is_end) = metered(exchange, first, call.is_done())?;
     let mut gathered = BytesMut::new();
-    while !is_end && !exchange.is_cut() && gathered.len().max(out.len()) < GATHERED_BYTES_MAX {
-        let Some(more) = call.chunk_now() else { break };
-        is_end = more.is_none() || call.is_done();
-        let more = metered(exchange, more.unwrap_or_default(), is_end)?;
+    while !is_end && !exchange.is_held_up() && gathered.len().max(out.len()) < GATHERED_BYTES_MAX {
+        let Some(piece) = call.chunk_now() else { break };
+        let is_last = piece.is_none() || call.is_done();
+        let more;
+        (more, is_end) = metered(exchange, piece.unwrap_or_default(), is_last)?;
         if more.is_empty() {
             continue;
         }
@@ -462,11 +465,12 @@ fn gather(exchange: &mut Exchange, call: &mut UpstreamCall, first: Bytes) -> Res
     Ok((out, is_end))
 }
 
-/// A piece of the answer as the customer gets it, once it is metered and paid for.
-fn metered(exchange: &mut Exchange, piece: Bytes, is_end: bool) -> Result<Bytes> {
+/// A piece of the answer as the customer gets it, once it is metered and paid for. One that has to wait for
+/// the hold that pays for it is not the end of the answer.
+fn metered(exchange: &mut Exchange, piece: Bytes, is_end: bool) -> Result<AnswerPiece> {
     let mut body = Some(piece);
     relay::piece(&mut body, is_end, exchange)?;
-    Ok(body.unwrap_or_default())
+    Ok((body.unwrap_or_default(), is_end && !exchange.has_uncovered()))
 }
 
 /// The upstream broke off, or has been silent for too long. In that case the customer is told, and

@@ -82,6 +82,7 @@ impl Ledger {
             amount,
             reservation,
             last_seq: seq,
+            written: Nanousd::ZERO,
             is_open: true,
         })
     }
@@ -125,9 +126,12 @@ impl Hold {
             return Ok(());
         }
         let (account, id, at) = (self.account, self.id, UnixMs::now());
+        let written = self.durable_amount();
         self.last_seq = self
             .ledger
             .set_aside(account, amount, |core| core.decide_extend(account, id, amount, at))?;
+        // The extension is not on disk yet. What was before it pays for bytes that are sent meanwhile.
+        self.written = written;
         // The account's `held` has taken the same sum without overflow.
         self.amount = self.amount.checked_add(amount).unwrap_or(Nanousd::MAX);
         Ok(())
@@ -141,6 +145,27 @@ impl Hold {
         let ledger = Arc::clone(&self.ledger);
         let want = Want { account: self.account, key: self.key, amount };
         ledger.with_money(want, || self.extend(amount)).await
+    }
+
+    /// Brings what an extension by `amount` needs to this node of a fleet, and holds none of it: other
+    /// calls may take it first. `None` where all of the money is here.
+    #[must_use]
+    pub fn fetch(
+        &self,
+        amount: Nanousd,
+    ) -> Option<impl Future<Output = Result<(), Refusal>> + Send + use<>> {
+        let (ledger, account, key, id) = (self.ledger(), self.account, self.key, self.id);
+        ledger.shared_funds()?;
+        Some(async move {
+            let would_extend = || {
+                if ledger.shared_funds().is_some_and(|funds| !funds.may_spend()) {
+                    return Err(Refusal::CutOff);
+                }
+                let core = ledger.shard(account).lock();
+                core.decide_extend(account, id, amount, UnixMs::now()).map(drop)
+            };
+            ledger.with_money(Want { account, key, amount }, would_extend).await
+        })
     }
 
     /// Sets aside what `charge` lacks, or as much of it as a fleet has elsewhere. What is here needs
@@ -184,7 +209,8 @@ impl Hold {
         drop(core);
         let last_seq = moved.map_err(|_| Refusal::Stopped)?;
         let id = HoldId::from_number(last_seq);
-        Ok(Self { ledger, account, key, id, amount, reservation, last_seq, is_open: true })
+        let (written, is_open) = (Nanousd::ZERO, true);
+        Ok(Self { ledger, account, key, id, amount, reservation, last_seq, written, is_open })
     }
 
     /// Ends the hold with what the call cost. A charge above the hold takes what it can from the

@@ -25,6 +25,8 @@ pub struct Hold {
     pub(crate) reservation: Arc<Reservation>,
     /// The last record that this hold stands on: its own, or its last extension's.
     pub(crate) last_seq: Seq,
+    /// The amount that is on disk whether `last_seq` is or not.
+    pub(crate) written: Nanousd,
     pub(crate) is_open: bool,
 }
 
@@ -45,6 +47,19 @@ impl Hold {
     #[must_use]
     pub fn is_durable(&self) -> bool {
         self.ledger.journal.is_durable(self.last_seq)
+    }
+
+    /// The amount that a crash at this moment would find on disk: what was held before the last extension,
+    /// as long as that is being written. Bytes up to it may be sent.
+    #[must_use]
+    pub fn durable_amount(&self) -> Nanousd {
+        if self.is_durable() { self.amount } else { self.written }
+    }
+
+    /// The account's money on this node that no hold covers.
+    #[must_use]
+    pub fn available(&self) -> Nanousd {
+        self.ledger.available_and_held(self.account).0
     }
 
     /// Leaves a trace of the call that outlives this process, for its upstream is about to be asked:

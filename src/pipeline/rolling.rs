@@ -1,0 +1,328 @@
+//! A hold that grows while the answer that it pays for streams. It is extended ahead of use, in memory,
+//! while what was held before pays for the bytes; the journal writes the extension meanwhile.
+
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinHandle;
+
+use crate::ledger::{Capped, Refusal};
+use crate::money::Nanousd;
+use crate::pipeline::{Admitted, Holding, Payment};
+use crate::price::{Side, UNITS, Usage};
+use crate::protocols::Framing;
+
+/// The shortest time between two extensions of one hold, each of which is a record in the journal.
+pub(super) const SPACING: Duration = Duration::from_secs(2);
+/// Seconds of the stream's pace that are held ahead: one more than [`SPACING`], for a stream that
+/// accelerates.
+const LEAD_SECONDS: i64 = 3;
+/// Seconds of the stream's pace that one extension covers: it lasts for a lead and for as long again.
+const EXTENSION_SECONDS: i64 = 6;
+/// Output, in tokens, below which an extension ahead of use is not worth its record.
+const STEP_TOKENS: u64 = 256;
+/// An account with this many times the rest of the bound is not short of money any more.
+const PLENTY: i64 = 8;
+/// The time between two attempts of an extension that failed. An attempt takes a lock, and no disk.
+const RETRY: Duration = Duration::from_millis(250);
+/// The shortest time that a pace is measured over: chunks arrive in bursts.
+const PACE_WINDOW: Duration = Duration::from_millis(250);
+/// The same for the beginning of a stream, of which nothing else tells the pace: one that needs an extension
+/// within a quarter of a second is fast indeed.
+const FIRST_WINDOW: Duration = Duration::from_millis(50);
+
+/// The money that a hold can grow by: the ledger's, and a model of it in tests.
+pub(super) trait Funds {
+    /// The amount that is held.
+    fn amount(&self) -> Nanousd;
+
+    /// The part of it that is on disk.
+    fn durable_amount(&self) -> Nanousd;
+
+    /// The account's money that is not held.
+    fn available(&self) -> Nanousd;
+
+    /// Holds `amount` more.
+    fn extend(&mut self, amount: Nanousd) -> Result<(), Refusal>;
+
+    /// Brings `amount` here from elsewhere in a fleet. True while that is under way.
+    fn fetches(&mut self, amount: Nanousd) -> bool;
+}
+
+/// What a stream has used by now.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Used {
+    /// All of it, with the input at its bound until the upstream has reported the input.
+    pub(super) total: Nanousd,
+    /// The output's part.
+    pub(super) output: Nanousd,
+}
+
+/// The growth of one hold.
+#[derive(Debug)]
+pub(super) struct Roll {
+    /// The amount beyond which the hold does not grow ahead of use.
+    bound: Nanousd,
+    /// The price of a slice of output.
+    slice: Nanousd,
+    /// The smallest extension ahead of use.
+    step: Nanousd,
+    /// The most that the call can cost beside its output.
+    input: Nanousd,
+    used: Used,
+    /// The output at the last extension.
+    extended_at_output: Nanousd,
+    extended: Option<Instant>,
+    /// When an extension failed that was to be ahead of use.
+    failed: Option<Instant>,
+    pace: Pace,
+}
+
+impl Roll {
+    /// The growth of the hold of `admitted`, whose answer begins to stream; `None` for one that holds
+    /// all that the call can cost.
+    pub(super) fn of(admitted: &Admitted, framing: Framing) -> Option<Self> {
+        let Holding::Slice { output_tokens } = admitted.holding else { return None };
+        if !admitted.payment.is_held() {
+            return None;
+        }
+        let output = |tokens| admitted.dearest(&Usage { output_tokens: tokens, ..Usage::ZERO });
+        let beside = Usage { output_tokens: 0, requests: 1, ..admitted.call.bound() };
+        let mut roll = Self::new(
+            admitted.bound,
+            (output(output_tokens), output(STEP_TOKENS)),
+            admitted.dearest(&beside),
+            Instant::now(),
+        );
+        if framing.for_customers() != Framing::Sse {
+            // A document shows its output at its end only: all of its bound is to be held before that. A lead
+            // is half a slice.
+            roll.slice = times(roll.bound, 2);
+        }
+        Some(roll)
+    }
+
+    pub(super) fn new(
+        bound: Nanousd,
+        (slice, step): (Nanousd, Nanousd),
+        input: Nanousd,
+        now: Instant,
+    ) -> Self {
+        Self {
+            bound,
+            slice: slice.max(Nanousd::new(1)),
+            step: step.min(slice).max(Nanousd::new(1)),
+            input,
+            used: Used { total: input, output: Nanousd::ZERO },
+            extended_at_output: Nanousd::ZERO,
+            extended: None,
+            failed: None,
+            pace: Pace::new(now),
+        }
+    }
+
+    /// Takes the cost of the whole answer and of its output, as far as it was relayed.
+    pub(super) fn note(
+        &mut self,
+        (all, output): (Nanousd, Nanousd),
+        has_input: bool,
+        now: Instant,
+    ) {
+        // Until the upstream has reported the input, an estimate of it may be too low: what it leaves of the
+        // input's bound must not be spent on output.
+        let total = if has_input { all } else { all.max(sum(self.input, output)) };
+        self.used = Used { total, output };
+        self.pace.note(output, now);
+    }
+
+    /// Extends the hold ahead of use, if it is time to. True where a hold on disk pays for all that was
+    /// relayed.
+    pub(super) fn covers(&mut self, funds: &mut impl Funds, now: Instant) -> bool {
+        let left = funds.amount().saturating_sub(self.used.total);
+        if left <= self.lead()
+            && funds.amount() < self.bound
+            && self.wait(now).is_zero()
+            && self.failed.is_none_or(|failed| now.saturating_duration_since(failed) >= RETRY)
+        {
+            self.extend_ahead(funds, left, now);
+        }
+        self.used.total <= funds.durable_amount()
+    }
+
+    /// What was relayed beyond what is held.
+    pub(super) fn lacks(&self, held: Nanousd) -> Nanousd {
+        self.used.total.saturating_sub(held)
+    }
+
+    /// How long the next extension has to wait, so that the journal has one record in [`SPACING`].
+    pub(super) fn wait(&self, now: Instant) -> Duration {
+        let since = |extended| now.saturating_duration_since(extended);
+        self.extended.map_or(Duration::ZERO, |extended| SPACING.saturating_sub(since(extended)))
+    }
+
+    /// The amount to extend by.
+    pub(super) fn wanted(&self, funds: &impl Funds, now: Instant) -> Nanousd {
+        let rest = self.bound.saturating_sub(funds.amount());
+        if funds.available() >= times(rest, PLENTY) {
+            return rest;
+        }
+        let since = self.used.output.saturating_sub(self.extended_at_output);
+        let by_pace = times(self.pace.a_second(now), EXTENSION_SECONDS);
+        self.slice.max(times(since, 2)).max(by_pace).min(rest)
+    }
+
+    /// The hold was extended.
+    pub(super) fn note_extension(&mut self, now: Instant) {
+        self.extended = Some(now);
+        self.extended_at_output = self.used.output;
+        self.failed = None;
+    }
+
+    fn extend_ahead(&mut self, funds: &mut impl Funds, left: Nanousd, now: Instant) {
+        let wanted = self.wanted(funds, now);
+        let Err(refusal) = funds.extend(wanted) else { return self.note_extension(now) };
+        // Money of a fleet arrives within a fraction of a second. A small extension now would have it wait
+        // for the next.
+        let is_coming = funds.fetches(wanted) && left > self.step;
+        let part = part_of(&refusal, wanted);
+        if !is_coming && part >= self.step.min(wanted) && funds.extend(part).is_ok() {
+            return self.note_extension(now);
+        }
+        self.failed = Some(now);
+    }
+
+    /// What has to be held ahead of what was relayed.
+    fn lead(&self) -> Nanousd {
+        let half = Nanousd::new(self.slice.get() / 2);
+        half.max(times(self.pace.fastest, LEAD_SECONDS))
+    }
+}
+
+/// The part of an amount that can be held when all of it cannot.
+pub(super) fn part_of(refusal: &Refusal, amount: Nanousd) -> Nanousd {
+    let part = match refusal {
+        Refusal::Insufficient { available } | Refusal::Held { available, .. } => *available,
+        Refusal::Capped(Capped { limit, spent, held, .. }) => {
+            limit.saturating_sub(*spent).saturating_sub(*held)
+        }
+        Refusal::ShareUsed { lacks, .. } => amount.saturating_sub(*lacks),
+        Refusal::InDebt { .. }
+        | Refusal::UnknownAccount
+        | Refusal::DiskFull
+        | Refusal::CutOff
+        | Refusal::Stopped => Nanousd::ZERO,
+    };
+    part.min(amount)
+}
+
+/// The cost of output in a second, as a stream has it.
+#[derive(Debug)]
+struct Pace {
+    /// The fastest of late.
+    fastest: Nanousd,
+    window: Instant,
+    /// The output at the window's beginning.
+    before: Nanousd,
+    output: Nanousd,
+}
+
+impl Pace {
+    fn new(now: Instant) -> Self {
+        Self { fastest: Nanousd::ZERO, window: now, before: Nanousd::ZERO, output: Nanousd::ZERO }
+    }
+
+    fn note(&mut self, output: Nanousd, now: Instant) {
+        self.output = output;
+        if now.saturating_duration_since(self.window) < PACE_WINDOW {
+            return;
+        }
+        // It falls by an eighth a window: a stream that stood still goes on at its old pace.
+        let before = Nanousd::new(self.fastest.get() / 8 * 7);
+        self.fastest = before.max(self.of_window(now, PACE_WINDOW));
+        (self.window, self.before) = (now, output);
+    }
+
+    fn a_second(&self, now: Instant) -> Nanousd {
+        let shortest = if self.fastest.is_zero() { FIRST_WINDOW } else { PACE_WINDOW };
+        self.fastest.max(self.of_window(now, shortest))
+    }
+
+    fn of_window(&self, now: Instant, shortest: Duration) -> Nanousd {
+        let elapsed = now.saturating_duration_since(self.window).max(shortest).as_millis();
+        let output = self.output.saturating_sub(self.before);
+        let elapsed = i64::try_from(elapsed).unwrap_or(i64::MAX);
+        Nanousd::new(output.get().saturating_mul(1_000) / elapsed)
+    }
+}
+
+fn sum(one: Nanousd, other: Nanousd) -> Nanousd {
+    one.checked_add(other).unwrap_or(Nanousd::MAX)
+}
+
+fn times(amount: Nanousd, factor: i64) -> Nanousd {
+    Nanousd::new(amount.get().saturating_mul(factor))
+}
+
+/// The part of a usage that an answer has shown, without the input.
+pub(super) fn without_input(usage: &Usage) -> Usage {
+    let mut made = *usage;
+    for info in UNITS {
+        if info.side == Side::Input {
+            made[info.unit] = 0;
+        }
+    }
+    made
+}
+
+/// A task that brings money to this node of a fleet; it ends with what it is for.
+#[derive(Debug)]
+pub(super) struct Fetch(JoinHandle<()>);
+
+impl Drop for Fetch {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The money of the ledger for one payment.
+pub(super) struct LedgerFunds<'a> {
+    pub(super) payment: &'a mut Payment,
+    pub(super) fetch: &'a mut Option<Fetch>,
+}
+
+impl Funds for LedgerFunds<'_> {
+    fn amount(&self) -> Nanousd {
+        self.payment.amount()
+    }
+
+    fn durable_amount(&self) -> Nanousd {
+        self.payment.durable_amount()
+    }
+
+    fn available(&self) -> Nanousd {
+        self.payment.available()
+    }
+
+    fn extend(&mut self, amount: Nanousd) -> Result<(), Refusal> {
+        self.payment.extend(amount)
+    }
+
+    fn fetches(&mut self, amount: Nanousd) -> bool {
+        if let Some(fetch) = self.fetch {
+            let is_under_way = !fetch.0.is_finished();
+            if !is_under_way {
+                // It has brought too little, or other calls took it: a part has to do.
+                *self.fetch = None;
+            }
+            return is_under_way;
+        }
+        let Some(fetch) = self.payment.fetch(amount) else { return false };
+        *self.fetch = Some(Fetch(tokio::spawn(async move {
+            // The next attempt to extend sees what has come of it.
+            fetch.await.ok();
+        })));
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;
