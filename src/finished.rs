@@ -55,6 +55,8 @@ pub struct Finished<'a> {
     pub ttfb: Option<Duration>,
     /// What was billed; `None` when nothing was ever held.
     pub settled: Option<Settled>,
+    /// The amount that was held for it at its end; zero when nothing was charged.
+    pub held: Nanousd,
     /// The task that it has started.
     pub task_id: Option<TaskId>,
     /// The customer's own trace, as its `traceparent` header named it.
@@ -93,4 +95,6 @@ pub struct TaskEnded<'a> {
     pub duration: Duration,
     /// What was billed; `None` when the hold was given back.
     pub settled: Option<Settled>,
+    /// The amount that was held for it.
+    pub held: Nanousd,
 }

@@ -85,6 +85,7 @@ pub struct Metrics {
     ttfb: HistogramVec,
     tokens: IntCounterVec,
     spend: CounterVec,
+    held: CounterVec,
     settlements: IntCounterVec,
     above_limits: IntCounterVec,
     contradictions: IntCounterVec,
@@ -161,6 +162,12 @@ impl Metrics {
                 r,
                 "tollgate_spend_dollars_total",
                 "US dollars charged. Rounded to a float: the ledger has the exact figure.",
+                &["model"],
+            ),
+            held: counters(
+                r,
+                "tollgate_held_dollars_total",
+                "US dollars that were held for requests when they were charged. Rounded to a float.",
                 &["model"],
             ),
             settlements: int_counters(

@@ -69,6 +69,7 @@ mod tests {
             duration,
             ttfb: None,
             settled: None,
+            held: crate::money::Nanousd::ZERO,
             task_id: None,
             traceparent: None,
         }

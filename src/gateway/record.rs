@@ -38,6 +38,7 @@ impl Exchange {
         let target = self.tried_target().cloned();
         let tried = self.tried_model().cloned();
         let settled = self.settle(bill);
+        let amount_held = settled.held;
         let settled = paid.then_some(finished::Settled {
             usage: settled.usage,
             source: settled.source,
@@ -82,6 +83,7 @@ impl Exchange {
             duration: now.saturating_duration_since(self.started),
             ttfb: self.first_byte,
             settled,
+            held: amount_held,
             task_id: self.task,
             traceparent: traceparent(&head.headers),
         }

@@ -42,6 +42,7 @@ fn finished() -> Finished<'static> {
             cost: Nanousd::new(1_500),
             owed: Nanousd::ZERO,
         }),
+        held: Nanousd::ZERO,
         task_id: None,
         traceparent: None,
     }
@@ -199,6 +200,7 @@ fn a_line_is_byte_for_byte_what_formatting_makes_of_it() {
             duration: took(&mut rng),
             ttfb: rng.bool().then(|| took(&mut rng)),
             settled: rng.bool().then_some(settled),
+            held: Nanousd::ZERO,
             task_id: None,
             traceparent: None,
         };

@@ -45,6 +45,8 @@ pub struct Minute {
     pub ttfb_p95: Option<Duration>,
     /// What was charged, rounded by way of a float: the ledger has the exact figure.
     pub spend: Nanousd,
+    /// The amount that was held for what was charged, rounded in the same way.
+    pub held: Nanousd,
     /// Requests being served when it ended.
     pub in_flight: u64,
 }
@@ -77,6 +79,7 @@ struct Reading {
     /// By bucket, not cumulative.
     ttfb: [u64; BUCKETS],
     spend_dollars: f64,
+    held_dollars: f64,
     in_flight: u64,
 }
 
@@ -131,6 +134,7 @@ impl Reading {
             ttfb_p50: quantile(&ttfb, 0.5),
             ttfb_p95: quantile(&ttfb, 0.95),
             spend: nanousd(self.spend_dollars - before.spend_dollars),
+            held: nanousd(self.held_dollars - before.held_dollars),
             in_flight: self.in_flight,
         }
     }
@@ -210,6 +214,7 @@ impl Metrics {
             }
         });
         each(&self.spend, |metric| reading.spend_dollars += metric.get_counter().get_value());
+        each(&self.held, |metric| reading.held_dollars += metric.get_counter().get_value());
         reading
     }
 }
@@ -263,6 +268,7 @@ mod tests {
                     status,
                     error_code,
                     ttfb: Some(Duration::from_millis(if status == 200 { 30 } else { 400_000 })),
+                    held: Nanousd::new(if status == 200 { 3_000_000 } else { 0 }),
                     settled: (status == 200).then_some(crate::finished::Settled {
                         usage: crate::price::Usage::ZERO,
                         source: UsageSource::Upstream,
@@ -285,7 +291,10 @@ mod tests {
         assert_eq!((minute.end, minute.seconds), (UnixMs(1_060_000), 60.0));
         assert_eq!((minute.succeeded, minute.refused, minute.failed, minute.broken), (19, 3, 2, 2));
         assert_eq!((minute.requests(), minute.in_flight), (26, 1));
-        assert_eq!(minute.spend, Nanousd::new(20_000_000));
+        assert_eq!(
+            (minute.spend, minute.held),
+            (Nanousd::new(20_000_000), Nanousd::new(60_000_000))
+        );
         // 20 of 26 between 25 and 50 ms; the others beyond the last bound of 300 s.
         assert_eq!(minute.ttfb_p50.map(|it| it.as_millis()), Some(41));
         assert_eq!(minute.ttfb_p95, Some(Duration::from_secs(300)));

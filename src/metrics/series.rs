@@ -6,6 +6,7 @@ use prometheus::{Counter, Histogram, IntCounter};
 
 use super::{Metrics, dollars};
 use crate::finished::{Finished, Settled};
+use crate::money::Nanousd;
 use crate::price::{UNITS, Unit, UsageSource};
 
 /// The resolved metrics of one route, model and upstream: a request only adds to atomics.
@@ -46,7 +47,9 @@ impl Series {
             self.ttfb.observe(ttfb.as_secs_f64());
         }
         if let Some(settled) = &finished.settled {
-            self.billed.get_or_init(|| Billed::new(metrics, finished.model)).record(settled);
+            self.billed
+                .get_or_init(|| Billed::new(metrics, finished.model))
+                .record(settled, finished.held);
         }
     }
 }
@@ -56,6 +59,7 @@ pub(super) struct Billed {
     /// Of each unit the counter of its tokens, if it is one.
     tokens: [Option<IntCounter>; Unit::COUNT],
     spend: Counter,
+    held: Counter,
     by_upstream: IntCounter,
     estimated: IntCounter,
     unused: IntCounter,
@@ -68,13 +72,14 @@ impl Billed {
         Self {
             tokens: UNITS.each_ref().map(|unit| unit.metric.map(tokens)),
             spend: metrics.spend.with_label_values(&[model]),
+            held: metrics.held.with_label_values(&[model]),
             by_upstream: source(UsageSource::Upstream),
             estimated: source(UsageSource::Estimated),
             unused: source(UsageSource::None),
         }
     }
 
-    pub(super) fn record(&self, settled: &Settled) {
+    pub(super) fn record(&self, settled: &Settled, held: Nanousd) {
         for (counter, count) in self.tokens.iter().zip(settled.usage.counts()) {
             if count > 0
                 && let Some(counter) = counter
@@ -83,6 +88,7 @@ impl Billed {
             }
         }
         self.spend.inc_by(dollars(settled.cost).max(0.0));
+        self.held.inc_by(dollars(held).max(0.0));
         match settled.source {
             UsageSource::Upstream => self.by_upstream.inc(),
             UsageSource::Estimated => self.estimated.inc(),

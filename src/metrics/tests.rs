@@ -38,6 +38,7 @@ pub(super) fn finished() -> Finished<'static> {
             cost: Nanousd::new(1_250_000_000),
             owed: Nanousd::ZERO,
         }),
+        held: Nanousd::new(10_000_000_000),
         task_id: None,
         traceparent: None,
     }
@@ -86,6 +87,7 @@ fn a_request_is_counted_in_every_way() {
             r#"tollgate_tokens_total{kind="cache_write",model="m"} 8600"#,
             r#"tollgate_tokens_total{kind="output",model="m"} 100000"#,
             r#"tollgate_spend_dollars_total{model="m"} 2.5"#,
+            r#"tollgate_held_dollars_total{model="m"} 20"#,
             r#"tollgate_settlements_total{model="m",usage_source="upstream"} 2"#,
             r#"tollgate_settlements_total{model="m",usage_source="estimated"} 0"#,
         ],

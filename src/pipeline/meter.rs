@@ -10,7 +10,7 @@ use crate::ledger::{LedgerError, Refusal};
 use crate::money::Nanousd;
 use crate::pipeline::Admitted;
 use crate::pipeline::rolling::{Fetch, LedgerFunds, Roll, part_of, without_input};
-use crate::price::{Usage, UsageSource};
+use crate::price::{Side, Usage, UsageSource};
 use crate::protocols::{Contradictions, Framing, KnownMeter, Meter};
 
 /// A request whose response is on its way to the customer.
@@ -121,7 +121,7 @@ impl Relaying {
     /// Extends a hold that grows ahead of use. True where a hold on disk pays for all that was relayed.
     fn roll(&mut self) -> bool {
         let Some(Rolling { roll, fetch }) = self.rolling.as_deref_mut() else { return false };
-        let relayed = self.meter.relayed();
+        let relayed = shown(self.meter.as_ref());
         let prices = self.admitted.quote.dearest();
         let costs =
             (prices.cost(&Usage { requests: 1, ..relayed }), prices.cost(&without_input(&relayed)));
@@ -230,6 +230,20 @@ impl Relaying {
     #[must_use]
     pub fn admitted(&self) -> &Admitted {
         &self.admitted
+    }
+}
+
+/// What has been relayed so far: by the upstream's report, where it reports as it goes, else by the estimate
+/// that bills it. The report at a stream's end may be above what is held, and all of the answer has come.
+fn shown(meter: &dyn Meter) -> Usage {
+    let relayed = meter.relayed();
+    match meter.measure() {
+        (usage, UsageSource::Upstream)
+            if usage.total(Side::Output) < relayed.total(Side::Output) =>
+        {
+            usage
+        }
+        _ => relayed,
     }
 }
 

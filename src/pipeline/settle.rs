@@ -74,6 +74,8 @@ pub struct Settled {
     pub charged: Nanousd,
     /// What it owes beyond that.
     pub owed: Nanousd,
+    /// What was held for the request at its end; zero where nothing is charged.
+    pub held: Nanousd,
 }
 
 impl Settled {
@@ -83,6 +85,7 @@ impl Settled {
         source: UsageSource::None,
         charged: Nanousd::ZERO,
         owed: Nanousd::ZERO,
+        held: Nanousd::ZERO,
     };
 }
 
@@ -141,8 +144,9 @@ impl Admitted {
             return Settled::NOTHING;
         };
         let Settlement { usage, source, .. } = settlement;
+        let held = self.payment.amount();
         let Posted { charged, owed } = self.payment.post(settlement);
-        Settled { usage, source, charged, owed }
+        Settled { usage, source, charged, owed, held }
     }
 
     /// What was used, at the prices for how the request was served.

@@ -407,6 +407,7 @@ impl Tasks {
             state: state.as_str(),
             duration: Duration::from_millis(ended.at.0.saturating_sub(intent.at.0)),
             settled,
+            held: bound_of(task),
         }
         .report(&self.metrics, &self.requests);
     }

@@ -222,6 +222,7 @@ fn finished(account_id: AccountId, key_id: KeyId, model: &str) -> Finished<'_> {
             cost: Nanousd::new(1_000_000),
             owed: Nanousd::ZERO,
         }),
+        held: Nanousd::ZERO,
         task_id: None,
         traceparent: None,
     }
@@ -944,6 +945,7 @@ async fn the_reference_lists_every_metric() {
         state: "failed",
         duration: Duration::from_secs(1),
         settled: None,
+        held: tollgate::money::Nanousd::ZERO,
     }
     .report(&admin.metrics, &admin.requests);
     admin.metrics.webhook_tried(WebhookOutcome::Taken);

@@ -17,6 +17,7 @@ mod people;
 mod prune;
 mod repair;
 mod registry;
+mod rolling;
 mod rules;
 mod tasks;
 mod tight;

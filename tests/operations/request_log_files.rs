@@ -58,6 +58,7 @@ fn finished(account_id: Option<AccountId>) -> Finished<'static> {
             cost: Nanousd::new(8_600),
             owed: Nanousd::ZERO,
         }),
+        held: Nanousd::ZERO,
         task_id: None,
         traceparent: None,
     }
@@ -164,6 +165,7 @@ async fn a_record_says_what_was_known() {
         state: "failed",
         duration: Duration::from_secs(90),
         settled: None,
+        held: Nanousd::ZERO,
     });
     let page = log.list(Scope::Account(account(7)), query(10)).await.expect("a page");
     let [end, request] = page.records.as_slice() else { panic!("{page:?}") };

@@ -27,6 +27,19 @@ pub(super) struct Hour {
     pub(super) ttfb_p50: Option<Duration>,
     pub(super) ttfb_p95: Option<Duration>,
     pub(super) spend: Nanousd,
+    /// The amount that was held for what was charged.
+    pub(super) held: Nanousd,
+}
+
+impl Hour {
+    /// How many times the charges their holds were; empty where nothing was charged.
+    pub(super) fn held_over_charged(&self) -> String {
+        if self.spend.is_zero() {
+            return String::new();
+        }
+        let ratio = show::dollars(self.held) / show::dollars(self.spend);
+        if ratio < 10.0 { format!("{ratio:.1}") } else { format!("{ratio:.0}") }
+    }
 }
 
 /// What all customers together were charged on a day.
@@ -74,6 +87,7 @@ pub(super) fn hours(minutes: &[Minute]) -> Vec<Hour> {
         hour.ttfb_p50 = hour.ttfb_p50.max(minute.ttfb_p50);
         hour.ttfb_p95 = hour.ttfb_p95.max(minute.ttfb_p95);
         hour.spend = hour.spend.checked_add(minute.spend).unwrap_or(Nanousd::MAX);
+        hour.held = hour.held.checked_add(minute.held).unwrap_or(Nanousd::MAX);
     }
     hours.into_values().rev().collect()
 }
@@ -125,6 +139,7 @@ mod tests {
             failed,
             ttfb_p95: Some(Duration::from_millis(p95)),
             spend: Nanousd::new(5),
+            held: Nanousd::new(if failed > 0 { 6 } else { 0 }),
             ..Minute::default()
         };
         // The minute that ends with an hour belongs to it.
@@ -133,6 +148,9 @@ mod tests {
         assert_eq!((first.begin, first.requests, first.failed), (UnixMs(0), 5, 1));
         assert_eq!(first.ttfb_p95, Some(Duration::from_millis(90)));
         assert_eq!(first.spend, Nanousd::new(10));
+        let nothing = Hour { spend: Nanousd::ZERO, ..*first };
+        let ratios = [last, first, &nothing].map(Hour::held_over_charged);
+        assert_eq!(ratios, ["1.2", "0.6", ""], "6 over 5, and 6 over 10");
         assert_eq!((last.begin, last.requests), (UnixMs(MS_PER_HOUR), 6));
     }
 }

@@ -1,4 +1,5 @@
 //! How requests are held whose most does not fit their accounts.
 
 mod count;
+mod rolling;
 mod shares;
