@@ -9,7 +9,9 @@ use crate::error::GatewayError;
 use crate::ledger::{LedgerError, Refusal};
 use crate::money::Nanousd;
 use crate::pipeline::Admitted;
-use crate::pipeline::rolling::{Fetch, LedgerFunds, Roll, part_of, without_input};
+use crate::pipeline::rolling::{
+    FundsFetch, LedgerFunds, RelayedCost, Roll, part_of, without_input,
+};
 use crate::price::{Side, Usage, UsageSource};
 use crate::protocols::{Contradictions, Framing, KnownMeter, Meter};
 
@@ -26,7 +28,7 @@ pub struct Relaying {
 /// The growth of a hold, and the money that is on its way for it.
 struct Rolling {
     roll: Roll,
-    fetch: Option<Fetch>,
+    fetch: Option<FundsFetch>,
 }
 
 /// What to do with a piece of the response.
@@ -52,7 +54,7 @@ impl Relaying {
     #[must_use]
     pub fn new(admitted: Box<Admitted>, framing: Framing) -> Self {
         let meter = admitted.call.meter(framing);
-        let roll = Roll::of(&admitted, framing);
+        let roll = Roll::begin(&admitted, framing);
         let rolling = roll.map(|roll| Box::new(Rolling { roll, fetch: None }));
         Self { admitted, meter, keeper: None, rolling }
     }
@@ -123,10 +125,11 @@ impl Relaying {
         let Some(Rolling { roll, fetch }) = self.rolling.as_deref_mut() else { return false };
         let relayed = shown(self.meter.as_ref());
         let prices = self.admitted.quote.dearest();
-        let costs =
-            (prices.cost(&Usage { requests: 1, ..relayed }), prices.cost(&without_input(&relayed)));
+        let total = prices.cost(&Usage { requests: 1, ..relayed });
+        let output = prices.cost(&without_input(&relayed));
+        let cost = RelayedCost { total, output };
         let now = Instant::now();
-        roll.note(costs, self.meter.reported_sides().input, now);
+        roll.note(cost, self.meter.reported_sides().input, now);
         roll.covers(&mut LedgerFunds { payment: &mut self.admitted.payment, fetch }, now)
     }
 

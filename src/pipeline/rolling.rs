@@ -26,12 +26,12 @@ const PLENTY: i64 = 8;
 const RETRY: Duration = Duration::from_millis(250);
 /// The shortest time that a pace is measured over: chunks arrive in bursts.
 const PACE_WINDOW: Duration = Duration::from_millis(250);
-/// The same for the beginning of a stream, of which nothing else tells the pace: one that needs an extension
-/// within a quarter of a second is fast indeed.
+/// The shortest time for a stream's first pace: one that needs an extension within a quarter of a second is
+/// fast.
 const FIRST_WINDOW: Duration = Duration::from_millis(50);
 
 /// The money that a hold can grow by: the ledger's, and a model of it in tests.
-pub(super) trait Funds {
+pub(super) trait GrowthFunds {
     /// The amount that is held.
     fn amount(&self) -> Nanousd;
 
@@ -48,98 +48,90 @@ pub(super) trait Funds {
     fn fetches(&mut self, amount: Nanousd) -> bool;
 }
 
-/// What a stream has used by now.
+/// The cost of what was relayed of a stream.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Used {
-    /// All of it, with the input at its bound until the upstream has reported the input.
+pub(super) struct RelayedCost {
+    /// Input and output together.
     pub(super) total: Nanousd,
     /// The output's part.
     pub(super) output: Nanousd,
 }
 
+/// The costs that a hold grows by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RollCosts {
+    /// The amount beyond which the hold does not grow ahead of use.
+    pub(super) bound: Nanousd,
+    /// The price of a slice of output.
+    pub(super) slice: Nanousd,
+    /// The smallest extension ahead of use.
+    pub(super) step: Nanousd,
+    /// The most that the call can cost beside its output.
+    pub(super) input: Nanousd,
+}
+
 /// The growth of one hold.
 #[derive(Debug)]
 pub(super) struct Roll {
-    /// The amount beyond which the hold does not grow ahead of use.
-    bound: Nanousd,
-    /// The price of a slice of output.
-    slice: Nanousd,
-    /// The smallest extension ahead of use.
-    step: Nanousd,
-    /// The most that the call can cost beside its output.
-    input: Nanousd,
-    used: Used,
+    costs: RollCosts,
+    /// What was relayed, with the input at its bound until the upstream has reported the input.
+    used: RelayedCost,
     /// The output at the last extension.
     extended_at_output: Nanousd,
     extended: Option<Instant>,
     /// When an extension failed that was to be ahead of use.
     failed: Option<Instant>,
-    pace: Pace,
+    pace: StreamPace,
 }
 
 impl Roll {
     /// The growth of the hold of `admitted`, whose answer begins to stream; `None` for one that holds
     /// all that the call can cost.
-    pub(super) fn of(admitted: &Admitted, framing: Framing) -> Option<Self> {
+    pub(super) fn begin(admitted: &Admitted, framing: Framing) -> Option<Self> {
         let Holding::Slice { output_tokens } = admitted.holding else { return None };
         if !admitted.payment.is_held() {
             return None;
         }
         let output = |tokens| admitted.dearest(&Usage { output_tokens: tokens, ..Usage::ZERO });
         let beside = Usage { output_tokens: 0, requests: 1, ..admitted.call.bound() };
-        let mut roll = Self::new(
-            admitted.bound,
-            (output(output_tokens), output(STEP_TOKENS)),
-            admitted.dearest(&beside),
-            Instant::now(),
-        );
-        if framing.for_customers() != Framing::Sse {
-            // A document shows its output at its end only: all of its bound is to be held before that. A lead
-            // is half a slice.
-            roll.slice = times(roll.bound, 2);
-        }
-        Some(roll)
+        let bound = admitted.bound;
+        // A document shows its output at its end only: all of its bound is to be held before that. A lead is
+        // half a slice.
+        let is_stream = framing.for_customers() == Framing::Sse;
+        let slice = if is_stream { output(output_tokens) } else { times(bound, 2) };
+        let (step, input) = (output(STEP_TOKENS), admitted.dearest(&beside));
+        Some(Self::new(RollCosts { bound, slice, step, input }, Instant::now()))
     }
 
-    pub(super) fn new(
-        bound: Nanousd,
-        (slice, step): (Nanousd, Nanousd),
-        input: Nanousd,
-        now: Instant,
-    ) -> Self {
+    pub(super) fn new(costs: RollCosts, now: Instant) -> Self {
+        let RollCosts { slice, step, input, .. } = costs;
+        let least = Nanousd::new(1);
         Self {
-            bound,
-            slice: slice.max(Nanousd::new(1)),
-            step: step.min(slice).max(Nanousd::new(1)),
-            input,
-            used: Used { total: input, output: Nanousd::ZERO },
+            costs: RollCosts { slice: slice.max(least), step: step.min(slice).max(least), ..costs },
+            used: RelayedCost { total: input, output: Nanousd::ZERO },
             extended_at_output: Nanousd::ZERO,
             extended: None,
             failed: None,
-            pace: Pace::new(now),
+            pace: StreamPace::new(now),
         }
     }
 
-    /// Takes the cost of the whole answer and of its output, as far as it was relayed.
-    pub(super) fn note(
-        &mut self,
-        (all, output): (Nanousd, Nanousd),
-        has_input: bool,
-        now: Instant,
-    ) {
+    /// Takes the cost of the answer, as far as it was relayed.
+    pub(super) fn note(&mut self, relayed: RelayedCost, has_input: bool, now: Instant) {
+        let RelayedCost { total, output } = relayed;
         // Until the upstream has reported the input, an estimate of it may be too low: what it leaves of the
         // input's bound must not be spent on output.
-        let total = if has_input { all } else { all.max(sum(self.input, output)) };
-        self.used = Used { total, output };
+        let bound = || total.max(sum(self.costs.input, output));
+        self.used = RelayedCost { total: if has_input { total } else { bound() }, output };
         self.pace.note(output, now);
     }
 
     /// Extends the hold ahead of use, if it is time to. True where a hold on disk pays for all that was
     /// relayed.
-    pub(super) fn covers(&mut self, funds: &mut impl Funds, now: Instant) -> bool {
+    pub(super) fn covers(&mut self, funds: &mut impl GrowthFunds, now: Instant) -> bool {
         let left = funds.amount().saturating_sub(self.used.total);
         if left <= self.lead()
-            && funds.amount() < self.bound
+            && funds.amount() < self.costs.bound
             && self.wait(now).is_zero()
             && self.failed.is_none_or(|failed| now.saturating_duration_since(failed) >= RETRY)
         {
@@ -160,14 +152,14 @@ impl Roll {
     }
 
     /// The amount to extend by.
-    pub(super) fn wanted(&self, funds: &impl Funds, now: Instant) -> Nanousd {
-        let rest = self.bound.saturating_sub(funds.amount());
+    pub(super) fn wanted(&self, funds: &impl GrowthFunds, now: Instant) -> Nanousd {
+        let rest = self.costs.bound.saturating_sub(funds.amount());
         if funds.available() >= times(rest, PLENTY) {
             return rest;
         }
         let since = self.used.output.saturating_sub(self.extended_at_output);
         let by_pace = times(self.pace.a_second(now), EXTENSION_SECONDS);
-        self.slice.max(times(since, 2)).max(by_pace).min(rest)
+        self.costs.slice.max(times(since, 2)).max(by_pace).min(rest)
     }
 
     /// The hold was extended.
@@ -177,14 +169,14 @@ impl Roll {
         self.failed = None;
     }
 
-    fn extend_ahead(&mut self, funds: &mut impl Funds, left: Nanousd, now: Instant) {
+    fn extend_ahead(&mut self, funds: &mut impl GrowthFunds, left: Nanousd, now: Instant) {
         let wanted = self.wanted(funds, now);
         let Err(refusal) = funds.extend(wanted) else { return self.note_extension(now) };
         // Money of a fleet arrives within a fraction of a second. A small extension now would have it wait
         // for the next.
-        let is_coming = funds.fetches(wanted) && left > self.step;
+        let is_coming = funds.fetches(wanted) && left > self.costs.step;
         let part = part_of(&refusal, wanted);
-        if !is_coming && part >= self.step.min(wanted) && funds.extend(part).is_ok() {
+        if !is_coming && part >= self.costs.step.min(wanted) && funds.extend(part).is_ok() {
             return self.note_extension(now);
         }
         self.failed = Some(now);
@@ -192,7 +184,7 @@ impl Roll {
 
     /// What has to be held ahead of what was relayed.
     fn lead(&self) -> Nanousd {
-        let half = Nanousd::new(self.slice.get() / 2);
+        let half = Nanousd::new(self.costs.slice.get() / 2);
         half.max(times(self.pace.fastest, LEAD_SECONDS))
     }
 }
@@ -216,7 +208,7 @@ pub(super) fn part_of(refusal: &Refusal, amount: Nanousd) -> Nanousd {
 
 /// The cost of output in a second, as a stream has it.
 #[derive(Debug)]
-struct Pace {
+struct StreamPace {
     /// The fastest of late.
     fastest: Nanousd,
     window: Instant,
@@ -225,7 +217,7 @@ struct Pace {
     output: Nanousd,
 }
 
-impl Pace {
+impl StreamPace {
     fn new(now: Instant) -> Self {
         Self { fastest: Nanousd::ZERO, window: now, before: Nanousd::ZERO, output: Nanousd::ZERO }
     }
@@ -275,9 +267,9 @@ pub(super) fn without_input(usage: &Usage) -> Usage {
 
 /// A task that brings money to this node of a fleet; it ends with what it is for.
 #[derive(Debug)]
-pub(super) struct Fetch(JoinHandle<()>);
+pub(super) struct FundsFetch(JoinHandle<()>);
 
-impl Drop for Fetch {
+impl Drop for FundsFetch {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -286,10 +278,10 @@ impl Drop for Fetch {
 /// The money of the ledger for one payment.
 pub(super) struct LedgerFunds<'a> {
     pub(super) payment: &'a mut Payment,
-    pub(super) fetch: &'a mut Option<Fetch>,
+    pub(super) fetch: &'a mut Option<FundsFetch>,
 }
 
-impl Funds for LedgerFunds<'_> {
+impl GrowthFunds for LedgerFunds<'_> {
     fn amount(&self) -> Nanousd {
         self.payment.amount()
     }
@@ -316,7 +308,7 @@ impl Funds for LedgerFunds<'_> {
             return is_under_way;
         }
         let Some(fetch) = self.payment.fetch(amount) else { return false };
-        *self.fetch = Some(Fetch(tokio::spawn(async move {
+        *self.fetch = Some(FundsFetch(tokio::spawn(async move {
             // The next attempt to extend sees what has come of it.
             fetch.await.ok();
         })));

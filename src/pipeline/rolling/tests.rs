@@ -11,7 +11,7 @@ const FLUSH: Duration = Duration::from_millis(12);
 
 /// An account and the one hold that is looked at, with a disk that is late.
 #[derive(Debug)]
-struct Account {
+struct FakeAccount {
     now: Instant,
     available: Nanousd,
     held: Nanousd,
@@ -24,7 +24,7 @@ struct Account {
     arrives: Option<(Instant, Nanousd)>,
 }
 
-impl Account {
+impl FakeAccount {
     fn new(now: Instant, available: Nanousd, held: Nanousd) -> Self {
         let (extensions, elsewhere) = (Vec::new(), Nanousd::ZERO);
         let (durable, written, arrives) = (held, now, None);
@@ -45,7 +45,7 @@ impl Account {
     }
 }
 
-impl Funds for Account {
+impl GrowthFunds for FakeAccount {
     fn amount(&self) -> Nanousd {
         self.held
     }
@@ -82,8 +82,8 @@ impl Funds for Account {
 }
 
 /// A stream over an account.
-struct Stream {
-    account: Account,
+struct FakeStream {
+    account: FakeAccount,
     roll: Roll,
     bound: Nanousd,
     input: Nanousd,
@@ -94,11 +94,11 @@ struct Stream {
     is_cut: bool,
 }
 
-impl Stream {
+impl FakeStream {
     fn new(now: Instant, balance: Nanousd, bound: Nanousd, input: Nanousd) -> Self {
         let held = sum(input, SLICE).min(bound);
-        let account = Account::new(now, balance.saturating_sub(held), held);
-        let roll = Roll::new(bound, (SLICE, STEP), input, now);
+        let account = FakeAccount::new(now, balance.saturating_sub(held), held);
+        let roll = Roll::new(RollCosts { bound, slice: SLICE, step: STEP, input }, now);
         let (tokens, waits) = (0, Vec::new());
         let delivered = Nanousd::ZERO;
         Self { account, roll, bound, input, tokens, delivered, waits, is_cut: false }
@@ -109,7 +109,7 @@ impl Stream {
         self.tokens += tokens;
         let output = Nanousd::new(self.tokens * TOKEN);
         let all = sum(self.input, output);
-        self.roll.note((all, output), false, self.account.now);
+        self.roll.note(RelayedCost { total: all, output }, false, self.account.now);
         let began = self.account.now;
         if !self.roll.covers(&mut self.account, began) {
             self.wait_until_covered();
@@ -167,7 +167,7 @@ fn a_steady_stream_never_waits_and_seldom_writes() {
         let now = Instant::now();
         let bound = sum(tokens(3_000), tokens(64_000));
         // Twice the bound: it is never rich enough to hold the rest at once.
-        let mut stream = Stream::new(now, tokens(134_000), bound, tokens(3_000));
+        let mut stream = FakeStream::new(now, tokens(134_000), bound, tokens(3_000));
         let chunk = (pace / 50).max(1);
         while stream.tokens + chunk <= 64_000 {
             stream.account.advance(Duration::from_millis((chunk * 1_000 / pace).unsigned_abs()));
@@ -194,7 +194,7 @@ fn random_streams_stay_within_their_durable_holds() {
         let least = sum(input, SLICE).min(bound);
         let more_max = [1, 2_000, 40_000, 2_000_000][random.usize(..4)];
         let balance = sum(least, tokens(random.i64(0..more_max)));
-        let mut stream = Stream::new(Instant::now(), balance, bound, input);
+        let mut stream = FakeStream::new(Instant::now(), balance, bound, input);
         if random.u8(..4) == 0 {
             // Half of what is there is at other nodes.
             let half = Nanousd::new(stream.account.available.get() / 2);
@@ -243,7 +243,7 @@ fn random_streams_stay_within_their_durable_holds() {
 #[test]
 fn an_account_that_has_plenty_by_then_holds_the_rest_at_once() {
     let bound = sum(tokens(1_000), tokens(64_000));
-    let mut stream = Stream::new(Instant::now(), tokens(600_000), bound, tokens(1_000));
+    let mut stream = FakeStream::new(Instant::now(), tokens(600_000), bound, tokens(1_000));
     while stream.tokens < 60_000 {
         stream.account.advance(Duration::from_millis(100));
         stream.take(10);
@@ -255,7 +255,7 @@ fn an_account_that_has_plenty_by_then_holds_the_rest_at_once() {
 fn a_stream_takes_what_is_there_and_is_cut_when_nothing_is_left() {
     let (bound, input) = (sum(tokens(1_000), tokens(64_000)), tokens(1_000));
     let balance = tokens(1_000 + 4_096 + 700);
-    let mut stream = Stream::new(Instant::now(), balance, bound, input);
+    let mut stream = FakeStream::new(Instant::now(), balance, bound, input);
     while !stream.is_cut {
         stream.account.advance(Duration::from_millis(100));
         stream.take(10);
@@ -268,7 +268,7 @@ fn a_stream_takes_what_is_there_and_is_cut_when_nothing_is_left() {
 #[test]
 fn money_of_a_fleet_arrives_ahead_of_use() {
     let (bound, input) = (sum(tokens(1_000), tokens(64_000)), tokens(1_000));
-    let mut stream = Stream::new(Instant::now(), tokens(1_000 + 4_096 + 300), bound, input);
+    let mut stream = FakeStream::new(Instant::now(), tokens(1_000 + 4_096 + 300), bound, input);
     stream.account.elsewhere = tokens(100_000);
     while stream.tokens < 60_000 {
         stream.account.advance(Duration::from_millis(100));
@@ -281,10 +281,12 @@ fn money_of_a_fleet_arrives_ahead_of_use() {
 #[test]
 fn a_report_of_the_input_frees_what_its_bound_held() {
     let now = Instant::now();
-    let mut roll = Roll::new(tokens(70_000), (SLICE, STEP), tokens(6_000), now);
-    roll.note((tokens(1_100), tokens(100)), false, now);
+    let (bound, input) = (tokens(70_000), tokens(6_000));
+    let mut roll = Roll::new(RollCosts { bound, slice: SLICE, step: STEP, input }, now);
+    let relayed = RelayedCost { total: tokens(1_100), output: tokens(100) };
+    roll.note(relayed, false, now);
     assert_eq!(roll.used.total, tokens(6_100), "an estimate of the input may be too low");
-    roll.note((tokens(1_100), tokens(100)), true, now);
+    roll.note(relayed, true, now);
     assert_eq!(roll.used.total, tokens(1_100));
 }
 
