@@ -140,7 +140,7 @@ pub enum Admission {
 pub struct Priced {
     validated: Validated,
     prices: RequestPrices,
-    amounts: Amounts,
+    amounts: RequestAmounts,
 }
 
 /// Holds the most that the request can cost, unless it costs nothing, where its account has plenty.
@@ -157,7 +157,7 @@ pub async fn admit(
     if !resolved.operation.is_billed() {
         let own = Arc::clone(&resolved.model.prices);
         let prices = RequestPrices { own, fallbacks: Vec::new() };
-        let priced = Priced { validated, prices, amounts: Amounts::nothing() };
+        let priced = Priced { validated, prices, amounts: RequestAmounts::nothing() };
         return Ok(Admission::Admitted(priced.admitted(Payment::Free, Holding::Whole)));
     }
     let priced = Priced::new(ledger, validated);
@@ -179,7 +179,7 @@ impl Priced {
     pub fn new(ledger: &Ledger, validated: Validated) -> Self {
         let now = UnixMs::now();
         let prices = RequestPrices::new(ledger, &validated.resolved, now);
-        let amounts = Amounts::of(&prices, &validated, Holding::Whole, now);
+        let amounts = RequestAmounts::compute(&prices, &validated, Holding::Whole, now);
         Self { validated, prices, amounts }
     }
 
@@ -215,7 +215,7 @@ impl Priced {
         };
         let own = most(0, validated.call.as_ref());
         validated.others.retain(|other| most(other.rank, other.call.as_ref()) <= own);
-        *amounts = Amounts::of(prices, validated, Holding::Whole, amounts.at);
+        *amounts = RequestAmounts::compute(prices, validated, Holding::Whole, amounts.at);
         true
     }
 
@@ -225,7 +225,8 @@ impl Priced {
         match holding {
             Holding::Whole => self.amounts.amount,
             Holding::Slice { .. } => {
-                Amounts::of(&self.prices, &self.validated, holding, self.amounts.at).amount
+                RequestAmounts::compute(&self.prices, &self.validated, holding, self.amounts.at)
+                    .amount
             }
         }
     }
@@ -281,7 +282,7 @@ impl Priced {
 }
 
 /// What a request can cost by the prices of one moment.
-struct Amounts {
+struct RequestAmounts {
     /// By its first reading.
     own: Quote,
     at: UnixMs,
@@ -293,7 +294,7 @@ struct Amounts {
     floor: Nanousd,
 }
 
-impl Amounts {
+impl RequestAmounts {
     /// The amounts of a request that costs nothing.
     fn nothing() -> Self {
         let (own, at, zero) = (Quote::default(), UnixMs(0), Nanousd::ZERO);
@@ -302,7 +303,12 @@ impl Amounts {
 
     /// Whichever target is asked, and in whatever words: the dearest of them is covered, of whatever
     /// model. The least is that of the model itself.
-    fn of(prices: &RequestPrices, validated: &Validated, holding: Holding, now: UnixMs) -> Self {
+    fn compute(
+        prices: &RequestPrices,
+        validated: &Validated,
+        holding: Holding,
+        now: UnixMs,
+    ) -> Self {
         let own = quote(prices.at(0), validated.call.as_ref(), now);
         let (mut bound, mut floor) = bounds(&own, validated.call.as_ref());
         let mut slice = slice(&own, validated.call.as_ref(), holding);
@@ -326,10 +332,10 @@ impl Admitted {
         validated: Validated,
         payment: Payment,
         prices: RequestPrices,
-        amounts: Amounts,
+        amounts: RequestAmounts,
         holding: Holding,
     ) -> Box<Self> {
-        let Amounts { own: quote, at: taken_in, bound, .. } = amounts;
+        let RequestAmounts { own: quote, at: taken_in, bound, .. } = amounts;
         let Validated { resolved, call, codec, kind, others } = validated;
         let held = payment.amount();
         Box::new(Self {
