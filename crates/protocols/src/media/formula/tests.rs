@@ -110,8 +110,37 @@ proptest! {
 }
 
 #[test]
+fn no_bill_of_a_document_or_of_sound_is_above_its_bound() {
+    use PictureFamily as F;
+    for (family, pages, content_bytes, tokens, source) in [
+        (
+            F::Anthropic,
+            3,
+            6_000,
+            7_000,
+            "Anthropic, PDF support: a 3-page PDF, read as pictures too",
+        ),
+        (F::Anthropic, 1, 2_000, 3_000, "Anthropic, PDF support: 1,500 to 3,000 a page"),
+        (F::GoogleTiles, 4, 20_000, 1_032, "Google, Document understanding: 258 a page"),
+        (F::GoogleLevels, 4, 20_000, 2_240, "Google, Media resolution: 560 a page"),
+    ] {
+        let pdf = PdfBound { pages, content_bytes };
+        let bound = family.document_tokens_max(pdf, PictureDetail::Auto).expect(source);
+        assert!(bound >= tokens && bound <= 10 * tokens, "{bound} for {tokens}: {source}");
+    }
+    for (family, seconds, tokens, source) in [
+        (F::GoogleTiles, 60, 1_920, "Google, Audio understanding: one minute"),
+        (F::OpenaiTiles, 60, 600, "OpenAI, Realtime costs: a token each 100 ms"),
+    ] {
+        let bound = seconds * family.second_of_sound_max().expect(source);
+        assert!(bound >= tokens && bound <= 10 * tokens, "{bound} for {tokens}: {source}");
+    }
+}
+
+#[test]
 fn the_documentation_has_each_family_and_what_a_picture_comes_to() {
     let text = include_str!("../../../../../docs/configuration.md");
+    let (_, text) = text.split_once("#### Pictures").expect("the section");
     for family in PictureFamily::ALL {
         let row = text.lines().find(|line| line.starts_with(&format!("| `{family}` |")));
         let row = row.unwrap_or_else(|| panic!("no row for {family}"));

@@ -5,7 +5,9 @@ use proptest::prelude::*;
 use crate::json::Object;
 use crate::limits::{ModelLimits, Pass, Priced};
 use crate::media::{PictureDetail, PictureFamily, PictureSize};
-use crate::offer::{CHAT, CONVERSE, GEMINI, MESSAGES, Offer, Prompt, RESPONSES, read};
+use crate::offer::{
+    CHAT, CONVERSE, GEMINI, MESSAGES, Offer, Prompt, RESPONSES, TOOLS_TOKENS_MAX, read,
+};
 use crate::terms::Terms;
 use tollgate_money::price::Unit;
 
@@ -359,6 +361,65 @@ fn sound_is_held_by_its_length() {
             assert_eq!(added(&wav(60)), each.map(|each| 61 * each), "{family}: {request}");
             assert_eq!(added(b"no sound at all"), None, "{family}: {request}");
         }
+    }
+}
+
+/// Requests that providers have counted, each with its tokens and where that stands.
+const COUNTED: [(&str, &Offer, u64, &str); 6] = [
+    (
+        "Anthropic, \"Token counting\", basic messages",
+        &MESSAGES,
+        14,
+        r#"{"model":"claude-opus-4-7","system":"You are a scientist","messages":[{"role":"user","content":"Hello, Claude"}]}"#,
+    ),
+    (
+        "Anthropic, \"Token counting\", messages with tools",
+        &MESSAGES,
+        403,
+        r#"{"model":"claude-opus-4-7","tools":[{"name":"get_weather","description":"Get the current weather in a given location","input_schema":{"type":"object","properties":{"location":{"type":"string","description":"The city and state, e.g. San Francisco, CA"}},"required":["location"]}}],"messages":[{"role":"user","content":"What's the weather like in San Francisco?"}]}"#,
+    ),
+    (
+        "Anthropic, \"Token counting\", messages with images",
+        &MESSAGES,
+        1_551,
+        r#"{"model":"claude-opus-4-6","messages":[{"role":"user","content":[{"type":"image","source":{"type":"url","url":"https://upload.wikimedia.org/wikipedia/commons/a/a7/Camponotus_flavomarginatus_ant.jpg"}},{"type":"text","text":"Describe this image"}]}]}"#,
+    ),
+    (
+        "OpenAI, API reference, \"Create chat completion\", default",
+        &CHAT,
+        19,
+        r#"{"model":"gpt-4.1","messages":[{"role":"developer","content":"You are a helpful assistant."},{"role":"user","content":"Hello!"}]}"#,
+    ),
+    (
+        "OpenAI, API reference, \"Create chat completion\", image input",
+        &CHAT,
+        1_117,
+        r#"{"model":"gpt-4.1","messages":[{"role":"user","content":[{"type":"text","text":"What is in this image?"},{"type":"image_url","image_url":{"url":"https://upload.wikimedia.org/wikipedia/commons/thumb/d/dd/Gfp-wisconsin-madison-the-nature-boardwalk.jpg/2560px-Gfp-wisconsin-madison-the-nature-boardwalk.jpg"}}]}],"max_tokens":300}"#,
+    ),
+    (
+        "OpenAI, API reference, \"Create chat completion\", functions",
+        &CHAT,
+        82,
+        r#"{"model":"gpt-4.1","messages":[{"role":"user","content":"What is the weather like in Boston today?"}],"tools":[{"type":"function","function":{"name":"get_current_weather","description":"Get the current weather in a given location","parameters":{"type":"object","properties":{"location":{"type":"string","description":"The city and state, e.g. San Francisco, CA"},"unit":{"type":"string","enum":["celsius","fahrenheit"]}},"required":["location"]}}}],"tool_choice":"auto"}"#,
+    ),
+];
+
+#[test]
+fn no_documented_count_of_a_request_is_above_its_bound() {
+    for (source, offer, tokens, body) in COUNTED {
+        let family = match source.starts_with("Anthropic") {
+            true => PictureFamily::Anthropic,
+            false => PictureFamily::OpenaiTiles,
+        };
+        let object = Object::parse(body.as_bytes()).expect(source);
+        let limits = limits(Some(family));
+        let prompt = read(&object, offer, &limits).expect(source);
+        let terms = Terms::of_prompt(&object, &prompt, &limits, 100).expect(source);
+        let held = terms.bound.input_tokens;
+        assert!(held >= tokens, "{source}: {held} for {tokens}");
+        // A prompt with tools is taken to have Anthropic's text for them.
+        let added = if body.contains("tools") { TOOLS_TOKENS_MAX } else { 0 };
+        assert!(held <= 10 * tokens + added, "{source}: {held} for {tokens}");
     }
 }
 
