@@ -73,7 +73,7 @@ impl MediaCount {
 
 /// The pages of a PDF, by the objects that are pages where they cannot be counted.
 fn pages(file: &[u8]) -> u64 {
-    if let Some(bound) = PdfBound::of(file) {
+    if let Some(bound) = PdfBound::read(file) {
         return bound.pages;
     }
     let is_page = |at: usize| {
@@ -101,7 +101,7 @@ pub(crate) fn prompt_tokens(
     let media = body.media_texts();
     let mut seen_pictures = 0;
     let media_tokens = media.iter().fold(0_u64, |sum, data| {
-        let tokens = match PictureSize::of(InlineBytes::new(data.as_bytes())) {
+        let tokens = match PictureSize::read(InlineBytes::new(data.as_bytes())) {
             Some(size) => {
                 seen_pictures += 1;
                 pictures.tokens_typical(size)

@@ -68,7 +68,7 @@ impl Terms {
         limits: &ModelLimits,
         output_tokens_max: u64,
     ) -> Result<Self, GatewayError> {
-        let input = InputBound::of(body, prompt, limits)?;
+        let input = InputBound::read(body, prompt, limits)?;
         // A picture in base64 has a thousandth of the tokens that so many letters would have.
         let has_media = prompt.has_media;
         let size = TextSize::of_document(&body.decoded_text(has_media));
@@ -143,7 +143,11 @@ pub(super) struct InputBound {
 impl InputBound {
     /// # Errors
     /// A text that the model's context cannot hold, with `context_length_exceeded`.
-    fn of(body: &Object<'_>, prompt: &Prompt, limits: &ModelLimits) -> Result<Self, GatewayError> {
+    fn read(
+        body: &Object<'_>,
+        prompt: &Prompt,
+        limits: &ModelLimits,
+    ) -> Result<Self, GatewayError> {
         // Media are counted in tokens, among those that are added.
         let bytes = text_tokens_max(body).saturating_sub(prompt.media_bytes);
         let context = limits.input_tokens_max;

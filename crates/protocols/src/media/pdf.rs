@@ -35,7 +35,7 @@ impl PdfBound {
     pub(crate) const FILE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
     /// `None` for a file whose pages cannot be counted.
-    pub(crate) fn of(file: &[u8]) -> Option<Self> {
+    pub(crate) fn read(file: &[u8]) -> Option<Self> {
         (file.starts_with(b"%PDF") && file.len() <= Self::FILE_BYTES_MAX).then_some(())?;
         let mut reader = PdfReader::default();
         reader.file(file)?;

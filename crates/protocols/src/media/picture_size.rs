@@ -18,7 +18,7 @@ pub(crate) struct PictureSize {
 impl PictureSize {
     /// `None` for a file that is no PNG, JPEG, GIF or WebP, or whose header cannot be read. Other formats
     /// hold several pictures of several sizes.
-    pub(crate) fn of(file: InlineBytes<'_>) -> Option<Self> {
+    pub(crate) fn read(file: InlineBytes<'_>) -> Option<Self> {
         let size = match file.read::<4>(0)? {
             [0x89, b'P', b'N', b'G'] => png(file),
             [0xFF, 0xD8, 0xFF, _] => jpeg(file),

@@ -87,7 +87,7 @@ impl OfferReader<'_> {
             .filter_map(|key| config.get_non_null(key));
         match (levels.next(), levels.next(), configs.next()) {
             (None, None, None) => Some(PictureDetail::Auto),
-            (Some(level), None, None) => level.as_str().map(|word| PictureDetail::of(&word)),
+            (Some(level), None, None) => level.as_str().map(|word| PictureDetail::of_word(&word)),
             _ => None,
         }
     }
@@ -138,7 +138,7 @@ fn detail_of(written: &[u8]) -> Option<PictureDetail> {
         }
         _ => written,
     };
-    Value::new(level).as_str().map(|word| PictureDetail::of(&word))
+    Value::new(level).as_str().map(|word| PictureDetail::of_word(&word))
 }
 
 /// The text of a string. Most have no escapes, and none of those is copied.
@@ -173,12 +173,12 @@ fn data_of(address: &[u8]) -> Option<&[u8]> {
     address.get(comma + 1..)
 }
 
-/// An inline picture.
+/// The bound of an inline picture.
 fn picture(data: &[u8], detail: PictureDetail, family: PictureFamily) -> Option<MediumBound> {
     let file = InlineBytes::new(data);
     // What is no picture at all may be read as what it is.
     let is_document = file.read(0) == Some(*b"%PDF");
-    let size = PictureSize::of(file);
+    let size = PictureSize::read(file);
     let tokens = family.tokens_max(size, detail).filter(|_| !is_document)?;
     Some(MediumBound { tokens, bytes: data.len() as u64, is_media: true })
 }
@@ -262,7 +262,7 @@ fn input_audio(written: &[u8], family: PictureFamily) -> Option<MediumBound> {
     sound(data_of(&data).unwrap_or(&data), family)
 }
 
-/// Inline sound.
+/// The bound of inline sound.
 fn sound(data: &[u8], family: PictureFamily) -> Option<MediumBound> {
     let each = family.second_of_sound_max()?;
     let file = InlineBytes::new(data);
@@ -273,11 +273,11 @@ fn sound(data: &[u8], family: PictureFamily) -> Option<MediumBound> {
     Some(MediumBound { tokens, bytes: data.len() as u64, is_media: true })
 }
 
-/// An inline PDF.
+/// The bound of an inline PDF.
 fn document(data: &[u8], detail: PictureDetail, family: PictureFamily) -> Option<MediumBound> {
     let file = InlineBytes::new(data);
     let is_short = file.letters() <= PdfBound::FILE_BYTES_MAX / 3 * 4;
-    let pdf = is_short.then(|| PdfBound::of(&file.decode())).flatten()?;
+    let pdf = is_short.then(|| PdfBound::read(&file.decode())).flatten()?;
     let tokens = family.document_tokens_max(pdf, detail)?;
     Some(MediumBound { tokens, bytes: data.len() as u64, is_media: true })
 }

@@ -7,7 +7,7 @@ fn size(width: u64, height: u64) -> PictureSize {
 }
 
 /// A picture that a provider has billed.
-struct Bill<'a> {
+struct PictureBill<'a> {
     line: &'a str,
     family: PictureFamily,
     size: PictureSize,
@@ -16,7 +16,7 @@ struct Bill<'a> {
     tokens: u64,
 }
 
-fn bills() -> Vec<Bill<'static>> {
+fn bills() -> Vec<PictureBill<'static>> {
     let lines = include_str!("../bills.tsv").lines().filter(|line| !line.starts_with('#'));
     let bill = |line: &'static str| {
         let mut cells = line.split('\t');
@@ -24,10 +24,10 @@ fn bills() -> Vec<Bill<'static>> {
         let family = PictureFamily::of(next()).expect(line);
         let number = |cell: &str| cell.parse().expect(line);
         let size = size(number(next()), number(next()));
-        let detail = PictureDetail::of(next());
+        let detail = PictureDetail::of_word(next());
         let (bytes, tokens) = (number(next()), number(next()));
         assert!(next().len() > 4, "a source: {line}");
-        Bill { line, family, size, detail, bytes, tokens }
+        PictureBill { line, family, size, detail, bytes, tokens }
     };
     lines.map(bill).collect()
 }
@@ -85,7 +85,7 @@ fn detail_bounds_pictures_that_have_no_limit_otherwise() {
         ("xhigh", D::Unknown),
         ("", D::Unknown),
     ] {
-        assert_eq!(PictureDetail::of(word), expected, "{word}");
+        assert_eq!(PictureDetail::of_word(word), expected, "{word}");
     }
 }
 
@@ -98,7 +98,7 @@ proptest! {
         detail in prop::sample::select(vec!["auto", "low", "medium", "high", "original", "ultra_high", "x"]),
     ) {
         for family in PictureFamily::ALL {
-            let detail = PictureDetail::of(detail);
+            let detail = PictureDetail::of_word(detail);
             let tokens = family.tokens_max(Some(size(width, height)), detail);
             let most = family.tokens_max(None, detail);
             prop_assert!(tokens > Some(0), "{}", family);

@@ -45,7 +45,7 @@ fn pdf(pages: usize, content: &[u8], is_compressed: bool) -> Vec<u8> {
 }
 
 fn bound(file: &[u8]) -> Option<(u64, u64)> {
-    PdfBound::of(file).map(|bound| (bound.pages, bound.content_bytes))
+    PdfBound::read(file).map(|bound| (bound.pages, bound.content_bytes))
 }
 
 #[test]
@@ -119,6 +119,6 @@ proptest! {
         words in prop::collection::vec(prop::sample::select(vec!["1 0 obj", "<<", ">>", "stream", "endstream", "/Kids", "[", "]", "7 0 R", "/Filter", "/FlateDecode", "("]), 0..20),
     ) {
         let file = [&pdf(3, b"BT ET", true)[..], words.join(" ").as_bytes(), &rest].concat();
-        prop_assert!(PdfBound::of(&file).is_none_or(|bound| bound.pages >= 3));
+        prop_assert!(PdfBound::read(&file).is_none_or(|bound| bound.pages >= 3));
     }
 }

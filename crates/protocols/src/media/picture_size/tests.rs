@@ -6,7 +6,7 @@ use super::*;
 
 fn size(file: &[u8]) -> Option<(u64, u64)> {
     let text = STANDARD.encode(file);
-    let size = PictureSize::of(InlineBytes::new(text.as_bytes()))?;
+    let size = PictureSize::read(InlineBytes::new(text.as_bytes()))?;
     Some((size.width, size.height))
 }
 
