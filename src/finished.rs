@@ -57,6 +57,9 @@ pub struct Finished<'a> {
     pub settled: Option<Settled>,
     /// The amount that was held for it at its end; zero when nothing was charged.
     pub held: Nanousd,
+    /// The output limit, in tokens for each choice, to which the request was lowered so that its account
+    /// could pay for it.
+    pub max_tokens_clamped: Option<u64>,
     /// The task that it has started.
     pub task_id: Option<TaskId>,
     /// The customer's own trace, as its `traceparent` header named it.

@@ -134,6 +134,9 @@ fn write_access(line: &mut Line, finished: &Finished<'_>) {
     if let Some(ttfb) = finished.ttfb {
         line.milliseconds(name!("ttfb_ms"), ttfb);
     }
+    if let Some(tokens) = finished.max_tokens_clamped {
+        line.number(name!("max_tokens_clamped"), tokens);
+    }
     if let Some(settled) = &finished.settled {
         write_settled(line, settled);
     }

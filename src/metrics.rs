@@ -88,6 +88,8 @@ pub struct Metrics {
     held: CounterVec,
     settlements: IntCounterVec,
     above_limits: IntCounterVec,
+    clamps: IntCounterVec,
+    clamps_ignored: IntCounterVec,
     contradictions: IntCounterVec,
     tasks: TaskCounters,
     load: Load,
@@ -177,6 +179,8 @@ impl Metrics {
                 &["model", "usage_source"],
             ),
             above_limits: above_limits(r),
+            clamps: clamps(r),
+            clamps_ignored: clamps_ignored(r),
             contradictions: contradictions(r),
             tasks: TaskCounters::new(r),
             load: Load::new(r),
@@ -246,6 +250,16 @@ impl Metrics {
     /// Counts a request whose upstream reported more usage than the model's limits allow.
     pub fn usage_above_limits(&self, model: &str) {
         self.above_limits.with_label_values(&[model]).inc();
+    }
+
+    /// Counts a request whose output limit was lowered to what its account can pay.
+    pub fn clamped(&self, model: &str) {
+        self.clamps.with_label_values(&[model]).inc();
+    }
+
+    /// Counts a request whose upstream put out more than its lowered limit.
+    pub fn clamp_ignored(&self, model: &str) {
+        self.clamps_ignored.with_label_values(&[model]).inc();
     }
 
     /// Counts a request whose upstream reported a usage that contradicts itself.
@@ -396,6 +410,16 @@ fn above_limits(registry: &Registry) -> IntCounterVec {
         "Requests whose upstream reported more usage than the model's limits allow.",
         &["model"],
     )
+}
+
+fn clamps(r: &Registry) -> IntCounterVec {
+    let help = "Requests whose output limit was lowered to what their account can pay.";
+    int_counters(r, "tollgate_clamps_total", help, &["model"])
+}
+
+fn clamps_ignored(r: &Registry) -> IntCounterVec {
+    let help = "Requests whose upstream put out more tokens than their lowered output limit.";
+    int_counters(r, "tollgate_clamps_ignored_total", help, &["model"])
 }
 
 fn contradictions(r: &Registry) -> IntCounterVec {

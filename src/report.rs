@@ -70,6 +70,7 @@ mod tests {
             ttfb: None,
             settled: None,
             held: crate::money::Nanousd::ZERO,
+            max_tokens_clamped: None,
             task_id: None,
             traceparent: None,
         }

@@ -78,6 +78,9 @@ pub(super) struct LoggedView {
     duration_ms: f64,
     bytes_in: u64,
     bytes_out: u64,
+    /// The output limit, in tokens for each choice, to which the request was lowered to what its account
+    /// could pay.
+    max_tokens_clamped: Option<u64>,
 }
 
 impl From<&Logged> for LoggedView {
@@ -111,6 +114,7 @@ impl From<&Logged> for LoggedView {
             duration_ms: milliseconds(logged.duration),
             bytes_in: logged.bytes_in,
             bytes_out: logged.bytes_out,
+            max_tokens_clamped: logged.max_tokens_clamped,
         }
     }
 }

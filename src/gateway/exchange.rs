@@ -345,7 +345,17 @@ impl Exchange {
         };
         // An error of the gateway's own is no model's answer.
         let fallback = self.fallback().filter(|_| self.failure.is_none());
-        Stamp { id: self.id, standing, fallback: fallback.map(|model| Arc::clone(&model.id)) }
+        let fallback = fallback.map(|model| Arc::clone(&model.id));
+        Stamp { id: self.id, standing, fallback, clamped: self.clamped() }
+    }
+
+    /// The output limit, in tokens for each choice, to which the request was lowered.
+    pub(super) fn clamped(&self) -> Option<u64> {
+        match &self.stage {
+            RequestStage::Sending(sending) => sending.admitted.clamped,
+            RequestStage::Relaying(response) => response.relaying.admitted().clamped,
+            RequestStage::Unpaid | RequestStage::Settled(_) => None,
+        }
     }
 
     /// Whether a stream has come to its last event.

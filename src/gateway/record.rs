@@ -33,8 +33,9 @@ impl Exchange {
             response.candidate.report(outcome, now);
         }
         self.report_stale_limits();
+        self.report_clamp();
         self.report_contradictions();
-        let paid = self.is_paid();
+        let (paid, clamped) = (self.is_paid(), self.clamped());
         let target = self.tried_target().cloned();
         let tried = self.tried_model().cloned();
         let settled = self.settle(bill);
@@ -84,6 +85,7 @@ impl Exchange {
             ttfb: self.first_byte,
             settled,
             held: amount_held,
+            max_tokens_clamped: clamped,
             task_id: self.task,
             traceparent: traceparent(&head.headers),
         }
@@ -108,6 +110,24 @@ impl Exchange {
             model.id,
             model.limits.input_tokens_max,
             model.limits.output_tokens_max,
+        );
+    }
+
+    /// Counts a request whose output limit was lowered, and tells the operator of an upstream that has put
+    /// out more. Its report is charged all the same: from the balance, and what that does not cover is the
+    /// account's debt.
+    fn report_clamp(&self) {
+        let (Some(tokens), Some(model)) = (self.clamped(), self.tried_model()) else { return };
+        self.metrics.clamped(&model.id);
+        let RequestStage::Relaying(response) = &self.stage else { return };
+        let Some(reported) = response.relaying.beyond_clamp() else { return };
+        self.metrics.clamp_ignored(&model.id);
+        log::warn!(
+            "request {}: {} reported {reported} tokens of output for `{}`, although the request limits \
+             each choice to {tokens}",
+            self.id,
+            response.candidate.target.upstream.name,
+            model.id,
         );
     }
 

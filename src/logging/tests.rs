@@ -43,6 +43,7 @@ fn finished() -> Finished<'static> {
             owed: Nanousd::ZERO,
         }),
         held: Nanousd::ZERO,
+        max_tokens_clamped: None,
         task_id: None,
         traceparent: None,
     }
@@ -125,6 +126,7 @@ fn formatted(finished: &Finished<'_>) -> String {
     raw("bytes_out", finished.bytes_out.to_string());
     raw("duration_ms", milliseconds(finished.duration));
     finished.ttfb.iter().for_each(|ttfb| raw("ttfb_ms", milliseconds(*ttfb)));
+    finished.max_tokens_clamped.iter().for_each(|it| raw("max_tokens_clamped", it.to_string()));
     if let Some(settled) = &finished.settled {
         let used = settled.usage.units().filter(|(_, count)| *count > 0);
         used.for_each(|(unit, count)| raw(unit.name, count.to_string()));
@@ -201,6 +203,7 @@ fn a_line_is_byte_for_byte_what_formatting_makes_of_it() {
             ttfb: rng.bool().then(|| took(&mut rng)),
             settled: rng.bool().then_some(settled),
             held: Nanousd::ZERO,
+            max_tokens_clamped: rng.bool().then(|| any(&mut rng)),
             task_id: None,
             traceparent: None,
         };

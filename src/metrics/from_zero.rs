@@ -56,7 +56,9 @@ impl Metrics {
     fn begin_model(&self, model: &Model) {
         let id: &str = &model.id;
         series::Billed::new(self, id);
-        self.above_limits.with_label_values(&[id]).inc_by(0);
+        for counter in [&self.above_limits, &self.clamps, &self.clamps_ignored] {
+            counter.with_label_values(&[id]).inc_by(0);
+        }
         let rates = &model.rates;
         for (limit, is_set) in [
             (Limit::Requests, rates.requests_per_minute.is_some()),

@@ -39,6 +39,7 @@ pub(super) fn finished() -> Finished<'static> {
             owed: Nanousd::ZERO,
         }),
         held: Nanousd::new(10_000_000_000),
+        max_tokens_clamped: None,
         task_id: None,
         traceparent: None,
     }

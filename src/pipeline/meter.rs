@@ -205,6 +205,17 @@ impl Relaying {
         self.meter.is_above_limits().then(|| self.meter.measure().0)
     }
 
+    /// The output tokens that the upstream has reported, where these are more than a lowered limit allows
+    /// for all choices and rounds together, and with what no limit bounds.
+    #[must_use]
+    pub fn beyond_clamp(&self) -> Option<u64> {
+        self.admitted.clamped?;
+        let (usage, source) = self.meter.measure();
+        let reported = usage.total(Side::Output);
+        let is_beyond = reported > self.admitted.call.bound().output_tokens;
+        (source == UsageSource::Upstream && is_beyond).then_some(reported)
+    }
+
     /// What the upstream's reports contradict themselves in.
     #[must_use]
     pub fn contradictions(&self) -> Contradictions {

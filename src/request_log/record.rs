@@ -86,6 +86,8 @@ pub struct Logged {
     pub bytes_in: u64,
     /// Bytes of the response body that were sent.
     pub bytes_out: u64,
+    /// The output limit, in tokens for each choice, to which the request was lowered.
+    pub max_tokens_clamped: Option<u64>,
 }
 
 impl Logged {
@@ -146,6 +148,9 @@ pub(super) struct Stored<'a> {
     /// Stands behind what is owed in the same way; empty where the model is the one that was asked for.
     #[serde(skip)]
     asked_model: &'a str,
+    /// Stands behind the model that was asked for in the same way; zero where nothing was lowered.
+    #[serde(skip)]
+    max_tokens_clamped: u64,
 }
 
 impl<'a> Stored<'a> {
@@ -169,6 +174,7 @@ impl<'a> Stored<'a> {
             bytes_out: finished.bytes_out,
             owed: finished.settled.map_or(Nanousd::ZERO, |it| it.owed),
             asked_model: cut(finished.asked_model.unwrap_or_default()),
+            max_tokens_clamped: finished.max_tokens_clamped.unwrap_or(0),
         }
     }
 
@@ -192,6 +198,7 @@ impl<'a> Stored<'a> {
             bytes_out: 0,
             owed: ended.settled.map_or(Nanousd::ZERO, |it| it.owed),
             asked_model: "",
+            max_tokens_clamped: 0,
         }
     }
 
@@ -233,6 +240,7 @@ impl<'a> Stored<'a> {
             duration: Duration::from_micros(self.duration_us),
             bytes_in: self.bytes_in,
             bytes_out: self.bytes_out,
+            max_tokens_clamped: Some(self.max_tokens_clamped).filter(|tokens| *tokens > 0),
         }
     }
 }
@@ -271,12 +279,16 @@ pub(super) fn encode(
     frame.extend_from_slice(&account.to_le_bytes());
     frame.extend_from_slice(&ended_at.0.to_le_bytes());
     tollgate_journal::encode(frame, stored)?;
-    let has_asked = !stored.asked_model.is_empty();
+    let is_clamped = stored.max_tokens_clamped > 0;
+    let has_asked = !stored.asked_model.is_empty() || is_clamped;
     if stored.owed > Nanousd::ZERO || has_asked {
         tollgate_journal::encode(frame, &stored.owed)?;
     }
     if has_asked {
         tollgate_journal::encode(frame, stored.asked_model)?;
+    }
+    if is_clamped {
+        tollgate_journal::encode(frame, &stored.max_tokens_clamped)?;
     }
     ring::end_frame(frame);
     Ok(())
@@ -320,7 +332,11 @@ pub(super) fn stored(frame: &[u8]) -> Option<Stored<'_>> {
         let (owed, rest) = postcard::take_from_bytes(rest).ok()?;
         stored.owed = owed;
         if !rest.is_empty() {
-            stored.asked_model = postcard::from_bytes(rest).ok()?;
+            let (asked_model, rest) = postcard::take_from_bytes(rest).ok()?;
+            stored.asked_model = asked_model;
+            if !rest.is_empty() {
+                (stored.max_tokens_clamped, _) = postcard::take_from_bytes(rest).ok()?;
+            }
         }
     }
     Some(stored)

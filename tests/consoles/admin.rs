@@ -223,6 +223,7 @@ fn finished(account_id: AccountId, key_id: KeyId, model: &str) -> Finished<'_> {
             owed: Nanousd::ZERO,
         }),
         held: Nanousd::ZERO,
+        max_tokens_clamped: None,
         task_id: None,
         traceparent: None,
     }

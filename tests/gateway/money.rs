@@ -297,25 +297,26 @@ async fn no_money_is_402_and_says_which_kind() {
     let body: Value = answer.json().await.expect("JSON");
     assert_eq!(body["error"]["code"], "insufficient_balance", "{body}");
 
-    // It says what makes a request cheaper, where there is such a field.
+    // It says what would have been enough, and what makes a request cheaper.
     let poor = admin.customer("0.000000001").await;
     for (path, body, advice) in [
-        ("/v1/chat/completions", hello(json!({})), "Add credit, or lower `max_tokens`."),
+        ("/v1/chat/completions", hello(json!({})), "No output limit would do: its input and"),
         (
             "/v1/responses",
             json!({"model": "gpt-4o-mini", "input": "hi"}),
-            "Add credit, or lower `max_output_tokens`.",
+            "No output limit would do: its input and",
         ),
-        ("/v1/embeddings", json!({"model": "vyg-4", "input": "hi"}), "Add credit."),
-        ("/v1/audio/speech", json!({"model": "qf3-tts-flash", "input": "hi"}), "Add credit."),
-        ("/v1/images/generations", json!({"model": "pimg-2", "prompt": "a"}), "Add credit."),
-        ("/v1/videos/generations", json!({"model": "gif-video", "prompt": "a"}), "Add credit."),
+        ("/v1/embeddings", json!({"model": "vyg-4", "input": "hi"}), "Add $"),
+        ("/v1/audio/speech", json!({"model": "qf3-tts-flash", "input": "hi"}), "Add $"),
+        ("/v1/images/generations", json!({"model": "pimg-2", "prompt": "a"}), "Add $"),
+        ("/v1/videos/generations", json!({"model": "gif-video", "prompt": "a"}), "Add $"),
     ] {
         let answer = demo.post(path, &body, "").bearer_auth(&poor.key).send().await;
         let answer: Value = answer.expect("an answer").json().await.expect("JSON");
         let message = answer["error"]["message"].as_str().unwrap_or_default();
-        let said = format!("and the balance is $0.000000001. {advice}");
-        assert!(message.ends_with(&said), "{path}: {message}");
+        let said = format!(", and $0.000000001 is available. {advice}");
+        assert!(message.contains(&said), "{path}: {message}");
+        assert!(answer["error"].get("max_tokens_affordable").is_none(), "{path}: {answer}");
     }
 
     // Money for one call, and one call in flight.
@@ -333,6 +334,63 @@ async fn no_money_is_402_and_says_which_kind() {
     let body: Value = answer.json().await.expect("JSON");
     assert_eq!(body["error"]["code"], "balance_held", "{body}");
     assert_eq!(slow.await.expect("no panic").expect("an answer").status(), 200);
+}
+
+/// The sum that would have been enough is enough, and so is the limit, which is exact to the token but for
+/// its own digits, each of which is a byte of input.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_names_the_largest_output_limit_that_is_served() {
+    let demo = Demo::start();
+    let admin = Admin::of(&demo);
+    let limited = |extra: Value, field: &str, tokens: u64| {
+        let mut body = json!({"model": "gpt-4o-mini"});
+        let members = body.as_object_mut().expect("an object");
+        members.extend(extra.as_object().expect("an object").clone());
+        members.insert(field.to_owned(), tokens.into());
+        body
+    };
+    let messages = json!({"messages": [{"role": "user", "content": "hi"}]});
+    for (path, extra, field, place) in [
+        ("/v1/chat/completions", messages.clone(), "max_completion_tokens", "/error"),
+        ("/v1/messages", messages.clone(), "max_tokens", "/error/details"),
+        ("/v1/responses", json!({"input": "hi"}), "max_output_tokens", "/error"),
+    ] {
+        let ask = async |balance: &str, tokens: u64| {
+            let customer = admin.customer(balance).await;
+            let body = limited(extra.clone(), field, tokens);
+            let asked = demo.post(path, &body, "").bearer_auth(&customer.key);
+            let answer = asked.header("x-tollgate-clamp", "never").send().await;
+            let answer = answer.expect("an answer");
+            (answer.status().as_u16(), answer.json::<Value>().await.expect("JSON"))
+        };
+        let (status, refused) = ask("0.002", 16_000).await;
+        assert_eq!(status, 402, "{path}: {refused}");
+        let named = refused.pointer(&format!("{place}/max_tokens_affordable"));
+        let tokens = named.and_then(Value::as_u64).unwrap_or_else(|| panic!("{refused}"));
+        let message = refused["error"]["message"].as_str().expect("a text");
+        let thousands = format!("{},{:03}", tokens / 1_000, tokens % 1_000);
+        let said = format!("with `{field}` of at most {thousands}; or add $");
+        assert!(message.contains(&said), "{path}: {message}");
+        let (status, answer) = ask("0.002", tokens).await;
+        assert_eq!(status, 200, "{path} with {tokens}: {answer}");
+        let (status, answer) = ask("0.002", tokens + 2).await;
+        assert_eq!(status, 402, "{path} with {tokens} and 2 more: {answer}");
+        let more = message.split("or add $").nth(1).expect("a sum").trim_end_matches('.');
+        let amount = |text: &str| text.parse::<tollgate::money::Nanousd>().expect("an amount");
+        let enough = amount("0.002").checked_add(amount(more)).expect("small");
+        let (status, answer) = ask(&enough.to_string(), 16_000).await;
+        assert_eq!(status, 200, "{path} with {enough}: {answer}");
+        let less = tollgate::money::Nanousd::new(enough.get() - 1).to_string();
+        assert_eq!(ask(&less, 16_000).await.0, 402, "{path} with {less}");
+    }
+    // Any other word is refused by name.
+    let customer = admin.customer("0.002").await;
+    let body = hello(json!({"max_tokens": 16_000}));
+    let answer = request(&demo, &customer, &body, &[("x-tollgate-clamp", "always")]).send().await;
+    let answer = answer.expect("an answer");
+    assert_eq!(answer.status(), 400);
+    let answer: Value = answer.json().await.expect("JSON");
+    assert_eq!(answer["error"]["param"], "x-tollgate-clamp", "{answer}");
 }
 
 /// As of a few seconds ago: what is settled shows once the ledger has written it out.

@@ -59,6 +59,7 @@ fn finished(account_id: Option<AccountId>) -> Finished<'static> {
             owed: Nanousd::ZERO,
         }),
         held: Nanousd::ZERO,
+        max_tokens_clamped: None,
         task_id: None,
         traceparent: None,
     }
@@ -141,6 +142,26 @@ async fn the_model_that_was_asked_for_is_kept_beside_the_one_that_served() {
         });
         assert_eq!(shown.collect::<Vec<_>>(), found, "{wanted:?}");
     }
+}
+
+#[tokio::test]
+async fn a_lowered_output_limit_is_kept() {
+    let dir = directory();
+    let log = open(dir.path());
+    for (asked_model, max_tokens_clamped) in
+        [(None, None), (None, Some(4_096)), (Some("a"), Some(70_000)), (Some("a"), None)]
+    {
+        let finished = finished(Some(account(7)));
+        log.record(&Finished { asked_model, max_tokens_clamped, ..finished });
+    }
+    let page = log.list(Scope::Account(account(7)), query(10)).await.expect("a page");
+    let shown = page.records.iter();
+    let shown: Vec<_> =
+        shown.map(|it| (it.asked_model.as_deref(), it.max_tokens_clamped)).collect();
+    assert_eq!(
+        shown,
+        [(Some("a"), None), (Some("a"), Some(70_000)), (None, Some(4_096)), (None, None)]
+    );
 }
 
 #[tokio::test]

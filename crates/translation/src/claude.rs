@@ -67,7 +67,7 @@ pub(crate) fn thinking(
         .iter()
         .any(|part| matches!(part, PromptPart::ToolChoice(ToolChoice::Any | ToolChoice::Named(_))));
     let wanted = match wanted {
-        Thinks::Budget(tokens) => Thinks::Budget(tokens.min(output_max.saturating_sub(1))),
+        Thinks::Budget(tokens) => Thinks::Budget(budget_below(tokens, output_max)),
         other => other,
     };
     let is_refused = match wanted {
@@ -79,6 +79,18 @@ pub(crate) fn thinking(
         return Ok(None);
     }
     Ok(Some(wanted))
+}
+
+/// A budget of `tokens` for an answer of `output_max` tokens, which Anthropic has it be below. One that is
+/// not leaves a quarter of them, and 1,024 at least, for the answer, as far as the least budget lets it:
+/// nothing but thoughts helps nobody.
+fn budget_below(tokens: u64, output_max: u64) -> u64 {
+    if tokens < output_max {
+        return tokens;
+    }
+    let answer = (output_max / 4).max(1024);
+    let most = output_max.saturating_sub(answer).max(BUDGET_MIN);
+    most.min(output_max.saturating_sub(1))
 }
 
 /// Lets the user speak last where the model cannot go on with words of its own: "This model does not

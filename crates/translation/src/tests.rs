@@ -793,7 +793,7 @@ fn claude_is_told_to_think_as_its_models_take_it() {
     assert_eq!(losses.fields(), ["temperature"], "it is refused beside thinking");
     let budget = TranslationTarget { thinking: crate::dialect::ThinkingStyle::Budget, ..target() };
     let (body, _) = write(&effort, budget);
-    assert_eq!(body["thinking"], json!({"type": "enabled", "budget_tokens": 3999}));
+    assert_eq!(body["thinking"], json!({"type": "enabled", "budget_tokens": 2976}));
     let (body, losses) = write(&[effort[0].clone(), PromptPart::OutputMax(500)], budget);
     assert_eq!((&body["thinking"], losses.fields().len()), (&Value::Null, 1), "{body}");
     // A tool loop that another model began cannot go on thinking.

@@ -62,6 +62,7 @@ struct Facts {
     streamed: bool,
     bytes_in: u64,
     bytes_out: u64,
+    max_tokens_clamped: Option<u64>,
 }
 
 impl Facts {
@@ -83,6 +84,7 @@ impl Facts {
             streamed: logged.streamed,
             bytes_in: logged.bytes_in,
             bytes_out: logged.bytes_out,
+            max_tokens_clamped: logged.max_tokens_clamped,
         }
     }
 }

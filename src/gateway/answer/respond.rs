@@ -32,6 +32,8 @@ pub(crate) const NO_SNIFFING: (HeaderName, HeaderValue) =
     (http::header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 /// The header that names the model which has served a request in the place of the one that it names.
 const SERVED_BY: HeaderName = HeaderName::from_static("x-tollgate-model");
+/// The header that names the output limit, in tokens for each choice, to which a request was lowered.
+const MAX_TOKENS: HeaderName = HeaderName::from_static("x-tollgate-max-tokens");
 /// OpenAI's and Anthropic's SDKs obey it above their own rules.
 const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
@@ -61,19 +63,21 @@ const LOGGED: [&str; 2] = [client::FORWARDED_FOR, "traceparent"];
 /// The bytes of each of [`LOGGED`] that are kept while a customer takes an answer.
 const LOGGED_BYTES_MAX: usize = 512;
 
-/// What every answer says beside its body: which request it answers, how its limits stand, and which
-/// model has served it, if that is not the one that was asked.
+/// What every answer says beside its body: which request it answers, how its limits stand, which model
+/// has served it, if that is not the one that was asked, and its output limit, if that was lowered.
 #[derive(Clone)]
 pub(crate) struct Stamp {
     pub(crate) id: RequestId,
     pub(crate) standing: Standing,
     /// The id of the fallback that has served it.
     pub(crate) fallback: Option<Arc<str>>,
+    /// The output limit to which it was lowered.
+    pub(crate) clamped: Option<u64>,
 }
 
 impl From<RequestId> for Stamp {
     fn from(id: RequestId) -> Self {
-        Self { id, standing: Standing::default(), fallback: None }
+        Self { id, standing: Standing::default(), fallback: None, clamped: None }
     }
 }
 
@@ -85,13 +89,16 @@ impl Stamp {
         self.put_beside(headers);
     }
 
-    /// Says how the limits stand, and which fallback has served the request. Nothing where there are
-    /// none.
+    /// Says how the limits stand, which fallback has served the request, and to what its output limit was
+    /// lowered. Nothing where there is nothing to say.
     pub(crate) fn put_beside(&self, headers: &mut AnswerHeaders) {
         if let Some(fallback) = &self.fallback
             && let Ok(fallback) = HeaderValue::from_str(fallback)
         {
             headers.insert(SERVED_BY, fallback);
+        }
+        if let Some(tokens) = self.clamped {
+            headers.insert(MAX_TOKENS, tokens.into());
         }
         self.put_limits(headers);
     }

@@ -1,10 +1,12 @@
-//! Reading a request anew with a lower output limit.
+//! Whether a request may have a lower output limit, and reading it anew with one.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::HeaderMap;
 
 use crate::config::snapshot::{Route, Snapshot};
+use crate::error::GatewayError;
 use crate::gateway::receive::content_path::AskedAt;
 use crate::ledger::Key;
 use crate::pipeline::{self, Validated};
@@ -12,6 +14,24 @@ use crate::protocols::Request;
 use crate::protocols::json::Object;
 use crate::protocols::limits::ModelLimits;
 use crate::protocols::output_limit::OutputLimit;
+
+/// The header by which a customer keeps the output limit of a request as it is.
+const CLAMP: &str = "x-tollgate-clamp";
+
+/// Whether the request with these headers may be clamped: unless it says `x-tollgate-clamp: never`.
+///
+/// # Errors
+/// A 400 that names the header, for any other value.
+pub(super) fn may_be_clamped(headers: &HeaderMap) -> Result<bool, GatewayError> {
+    let mut values = headers.get_all(CLAMP).iter().peekable();
+    if values.peek().is_none() {
+        return Ok(true);
+    }
+    if values.all(|value| value.as_bytes().eq_ignore_ascii_case(b"never")) {
+        return Ok(false);
+    }
+    Err(GatewayError::invalid(CLAMP, "`x-tollgate-clamp` must be `never`, or left out"))
+}
 
 /// What a request's body is read by, as when it came.
 pub(super) struct Rereading {
@@ -61,5 +81,32 @@ impl Rereading {
         let validated = pipeline::validate(resolved, &request).ok()?;
         drop(request);
         Some((body, validated))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_request_may_be_clamped_unless_its_header_says_never() {
+        let headers = |values: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(CLAMP, HeaderValue::from_static(value));
+            }
+            headers
+        };
+        let may_be = |values: &[&'static str]| {
+            may_be_clamped(&headers(values)).map_err(|error| error.param.expect("a name"))
+        };
+        assert_eq!(may_be(&[]), Ok(true));
+        assert_eq!(may_be(&["never"]), Ok(false));
+        assert_eq!(may_be(&["Never", "never"]), Ok(false));
+        for wrong in [&["always"][..], &[""], &["never", "always"], &["never, never"]] {
+            assert_eq!(may_be(wrong), Err("x-tollgate-clamp".into()), "{wrong:?}");
+        }
     }
 }

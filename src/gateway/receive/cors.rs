@@ -15,7 +15,7 @@ use crate::gateway::answer::head::{self, AnswerHead, AnswerHeaders};
 const EXPOSED: &str = "x-request-id, request-id, retry-after, retry-after-ms, x-should-retry, \
     x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, \
     x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, \
-    x-tollgate-left-out, x-tollgate-model";
+    x-tollgate-left-out, x-tollgate-max-tokens, x-tollgate-model";
 const METHODS: &str = "GET, HEAD, POST, DELETE, OPTIONS";
 /// How long a browser may remember the answer, in seconds. Chromium caps it at two hours.
 const MAX_AGE: &str = "7200";

@@ -13,7 +13,7 @@ use crate::gateway::call::count;
 use crate::gateway::exchange::Exchange;
 use crate::gateway::proxy::Gateway;
 use crate::gateway::receive::body::HeldBody;
-use crate::gateway::receive::clamp::Rereading;
+use crate::gateway::receive::clamp::{Rereading, may_be_clamped};
 use crate::gateway::receive::{gone, offload};
 use crate::holds::{self, Funds, HoldKind, Needs, NotHeld, TightCall, Unfit};
 use crate::ledger::{Hold, Ledger, Refusal, RequestId};
@@ -45,7 +45,10 @@ pub(super) async fn admit(
     request: TightRequest,
 ) -> Result<Fitted, GatewayError> {
     let account = request.priced.account();
-    let rules = rules(&gateway.ledger, exchange, &request.priced);
+    let mut rules = rules(&gateway.ledger, exchange, &request.priced);
+    if !may_be_clamped(&session.req_header().headers)? {
+        rules.means.retain(|means| *means != Means::Clamp);
+    }
     let customers = session.req_header().headers.clone();
     let ledger = &gateway.ledger;
     let limit = clampable(&rules, &request);

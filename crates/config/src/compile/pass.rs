@@ -10,7 +10,7 @@ const NAME_BYTES_MAX: usize = 128;
 /// The header that names betas.
 const BETA: &str = "anthropic-beta";
 /// Headers that are the gateway's own to send, or belong to one connection.
-const OWN_HEADERS: [&str; 23] = [
+const OWN_HEADERS: [&str; 24] = [
     "host",
     "content-length",
     "transfer-encoding",
@@ -34,6 +34,7 @@ const OWN_HEADERS: [&str; 23] = [
     "x-forwarded-for",
     "x-real-ip",
     "x-request-id",
+    "x-tollgate-clamp",
 ];
 /// Headers of answers that nobody can let through: the gateway's own to send, and those that would have
 /// a front proxy, a browser or a cache do something on this origin.

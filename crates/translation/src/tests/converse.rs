@@ -407,7 +407,7 @@ fn anthropics_models_are_told_in_their_own_words_and_others_are_not() {
     );
     let budget = TranslationTarget { thinking: ThinkingStyle::Budget, ..target() };
     let fields = write_for(&budget, &parts).0["additionalModelRequestFields"].clone();
-    assert_eq!(fields["thinking"], json!({"type": "enabled", "budget_tokens": 3999}));
+    assert_eq!(fields["thinking"], json!({"type": "enabled", "budget_tokens": 2976}));
     let single: Vec<_> =
         parts.iter().skip(1).cloned().chain([PromptPart::ParallelTools(false)]).collect();
     let (body, _) = write_for(&target(), &single);
