@@ -14,3 +14,4 @@ mod operator;
 mod reads;
 mod simulation;
 mod tasks;
+mod tight;

@@ -27,6 +27,7 @@ mod rounds;
 mod tool;
 mod simulated;
 pub(crate) mod task_contract;
+pub(crate) mod tight;
 pub(crate) mod tls;
 mod visitor;
 mod wait;

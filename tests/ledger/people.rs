@@ -504,7 +504,7 @@ async fn random_write(
             let patch = AccountPatch {
                 name: random.bool().then(|| n.to_string()),
                 suspended: random.bool().then(|| random.bool()),
-                rates: RatesPatch::default(),
+                ..AccountPatch::default()
             };
             drop(by.update_account(account, patch).await);
         }
