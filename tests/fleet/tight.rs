@@ -13,7 +13,7 @@ use crate::harness::rounds;
 use crate::harness::tight::{Outcome, Purse, Script, play, random_rules};
 
 /// Schedules that a full run plays, each on an account of its own.
-const SCHEDULES: u64 = 40;
+const SCHEDULES: u64 = 25;
 
 /// The seed of the first schedule is printed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -11,8 +11,8 @@ use tempfile::TempDir;
 use tollgate::clock::UnixMs;
 use tollgate::ledger::{
     AccountId, AccountPatch, Actor, Asked, CodeKind, CodeRefusal, DoubtRefund, IssuedCode, KeyId,
-    KeyPatch, Ledger, LedgerError, NewCode, NewKey, Options, RatesPatch, RequestId, Reserve,
-    Settlement, SignUp, normal_email, verify,
+    KeyPatch, Ledger, LedgerError, NewCode, NewKey, Options, RequestId, Reserve, Settlement,
+    SignUp, normal_email, verify,
 };
 use tollgate::money::Nanousd;
 use tollgate::price::{Usage, UsageSource};
