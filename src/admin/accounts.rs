@@ -168,7 +168,7 @@ pub(super) struct AccountPatch {
     /// what was spent of the rest is owed; 409 while calls in flight hold it.
     #[serde(default, deserialize_with = "present")]
     credit_limit: Option<Option<CreditLimit>>,
-    /// Other hold rules.
+    /// Other rules by which its requests are held.
     #[serde(default)]
     holds: Option<Object<HoldsBody>>,
 }

@@ -170,7 +170,7 @@ struct Limit {
 
 #[derive(Args, Debug)]
 struct SetCredit {
-    /// The account's id.
+    /// The id of the account.
     account: String,
     /// US dollars, such as `100.00`, or `none`.
     #[arg(value_parser = limit::amount)]
@@ -183,7 +183,7 @@ struct SetCredit {
 
 #[derive(Args, Debug)]
 struct SetHolds {
-    /// The account's id.
+    /// The id of the account.
     account: String,
     #[command(flatten)]
     rules: HoldOptions,

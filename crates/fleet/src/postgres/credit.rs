@@ -10,7 +10,8 @@ use tollgate_money::money::Nanousd;
 /// Sets the credit line of an account, and writes the line of what moved; tells why it cannot be.
 pub(super) async fn set(
     transaction: &Transaction<'_>,
-    (account, limit): (AccountId, Nanousd),
+    account: AccountId,
+    limit: Nanousd,
     at: UnixMs,
     place: Seq,
 ) -> Result<Option<WriteRefused>, DbError> {

@@ -277,7 +277,7 @@ async fn take_effect(
                 Ok(refused)
             }
             Record::CreditSet { account, limit, at, .. } => {
-                credit::set(transaction, (*account, *limit), *at, read_place(seq)?).await
+                credit::set(transaction, *account, *limit, *at, read_place(seq)?).await
             }
             Record::WrittenOff { .. } => {
                 put_line(transaction, record, read_place(seq)?).await?;

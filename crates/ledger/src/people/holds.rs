@@ -21,7 +21,7 @@ pub struct HoldsPatch {
     pub output_floor: Option<Option<u64>>,
     /// Another first slice, in tokens.
     pub slice: Option<Option<u64>>,
-    /// Another longest wait.
+    /// Another longest wait for money of earlier calls.
     pub wait: Option<Option<Duration>>,
 }
 

@@ -208,7 +208,7 @@ enum What<'a> {
     /// The credit line of an account was set.
     CreditLine {
         limit: Nanousd,
-        /// Lent in addition.
+        /// The amount that was lent in addition.
         lent: Nanousd,
         /// Taken back out of what was available.
         withdrawn: Nanousd,

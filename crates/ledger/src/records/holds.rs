@@ -25,7 +25,7 @@ struct WrittenHolds {
 pub(crate) struct HoldsRow {
     /// The account that has them.
     pub(crate) account: AccountId,
-    /// Its overrides.
+    /// All of the overrides that it has.
     #[serde(with = "crate::records::holds")]
     pub(crate) holds: Arc<HoldOverrides>,
 }

@@ -16,7 +16,7 @@ use tollgate_money::ids::{AccountId, CodeId, Seq};
 
 const LOGIN: u8 = b'L';
 const SESSION: u8 = b'S';
-/// Hold rules of accounts.
+/// Hold rules of accounts, in the place of those for all.
 const HOLDS: u8 = b'K';
 const CODE: u8 = b'C';
 const CODE_REVOKED: u8 = b'R';
