@@ -26,7 +26,7 @@ const RETRY_STORE: Duration = Duration::from_secs(10);
 /// The part of a request's most that is held before an upstream gets the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holding {
-    /// All of it.
+    /// All that the request can cost.
     Whole,
     /// The input and this much output; the hold grows while the answer streams. Only for requests
     /// that [can roll](Validated::can_roll).

@@ -41,7 +41,7 @@ pub(super) trait GrowthFunds {
     /// The account's money that is not held.
     fn available(&self) -> Nanousd;
 
-    /// Holds `amount` more.
+    /// Holds `amount` more of the account's money.
     fn extend(&mut self, amount: Nanousd) -> Result<(), Refusal>;
 
     /// Brings `amount` here from elsewhere in a fleet. True while that is under way.
@@ -53,7 +53,7 @@ pub(super) trait GrowthFunds {
 pub(super) struct RelayedCost {
     /// Input and output together.
     pub(super) total: Nanousd,
-    /// The output's part.
+    /// The part of it that the output costs.
     pub(super) output: Nanousd,
 }
 
