@@ -114,7 +114,7 @@ fn assert_all_served(gateway: &Gateway, account: &str, turns: &[(u16, u64)]) {
         let lines = metrics.lines().filter(|line| line.starts_with(metric));
         lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
     };
-    let ratio = sum("tollgate_held_dollars_total") / sum("tollgate_charged_dollars_total");
+    let ratio = sum("tollgate_held_dollars_total") / sum("tollgate_spend_dollars_total");
     println!("held ÷ charged: {ratio:.1}");
     assert!((1.0..=10.0).contains(&ratio), "{ratio}");
 }
