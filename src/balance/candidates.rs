@@ -380,6 +380,22 @@ mod tests {
     }
 
     #[test]
+    fn a_way_that_is_looked_at_is_still_to_be_tried() {
+        let (mut candidates, now) = (candidates(3, 1), Instant::now());
+        let peeked = |candidates: &Candidates, not: u32| {
+            let found = candidates.peek(now, |_, target| target.priority != not);
+            found.map(|(target, _)| target.priority)
+        };
+        assert_eq!((peeked(&candidates, 9), peeked(&candidates, 0)), (Some(0), Some(1)));
+        assert!(!candidates.has_tried(), "a look is no try");
+        candidates.retain(|_, target| target.priority == 2);
+        assert_eq!((peeked(&candidates, 9), peeked(&candidates, 2)), (Some(2), None));
+        let first = candidates.next(now).expect("a way");
+        assert_eq!((first.target.priority, first.is_retry), (2, false));
+        assert_eq!(candidates.retry(now), Retry::NoneLeft);
+    }
+
+    #[test]
     fn a_name_that_nobody_knows_takes_nothing_from_the_budget() {
         let unknown = Arc::<UnknownNames>::default();
         let (name, is_unknown) = ("x-1".to_owned(), false);

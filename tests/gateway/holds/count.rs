@@ -9,7 +9,7 @@ use tollgate::protocols::Dialect;
 use tollgate::protocols::counter::Counter;
 use tollgate::sim::Sim;
 
-use crate::harness::{Answer, Gateway, ask, connect, simulator};
+use crate::harness::{Answer, Gateway, Recorded, Responder, ask, connect, simulator};
 
 /// A prompt of 100,000 bytes and 25,000 tokens, as the simulator counts.
 fn prompt() -> String {
@@ -127,6 +127,47 @@ fn the_same_prompt_is_counted_once_and_an_account_with_plenty_never_asks() {
     assert_eq!(post(&gateway, "/v1/messages", &messages(&prompt())).status(), 200);
     let counts = received(&sim).iter().filter(|(path, _)| path.ends_with("count_tokens")).count();
     assert_eq!(counts, 1);
+}
+
+/// A fallback has another tokenizer: one that could cost more than what was counted is given up, and one
+/// that could not stays.
+#[test]
+fn a_fallback_that_nobody_has_counted_stays_where_it_costs_no_more() {
+    let sim = simulator(&[]);
+    let counts_alone = Responder::start(|_, request: &Recorded| {
+        let json = "content-type: application/json\r\n".to_owned();
+        let is_count = request.head.starts_with("POST /v1/messages/count_tokens ");
+        match is_count {
+            true => (200, json, r#"{"input_tokens":25000}"#.to_owned()),
+            false => (500, json, r#"{"type":"error","error":{"type":"api_error"}}"#.to_owned()),
+        }
+    });
+    let (good, bad) = (sim.addr(), counts_alone.address);
+    for (fallback, price, status) in [("dear", 100, 502), ("cheap", 2, 200)] {
+        let upstreams = format!(
+            "  a: {{ protocol: anthropic, base_url: 'http://{bad}' }}
+  b: {{ protocol: anthropic, base_url: 'http://{good}' }}
+holds: {{ means: [count] }}\n"
+        );
+        let models = format!(
+            "models:
+  claude:
+    operations: [messages]
+    targets: [{{ upstream: a }}]
+    fallbacks: [{fallback}]
+    prices: {{ input_per_1m_tokens: 150, output_per_1m_tokens: 150 }}
+    limits: {{ context_tokens_max: 200000, output_tokens_max: 1000 }}
+  {fallback}:
+    operations: [messages]
+    targets: [{{ upstream: b }}]
+    prices: {{ input_per_1m_tokens: {price}, output_per_1m_tokens: 150 }}
+    limits: {{ context_tokens_max: 200000, output_tokens_max: 1000 }}\n"
+        );
+        let gateway = Gateway::serving(&upstreams, &models);
+        let answer = post(&gateway, "/v1/messages", &messages(&prompt()));
+        assert_eq!(answer.status(), status, "{fallback}: {answer:?}");
+        assert_eq!(counted(&gateway, "counted"), 1, "{fallback}");
+    }
 }
 
 /// A model that is sold over chat completions alone has no counter.
