@@ -11,7 +11,7 @@ words! {
     CountOutcome {
         /// The provider has counted the prompt.
         Counted = "counted",
-        /// The same prompt was counted lately, or at the same time.
+        /// A count of such a prompt is there from lately, or from a request at the same time.
         Cached = "cached",
         /// No provider of the model counts this request, or the one that would has failed lately.
         Unsupported = "unsupported",

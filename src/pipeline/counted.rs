@@ -7,12 +7,13 @@ use sha2::{Digest as _, Sha256};
 use crate::balance::{Channel, TargetRank};
 use crate::config::snapshot::Target;
 use crate::credentials::Token;
+use crate::pipeline::rewrite::WayTo;
 use crate::pipeline::{Resolved, UpstreamRequest, Validated};
 use crate::protocols::counter::Counter;
 use crate::protocols::doors::Doors;
 use crate::protocols::json::Object;
 use crate::protocols::splice::{EditedBody, Splice};
-use crate::protocols::{Call, Codec, Dialect, Operation, PathAsked, Request};
+use crate::protocols::{Call, Codec, Dialect, Operation, PathAsked, Request, codec};
 
 /// Fields of chat completions that decide about the answer and add nothing to the prompt.
 const CHAT_ANSWER_FIELDS: [&str; 12] = [
@@ -70,8 +71,9 @@ impl CountRequest {
         token: Option<&Token>,
     ) -> Option<UpstreamRequest> {
         let Self { counter, path, headers, body } = self;
-        let codec = counter.codec();
-        let request = UpstreamRequest::to((target, channel), token, codec, &path, body)?;
+        let codec = codec(counter.operation(), target.upstream.dialect)?;
+        let way = WayTo { target, channel, token };
+        let request = UpstreamRequest::to(way, codec, &path, body)?;
         Some(UpstreamRequest { headers, ..request })
     }
 }
@@ -95,9 +97,9 @@ impl Validated {
     pub fn count_request(&self, target: &Target, body: &Bytes) -> Option<CountRequest> {
         let (codec, call) = self.reading(target.upstream.dialect)?;
         let model = self.resolved.name_at(target);
-        if let Some(counter) = codec.counter() {
+        if codec.counter().is_some() {
             let written = call.splice(model).apply(body);
-            return count_request(target, model, (counter, codec), &written);
+            return count_request(target, model, codec, &written);
         }
         // OpenAI counts for the Responses API alone: the prompt is the same in its words.
         let doors = responses_doors(&self.resolved, target)?;
@@ -105,7 +107,7 @@ impl Validated {
         let object = Object::parse(&prompt).ok()?;
         let (codec, call) = doors.read_translated(&Request::Json(object))?.ok()?;
         let written = call.splice(model).apply(&prompt);
-        count_request(target, model, (codec.counter()?, codec), &written)
+        count_request(target, model, codec, &written)
     }
 
     /// Lowers the bound of the request as the counted upstreams read it, which is its first reading from
@@ -140,7 +142,7 @@ impl Validated {
 /// Whether requests that `codec` writes for a target can be counted there.
 fn has_counter(resolved: &Resolved, target: &Target, codec: &dyn Codec) -> bool {
     let counter = codec.counter();
-    let operation = counter.map_or(Operation::InputTokens, |one| one.codec().operation());
+    let operation = counter.map_or(Operation::InputTokens, Counter::operation);
     let is_known = counter.is_some() || responses_doors(resolved, target).is_some();
     is_known && target.upstream.offers(operation)
 }
@@ -174,12 +176,14 @@ fn chat_prompt(body: &Bytes) -> Option<Bytes> {
 fn count_request(
     target: &Target,
     model: &str,
-    (counter, codec): (Counter, &'static dyn Codec),
+    written_by: &dyn Codec,
     written: &Bytes,
 ) -> Option<CountRequest> {
+    let counter = written_by.counter()?;
     let upstream = &target.upstream;
     let asked = PathAsked { dialect: upstream.dialect, model, streams: false };
-    let path = upstream.path_for(counter.codec().path_to(&asked), model)?;
+    let codec = codec(counter.operation(), upstream.dialect)?;
+    let path = upstream.path_for(codec.path_to(&asked), model)?;
     let body = counter.request(upstream.dialect, model, written)?;
-    Some(CountRequest { counter, path: path.into_owned(), headers: codec.headers(), body })
+    Some(CountRequest { counter, path: path.into_owned(), headers: written_by.headers(), body })
 }

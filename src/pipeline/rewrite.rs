@@ -139,22 +139,31 @@ pub fn rewrite_submit(
     UpstreamRequest::new(candidate, codec, &path, body.into())
 }
 
+/// A target over one of its channels.
+#[derive(Clone, Copy)]
+pub(super) struct WayTo<'a> {
+    pub(super) target: &'a Target,
+    pub(super) channel: &'a Channel,
+    /// The token with which the gateway has signed in there, where it does.
+    pub(super) token: Option<&'a Token>,
+}
+
 impl UpstreamRequest {
     /// `None` where the gateway signs in to the upstream and has not.
     fn new(candidate: &Candidate, codec: &dyn Codec, path: &str, body: EditedBody) -> Option<Self> {
-        let way = (candidate.target.as_ref(), candidate.channel.as_ref());
-        Self::to(way, candidate.token.as_ref(), codec, path, body)
+        let Candidate { target, channel, token, .. } = candidate;
+        Self::to(WayTo { target, channel, token: token.as_ref() }, codec, path, body)
     }
 
     /// The request to a target over one of its channels; `None` where the gateway signs in to the
     /// upstream and has no token.
     pub(super) fn to(
-        (target, channel): (&Target, &Channel),
-        token: Option<&Token>,
+        way: WayTo<'_>,
         codec: &dyn Codec,
         path: &str,
         body: EditedBody,
     ) -> Option<Self> {
+        let WayTo { target, channel, token } = way;
         let upstream = &target.upstream;
         let path = [upstream.path_prefix.as_str(), path].concat();
         let (credential, signed) = match channel.credential.as_ref().map(|one| &one.kind) {

@@ -10,12 +10,9 @@
 
 use bytes::Bytes;
 
-use super::anthropic_messages::AnthropicCountTokens;
-use super::gemini_content::GeminiCountTokens;
 use super::json::Object;
-use super::openai_input_tokens::OpenaiInputTokens;
 use super::splice::{EditedBody, Splice, json_string};
-use super::{Codec, Dialect};
+use super::{Dialect, Operation};
 
 /// The most tokens that a believable count has: more than any model reads.
 const COUNT_MAX: u64 = 1 << 40;
@@ -139,13 +136,13 @@ const VERTEX: &Fields = &[
 ];
 
 impl Counter {
-    /// The codec of the counter's own operation, which knows its path.
+    /// The operation by which the counter is asked.
     #[must_use]
-    pub fn codec(self) -> &'static dyn Codec {
+    pub fn operation(self) -> Operation {
         match self {
-            Self::Messages => &AnthropicCountTokens,
-            Self::Responses => &OpenaiInputTokens,
-            Self::Content => &GeminiCountTokens,
+            Self::Messages => Operation::CountTokens,
+            Self::Responses => Operation::InputTokens,
+            Self::Content => Operation::CountContentTokens,
         }
     }
 
@@ -256,29 +253,6 @@ mod tests {
         ] {
             assert_eq!(sent(counter, dialect, body), None, "{body}");
         }
-    }
-
-    /// Every field that a dialect offers is in the table of its counter, or known to be uncountable.
-    #[test]
-    fn every_field_that_is_offered_has_been_looked_at() {
-        for (offered, fields, uncounted) in [
-            (offered(&crate::offer::MESSAGES), MESSAGES, &[][..]),
-            (offered(&crate::offer::RESPONSES), RESPONSES, &["prompt", "conversation"][..]),
-            (offered(&crate::offer::GEMINI), GEMINI, &[][..]),
-            (offered(&crate::offer::GEMINI), VERTEX, &[][..]),
-        ] {
-            for field in offered {
-                let is_known = fields.iter().any(|(name, _)| *name == field);
-                assert!(is_known || uncounted.contains(&field), "{field}");
-            }
-        }
-    }
-
-    fn offered(offer: &'static crate::offer::Offer) -> Vec<&'static str> {
-        let is_left_out =
-            |field: &crate::offer::Field| matches!(field, crate::offer::Field::LeftOut(_));
-        let fields = offer.fields.iter().filter(|(_, field)| !is_left_out(field));
-        fields.map(|(name, _)| *name).collect()
     }
 
     #[test]

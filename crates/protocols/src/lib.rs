@@ -67,7 +67,6 @@ mod stored;
 pub mod limits;
 mod metering;
 mod counts;
-mod counted_input;
 pub mod counter;
 mod disjoint;
 mod base_resp;
@@ -82,6 +81,8 @@ pub mod public_url;
 mod pieces;
 #[cfg(test)]
 mod spelling_tests;
+#[cfg(test)]
+mod counted_tests;
 pub mod plain;
 mod prompt_count;
 mod video;

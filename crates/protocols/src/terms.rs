@@ -4,7 +4,6 @@
 use std::ops::Range;
 
 use super::NamedInPath;
-use super::counted_input::CountableInput;
 use super::estimate::TextSize;
 use super::fields::boolean;
 use super::form::{Discarded, Form, Part};
@@ -78,7 +77,7 @@ impl Terms {
             model: ModelField::read(body),
             bound: bound.usage(),
             floor: Usage { input_tokens: size.tokens().min(input.once()), ..Usage::ZERO },
-            countable: CountableInput::of(input, prompt),
+            countable: CountableInput::new(input, prompt),
             output_bound: bound.output_bound(),
         })
     }
@@ -232,6 +231,64 @@ impl PromptBound {
     }
 }
 
+/// Tokens by which a prompt may exceed its count, beside a fiftieth of it. Anthropic calls its counts an
+/// estimate from which "the actual number of input tokens" may "differ by a small amount" (guide "Token
+/// counting"). A fiftieth costs 2 % of a hold.
+const COUNT_MARGIN_TOKENS: u64 = 64;
+/// The part of a count by which a prompt may exceed it: one of so many.
+const COUNT_MARGIN_PART: u64 = 50;
+/// The part of our own estimate below which no count is believed: one of so many. Some servers answer
+/// with a constant. Estimates err upward (ADR 16), by a factor of two for short words.
+const ESTIMATE_PART_MIN: u64 = 4;
+
+/// The input of a prompt that its provider's counter counts whole.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CountableInput {
+    input: InputBound,
+    /// How often the upstream reads the prompt.
+    rounds: u64,
+    /// What a search adds to the prompt for the rounds after it.
+    search: Option<ToolResult>,
+}
+
+impl CountableInput {
+    /// `None` where the upstream reads more than it counts: for tools without a bound of their own, and
+    /// for fields that only the operator's word lets through.
+    fn new(input: InputBound, prompt: &Prompt) -> Option<Self> {
+        let (rounds, search) = (prompt.rounds, prompt.search);
+        let is_covered = search.is_some() || rounds == 1;
+        (is_covered && !prompt.has_passed).then_some(Self { input, rounds, search })
+    }
+
+    /// Lowers the tokens of the prompt to a count with its margin, and to a part of `estimate` at the
+    /// lowest. Returns the input before and after; `None` where the count is no better.
+    fn tighten(&mut self, count: u64, estimate: u64) -> Option<(Usage, Usage)> {
+        let count = count.max(estimate / ESTIMATE_PART_MIN);
+        let margin = (count / COUNT_MARGIN_PART).saturating_add(COUNT_MARGIN_TOKENS);
+        let counted = count.saturating_add(margin);
+        if counted >= self.input.once() {
+            return None;
+        }
+        let before = self.usage();
+        self.input = self.input.counted(counted);
+        Some((before, self.usage()))
+    }
+
+    /// The most tokens that the prompt has when it is read once.
+    fn once(&self) -> u64 {
+        self.input.once()
+    }
+
+    fn usage(&self) -> Usage {
+        match self.search {
+            Some(search) => searching(search, self.rounds, self.input, 0),
+            None => {
+                Usage { input_tokens: self.input.once().saturating_mul(self.rounds), ..Usage::ZERO }
+            }
+        }
+    }
+}
+
 /// The most tokens that any tokenizer makes of what a document of text says: one for each byte of it,
 /// whichever way it is spelled, and what numbers can grow by where a provider writes them anew. ADR 77
 /// says why that covers how providers render tools and messages.
@@ -242,12 +299,7 @@ fn text_tokens_max(body: &Object<'_>) -> u64 {
 /// What a prompt comes to whose upstream searches for the answer, of which each round but the last adds a
 /// result to it. The most output that was asked for is that of all rounds together, as vendors define it
 /// ("for a response", "absolute maximum"). What a vendor bills beyond that is charged by its report.
-pub(super) fn searching(
-    search: ToolResult,
-    rounds: u64,
-    input: InputBound,
-    output_tokens_max: u64,
-) -> Usage {
+fn searching(search: ToolResult, rounds: u64, input: InputBound, output_tokens_max: u64) -> Usage {
     /// Rounds of which each is added up by itself; those after it are taken for a whole context.
     const COUNTED_MAX: u64 = 128;
     let (input_once, context) = (input.once(), input.context);

@@ -74,7 +74,7 @@ pub(crate) async fn count(
     within: Duration,
 ) -> Option<Counted> {
     let began = Instant::now();
-    let Some(call) = CountCall::choose(gateway, validated, candidates, body.len()) else {
+    let Some(call) = ProviderCount::choose(gateway, validated, candidates, body.len()) else {
         gateway.metrics.token_count_asked(CountOutcome::Unsupported);
         return None;
     };
@@ -96,7 +96,7 @@ pub(crate) async fn count(
 }
 
 /// A call to the counter of one target.
-struct CountCall<'a> {
+struct ProviderCount<'a> {
     gateway: &'a Gateway,
     account: AccountId,
     target: Arc<Target>,
@@ -105,7 +105,7 @@ struct CountCall<'a> {
     place: u64,
 }
 
-impl<'a> CountCall<'a> {
+impl<'a> ProviderCount<'a> {
     /// The call to the first candidate whose provider counts the request and may be asked now.
     fn choose(
         gateway: &'a Gateway,

@@ -143,7 +143,7 @@ fn a_fallback_that_nobody_has_counted_stays_where_it_costs_no_more() {
         }
     });
     let (good, bad) = (sim.addr(), counts_alone.address);
-    for (fallback, price, status) in [("dear", 100, 502), ("cheap", 2, 200)] {
+    for (fallback, price, status) in [("dear", 100, 500), ("cheap", 2, 200)] {
         let upstreams = format!(
             "  a: {{ protocol: anthropic, base_url: 'http://{bad}' }}
   b: {{ protocol: anthropic, base_url: 'http://{good}' }}

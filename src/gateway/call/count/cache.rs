@@ -28,18 +28,18 @@ type CountResult = Result<u64, CountOutcome>;
 pub(super) struct CountCache {
     /// What the hashes are keyed with, which no other process knows.
     secret: [u8; 32],
-    entries: Mutex<Entries>,
+    entries: Mutex<KeptCounts>,
 }
 
 #[derive(Debug, Default)]
-struct Entries {
-    by_key: HashMap<CountKey, Entry>,
+struct KeptCounts {
+    by_key: HashMap<CountKey, KeptCount>,
     /// Uses of all entries so far.
     uses: u64,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct KeptCount {
     count: Arc<OnceCell<CountResult>>,
     since: Instant,
     /// The use of all entries at which this one was used last.
@@ -86,7 +86,7 @@ impl CountCache {
         let mut entries = self.entries.lock();
         entries.uses += 1;
         let used = entries.uses;
-        let is_old = |entry: &Entry| now.saturating_duration_since(entry.since) >= TIME;
+        let is_old = |entry: &KeptCount| now.saturating_duration_since(entry.since) >= TIME;
         if let Some(entry) = entries.by_key.get_mut(&key).filter(|entry| !is_old(entry)) {
             entry.used = used;
             return Arc::clone(&entry.count);
@@ -101,7 +101,7 @@ impl CountCache {
             oldest.and_then(|key| entries.by_key.remove(&key));
         }
         let count = Arc::<OnceCell<CountResult>>::default();
-        entries.by_key.insert(key, Entry { count: Arc::clone(&count), since: now, used });
+        entries.by_key.insert(key, KeptCount { count: Arc::clone(&count), since: now, used });
         count
     }
 
