@@ -15,7 +15,7 @@ words! {
         Cached = "cached",
         /// No provider of the model counts this request, or the one that would has failed lately.
         Unsupported = "unsupported",
-        /// As many counts are under way as may be.
+        /// The upstream, or the account there, has the most counts under way that it may have.
         Busy = "busy",
         /// The provider has refused to count it.
         Refused = "refused",

@@ -39,9 +39,9 @@ enum Takes {
 
 use Takes::{No, Yes};
 
-type Fields = [(&'static str, Takes)];
+type CounterFields = [(&'static str, Takes)];
 
-const MESSAGES: &Fields = &[
+const MESSAGES: &CounterFields = &[
     ("model", Yes),
     ("messages", Yes),
     ("max_tokens", No),
@@ -68,7 +68,7 @@ const MESSAGES: &Fields = &[
 
 /// Without `prompt`, which stands for text that the counter does not read, and `conversation`, which
 /// grows behind the same request.
-const RESPONSES: &Fields = &[
+const RESPONSES: &CounterFields = &[
     ("model", Yes),
     ("input", Yes),
     ("stream", No),
@@ -102,7 +102,7 @@ const RESPONSES: &Fields = &[
     ("background", No),
 ];
 
-const GEMINI: &Fields = &[
+const GEMINI: &CounterFields = &[
     ("contents", Yes),
     ("systemInstruction", Yes),
     ("system_instruction", Yes),
@@ -119,7 +119,7 @@ const GEMINI: &Fields = &[
 ];
 
 /// `CountTokensRequest` has no word for the configuration of tools.
-const VERTEX: &Fields = &[
+const VERTEX: &CounterFields = &[
     ("contents", Yes),
     ("systemInstruction", Yes),
     ("system_instruction", Yes),

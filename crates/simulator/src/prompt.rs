@@ -37,14 +37,14 @@ const ANSWER_FIELDS: [&str; 8] = [
 const CONTENT_REQUEST: &str = "generateContentRequest";
 
 /// The fields of a request's body, as they are written.
-type Fields<'a> = BTreeMap<&'a str, &'a RawValue>;
+type BodyFields<'a> = BTreeMap<&'a str, &'a RawValue>;
 
 /// The tokens of the prompt of a request with this `body`.
 pub(super) fn tokens(body: &[u8]) -> u64 {
     of_fields(&serde_json::from_slice(body).unwrap_or_default())
 }
 
-fn of_fields(fields: &Fields<'_>) -> u64 {
+fn of_fields(fields: &BodyFields<'_>) -> u64 {
     let bytes = |field: &&str| fields.get(*field).map_or(0, |value| value.get().len());
     let bytes: usize = PROMPT_FIELDS.iter().map(bytes).sum();
     1 + (bytes / BYTES_PER_TOKEN) as u64
@@ -69,7 +69,7 @@ pub(super) fn count(dialect: CountDialect<'_>, body: &[u8], behaviour: &Behaviou
     if behaviour.faults.refusal == Some(Refusal::Garbage) {
         return Answer::garbage(false);
     }
-    let fields: Fields<'_> = serde_json::from_slice(body).unwrap_or_default();
+    let fields: BodyFields<'_> = serde_json::from_slice(body).unwrap_or_default();
     if let Some(message) = refusal(dialect, &fields).filter(|_| behaviour.strict) {
         return Answer::refused(envelope, StatusCode::BAD_REQUEST, &message, behaviour);
     }
@@ -89,12 +89,12 @@ pub(super) fn count(dialect: CountDialect<'_>, body: &[u8], behaviour: &Behaviou
 }
 
 /// Why a real counter refuses a request.
-fn refusal(dialect: CountDialect<'_>, fields: &Fields<'_>) -> Option<String> {
+fn refusal(dialect: CountDialect<'_>, fields: &BodyFields<'_>) -> Option<String> {
     if let Some(field) = ANSWER_FIELDS.iter().find(|field| fields.contains_key(*field)) {
         return Some(format!("{field}: Extra inputs are not permitted"));
     }
     let CountDialect::Google(model) = dialect else { return None };
-    let inner: Fields<'_> = serde_json::from_str(fields.get(CONTENT_REQUEST)?.get()).ok()?;
+    let inner: BodyFields<'_> = serde_json::from_str(fields.get(CONTENT_REQUEST)?.get()).ok()?;
     let named = inner.get("model").map_or("", |value| value.get());
     (named != format!("\"models/{model}\""))
         .then(|| "The model of generateContentRequest must be the one of the path.".to_owned())
