@@ -166,12 +166,7 @@ impl Metrics {
                 "US dollars charged. Rounded to a float: the ledger has the exact figure.",
                 &["model"],
             ),
-            held: counters(
-                r,
-                "tollgate_held_dollars_total",
-                "US dollars that were held for requests when they were charged. Rounded to a float.",
-                &["model"],
-            ),
+            held: held(r),
             settlements: int_counters(
                 r,
                 "tollgate_settlements_total",
@@ -410,6 +405,13 @@ fn above_limits(registry: &Registry) -> IntCounterVec {
         "Requests whose upstream reported more usage than the model's limits allow.",
         &["model"],
     )
+}
+
+/// The counters of what was held for the requests that are charged.
+fn held(registry: &Registry) -> CounterVec {
+    const HELP: &str =
+        "US dollars that were held for requests when they were charged. Rounded to a float.";
+    counters(registry, "tollgate_held_dollars_total", HELP, &["model"])
 }
 
 fn clamps(r: &Registry) -> IntCounterVec {

@@ -95,16 +95,7 @@ impl StatementLine {
             }
             EntryKind::CreditLine { limit, lent, withdrawn, owed } => {
                 (line.what, line.tone) = ("Credit line", if owed.is_zero() { "" } else { "bad" });
-                line.note = format!("set to {}", show::money(limit));
-                for (amount, what) in [
-                    (lent, "more can be spent"),
-                    (withdrawn, "less can be spent"),
-                    (owed, "is owed: it was spent"),
-                ] {
-                    if !amount.is_zero() {
-                        line.note.push_str(&format!(", {} {what}", show::money(amount)));
-                    }
-                }
+                line.note = credit_line_note(limit, [lent, withdrawn, owed]);
             }
             EntryKind::WriteOff { amount, .. } => {
                 (line.what, line.tone) = ("Debt given up", "good");
@@ -160,6 +151,21 @@ pub(super) fn short(id: &RequestId) -> String {
         (Some(head), Some(tail)) => format!("{head}…{tail}"),
         _ => text,
     }
+}
+
+/// The note of a credit line that was set, and what was lent, withdrawn and became a debt with it.
+fn credit_line_note(limit: &Nanousd, [lent, withdrawn, owed]: [&Nanousd; 3]) -> String {
+    let mut note = format!("set to {}", show::money(limit));
+    for (amount, what) in [
+        (lent, "more can be spent"),
+        (withdrawn, "less can be spent"),
+        (owed, "is owed: it was spent"),
+    ] {
+        if !amount.is_zero() {
+            note.push_str(&format!(", {} {what}", show::money(amount)));
+        }
+    }
+    note
 }
 
 /// Why a call cost nothing.

@@ -36,9 +36,8 @@ use crate::ledger::Key;
 use crate::pipeline::{self, Admission, Validated};
 use crate::protocols::{NamedInPath, Operation, Request};
 use body::{HeldBody, ReadLimits};
-use clamp::Rereading;
 use reading::BodyReading;
-use tight::TightRequest;
+use tight::{Fitted, TightRequest};
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,19 +115,15 @@ pub(crate) async fn receive(
     drop(request);
     let permit = pipeline::limit(&gateway.limits, &gateway.ledger, &snapshot, &validated).await?;
     exchange.permit = Some(permit);
-    let (admitted, candidates, body) =
-        match pipeline::admit(&gateway.ledger, exchange.id, validated).await? {
-            Admission::Admitted(admitted) => (admitted, candidates, body),
-            Admission::Tight(priced) => {
-                let (snapshot, asked_at) = (Arc::clone(&snapshot), exchange.asked_at.clone());
-                let key = Arc::clone(&priced.validated().resolved.key);
-                let rereading = Rereading { snapshot, key, route, asked_at };
-                let request = TightRequest { priced, candidates, body, rereading };
-                // It is large, and most requests do without it.
-                let fitted = Box::pin(tight::admit(gateway, session, exchange, request)).await?;
-                (fitted.admitted, fitted.candidates, fitted.body)
-            }
-        };
+    let fitted = match pipeline::admit(&gateway.ledger, exchange.id, validated).await? {
+        Admission::Admitted(admitted) => Fitted { admitted, candidates, body },
+        Admission::Tight(priced) => {
+            let request = TightRequest::new(priced, candidates, body, exchange, route);
+            // It is large, and most requests do without it.
+            Box::pin(tight::admit(gateway, session, exchange, request)).await?
+        }
+    };
+    let Fitted { admitted, candidates, body } = fitted;
     let sending = Sending::new(admitted, body, mark, candidates);
     exchange.stage = RequestStage::Sending(Box::new(sending));
     Ok(Received::Paid)

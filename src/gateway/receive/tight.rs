@@ -8,6 +8,7 @@ use http::HeaderMap;
 use pingora_proxy::Session;
 
 use crate::balance::Candidates;
+use crate::config::snapshot::Route;
 use crate::error::GatewayError;
 use crate::gateway::call::count;
 use crate::gateway::exchange::Exchange;
@@ -28,6 +29,22 @@ pub(super) struct TightRequest {
     pub(super) candidates: Candidates,
     pub(super) body: HeldBody,
     pub(super) rereading: Rereading,
+}
+
+impl TightRequest {
+    /// The request of this exchange, which came by `route`.
+    pub(super) fn new(
+        priced: Box<Priced>,
+        candidates: Candidates,
+        body: HeldBody,
+        exchange: &Exchange,
+        route: Arc<Route>,
+    ) -> Self {
+        let (snapshot, asked_at) = (Arc::clone(&exchange.snapshot), exchange.asked_at.clone());
+        let key = Arc::clone(&priced.validated().resolved.key);
+        let rereading = Rereading { snapshot, key, route, asked_at };
+        Self { priced, candidates, body, rereading }
+    }
 }
 
 /// A request that is paid for, with the body that goes upstream.
