@@ -20,9 +20,9 @@ impl<'de> Deserialize<'de> for CreditLimit {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         use serde::de::Error;
 
-        struct Dollars;
+        struct DollarsVisitor;
 
-        impl serde::de::Visitor<'_> for Dollars {
+        impl serde::de::Visitor<'_> for DollarsVisitor {
             type Value = CreditLimit;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -38,7 +38,7 @@ impl<'de> Deserialize<'de> for CreditLimit {
             }
         }
 
-        deserializer.deserialize_any(Dollars)
+        deserializer.deserialize_any(DollarsVisitor)
     }
 }
 

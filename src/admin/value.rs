@@ -60,9 +60,9 @@ impl<'de> Deserialize<'de> for Amount {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         use serde::de::Error;
 
-        struct Dollars;
+        struct DollarsVisitor;
 
-        impl serde::de::Visitor<'_> for Dollars {
+        impl serde::de::Visitor<'_> for DollarsVisitor {
             type Value = Amount;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -82,7 +82,7 @@ impl<'de> Deserialize<'de> for Amount {
             }
         }
 
-        deserializer.deserialize_any(Dollars)
+        deserializer.deserialize_any(DollarsVisitor)
     }
 }
 

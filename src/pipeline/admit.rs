@@ -493,9 +493,11 @@ fn refused(refusal: &Refusal, priced: &Priced, holding: Holding) -> GatewayError
                  Add credit: it pays the debt first."
             ),
         ),
-        Refusal::Insufficient { available } => Enough::of(priced, *available).insufficient(),
+        Refusal::Insufficient { available } => {
+            Enough::for_request(priced, *available).insufficient()
+        }
         Refusal::Held { available, held } => {
-            Enough::of(priced, *available).held(*held).retry_after(RETRY_HELD)
+            Enough::for_request(priced, *available).held(*held).retry_after(RETRY_HELD)
         }
         Refusal::Capped(capped) | Refusal::ShareUsed { capped, .. } => {
             limit::capped(capped, priced.amount(holding), UnixMs::now())

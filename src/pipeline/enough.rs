@@ -35,7 +35,7 @@ enum EnoughLimit {
 impl Enough {
     /// What is enough for a request of which its account can pay `funds`.
     #[must_use]
-    pub fn of(priced: &Priced, funds: Nanousd) -> Self {
+    pub fn for_request(priced: &Priced, funds: Nanousd) -> Self {
         let resolved = &priced.validated().resolved;
         let (amount, operation) = (priced.amount(Holding::Whole), resolved.operation);
         let limit = match output_limit::field_name(operation, &resolved.model.limits) {

@@ -22,13 +22,13 @@ const REMEMBERED_MAX: usize = 10_000;
 /// The calls of all accounts for which money is tight.
 #[derive(Debug, Default)]
 pub struct Desk {
-    accounts: Mutex<HashMap<AccountId, Line, foldhash::fast::RandomState>>,
+    accounts: Mutex<HashMap<AccountId, AccountCalls, foldhash::fast::RandomState>>,
     next: AtomicU64,
 }
 
 /// The calls of one account.
 #[derive(Debug, Default)]
-struct Line {
+struct AccountCalls {
     /// Calls without a hold, by their numbers.
     deciding: Vec<u64>,
     /// Those of them that wait for money, in the order in which they came.
@@ -56,7 +56,7 @@ pub struct Seat {
     account: AccountId,
 }
 
-impl Line {
+impl AccountCalls {
     fn parallel(&self) -> u64 {
         self.seated.saturating_add(self.deciding.len() as u64)
     }
@@ -121,7 +121,11 @@ impl Desk {
         self.accounts.lock().len()
     }
 
-    fn line<T>(&self, account: AccountId, change: impl FnOnce(&mut Line) -> T) -> Option<T> {
+    fn line<T>(
+        &self,
+        account: AccountId,
+        change: impl FnOnce(&mut AccountCalls) -> T,
+    ) -> Option<T> {
         let now = Instant::now();
         let mut accounts = self.accounts.lock();
         let line = accounts.get_mut(&account)?;
@@ -213,6 +217,7 @@ impl Drop for Seat {
 }
 
 #[cfg(test)]
+#[expect(clippy::arithmetic_side_effects, reason = "a test adds small figures")]
 mod tests {
     use super::*;
 

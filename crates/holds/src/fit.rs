@@ -9,8 +9,8 @@ use tollgate_money::money::Nanousd;
 use tollgate_options::holds::HoldRules;
 
 use crate::desk::{Desk, Seat};
-use crate::funds::{Funds, Offer};
-use crate::plan::{Needs, Plan, Step};
+use crate::funds::{Allowance, Funds};
+use crate::plan::{Needs, Plan, PlanStep};
 
 /// How long a call waits for those that come at the same time, before any of them takes money: parallel
 /// agents begin within a few milliseconds, and none of them should find what another has left over.
@@ -77,7 +77,7 @@ pub enum Unfit<E> {
     /// The account has too little at the moment, or at all.
     Short {
         /// What the account has.
-        offer: Offer,
+        allowance: Allowance,
         /// What the call would have been held at.
         needs: Needs,
     },
@@ -110,26 +110,28 @@ pub async fn fit<C: TightCall>(
         };
         let (parallel, deciding) = ticket.crowd();
         let parallel = parallel.saturating_mul(call.gateways());
-        let own = funds.offer(parallel, deciding, false);
-        let all = funds.offer(parallel, deciding, true);
+        let own = funds.allowance(parallel, deciding, false);
+        let all = funds.allowance(parallel, deciding, true);
         let needs = call.needs();
         let step = match ticket.is_behind_others() {
-            true => Step::Wait,
+            true => PlanStep::Wait,
             false => plan.next(rules, &needs, &own, &all),
         };
         let holding = match step {
-            Step::HoldWhole => HoldKind::Whole,
-            Step::Clamp(amount) => HoldKind::Clamped(amount),
-            Step::Roll => HoldKind::Slice,
-            Step::Count => {
+            PlanStep::HoldWhole => HoldKind::Whole,
+            PlanStep::Clamp(amount) => HoldKind::Clamped(amount),
+            PlanStep::Roll => HoldKind::Slice,
+            PlanStep::Count => {
                 call.count().await;
                 continue;
             }
-            Step::Wait if ticket.turn(deadline).await => {
+            PlanStep::Wait if ticket.turn(deadline).await => {
                 (plan, retries) = (plan.anew(), 0);
                 continue;
             }
-            Step::Wait | Step::Refuse => return Err(Unfit::Short { offer: all, needs }),
+            PlanStep::Wait | PlanStep::Refuse => {
+                return Err(Unfit::Short { allowance: all, needs });
+            }
         };
         match call.hold(holding).await {
             Ok(held) => return Ok((held, ticket.sit_down())),
@@ -143,14 +145,15 @@ pub async fn fit<C: TightCall>(
                 (plan, retries) = (plan.anew(), 0);
             }
             Err(NotHeld::Short(funds)) => {
-                let offer = funds.offer(parallel, deciding, true);
-                return Err(Unfit::Short { offer, needs });
+                let allowance = funds.allowance(parallel, deciding, true);
+                return Err(Unfit::Short { allowance, needs });
             }
         }
     }
 }
 
 #[cfg(test)]
+#[expect(clippy::arithmetic_side_effects, reason = "a test adds small figures")]
 mod tests {
     use std::sync::Mutex;
 
@@ -169,7 +172,7 @@ mod tests {
     struct Purse(Arc<Mutex<Funds>>);
 
     impl Purse {
-        fn of(available: i64) -> Self {
+        fn with_available(available: i64) -> Self {
             Self(Arc::new(Mutex::new(Funds { available: money(available), ..Funds::default() })))
         }
 
@@ -236,7 +239,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn eight_parallel_calls_share_what_one_would_take() {
-        let (desk, purse) = (Arc::<Desk>::default(), Purse::of(500));
+        let (desk, purse) = (Arc::<Desk>::default(), Purse::with_available(500));
         let calls = (0..8).map(|_| {
             let (desk, purse) = (Arc::clone(&desk), purse.clone());
             tokio::spawn(async move {
@@ -254,7 +257,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_lone_call_has_all_there_is_and_is_not_counted() {
-        let (desk, purse) = (Arc::<Desk>::default(), Purse::of(500));
+        let (desk, purse) = (Arc::<Desk>::default(), Purse::with_available(500));
         let mut call = FakeCall { purse, input: 100, counted: 30, output: 320 };
         let began = Instant::now();
         let (held, _seat) =
@@ -264,7 +267,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_may_wait_is_served_when_another_ends_and_else_refused() {
-        let (desk, purse) = (Arc::<Desk>::default(), Purse::of(100));
+        let (desk, purse) = (Arc::<Desk>::default(), Purse::with_available(100));
         let call =
             |purse: &Purse| FakeCall { purse: purse.clone(), input: 90, counted: 90, output: 9 };
         let (held, seat) =
@@ -286,7 +289,7 @@ mod tests {
         assert_eq!(served, ended, "it is woken at once");
         // What is spent for good is not waited for.
         let began = Instant::now();
-        let poor = Purse::of(50);
+        let poor = Purse::with_available(50);
         let refused = fit(&desk, ACCOUNT, &rules(&[], 10), &mut call(&poor)).await;
         assert!(refused.is_err() && began.elapsed() == GATHER);
     }

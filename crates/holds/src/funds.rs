@@ -15,7 +15,7 @@ pub struct Funds {
 
 /// What one call may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Offer {
+pub struct Allowance {
     /// Its fair share of all that the account has.
     pub share: Nanousd,
     /// All that no open hold covers.
@@ -30,13 +30,13 @@ impl Funds {
     /// The share of a call is an equal part of what all of them have, but never so much that those
     /// without a hold could not have as much each.
     #[must_use]
-    pub fn offer(&self, parallel: u64, deciding: u64, with_credit: bool) -> Offer {
+    pub fn allowance(&self, parallel: u64, deciding: u64, with_credit: bool) -> Allowance {
         let credit = if with_credit { Nanousd::ZERO } else { self.unused_credit };
         let all = self.available.checked_add(self.held).unwrap_or(Nanousd::MAX);
         let total = all.saturating_sub(credit).max(Nanousd::ZERO);
         let available = self.available.saturating_sub(credit).max(Nanousd::ZERO);
         let share = part(total, parallel).min(part(available, deciding));
-        Offer { share, available, total }
+        Allowance { share, available, total }
     }
 }
 
@@ -47,6 +47,7 @@ fn part(amount: Nanousd, parts: u64) -> Nanousd {
 }
 
 #[cfg(test)]
+#[expect(clippy::arithmetic_side_effects, reason = "a test adds small figures")]
 mod tests {
     use proptest::prelude::*;
 
@@ -59,17 +60,21 @@ mod tests {
     #[test]
     fn parallel_calls_have_equal_parts_of_all_there_is() {
         let funds = Funds { available: money(500), held: money(300), unused_credit: money(100) };
-        let offer = funds.offer(8, 5, true);
+        let allowance = funds.allowance(8, 5, true);
         assert_eq!(
-            (offer.share, offer.available, offer.total),
+            (allowance.share, allowance.available, allowance.total),
             (money(100), money(500), money(800))
         );
-        let own = funds.offer(8, 5, false);
+        let own = funds.allowance(8, 5, false);
         assert_eq!((own.share, own.available, own.total), (money(80), money(400), money(700)));
-        assert_eq!(funds.offer(1, 1, true).share, money(500), "a lone call has all that is free");
-        assert_eq!(funds.offer(0, 0, true).share, money(500));
+        assert_eq!(
+            funds.allowance(1, 1, true).share,
+            money(500),
+            "a lone call has all that is free"
+        );
+        assert_eq!(funds.allowance(0, 0, true).share, money(500));
         let drawn = Funds { available: money(50), held: money(0), unused_credit: money(100) };
-        assert_eq!(drawn.offer(1, 1, false).available, Nanousd::ZERO);
+        assert_eq!(drawn.allowance(1, 1, false).available, Nanousd::ZERO);
     }
 
     proptest! {
@@ -81,10 +86,10 @@ mod tests {
             let funds = Funds {
                 available: money(available), held: money(held), unused_credit: money(credit),
             };
-            let offer = funds.offer(deciding + flying, deciding, with_credit);
-            let all = offer.share.get().checked_mul(i64::try_from(deciding).expect("few"));
-            prop_assert!(all.is_some_and(|all| all <= offer.available.get()));
-            prop_assert!(offer.share >= Nanousd::ZERO && offer.available <= offer.total);
+            let allowance = funds.allowance(deciding + flying, deciding, with_credit);
+            let all = allowance.share.get().checked_mul(i64::try_from(deciding).expect("few"));
+            prop_assert!(all.is_some_and(|all| all <= allowance.available.get()));
+            prop_assert!(allowance.share >= Nanousd::ZERO && allowance.available <= allowance.total);
         }
     }
 }

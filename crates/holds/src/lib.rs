@@ -16,8 +16,8 @@ mod plan;
 
 pub use desk::{Desk, Seat, Ticket};
 pub use fit::{HoldKind, NotHeld, TightCall, Unfit, fit};
-pub use funds::{Funds, Offer};
-pub use plan::{Needs, Plan, Step};
+pub use funds::{Allowance, Funds};
+pub use plan::{Needs, Plan, PlanStep};
 
 /// A call is admitted without a look at the other calls of its account where this multiple of its most
 /// is available: seven more of its size fit beside it.

@@ -3,7 +3,7 @@
 use tollgate_money::money::Nanousd;
 use tollgate_options::holds::{HoldRules, Means};
 
-use crate::funds::Offer;
+use crate::funds::Allowance;
 
 /// What a call would have to be held at, in each way in which it can be served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Needs {
 
 /// What to do next for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum PlanStep {
     /// Hold the most that it can cost.
     HoldWhole,
     /// Ask the provider how many tokens its prompt has, and come back with smaller needs.
@@ -68,40 +68,46 @@ impl Plan {
     ///
     /// A call fits where it costs no more than its share at most. One that no means makes fit takes what
     /// is available, as if it were alone: to refuse it would help nobody.
-    pub fn next(&mut self, rules: &HoldRules, needs: &Needs, own: &Offer, all: &Offer) -> Step {
-        let mut offer = own;
-        if needs.whole <= offer.share {
-            return Step::HoldWhole;
+    pub fn next(
+        &mut self,
+        rules: &HoldRules,
+        needs: &Needs,
+        own: &Allowance,
+        all: &Allowance,
+    ) -> PlanStep {
+        let mut allowance = own;
+        if needs.whole <= allowance.share {
+            return PlanStep::HoldWhole;
         }
         for means in &rules.means {
             match means {
-                Means::Credit => offer = all,
+                Means::Credit => allowance = all,
                 Means::Count if !self.is_counted => {
                     self.is_counted = true;
-                    return Step::Count;
+                    return PlanStep::Count;
                 }
                 Means::Count => {}
                 Means::Clamp => {
                     let floor = needs.at_floor.filter(|_| !self.is_unclampable);
-                    if let Some(floor) = floor.filter(|floor| *floor <= offer.available) {
-                        return Step::Clamp(offer.share.max(floor));
+                    if let Some(floor) = floor.filter(|floor| *floor <= allowance.available) {
+                        return PlanStep::Clamp(allowance.share.max(floor));
                     }
                 }
                 Means::Rolling => {
-                    if needs.slice.is_some_and(|slice| slice <= offer.available) {
-                        return Step::Roll;
+                    if needs.slice.is_some_and(|slice| slice <= allowance.available) {
+                        return PlanStep::Roll;
                     }
                 }
             }
-            if needs.whole <= offer.share {
-                return Step::HoldWhole;
+            if needs.whole <= allowance.share {
+                return PlanStep::HoldWhole;
             }
         }
         let least = needs.least(rules);
-        match offer {
-            offer if needs.whole <= offer.available => Step::HoldWhole,
-            offer if least <= offer.total => Step::Wait,
-            _ => Step::Refuse,
+        match allowance {
+            allowance if needs.whole <= allowance.available => PlanStep::HoldWhole,
+            allowance if least <= allowance.total => PlanStep::Wait,
+            _ => PlanStep::Refuse,
         }
     }
 }
@@ -114,8 +120,8 @@ mod tests {
         Nanousd::new(nanousd)
     }
 
-    fn offer(share: i64, available: i64, total: i64) -> Offer {
-        Offer { share: money(share), available: money(available), total: money(total) }
+    fn allowance(share: i64, available: i64, total: i64) -> Allowance {
+        Allowance { share: money(share), available: money(available), total: money(total) }
     }
 
     fn rules(means: &[Means]) -> HoldRules {
@@ -127,46 +133,50 @@ mod tests {
     #[test]
     fn what_fits_is_held_as_it_is() {
         let needs = Needs { whole: money(10), at_floor: Some(money(5)), slice: Some(money(1)) };
-        let own = offer(10, 80, 80);
-        assert_eq!(Plan::default().next(&rules(ALL), &needs, &own, &own), Step::HoldWhole);
+        let own = allowance(10, 80, 80);
+        assert_eq!(Plan::default().next(&rules(ALL), &needs, &own, &own), PlanStep::HoldWhole);
     }
 
     #[test]
     fn means_are_tried_in_their_order() {
         let needs = Needs { whole: money(50), at_floor: Some(money(8)), slice: Some(money(4)) };
-        let (own, all) = (offer(10, 80, 80), offer(20, 160, 160));
+        let (own, all) = (allowance(10, 80, 80), allowance(20, 160, 160));
         let steps = |means: &[Means]| {
             let (rules, mut plan) = (rules(means), Plan::default());
             let first = plan.next(&rules, &needs, &own, &all);
             (first, plan.next(&rules, &needs, &own, &all))
         };
-        let clamp = |amount| Step::Clamp(money(amount));
+        let clamp = |amount| PlanStep::Clamp(money(amount));
         use Means::{Clamp, Count, Credit, Rolling};
-        assert_eq!(steps(&[Credit, Count, Clamp, Rolling]), (Step::Count, clamp(20)));
-        assert_eq!(steps(&[Count, Clamp, Credit]), (Step::Count, clamp(10)));
-        assert_eq!(steps(&[Rolling, Clamp]), (Step::Roll, Step::Roll));
-        assert_eq!(steps(&[Count]), (Step::Count, Step::HoldWhole), "there is nothing to share by");
-        assert_eq!(steps(&[]), (Step::HoldWhole, Step::HoldWhole));
+        assert_eq!(steps(&[Credit, Count, Clamp, Rolling]), (PlanStep::Count, clamp(20)));
+        assert_eq!(steps(&[Count, Clamp, Credit]), (PlanStep::Count, clamp(10)));
+        assert_eq!(steps(&[Rolling, Clamp]), (PlanStep::Roll, PlanStep::Roll));
+        assert_eq!(
+            steps(&[Count]),
+            (PlanStep::Count, PlanStep::HoldWhole),
+            "there is nothing to share by"
+        );
+        assert_eq!(steps(&[]), (PlanStep::HoldWhole, PlanStep::HoldWhole));
     }
 
     #[test]
     fn the_floor_is_served_above_the_share_while_there_is_as_much() {
         let needs = Needs { whole: money(50), at_floor: Some(money(8)), slice: None };
-        let next = |own: &Offer| {
+        let next = |own: &Allowance| {
             Plan { is_counted: true, ..Plan::default() }.next(&rules(ALL), &needs, own, own)
         };
-        assert_eq!(next(&offer(5, 10, 100)), Step::Clamp(money(8)));
-        assert_eq!(next(&offer(5, 7, 100)), Step::Wait);
-        assert_eq!(next(&offer(5, 7, 7)), Step::Refuse);
+        assert_eq!(next(&allowance(5, 10, 100)), PlanStep::Clamp(money(8)));
+        assert_eq!(next(&allowance(5, 7, 100)), PlanStep::Wait);
+        assert_eq!(next(&allowance(5, 7, 7)), PlanStep::Refuse);
     }
 
     #[test]
     fn the_line_alone_may_make_a_call_fit() {
         let needs = Needs { whole: money(50), at_floor: None, slice: None };
-        let (own, all) = (offer(10, 10, 10), offer(60, 60, 60));
+        let (own, all) = (allowance(10, 10, 10), allowance(60, 60, 60));
         let next = |means: &[Means]| Plan::default().next(&rules(means), &needs, &own, &all);
-        assert_eq!(next(&[Means::Credit]), Step::HoldWhole);
-        assert_eq!(next(&[Means::Clamp]), Step::Refuse, "the line is not to be used");
-        assert_eq!(next(&[]), Step::Refuse);
+        assert_eq!(next(&[Means::Credit]), PlanStep::HoldWhole);
+        assert_eq!(next(&[Means::Clamp]), PlanStep::Refuse, "the line is not to be used");
+        assert_eq!(next(&[]), PlanStep::Refuse);
     }
 }

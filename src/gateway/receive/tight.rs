@@ -70,7 +70,8 @@ pub(super) async fn admit(
     let ledger = &gateway.ledger;
     let limit = clampable(&rules, &request);
     let (id, counted) = (exchange.id, None);
-    let mut call = Call { gateway, customers, ledger, id, rules: &rules, request, limit, counted };
+    let mut call =
+        PendingRequest { gateway, customers, ledger, id, rules: &rules, request, limit, counted };
     let fitted = tokio::select! {
         biased;
         left = session.as_downstream_mut().read_body_or_idle(true) => {
@@ -108,7 +109,7 @@ fn clampable(rules: &HoldRules, request: &TightRequest) -> Option<OutputLimit> {
 }
 
 /// The request as the loop over the means sees it.
-struct Call<'a> {
+struct PendingRequest<'a> {
     gateway: &'a Gateway,
     /// The headers of the customer's request.
     customers: HeaderMap,
@@ -134,7 +135,7 @@ struct Clamped {
     priced: Box<Priced>,
 }
 
-impl Call<'_> {
+impl PendingRequest<'_> {
     fn slice(&self) -> Holding {
         Holding::Slice { output_tokens: self.rules.slice }
     }
@@ -177,19 +178,19 @@ impl Call<'_> {
     fn refused(&self, unfit: Unfit<Refusal>) -> GatewayError {
         let refusal = match unfit {
             Unfit::Refused(refusal) => refusal,
-            Unfit::Short { offer, needs } if needs.whole > offer.total => {
-                Refusal::Insufficient { available: offer.available }
+            Unfit::Short { allowance, needs } if needs.whole > allowance.total => {
+                Refusal::Insufficient { available: allowance.available }
             }
-            Unfit::Short { offer, .. } => Refusal::Held {
-                available: offer.available,
-                held: offer.total.saturating_sub(offer.available),
+            Unfit::Short { allowance, .. } => Refusal::Held {
+                available: allowance.available,
+                held: allowance.total.saturating_sub(allowance.available),
             },
         };
         self.request.priced.refused(&refusal, Holding::Whole)
     }
 }
 
-impl TightCall for Call<'_> {
+impl TightCall for PendingRequest<'_> {
     type Held = Held;
     type Refused = Refusal;
 

@@ -121,7 +121,7 @@ async fn a_line_that_cannot_be_set_changes_nothing_of_the_same_write() {
     assert_eq!(figures(&ledger, account), [11, 11, 0, 0, 0, 10]);
 }
 
-/// The same write comes again, and the same figure with another id: the line is lent once.
+/// A repeated write, and its figure with another id: the line is lent once.
 #[tokio::test]
 async fn a_repeated_write_lends_once() {
     let dir = TempDir::new().expect("a directory");
