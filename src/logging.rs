@@ -32,12 +32,13 @@ const FOREIGN_LEVEL: LevelFilter = LevelFilter::Warn;
 /// line has that, and the reason.
 const SAID_BY_US: &str = "rustls_platform_verifier";
 /// The crates of the gateway: what they say is heard at every level that is asked for.
-const OWN_CRATES: [&str; 16] = [
+const OWN_CRATES: [&str; 17] = [
     "tollgate",
     "tollgate_catalogue",
     "tollgate_config",
     "tollgate_credentials",
     "tollgate_fleet",
+    "tollgate_holds",
     "tollgate_journal",
     "tollgate_ledger",
     "tollgate_limits",
