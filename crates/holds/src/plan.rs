@@ -5,6 +5,10 @@ use tollgate_options::holds::{HoldRules, Means};
 
 use crate::funds::Allowance;
 
+/// How many times less a call may need once its prompt is counted: English has four to six bytes a token,
+/// and long runs of one letter some more.
+const COUNT_GAIN_MAX: i64 = 16;
+
 /// What a call would have to be held at, in each way in which it can be served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
@@ -82,7 +86,7 @@ impl Plan {
         for means in &rules.means {
             match means {
                 Means::Credit => allowance = all,
-                Means::Count if !self.is_counted => {
+                Means::Count if !self.is_counted && may_help(needs.least(rules), allowance) => {
                     self.is_counted = true;
                     return PlanStep::Count;
                 }
@@ -110,6 +114,13 @@ impl Plan {
             _ => PlanStep::Refuse,
         }
     }
+}
+
+/// Whether a count can make a call fit that needs so much at least: providers are not asked for accounts
+/// that are empty, or nearly so.
+fn may_help(least: Nanousd, allowance: &Allowance) -> bool {
+    let most = allowance.total.get().saturating_mul(COUNT_GAIN_MAX);
+    allowance.total > Nanousd::ZERO && least.get() <= most
 }
 
 #[cfg(test)]
@@ -168,6 +179,17 @@ mod tests {
         assert_eq!(next(&allowance(5, 10, 100)), PlanStep::Clamp(money(8)));
         assert_eq!(next(&allowance(5, 7, 100)), PlanStep::Wait);
         assert_eq!(next(&allowance(5, 7, 7)), PlanStep::Refuse);
+    }
+
+    #[test]
+    fn nobody_is_asked_to_count_for_an_empty_account() {
+        let needs = Needs { whole: money(50), at_floor: Some(money(32)), slice: None };
+        let next = |total: i64| {
+            let own = allowance(total, total, total);
+            Plan::default().next(&rules(ALL), &needs, &own, &own)
+        };
+        let (refuse, count) = (PlanStep::Refuse, PlanStep::Count);
+        assert_eq!((next(0), next(1), next(2)), (refuse, refuse, count));
     }
 
     #[test]
