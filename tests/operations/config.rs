@@ -363,7 +363,7 @@ fn every_valid_case_loads() {
             panic!("{}:\n{}", path.display(), rendered(&errors));
         }
     }
-    assert_eq!(cases.len(), 6, "the number of files in tests/config/valid");
+    assert_eq!(cases.len(), 7, "the number of files in tests/config/valid");
 }
 
 /// Each case of `tests/config/invalid` is refused with exactly the text beside it.
@@ -395,7 +395,7 @@ fn every_invalid_case_is_refused_as_expected() {
     }
     let hint = "UPDATE_EXPECTED=1 renews what is expected";
     assert!(differing.is_empty(), "{hint}\n{}", differing.join("\n"));
-    assert_eq!(cases.len(), 52, "the number of files in tests/config/invalid");
+    assert_eq!(cases.len(), 53, "the number of files in tests/config/invalid");
 }
 
 #[test]
@@ -644,7 +644,9 @@ fn lists_of_operations_in_the_reference_are_whole() {
 #[test]
 fn every_example_of_the_reference_loads() {
     let read = |page: &str| fs::read_to_string(root().join(page)).expect("the reference");
-    let text = read("docs/configuration.md") + &read("docs/translation.md");
+    let text = read("docs/configuration.md")
+        + &read("docs/translation.md")
+        + &read("docs/how-to/small-balances.md");
     let blocks: Vec<&str> =
         text.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     let tls = root().join("tests/config/tls");
@@ -675,7 +677,7 @@ fn every_example_of_the_reference_loads() {
             loads(&format!("{block}{MINIMAL_ROUTES}"), MINIMAL_MODELS);
         }
     }
-    assert_eq!(blocks.len(), 44, "the number of examples in both pages");
+    assert_eq!(blocks.len(), 46, "the number of examples in the pages");
 }
 
 /// The loader must come to an end without a panic, whatever the bytes; proptest prints its seed.

@@ -125,6 +125,11 @@ fn five_dollars_serve_eight_parallel_turns_on_the_dearest_claude() {
     let (gateway, account) = gateway(model, "anthropic", &["delay-ms=1500", TURN], "");
     let turns = eight_at_once(&gateway, "/v1/messages", &claude_turn(model));
     assert_all_served(&gateway, &account, &turns);
+    // The page has this as its example.
+    let page = include_str!("../../../docs/how-to/small-balances.md");
+    for (_, clamp) in turns {
+        assert!(page.contains(&format!("`max_tokens: {clamp}`")), "{clamp}");
+    }
 }
 
 #[test]
