@@ -283,6 +283,8 @@ fn call(
         duration: Duration::from_micros(812_345),
         ttfb: Some(Duration::from_micros(201_007)),
         settled: Some(Settled { usage, source, cost: posted.charged, owed: posted.owed }),
+        held: Nanousd::new(345_678),
+        max_tokens_clamped: None,
         task_id: None,
         traceparent: None,
     });

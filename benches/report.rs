@@ -52,6 +52,8 @@ fn main() {
             cost: Nanousd::new(8_600),
             owed: Nanousd::ZERO,
         }),
+        held: Nanousd::new(9_000),
+        max_tokens_clamped: None,
         task_id: None,
         traceparent: None,
     };

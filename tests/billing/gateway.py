@@ -75,6 +75,8 @@ def routes(
         "store": store,
         "limits": limits,
         "balancing": balancing,
+        # Vectors say what is held and billed; who cannot pay is refused rather than helped.
+        "holds": {"means": []},
         "tasks": {"poll_min": "50ms", "poll_max": "100ms"},
         "upstreams": listed,
     }

@@ -53,6 +53,7 @@ fn beside(command: &str, directory: &Path) -> Vec<String> {
     match command {
         "check" => vec!["--allow-unset".to_owned()],
         "accounts limit" => vec!["--requests-per-minute".to_owned(), "60".to_owned()],
+        "accounts holds" => vec!["--wait-ms".to_owned(), "5000".to_owned()],
         "accounts login" => vec!["--password-file".to_owned(), file("password")],
         "keys update" => vec!["--all-models".to_owned()],
         "tasks resolve" => vec!["--void".to_owned()],

@@ -56,7 +56,8 @@ FIELDS: dict[str, Any] = {
     "prompt": {"id": "pmpt_1"},
 }
 
-#: Blocks of chat and messages that are media or references.
+#: Blocks of chat and messages that are media or references of which nothing says how many tokens they have.
+#: Pictures of Anthropic's models have a formula.
 BLOCKS: tuple[tuple[str, dict[str, Any] | str], ...] = (
     ("chat", {"type": "image_url", "image_url": {"url": "https://example.com/{case}.png"}}),
     ("chat", '{"type":"image\\u005furl","image\\u005furl":{"url":"https://example.com/{case}.png"}}'),
@@ -64,14 +65,12 @@ BLOCKS: tuple[tuple[str, dict[str, Any] | str], ...] = (
     ("chat", {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:;base64,JVBERi0="}}),
     ("chat", {"type": "video_url", "video_url": {"url": "https://example.com/{case}.mp4"}}),
     ("chat", {"type": "block_of_tomorrow", "text": "{case}"}),
-    ("messages", {"type": "image", "source": {"type": "url", "url": "https://e.com/{case}.png"}}),
-    ("messages", '{"type":"imag\\u0065","source":{"type":"url","url":"https://e.com/{case}.png"}}'),
     ("messages", {"type": "document", "source": {"type": "url", "url": "https://e.com/{case}.pdf"}}),
     ("messages", {"type": "document", "source": {"type": "file", "file_id": "file-{case}"}}),
     ("messages", '{"type":"\\u0064ocument","source":{"type":"file","file_id":"file-{case}"}}'),
     ("messages", {"type": "container_upload", "file_id": "file-{case}"}),
     ("messages", {"type": "tool_result", "tool_use_id": "t", "content": [
-        {"type": "image", "source": {"type": "url", "url": "https://e.com/{case}.png"}}]}),
+        {"type": "document", "source": {"type": "url", "url": "https://e.com/{case}.pdf"}}]}),
 )  # fmt: skip
 
 

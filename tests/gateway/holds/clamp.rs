@@ -44,7 +44,7 @@ fn post(gateway: &Gateway, path: &str, body: &str, lines: &str) -> Answer {
         "Anthropic-Version: 2023-06-01\r\nOrigin: https://page.example\r\n{lines}Content-Length: {}\r\n",
         body.len()
     );
-    ask(gateway.address, &gateway.post(path, &lines, body.to_owned()))
+    ask(gateway.address, &gateway.post(path, &lines, body))
 }
 
 fn counted(gateway: &Gateway, metric: &str, model: &str) -> String {

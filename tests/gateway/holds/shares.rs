@@ -19,7 +19,7 @@ fn shipped(model: &str) -> String {
     let rest = &all[begin..];
     let is_of_next =
         |at: &usize| rest[*at + 1..].starts_with("  ") && !rest[*at + 1..].starts_with("   ");
-    let end = rest.match_indices('\n').map(|(at, _)| at).filter(is_of_next).nth(0);
+    let end = rest.match_indices('\n').map(|(at, _)| at).find(is_of_next);
     format!("models:\n{}\n", &rest[..end.unwrap_or(rest.len())])
 }
 
