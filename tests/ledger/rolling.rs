@@ -107,7 +107,8 @@ fn roller() {
             .map(|_| {
                 let ledger = Arc::clone(&ledger);
                 tokio::spawn(async move {
-                    loop {
+                    // Until the process is killed.
+                    for _ in 0..u64::MAX {
                         let floor = Nanousd::new(10);
                         let request = Reserve { floor, ..reserve(account, 100) };
                         let mut hold = ledger.reserve(request).expect("hold");
