@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tollgate_money::ids::AccountId;
 use tollgate_money::money::Nanousd;
-use tollgate_options::holds::HoldRules;
+use tollgate_options::holds::{HoldRules, Means};
 
 use crate::desk::{Desk, Seat};
 use crate::funds::{Allowance, Funds};
@@ -100,6 +100,7 @@ pub async fn fit<C: TightCall>(
     let began = Instant::now();
     let deadline = began.checked_add(rules.wait).unwrap_or(began);
     sleep(GATHER).await;
+    let with_credit = rules.allows(Means::Credit);
     let mut plan = Plan::default();
     let mut newer = None;
     let mut retries = 0_u32;
@@ -130,7 +131,8 @@ pub async fn fit<C: TightCall>(
                 continue;
             }
             PlanStep::Wait | PlanStep::Refuse => {
-                return Err(Unfit::Short { allowance: all, needs });
+                let allowance = if with_credit { all } else { own };
+                return Err(Unfit::Short { allowance, needs });
             }
         };
         match call.hold(holding).await {
@@ -145,7 +147,7 @@ pub async fn fit<C: TightCall>(
                 (plan, retries) = (plan.anew(), 0);
             }
             Err(NotHeld::Short(funds)) => {
-                let allowance = funds.allowance(parallel, deciding, true);
+                let allowance = funds.allowance(parallel, deciding, with_credit);
                 return Err(Unfit::Short { allowance, needs });
             }
         }
@@ -156,8 +158,6 @@ pub async fn fit<C: TightCall>(
 #[expect(clippy::arithmetic_side_effects, reason = "a test adds small figures")]
 mod tests {
     use std::sync::Mutex;
-
-    use tollgate_options::holds::Means;
 
     use super::*;
 
