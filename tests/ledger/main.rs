@@ -5,6 +5,7 @@ mod harness;
 
 mod archive;
 mod crash;
+mod credit;
 mod descriptors;
 mod export;
 mod focus;

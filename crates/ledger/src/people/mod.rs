@@ -3,8 +3,6 @@
 //! It may import `tasks`, `calls`, `reading`, `memory` and the layers below.
 
 pub(crate) mod code;
-#[cfg(test)]
-mod credit_tests;
 pub(crate) mod holds;
 pub(crate) mod limit;
 pub(crate) mod login;

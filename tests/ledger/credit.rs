@@ -7,14 +7,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-
-use crate::{
+use tollgate::ledger::{
     AccountId, AccountPatch, Actor, Asked, EntryKind, HoldsPatch, Keeping, KeyId, Ledger,
-    LedgerError, Options, RequestId, Reserve, Settlement, verify,
+    LedgerError, Options, RequestId, Reserve, Settlement, VoidReason, verify,
 };
-use tollgate_money::money::Nanousd;
-use tollgate_money::price::{Usage, UsageSource};
-use tollgate_options::holds::{HoldOverrides, Means};
+use tollgate::money::Nanousd;
+use tollgate::options::holds::{HoldOverrides, Means};
+use tollgate::price::{Usage, UsageSource};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -54,7 +53,7 @@ fn settlement(charge: i64) -> Settlement {
 }
 
 async fn set(ledger: &Ledger, account: AccountId, limit: i64) -> Result<(), LedgerError> {
-    ledger.by_gateway().update_account(account, line(limit)).await.map(drop)
+    ledger.by(&Actor::Gateway).update_account(account, line(limit)).await.map(drop)
 }
 
 /// The figures of an account: granted, available, held, spent, debt, credit.
@@ -109,12 +108,12 @@ async fn a_line_that_cannot_be_set_changes_nothing_of_the_same_write() {
     for (limit, is_held) in [(9, true), (-1, false), (i64::MIN, false)] {
         let name = Some("b".to_owned());
         let patch = AccountPatch { name, ..line(limit) };
-        let refused = ledger.by_gateway().update_account(account, patch).await;
+        let refused = ledger.by(&Actor::Gateway).update_account(account, patch).await;
         let refused = refused.expect_err("it cannot be set");
         assert_eq!(matches!(refused, LedgerError::CreditInFlight(_)), is_held, "{refused}");
         assert_eq!(ledger.account(account).expect("there").name, "a");
     }
-    hold.void(crate::VoidReason::Unreached);
+    hold.void(VoidReason::Unreached);
     ledger.grant(account, "g", usd(1)).await.expect("a grant");
     let refused = set(&ledger, account, i64::MAX).await.expect_err("it does not fit");
     assert!(matches!(refused, LedgerError::Invalid(_)), "{refused}");
@@ -149,7 +148,7 @@ async fn hold_rules_of_an_account_are_read_and_changed_field_by_field() {
     assert_eq!(ledger.hold_overrides(account), None);
     let hold_by = async |holds: HoldsPatch| {
         let patch = AccountPatch { holds, ..AccountPatch::default() };
-        ledger.by_gateway().update_account(account, patch).await.map(drop)
+        ledger.by(&Actor::Gateway).update_account(account, patch).await.map(drop)
     };
     let means = vec![Means::Clamp];
     let some = HoldsPatch { means: Some(Some(means.clone())), ..HoldsPatch::default() };
@@ -169,7 +168,7 @@ async fn hold_rules_of_an_account_are_read_and_changed_field_by_field() {
     assert_eq!(ledger.state_hash(), hash);
     let back = HoldsPatch { means: Some(None), output_floor: Some(None), ..HoldsPatch::default() };
     let patch = AccountPatch { holds: back, ..AccountPatch::default() };
-    ledger.by_gateway().update_account(account, patch).await.expect("set");
+    ledger.by(&Actor::Gateway).update_account(account, patch).await.expect("set");
     assert_eq!(ledger.hold_overrides(account), None);
 }
 
