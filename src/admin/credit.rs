@@ -98,12 +98,11 @@ pub(super) struct HoldsView {
 
 impl From<&HoldOverrides> for HoldsView {
     fn from(holds: &HoldOverrides) -> Self {
-        let HoldOverrides { means, output_floor, slice, wait } = holds;
         Self {
-            means: means.as_ref().map(|means| means.iter().map(|one| one.as_str()).collect()),
-            output_floor: *output_floor,
-            slice: *slice,
-            wait_ms: wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+            means: holds.means_words(),
+            output_floor: holds.output_floor,
+            slice: holds.slice,
+            wait_ms: holds.wait_ms(),
         }
     }
 }

@@ -64,6 +64,19 @@ impl HoldOverrides {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+
+    /// The words of the means, as documents and files have them.
+    #[must_use]
+    pub fn means_words(&self) -> Option<Vec<&'static str>> {
+        let means = self.means.as_ref()?;
+        Some(means.iter().map(|one| one.as_str()).collect())
+    }
+
+    /// The longest wait in milliseconds, as documents and files have it.
+    #[must_use]
+    pub fn wait_ms(&self) -> Option<u64> {
+        self.wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))
+    }
 }
 
 impl HoldRules {

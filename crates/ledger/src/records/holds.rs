@@ -52,10 +52,9 @@ pub(crate) fn serialize<S: Serializer>(
     holds: &HoldOverrides,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    let HoldOverrides { means, output_floor, slice, wait } = holds;
+    let HoldOverrides { means, output_floor, slice, wait: _ } = holds;
     let means = means.as_ref().map(|means| means.iter().copied().map(code).collect());
-    let wait_ms = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
-    let (output_floor, slice) = (*output_floor, *slice);
+    let (output_floor, slice, wait_ms) = (*output_floor, *slice, holds.wait_ms());
     WrittenHolds { means, output_floor, slice, wait_ms }.serialize(serializer)
 }
 
