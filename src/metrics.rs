@@ -288,6 +288,21 @@ impl Metrics {
         self.load.connections.dec();
     }
 
+    /// Counts a slot for a call to an upstream as taken, until [`Metrics::upstream_slot_left`].
+    pub fn upstream_slot_taken(&self) {
+        self.load.upstream_calls.inc();
+    }
+
+    /// Ends what [`Metrics::upstream_slot_taken`] began.
+    pub fn upstream_slot_left(&self) {
+        self.load.upstream_calls.dec();
+    }
+
+    /// Shows how many calls to upstreams there may be at one time.
+    pub fn upstream_calls_max(&self, max: usize) {
+        self.load.upstream_calls_max.set(i64::try_from(max).unwrap_or(i64::MAX));
+    }
+
     /// Shows how many connections of customers there may be.
     pub fn connections_max(&self, max: usize) {
         self.load.connections_max.set(i64::try_from(max).unwrap_or(i64::MAX));

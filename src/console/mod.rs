@@ -252,7 +252,7 @@ async fn introduce(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let downstream = request.extensions().get::<Downstream>().copied();
+    let downstream = request.extensions().get::<Downstream>();
     let public = console.config.load().console.public_url.as_ref().is_some_and(|url| url.tls);
     let client = Client {
         address: downstream.and_then(|downstream| downstream.address),

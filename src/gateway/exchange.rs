@@ -19,6 +19,7 @@ use crate::gateway::call::failure::CallFailure;
 use crate::gateway::call::orphan::Orphan;
 use crate::gateway::call::peer;
 use crate::gateway::call::sending::{self, Attempt, Sending};
+use crate::gateway::call::slots::UpstreamSlot;
 use crate::gateway::listen::deadline::{self, Deadline};
 use crate::gateway::listen::places::Place;
 use crate::gateway::receive::body::BudgetShare;
@@ -75,6 +76,8 @@ pub struct Exchange {
     pub(super) deadline: Arc<Deadline>,
     /// Its place among the requests that are being served.
     pub(super) place: Option<Place>,
+    /// Its part in the budget of calls to upstreams, for one that makes any.
+    pub(super) upstream_slot: Option<UpstreamSlot>,
     /// Its place among those that wait for the end of a task.
     pub(super) waiting: Option<Entered>,
     /// It was turned away: it has no place, and its answer little time.
@@ -156,6 +159,7 @@ impl Exchange {
             requests,
             deadline,
             place: None,
+            upstream_slot: None,
             waiting: None,
             is_shed: false,
             orphan: None,
@@ -407,6 +411,7 @@ impl Exchange {
         if let Some(permit) = &mut self.permit {
             permit.leave();
         }
+        self.upstream_slot = None;
     }
 
     /// What the request has come to, with such an ending.

@@ -27,6 +27,7 @@ pub use listen::certificates::Certificates;
 pub use listen::connection::Connections;
 pub use listen::deadline::Deadline;
 pub use listen::descriptors::Descriptors;
+pub use listen::origin::Origin;
 pub use listen::transport::Transport;
 pub use local::hosted::{Downstream, Hosted};
 pub use local::inward::{Inner, Inward, Reply};

@@ -18,6 +18,7 @@ use crate::gateway::answer::{relay, respond};
 use crate::gateway::call;
 use crate::gateway::call::connectors::{Connectors, NO_ROOTS};
 use crate::gateway::call::count::TokenCounts;
+use crate::gateway::call::slots::UpstreamSlots;
 use crate::gateway::call::upstream::Upstreams;
 use crate::gateway::exchange::Exchange;
 use crate::gateway::listen::connection::Connections;
@@ -87,6 +88,8 @@ pub struct Gateway {
     pub(super) outbound: Outbound,
     pub(super) tasks: Arc<Tasks>,
     pub(super) places: Arc<Places>,
+    /// The budget of calls to upstreams.
+    pub(super) slots: Arc<UpstreamSlots>,
     pub(super) balancer: Arc<Balancer>,
     pub(super) limits: Arc<Limits>,
     /// Where calls of accounts with little money are counted, and wait.
@@ -124,6 +127,7 @@ impl Gateway {
         } = parts;
         let bodies = BodyBudget::new(Arc::clone(&metrics));
         let places = Places::new(Arc::clone(&limits), Arc::clone(&metrics));
+        let slots = UpstreamSlots::new(Arc::clone(&metrics));
         let open = Open::new(descriptors, open, Arc::clone(&config), Arc::clone(&metrics));
         let inner = Self {
             config,
@@ -135,6 +139,7 @@ impl Gateway {
             outbound,
             tasks,
             places,
+            slots,
             balancer,
             limits,
             desk: Arc::default(),

@@ -165,7 +165,7 @@ impl ToolCaller {
         extensions: &Extensions,
     ) -> Option<Self> {
         let key = Arc::clone(extensions.get::<Arc<Key>>()?);
-        let downstream = extensions.get::<Downstream>().copied();
+        let downstream = extensions.get::<Downstream>().cloned();
         let memory = extensions.get::<Memory>()?.clone();
         let mut headers = HeaderMap::with_capacity(8);
         for name in PASSED_ON {
@@ -273,8 +273,10 @@ impl ToolCaller {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<GatewayAnswer, ToolError> {
-        let address = self.downstream.and_then(|downstream| downstream.address);
-        let request = Inner { method, path, headers, body, address };
+        let downstream = self.downstream.as_ref();
+        let address = downstream.and_then(|downstream| downstream.address);
+        let origin = downstream.and_then(|downstream| downstream.origin.clone());
+        let request = Inner { method, path, headers, body, address, origin };
         let max = ANSWER_BYTES_MAX + self.snapshot.mcp.media_bytes_max / 3 * 4;
         let answer = whole(&self.inward, request, max, self.memory.part());
         let Some(context) = &self.context else { return answer.await };

@@ -14,6 +14,10 @@ words! {
         AccountInFlight = "account_requests_in_flight",
         /// The account has its share of connections, or of streams over HTTP/2.
         AccountConnections = "account_connections",
+        /// All calls to upstreams that there may be are under way.
+        UpstreamCalls = "upstream_calls",
+        /// The account has its share of them.
+        AccountUpstreamCalls = "account_upstream_calls",
         /// There is no memory for its body.
         BodyMemory = "body_memory",
         /// The account has its share of that.
@@ -77,6 +81,8 @@ pub(super) struct Load {
     customers: IntGauge,
     unauthenticated: IntGauge,
     pub(super) orphans: IntGauge,
+    pub(super) upstream_calls: IntGauge,
+    pub(super) upstream_calls_max: IntGauge,
     pub(super) body_bytes: IntGauge,
     pub(super) shed: IntCounterVec,
 }
@@ -139,6 +145,17 @@ impl Load {
                 r,
                 "tollgate_orphans",
                 "Answers that are read on for their usage although nobody waits for them.",
+            ),
+            upstream_calls: int_gauge(
+                r,
+                "tollgate_upstream_calls",
+                "Requests that have a call to an upstream under way or are about to, abandoned ones \
+                 included.",
+            ),
+            upstream_calls_max: int_gauge(
+                r,
+                "tollgate_upstream_calls_max",
+                "Calls to upstreams that there may be at one time.",
             ),
             body_bytes: int_gauge(
                 r,

@@ -6,6 +6,7 @@ mod form_rows;
 mod http1_rows;
 mod http2;
 mod json_rows;
+mod origins;
 mod places;
 mod turns;
 

@@ -248,6 +248,8 @@ pub struct Limits {
     pub connections_max: Option<usize>,
     /// Connections of one address at one time; half of `connections_max` where it is left out.
     pub connections_per_address_max: Option<usize>,
+    /// Calls to upstreams at one time; by file descriptors and memory where it is left out.
+    pub upstream_calls_max: Option<usize>,
     /// How often a stream gets a comment while its upstream is silent.
     pub sse_keepalive: Option<Duration>,
 }

@@ -57,6 +57,8 @@ pub struct InUse {
     pub connections: Count,
     /// Bytes that streams over HTTP/2 take.
     pub stream_bytes: Count,
+    /// Calls to upstreams under way, abandoned ones included.
+    pub upstream_calls: Count,
     /// WebSockets that are open.
     pub websockets: Count,
 }

@@ -18,7 +18,7 @@ use crate::gateway::answer::envelope::Envelope;
 use crate::gateway::answer::head::{self, AnswerHead, AnswerHeaders};
 use crate::gateway::client;
 use crate::gateway::listen::http1;
-use crate::gateway::listen::open;
+use crate::gateway::listen::origin::Origin;
 use crate::gateway::receive::cors;
 use crate::ledger::RequestId;
 use crate::limits::{Gauge, Standing};
@@ -402,7 +402,8 @@ fn forget_head(session: &mut Session) {
 /// may have to wait for a window; a library then knows that nothing was done. Others are told when to
 /// come again.
 pub(crate) fn refused_at_once(session: &mut Session) -> bool {
-    let is_refused = session.as_http2().is_some() && !open::is_known();
+    let is_stranger = |origin: &Origin| !origin.is_authenticated();
+    let is_refused = session.as_http2().is_some() && Origin::of(session).is_some_and(is_stranger);
     if is_refused {
         session.as_downstream_mut().shutdown_with_reason(h2::Reason::REFUSED_STREAM);
     }

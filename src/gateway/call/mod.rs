@@ -14,6 +14,7 @@
 //! | `upstream` | one call over HTTP/1.1, and the connections that are kept |
 //! | `connectors` | where connections come from |
 //! | `peer` | what customers read of failures |
+//! | `slots` | how many there may be at one time, in all and for one account |
 //! | `orphan` | answers that are read on although nobody waits for them |
 //! | `headers` | what of a request's headers goes upstream |
 //! | `count` | providers' counters of tokens that are asked about a prompt |
@@ -23,6 +24,7 @@ pub(super) mod targets;
 pub(super) mod failure;
 pub(super) mod refusal;
 pub(super) mod sending;
+pub(crate) mod slots;
 pub(super) mod headers;
 pub(super) mod peer;
 pub(super) mod own_call;

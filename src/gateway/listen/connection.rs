@@ -27,7 +27,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::listen::deadline::{Cuttable, Deadline};
 use crate::gateway::listen::http1::{CustomerWire, Http1Session, Returned, SoundHead};
-use crate::gateway::listen::open::{CONNECTION, Member, Open, Ticket};
+use crate::gateway::listen::open::{Member, Open, Ticket};
+use crate::gateway::listen::origin::Origin;
 use crate::gateway::listen::transport::{self, Transport};
 use crate::gateway::listen::{hooks, http2};
 use crate::gateway::patience::Patience;
@@ -143,7 +144,10 @@ where
                 self.serve_http2(stream, member, shutdown).await;
             }
             first => {
-                let wire = CustomerWire::new(Cuttable::wrap(stream, &self.deadline));
+                let wire = CustomerWire::new(
+                    Cuttable::wrap(stream, &self.deadline),
+                    Origin::new(Arc::clone(member)),
+                );
                 self.serve_http1(wire, first, patience, member, shutdown).await;
             }
         }
@@ -187,11 +191,10 @@ where
     async fn serve_http2(&self, stream: Stream, member: &Arc<Member>, shutdown: ShutdownWatch) {
         let begin = |session, busy| {
             let (proxy, shutdown) = (Arc::clone(&self.driven), shutdown.clone());
-            let member = Arc::clone(member);
-            tokio::spawn(CONNECTION.scope(Some(member), async move {
+            tokio::spawn(async move {
                 let _busy: http2::Busy = busy;
                 proxy.process_new_http(ServerSession::new_http2(session), &shutdown).await;
-            }));
+            });
         };
         let door = http2::Door { member, streams: self.open.streams(), is_known: &self.is_known };
         http2::serve(Cuttable::in_turns(stream), shutdown.clone(), &door, begin).await;
@@ -341,11 +344,10 @@ where
         let mut shutdown = shutdown.clone();
         let stream = self.open(stream, &mut ticket, &mut shutdown).await?;
         let member = Arc::clone(ticket.member());
-        let own = Some(Arc::clone(&member));
         // What gives way is dropped where it stands; requests are settled as they are dropped.
         tokio::select! {
             biased;
-            () = CONNECTION.scope(own, self.serve(stream, &member, shutdown)) => {}
+            () = self.serve(stream, &member, shutdown) => {}
             () = ticket.told_to_leave() => {}
         }
         None

@@ -30,6 +30,12 @@ pub struct Descriptors {
 }
 
 impl Descriptors {
+    /// Calls to upstreams at one time: one for each connection and each stream of customers.
+    #[must_use]
+    pub fn upstream_calls(&self) -> usize {
+        self.customers + self.streams
+    }
+
     /// Shares of `limit` descriptors.
     #[must_use]
     pub fn from_limit(limit: u64) -> Self {

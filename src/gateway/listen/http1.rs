@@ -24,6 +24,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt};
 
 use crate::gateway::answer::head::AnswerHead;
 use crate::gateway::listen::custom::{Timeouts, plain_session, within, write_tasks};
+use crate::gateway::listen::origin::Origin;
 
 mod answer;
 mod head;
@@ -40,11 +41,11 @@ pub(crate) struct CustomerWire {
 }
 
 impl CustomerWire {
-    pub(crate) fn new(stream: Stream) -> Self {
+    pub(crate) fn new(stream: Stream, origin: Origin) -> Self {
         let digest = Digest {
             ssl_digest: stream.get_ssl_digest(),
             timing_digest: stream.get_timing_digest(),
-            proxy_digest: stream.get_proxy_digest(),
+            proxy_digest: origin.into_digest(),
             socket_digest: stream.get_socket_digest(),
         };
         Self { stream, digest }

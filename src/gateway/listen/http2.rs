@@ -17,6 +17,7 @@ use crate::gateway::listen::connection::{
     HEAD_BYTES_MAX, HEAD_TIMEOUT, IDLE_TIMEOUT, IsKnown, REQUESTS_MAX,
 };
 use crate::gateway::listen::open::{Member, StreamPlace, Streams};
+use crate::gateway::listen::origin::Origin;
 use crate::metrics::StreamRefused;
 
 /// Requests of one connection at a time: RFC 9113, section 6.5.2 wants no less.
@@ -119,7 +120,7 @@ pub(crate) async fn serve(
     let digest = Arc::new(Digest {
         ssl_digest: stream.get_ssl_digest(),
         timing_digest: stream.get_timing_digest(),
-        proxy_digest: stream.get_proxy_digest(),
+        proxy_digest: Origin::new(Arc::clone(door.member)).into_digest(),
         socket_digest: stream.get_socket_digest(),
     });
     let shaken = timeout(HEAD_TIMEOUT, handshake(stream, Some(options()))).await;

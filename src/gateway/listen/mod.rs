@@ -2,6 +2,7 @@
 
 pub(super) mod wrapped;
 pub(super) mod deadline;
+pub(super) mod origin;
 pub(super) mod places;
 pub(super) mod connection;
 pub(super) mod open;

@@ -24,9 +24,7 @@ use crate::gateway::client;
 use crate::gateway::listen::descriptors::Descriptors;
 use crate::metrics::{ConnectionShed, Metrics};
 
-pub(crate) use member::{
-    CONNECTION, Member, goes_on, hold, is_authenticated, is_known, is_turned_away, rests,
-};
+pub(crate) use member::Member;
 pub(crate) use streams::{StreamPlace, Streams, stream_bytes};
 use table::Table;
 
@@ -36,6 +34,9 @@ const LEAVE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// What connections, and streams, may take of the process's memory: one in so many parts each.
 const MEMORY_SHARE: u64 = 8;
+/// What a call to an upstream takes, beside bodies: measured for abandoned ones over plain TCP, 43 KiB,
+/// of which some 20 are the customer's half.
+const UPSTREAM_CALL_BYTES: u64 = 20 * 1024;
 /// What a connection takes before anything is asked over it: measured, 20 KiB.
 const CONNECTION_BYTES: u64 = 20 * 1024;
 
@@ -43,6 +44,7 @@ const CONNECTION_BYTES: u64 = 20 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bounds {
     all: usize,
+    upstream_calls: usize,
     of_address: usize,
 }
 
@@ -53,6 +55,8 @@ pub(crate) struct OfAccount {
     pub(crate) connections: usize,
     /// What its streams may take, in bytes.
     pub(crate) stream_bytes: usize,
+    /// Calls to upstreams that are under way for it, abandoned ones included.
+    pub(crate) upstream_calls: usize,
 }
 
 /// The connections that are open.
@@ -94,6 +98,7 @@ impl Open {
         let open = Self::with(descriptors, count, Some((config, metrics)));
         if let (Some((_, metrics)), Some(bounds)) = (&open.source, open.bounds()) {
             metrics.connections_max(bounds.all);
+            metrics.upstream_calls_max(bounds.upstream_calls);
         }
         open
     }
@@ -174,7 +179,15 @@ impl Open {
         OfAccount {
             connections: part(self.connections_max(limits)),
             stream_bytes: part(self.streams.bytes_max()),
+            upstream_calls: part(self.upstream_calls_max(limits)),
         }
+    }
+
+    /// How many calls to upstreams may be under way, abandoned ones included: as many as the descriptors
+    /// that customers leave for them, and as fit into their part of the memory.
+    pub(crate) fn upstream_calls_max(&self, limits: &Limits) -> usize {
+        let default = || fitting(limits.memory_bytes, UPSTREAM_CALL_BYTES);
+        limits.upstream_calls_max.unwrap_or_else(default).min(self.descriptors.upstream_calls())
     }
 
     fn connections_max(&self, limits: &Limits) -> usize {
@@ -187,7 +200,8 @@ impl Open {
         let limits = &config.load().limits;
         let all = self.connections_max(limits);
         let of_address = limits.connections_per_address_max.unwrap_or((all / 2).max(1));
-        Some(Bounds { all, of_address })
+        let upstream_calls = self.upstream_calls_max(limits);
+        Some(Bounds { all, of_address, upstream_calls })
     }
 
     /// What `address` is counted by; `None` for proxies, which stand for many.

@@ -13,7 +13,8 @@ use std::time::Duration;
 use crate::config::snapshot::Limits;
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::client;
-use crate::gateway::listen::open::{self, OfAccount};
+use crate::gateway::listen::open::OfAccount;
+use crate::gateway::listen::origin::Origin;
 use crate::limits::{self, Count, Entered, Holders, InUse};
 use crate::metrics::{Metrics, Pool, Shed};
 
@@ -106,6 +107,7 @@ impl Places {
         &self,
         mut place: Place,
         account: u64,
+        origin: Option<&Origin>,
         limits: &Limits,
         share: OfAccount,
         stream_bytes: Option<usize>,
@@ -114,7 +116,8 @@ impl Places {
         // Otherwise it has no places for so many.
         if share.connections < limits.per_account.requests_in_flight_max {
             let enter = || in_use.enter(|in_use| &in_use.connections, share.connections);
-            let Ok(connection) = open::hold(account, enter) else {
+            let connection = origin.map(|origin| origin.share(account, enter));
+            if connection.as_ref().is_some_and(Option::is_none) {
                 let message = format!(
                     "This account has requests in flight on {} connections, all that one account \
                      may have here. Send fewer at one time, or several over one connection with \
@@ -122,8 +125,8 @@ impl Places {
                     share.connections
                 );
                 return Err(self.too_many(Shed::AccountConnections, message));
-            };
-            place.way.0 = connection;
+            }
+            place.way.0 = connection.flatten();
         }
         if let Some(bytes) = stream_bytes {
             let max = share.stream_bytes.max(bytes);

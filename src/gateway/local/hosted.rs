@@ -27,6 +27,7 @@ use crate::gateway::answer::head::{self, AnswerHead};
 use crate::gateway::answer::respond::{self, NO_SNIFFING, X_REQUEST_ID};
 use crate::gateway::exchange::Exchange;
 use crate::gateway::listen::deadline;
+use crate::gateway::listen::origin::Origin;
 use crate::gateway::proxy::Gateway;
 use crate::gateway::receive::body::{self, BodyBudget, BudgetShare, HeldBody, Memory, ReadLimits};
 use crate::gateway::receive::reading::BodyReading;
@@ -161,7 +162,7 @@ impl fmt::Debug for Hosted {
 }
 
 /// Whom a service answers, and how they came: an extension of its requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Downstream {
     /// The customer's address, as trusted proxies tell it; `None` when the socket was gone before
     /// it was asked.
@@ -170,6 +171,8 @@ pub struct Downstream {
     pub tls: bool,
     /// Whether the listener's own address is one that only this machine reaches.
     pub is_loopback: bool,
+    /// The connection that the request came over, for requests that are made on its behalf.
+    pub origin: Option<Origin>,
 }
 
 impl Downstream {
@@ -184,6 +187,7 @@ impl Downstream {
                 .server_addr()
                 .and_then(|own| own.as_inet())
                 .is_some_and(|own| own.ip().to_canonical().is_loopback()),
+            origin: Origin::of(session).cloned(),
             tls: here || peer.is_some_and(|peer| client::is_tls(peer, headers, trusted)),
         }
     }

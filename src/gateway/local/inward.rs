@@ -19,6 +19,7 @@ use crate::finished::Settled;
 use crate::gateway::answer::head::AnswerHead;
 use crate::gateway::listen::deadline::Deadline;
 use crate::gateway::listen::hooks;
+use crate::gateway::listen::origin::Origin;
 use crate::gateway::proxy::Gateway;
 
 mod queue;
@@ -67,8 +68,10 @@ pub struct Inner {
     pub headers: HeaderMap,
     /// The body of the request, which is whole.
     pub body: Bytes,
-    /// Whose request it is, as logs and limits know them.
+    /// The customer's address, for logs and limits.
     pub address: Option<IpAddr>,
+    /// The connection on behalf of which the request is made; `None` for one of the process itself.
+    pub origin: Option<Origin>,
 }
 
 impl Inward {

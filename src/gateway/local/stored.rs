@@ -129,6 +129,7 @@ pub(crate) async fn answer(
     let place = exchange.place.as_ref();
     // Nothing is paid for it, so it is few at a time.
     let _turn = gateway.places.read_in_turn(place, &snapshot.limits).await?;
+    gateway.slots.enter(&gateway.open, exchange)?;
     let home = gateway.balancer.home(account.number(), asked.id);
     let kept = home.and_then(|home| gateway.balancer.keeps(&snapshot, home));
     let found = kept.and_then(|kept| Some((asked.path_at(&kept, query)?, kept)));

@@ -11,6 +11,7 @@ use crate::error::GatewayError;
 use crate::gateway::answer::envelope::Envelope;
 use crate::gateway::exchange::Exchange;
 use crate::gateway::listen::open;
+use crate::gateway::listen::origin::Origin;
 use crate::gateway::proxy::Gateway;
 use crate::gateway::receive::content_path;
 use crate::ledger::Key;
@@ -60,13 +61,16 @@ impl Gateway {
             exchange.id.began_at(),
         )?;
         let account = key.account.number();
-        open::is_authenticated(account);
+        let origin = Origin::of(session);
+        if let Some(origin) = origin {
+            origin.authenticate(account);
+        }
         let stream_bytes = session.as_http2().map(|_| open::stream_bytes(headers));
         exchange.key = Some(Arc::clone(&key));
         let limits = &exchange.snapshot.limits;
         let place = self.places.customer(account, limits).and_then(|place| {
             let share = self.open.of_account(limits);
-            self.places.on_its_way(place, account, limits, share, stream_bytes)
+            self.places.on_its_way(place, account, origin, limits, share, stream_bytes)
         });
         exchange.place = Some(place.map_err(|error| shed(session, &mut exchange.is_shed, error))?);
         let limits = &exchange.snapshot.limits;
@@ -106,8 +110,8 @@ impl Gateway {
 /// Notes that a request was turned away.
 fn shed(session: &mut Session, is_shed: &mut bool, error: GatewayError) -> GatewayError {
     *is_shed = true;
-    if session.as_http2().is_none() {
-        open::is_turned_away();
+    if let Some(origin) = Origin::of(session).filter(|_| session.as_http2().is_none()) {
+        origin.rest();
     }
     session.set_write_timeout(Some(SHED_TIMEOUT));
     error

@@ -113,6 +113,7 @@ pub(crate) async fn receive(
     let choose = || candidates(gateway, &snapshot, headers, &request, &validated);
     let candidates = gateway.offload.run(body.bytes.len(), choose).await?;
     drop(request);
+    gateway.slots.enter(&gateway.open, exchange)?;
     let permit = pipeline::limit(&gateway.limits, &gateway.ledger, &snapshot, &validated).await?;
     exchange.permit = Some(permit);
     let fitted = match pipeline::admit(&gateway.ledger, exchange.id, validated).await? {

@@ -38,7 +38,7 @@ use crate::gateway::answer::{head, refused};
 use crate::gateway::call::failure::is_json;
 use crate::gateway::describe_error;
 use crate::gateway::exchange::Exchange;
-use crate::gateway::listen::open;
+use crate::gateway::listen::origin::Origin;
 use crate::gateway::local::inward::{Inner, Reply};
 use crate::gateway::proxy::Gateway;
 use crate::gateway::receive::body::ReadLimits;
@@ -81,7 +81,8 @@ pub(crate) async fn serve(
     OF_CONNECTION.iter().for_each(|name| drop(headers.remove(name)));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let address = exchange.client(session);
-    let turns = Turns { gateway, route, headers, address, last: None };
+    let origin = Origin::of(session).cloned();
+    let turns = Turns { gateway, route, headers, address, origin, last: None };
     let limits = ReadLimits::new(exchange, route.body_bytes_max);
     let _open = gateway.places.websocket(exchange.place.as_ref(), &exchange.snapshot.limits)?;
     let header = handshake::head(&accept, exchange.id);
@@ -103,6 +104,8 @@ struct Turns<'a> {
     /// The headers that each of them has.
     headers: HeaderMap,
     address: Option<std::net::IpAddr>,
+    /// The connection that they come over.
+    origin: Option<Origin>,
     /// From which the next one can go on.
     last: Option<LastResponse>,
 }
@@ -111,12 +114,12 @@ impl Turns<'_> {
     /// Answers one message after the other; says why there are no more.
     async fn serve(mut self, connection: &mut CustomerSocket<'_>) -> Ended {
         loop {
-            open::rests();
+            self.origin.as_ref().inspect(|origin| origin.rest());
             let message = match connection.next_message().await {
                 Ok(message) => message,
                 Err(ended) => return ended,
             };
-            if !open::goes_on() {
+            if !self.origin.as_ref().is_none_or(Origin::resume) {
                 return Ended::away();
             }
             if let Err(ended) = self.answer(connection, message).await {
@@ -168,6 +171,7 @@ impl Turns<'_> {
             headers: self.headers.clone(),
             body,
             address: self.address,
+            origin: self.origin.clone(),
         };
         let asked = self.gateway.inward.ask(request);
         let mut reply = match connection.while_open(asked).await? {

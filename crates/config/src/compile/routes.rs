@@ -148,6 +148,7 @@ fn limits(document: &mut Document, raw: &raw::LimitsSection, waiting_max: u32) -
         body_memory_is_default: bodies.is_default,
         connections_max: raw.connections_max,
         connections_per_address_max: raw.connections_per_address_max,
+        upstream_calls_max: raw.upstream_calls_max,
         sse_keepalive: raw.sse_keepalive.0,
     }
 }

@@ -153,6 +153,10 @@ pub(crate) struct LimitsSection {
     /// `trusted_proxies`. Default: half of `connections_max`.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(crate) connections_per_address_max: Option<usize>,
+    /// Calls to upstreams at one time, with those that go on although their customers have left. Never more
+    /// than file descriptors allow. Default: as many as those and the memory allow.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(crate) upstream_calls_max: Option<usize>,
     /// How often a stream gets a comment while its upstream is silent, so that nothing in between
     /// takes it for dead; `none` for never. Default: `15s`.
     pub(crate) sse_keepalive: Window,
@@ -174,6 +178,7 @@ impl Default for LimitsSection {
             per_account: PerAccount::default(),
             connections_max: None,
             connections_per_address_max: None,
+            upstream_calls_max: None,
             // Load balancers wait for 30 s and more, and most upstreams refuse sooner.
             sse_keepalive: Window(Some(Duration::from_secs(15))),
         }

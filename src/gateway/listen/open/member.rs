@@ -26,64 +26,6 @@ const SINCE_SHIFT: u32 = 8;
 /// What milliseconds are counted from.
 static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-tokio::task_local! {
-    /// The connection that the task serves, or one of its streams; `None` while it does the work of a
-    /// request that comes over none.
-    pub(crate) static CONNECTION: Option<Arc<Member>>;
-}
-
-/// What `of` makes of the connection that the task serves; `None` where it serves none.
-fn with_connection<T>(of: impl FnOnce(&Arc<Member>) -> T) -> Option<T> {
-    CONNECTION.try_with(|member| member.as_ref().map(of)).ok().flatten()
-}
-
-/// One of its requests was authenticated: from now on the connection that the task serves is this
-/// account's. Nothing for requests that come over none.
-pub(crate) fn is_authenticated(account: u64) {
-    let own = |member: &Arc<Member>| {
-        member.is_of(account);
-        member.know();
-    };
-    // There is none for requests that the process makes itself.
-    let _is_over_a_connection = with_connection(own).is_some();
-}
-
-/// The request that the task serves is turned away: whatever is still to come of it, its connection
-/// is not kept for it. Only for one that has its connection for itself.
-pub(crate) fn is_turned_away() {
-    let _is_over_a_connection = with_connection(|member| member.end()).is_some();
-}
-
-/// Nothing is under way on the connection that the task serves, which may give way to others until
-/// [`goes_on`]. Only for one that has its connection for itself.
-pub(crate) fn rests() {
-    let _is_over_a_connection = with_connection(|member| member.end()).is_some();
-}
-
-/// Something is under way again on the connection that the task serves; false where it has to give way.
-pub(crate) fn goes_on() -> bool {
-    with_connection(|member| member.begin()).unwrap_or(true)
-}
-
-/// The account's part in the connection that the task serves, which all of its requests over it share;
-/// `enter` takes one. `None` within when the request comes over none.
-///
-/// # Errors
-/// When `enter` has none to give.
-pub(crate) fn hold(
-    account: u64,
-    enter: impl FnOnce() -> Option<Entered>,
-) -> Result<Option<Arc<Entered>>, ()> {
-    let held = with_connection(|member| member.hold(account, enter));
-    held.map_or(Ok(None), |held| held.map(Some).ok_or(()))
-}
-
-/// Whether a request over the connection that the task serves was ever authenticated; true for
-/// requests that come over none.
-pub(crate) fn is_known() -> bool {
-    with_connection(|member| member.is_known()).unwrap_or(true)
-}
-
 /// A connection. What changes with every request is in one word, so that no request waits for a lock.
 pub(crate) struct Member {
     /// Whose it is; `None` where one address stands for many customers.
@@ -133,11 +75,17 @@ impl Member {
     }
 
     /// It is this account's from now on.
-    pub(super) fn is_of(&self, account: u64) {
+    pub(crate) fn is_of(&self, account: u64) {
         self.account.store(account, Ordering::Relaxed);
     }
 
-    fn hold(&self, account: u64, enter: impl FnOnce() -> Option<Entered>) -> Option<Arc<Entered>> {
+    /// The account's share of the connection, which all of its requests over it have together; `enter`
+    /// takes one. `None` when it has none to give.
+    pub(crate) fn hold(
+        &self,
+        account: u64,
+        enter: impl FnOnce() -> Option<Entered>,
+    ) -> Option<Arc<Entered>> {
         let mut held = self.held.lock();
         held.retain(|(_, entered)| entered.strong_count() > 0);
         let mut all = held.iter();

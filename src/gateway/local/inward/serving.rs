@@ -7,16 +7,14 @@ use std::task::Poll;
 
 use tokio::runtime::Handle;
 
-use crate::gateway::listen::open;
-
 /// A request that is being served. When this is dropped before its end it goes on all the same, so that it
 /// is settled whatever becomes of whoever has asked.
 pub(super) struct Serving(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
 
 impl Serving {
-    /// `work` serves a request that comes over no connection.
+    /// `work` serves a request.
     pub(super) fn new(work: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self(Some(Box::pin(open::CONNECTION.scope(None, work))))
+        Self(Some(Box::pin(work)))
     }
 
     /// Lets it go on as a task of its own.

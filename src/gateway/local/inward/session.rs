@@ -46,7 +46,7 @@ impl InnerSession {
         teller: Teller,
         deadline: Arc<Deadline>,
     ) -> Result<Self> {
-        let Inner { method, path, headers, body, address } = request;
+        let Inner { method, path, headers, body, address, origin } = request;
         let uri = path.parse::<Uri>().map_err(|error| {
             Error::because(ErrorType::InvalidHTTPHeader, "a path from inside", error)
         })?;
@@ -56,6 +56,8 @@ impl InnerSession {
         head.headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
         head.extensions.insert(teller);
         let head = RequestHeader::from(head);
+        let proxy_digest = origin.and_then(|origin| origin.inner().into_digest());
+        let digest = Digest { proxy_digest, ..Digest::default() };
         // Nobody asks for the port of one who has no socket.
         let client = address.map(|address| PeerAddr::Inet(SocketAddr::new(address, 0)));
         Ok(Self {
@@ -63,7 +65,7 @@ impl InnerSession {
             body,
             body_is_read: false,
             client,
-            digest: Digest::default(),
+            digest,
             queue,
             written: None,
             bytes_sent: 0,

@@ -1,0 +1,94 @@
+//! The customer's connection behind a request, as an explicit part of its session.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::StatusCode;
+use pingora::http::ResponseHeader;
+use pingora::protocols::raw_connect::ProxyDigest;
+use pingora_proxy::Session;
+
+use crate::gateway::listen::open::Member;
+use crate::limits::Entered;
+
+/// The customer's connection on behalf of which a request is served.
+///
+/// It travels in the [`Digest`](pingora::protocols::Digest) of every session: of those over a socket, and of
+/// requests that the process makes on behalf of one, such as a turn of a WebSocket or the call of an MCP
+/// tool. A request that goes on when its customer has left keeps its share of the connection until it ends,
+/// whichever task serves it.
+#[derive(Clone)]
+pub struct Origin {
+    connection: Arc<Member>,
+    /// The request is made by the process on behalf of the connection, and does not come over it.
+    is_inner: bool,
+}
+
+impl Origin {
+    /// The origin of requests over `connection`.
+    pub(crate) fn new(connection: Arc<Member>) -> Self {
+        Self { connection, is_inner: false }
+    }
+
+    /// The origin of a session's request; `None` for a request that the process makes for itself.
+    pub(crate) fn of(session: &Session) -> Option<&Self> {
+        let digest = session.digest()?.proxy_digest.as_ref()?;
+        digest.user_data.as_ref()?.downcast_ref()
+    }
+
+    /// The origin of a request that the process makes on behalf of this one.
+    pub(crate) fn inner(&self) -> Self {
+        Self { connection: Arc::clone(&self.connection), is_inner: true }
+    }
+
+    /// The origin as the part of a connection's digest that Pingora leaves to applications: it keeps what a
+    /// CONNECT proxy said of a connection, and customers' connections are made through none.
+    pub(crate) fn into_digest(self) -> Option<Arc<ProxyDigest>> {
+        let head = ResponseHeader::build_no_case(StatusCode::OK, Some(0)).ok()?;
+        Some(Arc::new(ProxyDigest::new(Box::new(head), Some(Box::new(self)))))
+    }
+
+    /// Notes that a request was authenticated as the account's.
+    pub(crate) fn authenticate(&self, account: u64) {
+        self.connection.is_of(account);
+        self.connection.know();
+    }
+
+    /// Whether any request over the connection was ever authenticated.
+    pub(crate) fn is_authenticated(&self) -> bool {
+        self.connection.is_known()
+    }
+
+    /// Let the connection give way to others: its one request was turned away, or nothing is under way on
+    /// it. Nothing happens for an inner request, since the one that it is made for goes on.
+    pub(crate) fn rest(&self) {
+        if !self.is_inner {
+            self.connection.end();
+        }
+    }
+
+    /// Note that something is under way again after [`Self::rest`]; false where the connection has been told
+    /// to give way.
+    pub(crate) fn resume(&self) -> bool {
+        self.is_inner || self.connection.begin()
+    }
+
+    /// The account's share of the connection, which all of its requests over it have together; `enter` takes
+    /// one.
+    ///
+    /// # Errors
+    /// When `enter` has none to give.
+    pub(crate) fn share(
+        &self,
+        account: u64,
+        enter: impl FnOnce() -> Option<Entered>,
+    ) -> Option<Arc<Entered>> {
+        self.connection.hold(account, enter)
+    }
+}
+
+impl fmt::Debug for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Origin").field("is_inner", &self.is_inner).finish_non_exhaustive()
+    }
+}
