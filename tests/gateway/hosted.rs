@@ -242,7 +242,7 @@ fn service(endless: Arc<AtomicUsize>) -> Router {
 
 /// What the service was asked, and some headers that are not its to set.
 async fn echo(request: Request) -> Response {
-    let downstream = request.extensions().get::<Downstream>().copied().expect("whose request");
+    let downstream = request.extensions().get::<Downstream>().cloned().expect("whose request");
     let (head, body) = request.into_parts();
     let body = axum::body::to_bytes(body, usize::MAX).await.expect("a body");
     let text = |name: &str| head.headers.get(name).map(|value| value.to_str().expect("text"));
@@ -533,6 +533,7 @@ fn inner(serving: &Serving, key: &str, stream: bool) -> Inner {
         headers,
         body: body.to_string().into(),
         address: Some("203.0.113.9".parse().expect("an address")),
+        origin: None,
     }
 }
 
