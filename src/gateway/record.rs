@@ -9,7 +9,7 @@ use pingora_proxy::Session;
 
 use crate::balance::Outcome;
 use crate::clock::UnixMs;
-use crate::error::GatewayError;
+use crate::error::{ErrorKind, GatewayError};
 use crate::finished::{self, Finished};
 use crate::gateway::answer::respond;
 use crate::gateway::call::sending::{Attempt, Progress};
@@ -56,7 +56,11 @@ impl Exchange {
         let code = |failure: &GatewayError| failure.code.unwrap_or(respond::wire(failure.kind).2);
         let failure = self.failure.as_ref().map(code);
         if let Some(failure) = self.failure.as_ref().filter(|failure| failure.cause.is_some()) {
-            log::warn!("request {}: {failure}", self.id);
+            // A customer who leaves is in the access log: a line more would fill the log of faults at
+            // the customer's will.
+            let is_fault = failure.kind != ErrorKind::ClientGone;
+            let level = if is_fault { log::Level::Warn } else { log::Level::Debug };
+            log::log!(level, "request {}: {failure}", self.id);
         }
         let model = tried.as_ref().map_or("", |model| &model.id);
         let asked = self.model.as_ref().map_or("", |model| &model.id);
