@@ -127,7 +127,7 @@ impl Gateway {
         } = parts;
         let bodies = BodyBudget::new(Arc::clone(&metrics));
         let places = Places::new(Arc::clone(&limits), Arc::clone(&metrics));
-        let slots = UpstreamSlots::new(Arc::clone(&metrics));
+        let slots = Arc::new(UpstreamSlots::new(Arc::clone(&metrics)));
         let open = Open::new(descriptors, open, Arc::clone(&config), Arc::clone(&metrics));
         let inner = Self {
             config,

@@ -48,15 +48,13 @@ struct Bounds {
     of_address: usize,
 }
 
-/// What one account may have.
+/// Bounds of which an account has a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct OfAccount {
-    /// Connections on which it has a request under way.
+pub(crate) struct SharedBounds {
+    /// Connections with a request under way.
     pub(crate) connections: usize,
-    /// What its streams may take, in bytes.
+    /// Memory that streams over HTTP/2 take, in bytes.
     pub(crate) stream_bytes: usize,
-    /// Calls to upstreams that are under way for it, abandoned ones included.
-    pub(crate) upstream_calls: usize,
 }
 
 /// The connections that are open.
@@ -172,15 +170,10 @@ impl Open {
         true
     }
 
-    /// How many connections one account may have requests under way on, and how many bytes of streams.
-    pub(crate) fn of_account(&self, limits: &Limits) -> OfAccount {
-        let percent = limits.per_account.requests_in_flight_percent;
-        let part = |all: usize| (all / 100 * percent + all % 100 * percent / 100).max(1);
-        OfAccount {
-            connections: part(self.connections_max(limits)),
-            stream_bytes: part(self.streams.bytes_max()),
-            upstream_calls: part(self.upstream_calls_max(limits)),
-        }
+    /// The bounds of which an account has a share.
+    pub(crate) fn shared_bounds(&self, limits: &Limits) -> SharedBounds {
+        let connections = self.connections_max(limits);
+        SharedBounds { connections, stream_bytes: self.streams.bytes_max() }
     }
 
     /// How many calls to upstreams may be under way, abandoned ones included: as many as the descriptors

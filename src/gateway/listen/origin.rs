@@ -9,7 +9,7 @@ use pingora::protocols::raw_connect::ProxyDigest;
 use pingora_proxy::Session;
 
 use crate::gateway::listen::open::Member;
-use crate::limits::Entered;
+use crate::limits::PooledUnits;
 
 /// The customer's connection on behalf of which a request is served.
 ///
@@ -81,8 +81,8 @@ impl Origin {
     pub(crate) fn share(
         &self,
         account: u64,
-        enter: impl FnOnce() -> Option<Entered>,
-    ) -> Option<Arc<Entered>> {
+        enter: impl FnOnce() -> Option<PooledUnits>,
+    ) -> Option<Arc<PooledUnits>> {
         self.connection.hold(account, enter)
     }
 }

@@ -13,9 +13,9 @@ use std::time::Duration;
 use crate::config::snapshot::Limits;
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::client;
-use crate::gateway::listen::open::OfAccount;
+use crate::gateway::listen::open::SharedBounds;
 use crate::gateway::listen::origin::Origin;
-use crate::limits::{self, Count, Entered, Holders, InUse};
+use crate::limits::{self, Count, Entered, Holders, InUse, PooledUnits, UnitPool, share_of};
 use crate::metrics::{Metrics, Pool, Shed};
 
 /// When to try again: places become free with every answer.
@@ -27,6 +27,10 @@ const READ_WAIT: Duration = Duration::from_secs(2);
 pub(crate) struct Places {
     customers: Count,
     unauthenticated: Count,
+    /// Connections with a customer's request under way.
+    connections: Arc<UnitPool>,
+    /// The bytes of customers' streams over HTTP/2.
+    stream_bytes: Arc<UnitPool>,
     /// What comes from where, of those without a key.
     networks: Holders<Option<IpAddr>>,
     /// What accounts have in use.
@@ -40,7 +44,7 @@ pub(crate) struct Place {
     pool: Pool,
     holder: Arc<InUse>,
     /// What the account has of the connection, and of streams.
-    way: (Option<Arc<Entered>>, Option<Entered>),
+    way: (Option<Arc<PooledUnits>>, Option<PooledUnits>),
 }
 
 impl Place {
@@ -63,7 +67,16 @@ impl Places {
     pub(crate) fn new(accounts: Arc<limits::Limits>, metrics: Arc<Metrics>) -> Arc<Self> {
         let networks = Holders::new();
         let (customers, unauthenticated) = (Count::default(), Count::default());
-        Arc::new(Self { customers, unauthenticated, networks, accounts, metrics })
+        let (connections, stream_bytes) = (Arc::default(), Arc::default());
+        Arc::new(Self {
+            customers,
+            unauthenticated,
+            connections,
+            stream_bytes,
+            networks,
+            accounts,
+            metrics,
+        })
     }
 
     fn pool(&self, pool: Pool) -> &Count {
@@ -82,7 +95,8 @@ impl Places {
         account: u64,
         limits: &Limits,
     ) -> Result<Place, GatewayError> {
-        let of_account = limits.per_account.requests_in_flight_max;
+        let free = limits.requests_in_flight_max.saturating_sub(self.customers.taken());
+        let of_account = share_of(free, limits.per_account.requests_in_flight_percent);
         let (max, holder) = (limits.requests_in_flight_max, self.accounts.account(account));
         self.enter(Pool::Customers, holder, max, of_account).map_err(|is_all| {
             if is_all {
@@ -91,8 +105,8 @@ impl Places {
                 return GatewayError::new(ErrorKind::Overloaded, message).retry_after(RETRY_PLACE);
             }
             let message = format!(
-                "This account has {of_account} requests in flight, all that one account may have \
-                 here. Send fewer at one time, and try again when one of them has ended."
+                "This account may have {of_account} requests in flight at the moment. Send fewer at \
+                 one time, and try again when one of them has ended."
             );
             self.too_many(Shed::AccountInFlight, message)
         })
@@ -109,31 +123,34 @@ impl Places {
         account: u64,
         origin: Option<&Origin>,
         limits: &Limits,
-        share: OfAccount,
+        bounds: SharedBounds,
         stream_bytes: Option<usize>,
     ) -> Result<Place, GatewayError> {
-        let in_use = &place.holder;
-        // Otherwise it has no places for so many.
-        if share.connections < limits.per_account.requests_in_flight_max {
-            let enter = || in_use.enter(|in_use| &in_use.connections, share.connections);
+        let (in_use, percent) = (&place.holder, limits.per_account.requests_in_flight_percent);
+        // Otherwise there are no places for so many.
+        if bounds.connections < limits.requests_in_flight_max {
+            let rule = (bounds.connections, percent);
+            let enter =
+                || self.connections.enter(Some(in_use), |in_use| &in_use.connections, 1, rule).ok();
             let connection = origin.map(|origin| origin.share(account, enter));
             if connection.as_ref().is_some_and(Option::is_none) {
                 let message = format!(
-                    "This account has requests in flight on {} connections, all that one account \
-                     may have here. Send fewer at one time, or several over one connection with \
-                     HTTP/2.",
-                    share.connections
+                    "This account may have requests in flight on {} connections at the moment. Send \
+                     fewer at one time, or several over one connection with HTTP/2.",
+                    self.connections.share(bounds.connections, percent)
                 );
                 return Err(self.too_many(Shed::AccountConnections, message));
             }
             place.way.0 = connection.flatten();
         }
         if let Some(bytes) = stream_bytes {
-            let max = share.stream_bytes.max(bytes);
-            place.way.1 = in_use.enter_with(|in_use| &in_use.stream_bytes, bytes, max);
+            let rule = (bounds.stream_bytes, percent);
+            let entered =
+                self.stream_bytes.enter(Some(in_use), |in_use| &in_use.stream_bytes, bytes, rule);
+            place.way.1 = entered.ok();
             if place.way.1.is_none() {
                 let message = "This account has as many streams over HTTP/2 in flight as one \
-                               account may have here. Send fewer at one time.";
+                               account may have at the moment. Send fewer at one time.";
                 return Err(self.too_many(Shed::AccountConnections, message.to_owned()));
             }
         }
@@ -269,7 +286,7 @@ mod tests {
         let loaded = crate::config::load(&Sources::Embedded, &Overrides::default());
         let mut limits = loaded.expect("the shipped files").0.limits;
         limits.requests_in_flight_max = 3;
-        limits.per_account.requests_in_flight_max = 2;
+        limits.per_account.requests_in_flight_percent = 60;
         limits.unauthenticated.requests_in_flight_max = 3;
         limits.unauthenticated.per_address_max = 2;
         limits

@@ -69,8 +69,8 @@ impl Gateway {
         exchange.key = Some(Arc::clone(&key));
         let limits = &exchange.snapshot.limits;
         let place = self.places.customer(account, limits).and_then(|place| {
-            let share = self.open.of_account(limits);
-            self.places.on_its_way(place, account, origin, limits, share, stream_bytes)
+            let bounds = self.open.shared_bounds(limits);
+            self.places.on_its_way(place, account, origin, limits, bounds, stream_bytes)
         });
         exchange.place = Some(place.map_err(|error| shed(session, &mut exchange.is_shed, error))?);
         let limits = &exchange.snapshot.limits;

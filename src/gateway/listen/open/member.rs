@@ -8,7 +8,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::limits::Entered;
+use crate::limits::PooledUnits;
 use crate::metrics::Metrics;
 
 /// One of its requests was authenticated.
@@ -34,7 +34,7 @@ pub(crate) struct Member {
     account: AtomicU64,
     state: AtomicU64,
     /// What accounts with requests under way have of it: many, behind a load balancer over HTTP/2.
-    held: Mutex<Vec<(u64, Weak<Entered>)>>,
+    held: Mutex<Vec<(u64, Weak<PooledUnits>)>>,
     leave: Notify,
     metrics: Option<Arc<Metrics>>,
 }
@@ -84,8 +84,8 @@ impl Member {
     pub(crate) fn hold(
         &self,
         account: u64,
-        enter: impl FnOnce() -> Option<Entered>,
-    ) -> Option<Arc<Entered>> {
+        enter: impl FnOnce() -> Option<PooledUnits>,
+    ) -> Option<Arc<PooledUnits>> {
         let mut held = self.held.lock();
         held.retain(|(_, entered)| entered.strong_count() > 0);
         let mut all = held.iter();
@@ -176,12 +176,13 @@ fn now() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::{InUse, UnitPool};
 
     #[test]
     fn an_account_holds_a_connection_once_however_many_requests_it_has() {
         let (one, other) = (Member::new(None, None), Member::new(None, None));
-        let in_use = Arc::<crate::limits::InUse>::default();
-        let enter = || in_use.enter(|in_use| &in_use.connections, 1);
+        let (pool, in_use) = (Arc::<UnitPool>::default(), Arc::<InUse>::default());
+        let enter = || pool.enter(Some(&in_use), |in_use| &in_use.connections, 1, (4, 25)).ok();
         let requests: Vec<_> = (0..3).map(|_| one.hold(1, enter)).collect();
         assert!(requests.iter().all(Option::is_some), "three requests over one connection");
         assert_eq!(in_use.connections.taken(), 1);

@@ -1,0 +1,144 @@
+//! Things that are for all, of which each holder has a share that shrinks as others take theirs.
+//!
+//! A fixed share of a quarter is all of it for four accounts, and accounts can be had for nothing where
+//! customers sign up themselves. So a holder may have `percent` of what it has and what is free together:
+//! alone that is `percent` of all, and each that comes leaves the same part of the rest to the next (the
+//! dynamic thresholds of Choudhury and Hahne, 1998): four that keep all they can get leave a third, and
+//! twelve one in thirty.
+
+use std::sync::Arc;
+
+use super::{Count, Entered, InUse};
+
+/// The most that one holder may have in all, in units, where `free` of them are with nobody.
+///
+/// At least one, so that whoever has none gets one while there is one.
+#[must_use]
+pub fn share_of(free: usize, percent: usize) -> usize {
+    match 100_usize.checked_sub(percent) {
+        None | Some(0) => usize::MAX,
+        Some(rest) => free.saturating_mul(percent).div_ceil(rest).max(1),
+    }
+}
+
+/// A number of units that are for all.
+#[derive(Debug, Default)]
+pub struct UnitPool(Count);
+
+/// Why a pool gave nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exhausted {
+    /// All units are taken.
+    Pool,
+    /// The holder has its share: this many units.
+    Share(usize),
+}
+
+/// Units of a pool that are in use, until this is dropped.
+#[derive(Debug)]
+#[must_use = "what is dropped is not in use any more"]
+pub struct PooledUnits {
+    pool: Arc<UnitPool>,
+    units: usize,
+    _of_holder: Option<Entered>,
+}
+
+impl Drop for PooledUnits {
+    fn drop(&mut self) {
+        self.pool.0.give_back(self.units);
+    }
+}
+
+impl UnitPool {
+    /// Take `units` of `max` for a holder, which may have `percent` of what is left to it; for nobody in
+    /// particular where there is none. `which` is where it is counted what the holder has.
+    ///
+    /// # Errors
+    /// Whether the pool or the share is exhausted. Nothing was taken then.
+    pub fn enter(
+        self: &Arc<Self>,
+        holder: Option<&Arc<InUse>>,
+        which: fn(&InUse) -> &Count,
+        units: usize,
+        (max, percent): (usize, usize),
+    ) -> Result<PooledUnits, Exhausted> {
+        let of_holder = match holder {
+            Some(holder) => {
+                let share = self.share(max, percent).max(units);
+                let entered = holder.enter_with(which, units, share);
+                Some(entered.ok_or(Exhausted::Share(share))?)
+            }
+            None => None,
+        };
+        if !self.0.take(units, max) {
+            return Err(Exhausted::Pool);
+        }
+        Ok(PooledUnits { pool: Arc::clone(self), units, _of_holder: of_holder })
+    }
+
+    /// The most that one holder may have now.
+    #[must_use]
+    pub fn share(&self, max: usize, percent: usize) -> usize {
+        share_of(max.saturating_sub(self.0.taken()), percent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes one unit after the other until the pool gives no more; how many that were.
+    fn fill(pool: &Arc<UnitPool>, rule: (usize, usize), kept: &mut Vec<PooledUnits>) -> usize {
+        let holder = Arc::<InUse>::default();
+        let one = || pool.enter(Some(&holder), |in_use| &in_use.upstream_calls, 1, rule);
+        let before = kept.len();
+        while let Ok(unit) = one() {
+            kept.push(unit);
+        }
+        kept.len() - before
+    }
+
+    #[test]
+    fn one_holder_alone_has_its_percent() {
+        for (max, percent) in [(16, 25), (100, 25), (76, 25), (1000, 50), (7, 100), (1, 25), (3, 1)]
+        {
+            let (pool, mut kept) = (Arc::new(UnitPool::default()), Vec::new());
+            let taken = fill(&pool, (max, percent), &mut kept);
+            let exact = max * percent;
+            assert!(
+                taken * 100 >= exact && taken <= exact.div_ceil(100),
+                "{taken}: {percent} % of {max}"
+            );
+        }
+    }
+
+    #[test]
+    fn each_holder_leaves_a_part_to_the_next() {
+        let (pool, mut kept) = (Arc::new(UnitPool::default()), Vec::new());
+        let mut free = 1000_usize;
+        for holder in 0..16 {
+            let taken = fill(&pool, (1000, 25), &mut kept);
+            assert!(taken > 0 && taken <= free.div_ceil(4), "holder {holder}: {taken} of {free}");
+            free -= taken;
+        }
+        assert!(free > 5, "16 that keep all they can get leave {free}");
+    }
+
+    #[test]
+    fn what_is_dropped_is_free_again_and_who_was_refused_took_nothing() {
+        let (pool, mut kept) = (Arc::new(UnitPool::default()), Vec::new());
+        assert_eq!(fill(&pool, (3, 100), &mut kept), 3);
+        let holder = Arc::<InUse>::default();
+        let one = || pool.enter(Some(&holder), |in_use| &in_use.upstream_calls, 1, (3, 100));
+        assert_eq!(one().err(), Some(Exhausted::Pool));
+        assert_eq!(holder.upstream_calls.taken(), 0);
+        kept.clear();
+        assert!(one().is_ok(), "all are free again");
+        let large = pool.enter(Some(&holder), |in_use| &in_use.upstream_calls, 3, (3, 25));
+        assert!(large.is_ok(), "one that is larger than the share fits while nobody has anything");
+        assert_eq!(
+            pool.enter(Some(&holder), |in_use| &in_use.upstream_calls, 1, (3, 25)).err(),
+            Some(Exhausted::Share(1))
+        );
+    }
+}
