@@ -183,7 +183,7 @@ fn count_request(
     let upstream = &target.upstream;
     let asked = PathAsked { dialect: upstream.dialect, model, streams: false };
     let codec = codec(counter.operation(), upstream.dialect)?;
-    let path = upstream.path_for(codec.path_to(&asked), model)?;
+    let path = upstream.path_for(codec.path_to(&asked)?, model)?;
     let body = counter.request(upstream.dialect, model, written)?;
     Some(CountRequest { counter, path: path.into_owned(), headers: written_by.headers(), body })
 }

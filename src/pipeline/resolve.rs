@@ -9,7 +9,7 @@ use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::Key;
 use crate::protocols::doors::{DoorKind, Doors};
 use crate::protocols::json::JsonError;
-use crate::protocols::{Dialect, Operation, Request};
+use crate::protocols::{Dialect, Operation, Request, path_segment};
 
 /// A request whose model is known.
 #[derive(Debug)]
@@ -140,6 +140,10 @@ pub fn resolve(
     let Some(model) = snapshot.model(&name) else {
         return Err(not_found(&name, meant(snapshot, &key, operation, &name)));
     };
+    // Upstreams put names into paths of their own, also where the gateway has them in the body.
+    if model.is_wildcard() && !path_segment::is_safe(&name) {
+        return Err(not_found(&name, None));
+    }
     if !key.may_use(&name, &model.id) {
         let message = format!("This API key may not use the model `{name}`.");
         let error = GatewayError::new(ErrorKind::PermissionDenied, message);

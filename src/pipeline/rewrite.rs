@@ -10,6 +10,7 @@ use crate::config::snapshot::{CredentialKind, PassedHeaders, Target, UpstreamHea
 use crate::credentials::{Token, UnsignedRequest};
 use crate::pipeline::Admitted;
 use crate::protocols::json::Object;
+use crate::protocols::query;
 use crate::protocols::splice::{EditedBody, Splice};
 use crate::protocols::{Codec, Collected, Content, Dialect, Fault, Framing, PathAsked};
 
@@ -21,8 +22,8 @@ const STREAM_OPTIONS: &str = "stream_options";
 pub struct UpstreamRequest {
     /// The dialect that the upstream speaks.
     pub dialect: Dialect,
-    /// The upstream's prefix and the protocol's own path; behind it the customer's query, where the
-    /// protocol has a use for it.
+    /// The upstream's prefix and the protocol's own path; behind it the parameters of the customer's query
+    /// that the protocol lists.
     pub path: String,
     /// The value of the `Host` header.
     pub authority: String,
@@ -56,7 +57,7 @@ pub fn rewrite(
     let target = &candidate.target;
     let codec = codec_for(admitted, candidate)?;
     let splice = admitted.call.splice(admitted.resolved.name_at(target));
-    let query = query.filter(|_| codec.forwards_query());
+    let query = query.and_then(|query| query::retain(query, codec.query_parameters()));
     let mut path = path(admitted, candidate, codec)?;
     if let Some(query) = query {
         let mark = if path.contains('?') { '&' } else { '?' };
@@ -81,7 +82,7 @@ fn path(
     let upstream = &candidate.target.upstream;
     let model = admitted.resolved.name_at(&candidate.target);
     let streams = admitted.call.streams();
-    let path = codec.path_to(&PathAsked { dialect: upstream.dialect, model, streams });
+    let path = codec.path_to(&PathAsked { dialect: upstream.dialect, model, streams })?;
     upstream.path_for(path, model)
 }
 

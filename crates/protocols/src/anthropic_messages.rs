@@ -34,6 +34,10 @@ use tollgate_money::price::{InferenceGeo, InputWays, Speed, Traits, Unit, Usage,
 /// Fields that decide what is counted: a spelling that only some parsers take for them is refused.
 const COUNTED_FIELDS: [&str; 4] = ["model", "messages", "system", "tools"];
 
+/// Parameters of the query that Anthropic's SDKs and Claude Code send: `?beta=true` with their calls of
+/// beta endpoints.
+const QUERY_PARAMETERS: &[&str] = &["beta"];
+
 /// The codec of Anthropic's Messages API.
 #[derive(Debug)]
 pub struct AnthropicMessages;
@@ -55,8 +59,8 @@ impl Codec for AnthropicMessages {
         Some(Counter::Messages)
     }
 
-    fn forwards_query(&self) -> bool {
-        true
+    fn query_parameters(&self) -> &'static [&'static str] {
+        QUERY_PARAMETERS
     }
 
     fn read(
@@ -144,8 +148,8 @@ impl Codec for AnthropicCountTokens {
         "/v1/messages/count_tokens"
     }
 
-    fn forwards_query(&self) -> bool {
-        true
+    fn query_parameters(&self) -> &'static [&'static str] {
+        QUERY_PARAMETERS
     }
 
     fn read(

@@ -3,6 +3,8 @@
 //! Source: Azure OpenAI's REST API reference, data plane. The API below `/openai/v1` is OpenAI's own
 //! and needs none of this.
 
+use super::path_segment;
+
 /// What deployments are asked for below paths of their own, as OpenAI's API calls it.
 const OF_DEPLOYMENTS: [&str; 7] = [
     "/chat/completions",
@@ -15,11 +17,6 @@ const OF_DEPLOYMENTS: [&str; 7] = [
 ];
 /// What names its deployment in the body.
 const RESPONSES: &str = "/responses";
-
-/// Letters that stand for themselves in a segment of a path (RFC 3986 section 2.3).
-fn is_unreserved(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
-}
 
 /// Whether there is a path in Azure's way for what OpenAI's API has at `path`.
 #[must_use]
@@ -38,24 +35,8 @@ pub fn deployment_path(path: &str, model: &str, api_version: &str) -> Option<Str
     if is_of_responses(path) {
         return Some(format!("/openai{path}?api-version={api_version}"));
     }
-    let segment = segment(model).filter(|_| has_path(path))?;
+    let segment = path_segment::encode(model).filter(|_| has_path(path))?;
     Some(format!("/openai/deployments/{segment}{path}?api-version={api_version}"))
-}
-
-/// A name as one segment of a path; `None` for one that parsers of URLs take for a step up or none.
-fn segment(name: &str) -> Option<String> {
-    if name.is_empty() || name.bytes().all(|byte| byte == b'.') {
-        return None;
-    }
-    let mut segment = String::with_capacity(name.len());
-    for byte in name.bytes() {
-        if is_unreserved(byte) {
-            segment.push(char::from(byte));
-        } else {
-            segment.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    Some(segment)
 }
 
 #[cfg(test)]
@@ -70,9 +51,9 @@ mod tests {
             format!("/openai/deployments/{name}/chat/completions?api-version=2024-10-21")
         };
         assert_eq!(path("my-gpt-4o"), at("my-gpt-4o"));
-        assert_eq!(path("a/../b?api-version=x#y"), at("a%2F..%2Fb%3Fapi-version%3Dx%23y"));
+        assert_eq!(path("a/b&c"), at("a%2Fb%26c"));
         assert_eq!(path("ü"), at("%C3%BC"));
-        for name in ["", ".", ".."] {
+        for name in ["", ".", "..", "a/../b", "a%2f..%2fb", "a?api-version=x", "a#y"] {
             assert_eq!(path(name), "", "{name:?} leads elsewhere");
         }
     }

@@ -9,7 +9,6 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use memchr::memmem;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::{InputWays, Traits, Unit, Usage, UsageSource};
@@ -28,11 +27,8 @@ use super::splice::{Splice, json_string};
 use super::sse::EventAction;
 use super::{
     Call, Codec, Contradictions, Dialect, Framing, Meter, Operation, PathAsked, Request, Terms,
-    offer,
+    offer, path_segment,
 };
-
-/// What stays as it is in a segment of a path (RFC 3986, section 2.3).
-const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The codec of Amazon Bedrock's Converse API.
 #[derive(Debug)]
@@ -52,11 +48,11 @@ impl Codec for BedrockConverse {
         "/model"
     }
 
-    fn path_to(&self, asked: &PathAsked<'_>) -> Cow<'static, str> {
+    fn path_to(&self, asked: &PathAsked<'_>) -> Option<Cow<'static, str>> {
         // Names of models have colons, and those of profiles slashes too.
-        let model = utf8_percent_encode(asked.model, SEGMENT);
+        let model = path_segment::encode(asked.model)?;
         let way = if asked.streams { "converse-stream" } else { "converse" };
-        format!("{}/{model}/{way}", self.path()).into()
+        Some(format!("{}/{model}/{way}", self.path()).into())
     }
 
     fn read(

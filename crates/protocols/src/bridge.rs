@@ -155,7 +155,7 @@ impl Codec for Bridge {
         self.upstreams.codec.path()
     }
 
-    fn path_to(&self, asked: &PathAsked<'_>) -> Cow<'static, str> {
+    fn path_to(&self, asked: &PathAsked<'_>) -> Option<Cow<'static, str>> {
         self.upstreams.codec.path_to(asked)
     }
 

@@ -10,8 +10,6 @@ mod usage;
 
 use std::borrow::Cow;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-
 use super::counter::Counter;
 use super::estimate::TextSize;
 use super::json::Object;
@@ -22,6 +20,7 @@ use super::server_tools::{QueryScan, count_queries};
 use super::sse::EventAction;
 use super::{
     Call, Codec, Dialect, Framing, Meter, NamedInPath, Operation, PathAsked, Request, Terms, offer,
+    path_segment,
 };
 use config::GenerationConfig;
 pub use count::GeminiCountTokens;
@@ -29,9 +28,6 @@ pub(super) use count::check_counted;
 use tollgate_money::error::{ErrorKind, GatewayError};
 use tollgate_money::price::{InputWays, Traits, Unit, Usage, UsageSource};
 use usage::WireContentUsage;
-
-/// What of a model's name stands in a path as it is (RFC 3986, section 2.3).
-const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The upstreams that speak it.
 const DIALECTS: &[Dialect] = &[Dialect::Gemini, Dialect::Vertex];
@@ -57,10 +53,10 @@ impl Codec for GeminiContent {
         Some(Counter::Content)
     }
 
-    fn path_to(&self, asked: &PathAsked<'_>) -> Cow<'static, str> {
+    fn path_to(&self, asked: &PathAsked<'_>) -> Option<Cow<'static, str>> {
         let method =
             if asked.streams { "streamGenerateContent?alt=sse" } else { "generateContent" };
-        path_of(asked.model, method).into()
+        path_of(asked.model, method)
     }
 
     fn read(
@@ -111,9 +107,10 @@ impl Codec for GeminiContent {
     }
 }
 
-/// Where a model is asked to do something. Whatever its name has in it stays a part of the name.
-fn path_of(model: &str, method: &str) -> String {
-    format!("/models/{}:{method}", utf8_percent_encode(model, UNRESERVED))
+/// The path at which a model is asked to do something; `None` where its name is no segment of one.
+fn path_of(model: &str, method: &str) -> Option<Cow<'static, str>> {
+    let model = path_segment::encode(model)?;
+    Some(format!("/models/{model}:{method}").into())
 }
 
 /// What the path says of a request.

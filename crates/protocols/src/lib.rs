@@ -46,6 +46,8 @@ mod terms;
 mod offer;
 mod offered;
 pub mod output_limit;
+pub mod path_segment;
+pub mod query;
 mod fields;
 mod server_tools;
 mod bridge;
@@ -158,9 +160,10 @@ pub trait Codec: Sync + fmt::Debug {
     fn path(&self) -> &'static str;
 
     /// The path of one request, where it is not the same for all: some providers name the model in it,
-    /// or say in it that the answer comes as events.
-    fn path_to(&self, _asked: &PathAsked<'_>) -> Cow<'static, str> {
-        Cow::Borrowed(self.path())
+    /// or say in it that the answer comes as events. `None` for a model whose name is [no
+    /// segment](path_segment::encode) of a path.
+    fn path_to(&self, _asked: &PathAsked<'_>) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(self.path()))
     }
 
     /// Headers that upstreams need and a customer of another dialect does not send.
@@ -173,9 +176,9 @@ pub trait Codec: Sync + fmt::Debug {
         None
     }
 
-    /// Whether the customer's query means something to upstreams.
-    fn forwards_query(&self) -> bool {
-        false
+    /// Parameters of the customer's query that go upstream; any other is dropped.
+    fn query_parameters(&self) -> &'static [&'static str] {
+        &[]
     }
 
     /// Reads a request.

@@ -24,7 +24,21 @@ use crate::gateway::local::hosted::{broken, gone, while_here};
 use crate::gateway::local::wrong_method;
 use crate::gateway::proxy::Gateway;
 use crate::outbound::{OutboundResponse, SignedIn};
-use crate::protocols::{self, Delivery, Operation};
+use crate::protocols::{self, Delivery, Operation, query};
+
+/// Parameters of the query that upstreams get: OpenAI's API reference, "Get a model response" and "List
+/// input items".
+const QUERY_PARAMETERS: [&str; 9] = [
+    "include",
+    "include[]",
+    "include_obfuscation",
+    "stream",
+    "starting_after",
+    "after",
+    "before",
+    "limit",
+    "order",
+];
 
 /// A response that is asked for by its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,11 +107,11 @@ impl<'a> StoredResponse<'a> {
         };
         let (prefix, path, id) = (&kept.upstream.path_prefix, codec.path(), self.id);
         let path = kept.upstream.path_for(format!("{path}/{id}{below}").into(), "")?;
-        let (mark, query) = match query {
-            None => ("", ""),
-            Some(query) => (if path.contains('?') { "&" } else { "?" }, query),
-        };
-        Some(format!("{prefix}{path}{mark}{query}"))
+        let mark = if path.contains('?') { '&' } else { '?' };
+        Some(match query.and_then(|query| query::retain(query, &QUERY_PARAMETERS)) {
+            None => format!("{prefix}{path}"),
+            Some(query) => format!("{prefix}{path}{mark}{query}"),
+        })
     }
 
     fn not_kept(self) -> GatewayError {

@@ -99,11 +99,12 @@ fn the_model_goes_into_the_path_and_out_of_the_body() {
     for (model, streams, path) in [
         ("amazon.nova-pro-v1:0", false, "/model/amazon.nova-pro-v1%3A0/converse"),
         ("us.anthropic.claude", true, "/model/us.anthropic.claude/converse-stream"),
-        ("arn:aws:x/a b?é#", false, "/model/arn%3Aaws%3Ax%2Fa%20b%3F%C3%A9%23/converse"),
-        ("../..", true, "/model/..%2F../converse-stream"),
+        ("arn:aws:x/a bé", false, "/model/arn%3Aaws%3Ax%2Fa%20b%C3%A9/converse"),
+        ("../..", true, ""),
+        ("a/../b", false, ""),
     ] {
         let asked = PathAsked { dialect: Dialect::Bedrock, model, streams };
-        assert_eq!(BedrockConverse.path_to(&asked), path);
+        assert_eq!(BedrockConverse.path_to(&asked).unwrap_or_default(), path);
     }
 }
 

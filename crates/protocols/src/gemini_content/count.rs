@@ -34,8 +34,8 @@ impl Codec for GeminiCountTokens {
         "/models/{model}:countTokens"
     }
 
-    fn path_to(&self, asked: &PathAsked<'_>) -> Cow<'static, str> {
-        path_of(asked.model, "countTokens").into()
+    fn path_to(&self, asked: &PathAsked<'_>) -> Option<Cow<'static, str>> {
+        path_of(asked.model, "countTokens")
     }
 
     fn read(

@@ -35,12 +35,16 @@ fn refused(call: Result<Box<dyn Call>, GatewayError>) -> String {
 fn names_of_models_stay_in_their_place_of_the_path() {
     let path = |model: &str, streams| {
         let dialect = Dialect::Gemini;
-        GeminiContent.path_to(&PathAsked { dialect, model, streams }).into_owned()
+        let path = GeminiContent.path_to(&PathAsked { dialect, model, streams });
+        path.unwrap_or_default().into_owned()
     };
     assert_eq!(path("gemini-2.5-pro", false), "/models/gemini-2.5-pro:generateContent");
     let events = "/models/gemini-2.5-pro:streamGenerateContent?alt=sse";
     assert_eq!(path("gemini-2.5-pro", true), events);
-    for name in ["../../v1/x", "a?key=b#", "a:countTokens", "a b", "é%2F"] {
+    for name in ["../../v1/x", "a?key=b#", "é%2F..%2F", "a//b"] {
+        assert_eq!(path(name, false), "", "{name} leads elsewhere");
+    }
+    for name in ["tuned/x", "a:countTokens", "a b", "é%41"] {
         let path = path(name, false);
         let inner =
             path.strip_prefix("/models/").and_then(|it| it.strip_suffix(":generateContent"));
