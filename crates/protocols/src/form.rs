@@ -8,7 +8,9 @@
 //!
 //! A preamble before the first boundary and an epilogue behind the last one are ignored, as RFC 2046
 //! says. Some upstreams refuse them, so neither is sent on: [`Discarded`]. One that has the boundary in
-//! it is refused, since a lenient parser could find a part there.
+//! it is refused, since a lenient parser could find a part there. Headers of parts beside those that are
+//! read, and parameters such as `filename*`, mean something to some parsers: where there are any, the
+//! part's header lines are written anew.
 
 use std::fmt;
 use std::ops::Range;
@@ -150,11 +152,12 @@ impl FormScan {
         // A line end on either side belongs to the boundary's line, and every parser takes it.
         let preamble = if self.first > LINE_END.len() { 0..self.first } else { 0..0 };
         let epilogue = whole.len().min(end + LINE_END.len())..whole.len();
+        let heads = self.parts.iter().filter_map(|part| part.rewritten.clone()).collect();
         Ok(Form {
             parts: self.parts,
             delimiter: self.delimiter,
             first: self.first,
-            discarded: Discarded([preamble, epilogue]),
+            discarded: Discarded { around: [preamble, epilogue], heads },
         })
     }
 
@@ -246,6 +249,7 @@ impl FormScan {
             content: self.searched..self.searched,
             whole: begin..begin,
             length: head.length,
+            rewritten: head.rewritten.map(|lines| (start..end, lines)),
         });
         self.stage = Stage::Content;
         Ok(true)
@@ -296,6 +300,8 @@ pub struct Part {
     pub whole: Range<usize>,
     /// The `Content-Length` that it states, and where: aiohttp's reader goes by it.
     length: Option<(usize, Range<usize>)>,
+    /// Where its header lines stand, and those that go upstream in their place, where they are others.
+    rewritten: Option<(Range<usize>, String)>,
 }
 
 impl Part {
@@ -343,19 +349,28 @@ pub struct Form {
     pub parts: Vec<Part>,
     delimiter: String,
     first: usize,
-    /// What stands before and behind its parts.
+    /// What stands before and behind its parts, and headers of these that no upstream needs.
     pub(super) discarded: Discarded,
 }
 
-/// The preamble and the epilogue of a form, by position in the body; each can be empty.
+/// What of a form does not go upstream, by position in the body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Discarded([Range<usize>; 2]);
+pub(super) struct Discarded {
+    /// The preamble and the epilogue; each can be empty.
+    around: [Range<usize>; 2],
+    /// Header lines of parts that say more than a name, a file name and a type, with those that go in
+    /// their place.
+    heads: Vec<(Range<usize>, String)>,
+}
 
 impl Discarded {
-    /// Cuts them out of what goes upstream.
+    /// Cuts it out of what goes upstream. Contents of parts stay as they are.
     pub(super) fn cut(&self, splice: &mut Splice) {
-        for range in self.0.iter().filter(|range| !range.is_empty()) {
+        for range in self.around.iter().filter(|range| !range.is_empty()) {
             splice.replace(range.clone(), "");
+        }
+        for (range, lines) in &self.heads {
+            splice.replace(range.clone(), lines.clone());
         }
     }
 }

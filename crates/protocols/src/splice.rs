@@ -142,6 +142,10 @@ impl Splice {
         self.edits.sort_by_key(|(range, _)| (range.start, range.end));
         let mut taken = 0;
         for (range, text) in self.edits {
+            if range.start < taken && range.end <= taken {
+                // It stands in something that was replaced or removed as a whole.
+                continue;
+            }
             // What is removed twice is removed once.
             take(EditPiece::Kept(taken..range.start.max(taken)));
             take(EditPiece::New(text));
@@ -186,6 +190,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn an_edit_within_a_removed_range_is_dropped() {
+        let mut splice = Splice::default();
+        splice.replace(2..4, "x");
+        splice.replace(1..6, "");
+        splice.replace(3..3, "y");
+        splice.replace(6..6, "z");
+        assert_eq!(splice.apply(&Bytes::from_static(b"01234567")), "0z67");
+    }
 
     proptest! {
         #[test]

@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use percent_encoding::percent_decode_str;
+
 use super::{FormError, HEADER_LINES_MAX};
 
 /// What the headers of a part say.
@@ -16,6 +18,8 @@ pub(super) struct PartHead {
     pub(super) content_type: Option<String>,
     /// The `Content-Length`, and where its digits stand in the body.
     pub(super) length: Option<(usize, Range<usize>)>,
+    /// Its header lines in the gateway's words, where the customer's say more than upstreams get.
+    pub(super) rewritten: Option<String>,
 }
 
 impl PartHead {
@@ -51,6 +55,8 @@ struct Headers<'a> {
     transfer_encoding: Option<SpannedValue<'a>>,
     encoding: Option<SpannedValue<'a>>,
     length: Option<SpannedValue<'a>>,
+    /// Whether there are headers beside those.
+    has_others: bool,
 }
 
 impl<'a> Headers<'a> {
@@ -80,12 +86,13 @@ impl<'a> Headers<'a> {
                 };
             }
         }
+        self.has_others = true;
         Ok(())
     }
 
     fn finish(self) -> Result<PartHead, FormError> {
         let (disposition, _) = self.disposition.ok_or(FormError::Disposition)?;
-        let (name, filename) = read_disposition(disposition)?;
+        let Disposition { name, filename, has_others } = Disposition::read(disposition)?;
         let is_one_of = |(value, _): SpannedValue<'_>, words: &[&str]| {
             words.iter().any(|word| word.as_bytes().eq_ignore_ascii_case(value))
         };
@@ -108,7 +115,59 @@ impl<'a> Headers<'a> {
                 Some(length) => Some((length, start..start + digits.len())),
             },
         };
-        Ok(PartHead { name, filename, content_type, length })
+        let has_others = has_others || self.has_others;
+        let rewritten =
+            has_others.then(|| write_head(&name, filename.as_ref(), content_type.as_deref()));
+        let filename = filename.map(|filename| filename.text);
+        Ok(PartHead { name, filename, content_type, length, rewritten })
+    }
+}
+
+/// The header lines of a part, without the blank line behind them. The length and the encodings of a
+/// content, which say nothing that is not so without them, are left out.
+fn write_head(name: &str, filename: Option<&FileName>, content_type: Option<&str>) -> String {
+    let mut head = format!("Content-Disposition: form-data; name=\"{name}\"");
+    if let Some(FileName { written, .. }) = filename {
+        head.push_str(&format!("; filename=\"{written}\""));
+    }
+    if let Some(content_type) = content_type {
+        head.push_str(&format!("\r\nContent-Type: {content_type}"));
+    }
+    head
+}
+
+/// The name of a file.
+struct FileName {
+    text: String,
+    /// The text as it stands in quotes.
+    written: String,
+}
+
+impl FileName {
+    /// A `filename`, in whose quotes nothing but `\"` is an escape.
+    fn plain(value: &[u8]) -> Self {
+        Self { text: unescape(value), written: String::from_utf8_lossy(value).into_owned() }
+    }
+
+    /// A `filename*` alone: a charset, a language and percent-encoded text (RFC 5987, section 3.2). Parsers
+    /// that do not know it would take the part for a field.
+    fn extended(value: &[u8]) -> Result<Self, FormError> {
+        let value = std::str::from_utf8(value).map_err(|_| FormError::Disposition)?;
+        let encoded = match value.split_once('\'') {
+            None => value,
+            Some((charset, rest)) if charset.eq_ignore_ascii_case("utf-8") => {
+                rest.split_once('\'').map(|(_, text)| text).ok_or(FormError::Disposition)?
+            }
+            Some(_) => return Err(FormError::Disposition),
+        };
+        let text = percent_decode_str(encoded).decode_utf8();
+        let text = text.map_err(|_| FormError::Disposition)?.into_owned();
+        if text.contains(char::is_control) {
+            return Err(FormError::Disposition);
+        }
+        // As browsers write them.
+        let written = text.replace('\\', "%5C").replace('"', "%22");
+        Ok(Self { text, written })
     }
 }
 
@@ -119,44 +178,63 @@ fn number(digits: &[u8]) -> Option<usize> {
 }
 
 /// The name and file name of a `Content-Disposition`.
-///
-/// The name must come first, as every client sends it: some upstreams take the first `name=` that
-/// they find, even inside a file name.
-fn read_disposition(value: &[u8]) -> Result<(String, Option<String>), FormError> {
-    let (kind, mut parameters) = split_parameters(value);
-    if !kind.eq_ignore_ascii_case(b"form-data") {
-        return Err(FormError::Disposition);
-    }
-    let first = parameters.next().and_then(Result::ok).ok_or(FormError::Disposition)?;
-    if is_extended(first.name, b"name") {
-        return Err(FormError::EncodedName);
-    }
-    if !first.name.eq_ignore_ascii_case(b"name") {
-        return Err(FormError::Disposition);
-    }
-    let name = read_name(first.value)?;
-    let (mut filename, mut extended_filename) = (None, None);
-    for parameter in parameters {
-        let Ok(Parameter { name, value }) = parameter else { return Err(FormError::Disposition) };
-        let file_name_text = || unescape(value);
-        let before = if name.eq_ignore_ascii_case(b"filename") {
-            filename.replace(file_name_text())
-        } else if name.eq_ignore_ascii_case(b"filename*") {
-            extended_filename.replace(file_name_text())
-        } else if name.eq_ignore_ascii_case(b"name") {
-            return Err(FormError::ParameterTwice("name"));
-        } else if is_extended(name, b"name") {
-            return Err(FormError::EncodedName);
-        } else if is_extended(name, b"filename") {
+struct Disposition {
+    name: String,
+    filename: Option<FileName>,
+    /// Whether upstreams get parameters that are not among those two. Which of `filename` and `filename*`
+    /// counts, parsers disagree on.
+    has_others: bool,
+}
+
+impl Disposition {
+    /// Reads the value of the header.
+    ///
+    /// The name must come first, as every client sends it: some upstreams take the first `name=` that
+    /// they find, even inside a file name.
+    fn read(value: &[u8]) -> Result<Self, FormError> {
+        let (kind, mut parameters) = split_parameters(value);
+        if !kind.eq_ignore_ascii_case(b"form-data") {
             return Err(FormError::Disposition);
-        } else {
-            None
-        };
-        if before.is_some() {
-            return Err(FormError::ParameterTwice("filename"));
         }
+        let first = parameters.next().and_then(Result::ok).ok_or(FormError::Disposition)?;
+        if is_extended(first.name, b"name") {
+            return Err(FormError::EncodedName);
+        }
+        if !first.name.eq_ignore_ascii_case(b"name") {
+            return Err(FormError::Disposition);
+        }
+        let name = read_name(first.value)?;
+        let (mut filename, mut extended, mut has_others) = (None, None, false);
+        for parameter in parameters {
+            let Ok(Parameter { name, value }) = parameter else {
+                return Err(FormError::Disposition);
+            };
+            let before = if name.eq_ignore_ascii_case(b"filename") {
+                filename.replace(value)
+            } else if name.eq_ignore_ascii_case(b"filename*") {
+                has_others = true;
+                extended.replace(value)
+            } else if name.eq_ignore_ascii_case(b"name") {
+                return Err(FormError::ParameterTwice("name"));
+            } else if is_extended(name, b"name") {
+                return Err(FormError::EncodedName);
+            } else if is_extended(name, b"filename") {
+                return Err(FormError::Disposition);
+            } else {
+                has_others = true;
+                None
+            };
+            if before.is_some() {
+                return Err(FormError::ParameterTwice("filename"));
+            }
+        }
+        let filename = match (filename, extended) {
+            (Some(plain), _) => Some(FileName::plain(plain)),
+            (None, Some(extended)) => Some(FileName::extended(extended)?),
+            (None, None) => None,
+        };
+        Ok(Self { name, filename, has_others })
     }
-    Ok((name, filename.or(extended_filename)))
 }
 
 /// Whether `name` is `base` with a star behind it: RFC 2231's encoded and continued parameters.
