@@ -35,6 +35,7 @@ pub(crate) fn upstream() -> Upstream {
         pass_headers: PassedHeaders::default(),
         pass_response_headers: Vec::new(),
         leave_out_fields: Vec::new(),
+        shared_ids: Vec::new(),
     }
 }
 

@@ -2,12 +2,13 @@
 //! prompt cache. And which can be answered at one place only, because they refer to what is kept there.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use http::HeaderMap;
 use sha2::{Digest as _, Sha256};
 
 use crate::balance::{Balancer, Home, first_64_bits};
-use crate::config::snapshot::Affinity;
+use crate::config::snapshot::{Affinity, Target};
 use crate::error::GatewayError;
 use crate::ledger::AccountId;
 use crate::pipeline::Validated;
@@ -71,23 +72,58 @@ fn session<'a>(request: &Request<'a>) -> Option<Cow<'a, str>> {
     key.or_else(user).filter(|name| !name.is_empty())
 }
 
-/// Where all that is kept which the request refers to; `None` when it refers to nothing. Upstreams know
-/// all customers as one, so it must be the account's own.
+/// Where a request has to go because of what it refers to.
+#[derive(Debug, Default)]
+pub struct Binding<'a> {
+    /// Where all that is kept which the account was given; `None` when it names nothing of that.
+    pub home: Option<Home>,
+    /// Ids of the operator's own that it names: upstreams that do not share them are not asked.
+    shared: Vec<&'a str>,
+}
+
+impl Binding<'_> {
+    /// Whether a target's upstream shares all that is named of the operator's own.
+    #[must_use]
+    pub fn admits(&self, target: &Target) -> bool {
+        self.shared.iter().all(|id| target.upstream.shares(id))
+    }
+
+    /// Whether the request names anything that is kept.
+    #[must_use]
+    pub fn is_bound(&self) -> bool {
+        self.home.is_some() || !self.shared.is_empty()
+    }
+}
+
+/// Where a request has to go because of what it refers to. Upstreams know all customers as one, so what it
+/// names must be the account's own, or shared by the operator.
 ///
 /// # Errors
 /// `InvalidRequest`, naming the field, for what the account was not given the id of, as far as the
-/// gateway remembers, and for things that are kept at different places.
-pub fn home(balancer: &Balancer, validated: &Validated) -> Result<Option<Home>, GatewayError> {
+/// gateway remembers, and what no target's upstream shares; and for things that are kept at different
+/// places.
+pub fn binding<'a>(
+    balancer: &Balancer,
+    validated: &'a Validated,
+) -> Result<Binding<'a>, GatewayError> {
     let account = validated.resolved.key.account.number();
-    let mut home = None;
+    let mut binding = Binding::default();
     for reference in validated.calls().flat_map(|call| call.refers_to()) {
-        let found = balancer.home(account, &reference.id).ok_or_else(|| not_kept(reference))?;
-        if home.is_some_and(|home| home != found) {
+        let id = reference.id.as_str();
+        let Some(found) = balancer.home(account, id) else {
+            let is_shared = |(_, target): (_, &Arc<Target>)| target.upstream.shares(id);
+            if id.is_empty() || !validated.targets().any(is_shared) {
+                return Err(not_kept(reference));
+            }
+            binding.shared.push(id);
+            continue;
+        };
+        if binding.home.is_some_and(|home| home != found) {
             return Err(not_kept(reference));
         }
-        home = Some(found);
+        binding.home = Some(found);
     }
-    Ok(home)
+    Ok(binding)
 }
 
 /// The answer where the credential is gone with which that was made which the request refers to.
@@ -96,6 +132,19 @@ pub fn gone(validated: &Validated) -> GatewayError {
     let first = validated.calls().find_map(|call| call.refers_to().first());
     first.map_or_else(|| GatewayError::invalid("input", "What it refers to is gone."), not_kept)
 }
+
+/// What references are called in messages, by their field.
+const KINDS: [(&str, &str); 9] = [
+    ("file_id", "file"),
+    ("file_ids", "file"),
+    ("fileUri", "file"),
+    ("url", "file"),
+    ("vector_store_ids", "vector store"),
+    ("container", "container"),
+    ("prompt", "prompt"),
+    ("connector_id", "connector"),
+    ("voice", "voice"),
+];
 
 fn not_kept(reference: &Reference) -> GatewayError {
     let Reference { field, id } = reference;
@@ -111,8 +160,16 @@ fn not_kept(reference: &Reference) -> GatewayError {
             let message = format!("There is no conversation {shown:?} of yours here. {advice}");
             GatewayError::invalid(*field, message)
         }
-        field => {
+        "input" => {
             let message = format!("There is no item {shown:?} of yours here. {advice}");
+            GatewayError::invalid("input", message)
+        }
+        field => {
+            let what = KINDS.iter().find(|(known, _)| *known == field).map_or("object", |it| it.1);
+            let message = format!(
+                "There is no {what} {shown:?} of yours here. Ids pass that your account was given in \
+                 answers, and those that the operator shares."
+            );
             GatewayError::invalid(field, message)
         }
     }

@@ -21,7 +21,7 @@ mod settle;
 mod cost;
 
 pub use admit::{Admission, Admitted, AnsweredParts, Holding, Priced, admit};
-pub use affinity::{affinity, gone, home};
+pub use affinity::{affinity, binding, gone};
 pub use affordable::{OutputCost, affordable_output, cost_at};
 pub use authenticate::authenticate;
 pub use cost::{TriedAt, TryCost};

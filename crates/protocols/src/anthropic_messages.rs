@@ -161,7 +161,8 @@ impl Codec for AnthropicCountTokens {
         super::refuse_case_variants(body, &COUNTED_FIELDS)?;
         super::check_messages(body)?;
         let tokens = prompt_tokens(body, MediaCount::Anthropic, limits.pictures);
-        let terms = Terms::of_whole(body, Usage::ZERO, Usage::ZERO);
+        let terms = Terms::of_whole(body, Usage::ZERO, Usage::ZERO)
+            .with_references(offer::references(body, &offer::MESSAGES));
         Ok(Box::new(CountCall { terms, tokens }))
     }
 }

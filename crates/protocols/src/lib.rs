@@ -365,7 +365,7 @@ pub trait Call: Send + Sync + fmt::Debug {
     /// What upstreams keep that the request refers to: it goes where that was made, and only for the
     /// account whose it is.
     fn refers_to(&self) -> &[Reference] {
-        &[]
+        &self.terms().references
     }
 
     /// Whether the upstream keeps the answer, so that later requests can refer to it.

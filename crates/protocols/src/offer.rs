@@ -12,6 +12,7 @@ mod converse;
 mod embeddings;
 mod gemini;
 mod inline;
+mod kept;
 mod left_out;
 mod messages;
 mod moderations;
@@ -28,6 +29,7 @@ use super::limits::{ModelLimits, Pass, Priced};
 use super::media::PictureFamily;
 use super::public_url;
 use super::server_tools::{CallLimit, Reread, ServerTool, ToolResult};
+use super::stored::Reference;
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::{CacheWrites, InputWays, Unit, Usage};
 
@@ -229,6 +231,8 @@ pub(super) struct Prompt {
     pub(super) written_as: Option<Unit>,
     /// Top-level fields that do not go upstream.
     pub(super) left_out_fields: Vec<&'static str>,
+    /// What upstreams keep that it refers to, but for responses and their items.
+    pub(super) references: Vec<Reference>,
 }
 
 impl Prompt {
@@ -248,6 +252,7 @@ impl Prompt {
             cache_writes: CacheWrites::Hour,
             written_as: None,
             left_out_fields: Vec::new(),
+            references: Vec::new(),
         }
     }
 
@@ -297,36 +302,7 @@ pub(super) fn read_without(
     limits: &ModelLimits,
     left_out: Option<&LeftOut>,
 ) -> Result<Prompt, GatewayError> {
-    let mut reader = OfferReader {
-        body,
-        offer,
-        pictures: limits.pictures,
-        has_media: false,
-        media_bytes: 0,
-        pass: &limits.pass,
-        priced: &limits.priced,
-        left_out: left_out.map_or(&[], |left_out| &left_out.places),
-        is_bounded: true,
-        is_text: true,
-        added_tokens: 0,
-        has_tools: false,
-        is_compacted: false,
-        has_passed: false,
-        uses: Some(0),
-        searches_max: limits.searches_max.into(),
-        has_server_tools: false,
-        search: None,
-        runs_others: false,
-        units: Vec::new(),
-        cache_writes: CacheWrites::Hour,
-        written_as: None,
-        left_out_fields: Vec::new(),
-        tools_again: 0,
-        tool_bytes_max: 0,
-        param: "",
-        refusal: None,
-        setting_refusal: None,
-    };
+    let mut reader = OfferReader::new(body, offer, limits, left_out);
     for (name, value) in body.members() {
         reader.field(name, &value);
         let refusal = reader.refusal.take().or_else(|| reader.setting_refusal.take());
@@ -341,6 +317,14 @@ pub(super) fn read_without(
         prompt.search_limit = SearchLimit::for_request(body, limit, searches_max, offer);
     }
     Ok(prompt)
+}
+
+/// What upstreams keep that a request refers to, whether or not it is offered.
+pub(super) fn references(body: &Object<'_>, offer: &'static Offer) -> Vec<Reference> {
+    let limits = ModelLimits::default();
+    let mut reader = OfferReader::new(body, offer, &limits, None);
+    body.members().for_each(|(name, value)| reader.field(name, &value));
+    reader.references
 }
 
 /// Refuses the top-level fields that `offer` does not have. True when the operator's word let one
@@ -388,6 +372,7 @@ struct OfferReader<'a> {
     cache_writes: CacheWrites,
     written_as: Option<Unit>,
     left_out_fields: Vec<&'static str>,
+    references: Vec<Reference>,
     /// The number of references to tools of the request, each of which repeats a definition.
     tools_again: u64,
     /// The bytes of the longest of them.
@@ -399,6 +384,47 @@ struct OfferReader<'a> {
     refusal: Option<Box<GatewayError>>,
     /// The first value of a setting that is not offered. No content around it makes it data.
     setting_refusal: Option<Box<GatewayError>>,
+}
+
+impl<'a> OfferReader<'a> {
+    fn new(
+        body: &'a Object<'a>,
+        offer: &'static Offer,
+        limits: &'a ModelLimits,
+        left_out: Option<&'a LeftOut>,
+    ) -> Self {
+        Self {
+            body,
+            offer,
+            pictures: limits.pictures,
+            has_media: false,
+            media_bytes: 0,
+            pass: &limits.pass,
+            priced: &limits.priced,
+            left_out: left_out.map_or(&[], |left_out| &left_out.places),
+            is_bounded: true,
+            is_text: true,
+            added_tokens: 0,
+            has_tools: false,
+            is_compacted: false,
+            has_passed: false,
+            uses: Some(0),
+            searches_max: limits.searches_max.into(),
+            has_server_tools: false,
+            search: None,
+            runs_others: false,
+            units: Vec::new(),
+            cache_writes: CacheWrites::Hour,
+            written_as: None,
+            left_out_fields: Vec::new(),
+            references: Vec::new(),
+            tools_again: 0,
+            tool_bytes_max: 0,
+            param: "",
+            refusal: None,
+            setting_refusal: None,
+        }
+    }
 }
 
 impl OfferReader<'_> {
@@ -440,6 +466,7 @@ impl OfferReader<'_> {
             cache_writes: self.cache_writes,
             written_as: self.written_as,
             left_out_fields: self.left_out_fields,
+            references: self.references,
         }
     }
 
@@ -465,6 +492,9 @@ impl OfferReader<'_> {
             Field::Reference if value.is_null() => {}
             Field::Reference => {
                 self.is_bounded = false;
+                if *name == "prompt" {
+                    self.note_kept(name.as_bytes(), value.text());
+                }
                 // What is kept there may have marks of its own.
                 self.cache_writes = CacheWrites::Any;
             }
@@ -476,7 +506,9 @@ impl OfferReader<'_> {
             Field::Runs(unit, most) if self.priced.has_unit(*unit) => {
                 self.searches(*unit, value, *most);
             }
-            Field::Sounds if self.priced.has_unit(Unit::AudioOutputTokens) => {}
+            Field::Sounds if self.priced.has_unit(Unit::AudioOutputTokens) => {
+                self.note_kept(name.as_bytes(), value.text());
+            }
             Field::Thinking | Field::Runs(..) | Field::Sounds => self.passed_field(name, value),
             Field::ContextManagement => self.is_compacted |= !only_clears(value.text()),
             Field::Items(table) => self.within(value, |reader, cursor| reader.items(cursor, table)),
@@ -513,6 +545,7 @@ impl OfferReader<'_> {
 
     /// A field that only the operator's word lets through.
     fn passed_field(&mut self, name: &str, value: &Value<'_>) {
+        self.note_kept(name.as_bytes(), value.text());
         if self.pass.has_field(name) {
             self.has_passed = true;
             self.is_bounded &= value.is_null();
@@ -588,8 +621,12 @@ impl OfferReader<'_> {
             }
         }
         let mut item = Item::default();
+        let references_before = self.references.len();
         value.object(|key, value| self.member(&mut item, key, value, table))?;
         let size = self.size(item.kind, table);
+        if kept::is_output(item.kind) {
+            self.references.truncate(references_before);
+        }
         if let Some((shape, medium)) = item.medium {
             self.medium(shape, medium, &item);
         }
@@ -624,7 +661,10 @@ impl OfferReader<'_> {
         table: &'static ObjectTable,
     ) -> Option<()> {
         let Some((index, role)) = self.key(key, table) else {
-            item.is_odd |= value.non_null()?.is_some();
+            if let Some(odd) = value.non_null()? {
+                item.is_odd = true;
+                self.note_kept(key, odd);
+            }
             return Some(());
         };
         let bit = 1_u64 << (index & 63);
@@ -706,6 +746,10 @@ impl OfferReader<'_> {
         table: &'static ObjectTable,
     ) -> Option<()> {
         let name = resolved(key)?;
+        // Of sound the answer that it goes on from is named, by an id of the chat's own.
+        if let Some(raw) = raw.filter(|_| unit != Unit::AudioInputTokens || name != "audio") {
+            self.note_kept(key, raw);
+        }
         if raw.is_some() && !self.priced.has_unit(unit) && !self.pass.has_content(&name) {
             let what = format!("`{}` in {}", shown(&name), table.what);
             self.refuse_content(&what);
@@ -730,6 +774,9 @@ impl OfferReader<'_> {
     ) -> Option<()> {
         let file = value.non_null()?;
         self.is_bounded &= file.is_none();
+        if let Some(file) = file {
+            self.note_file(file);
+        }
         let name = resolved(key)?;
         if file.is_some_and(|file| !is_public_file(file)) && !self.pass.has_content(&name) {
             let what = format!("`{}` in {} that is not on the web", shown(&name), table.what);
@@ -810,7 +857,10 @@ impl OfferReader<'_> {
                     // What else is there may say how large the upstream makes the picture.
                     name => {
                         is_picture &= !name.eq_ignore_ascii_case("url");
-                        item.is_odd |= value.non_null()?.is_some();
+                        if let Some(odd) = value.non_null()? {
+                            item.is_odd = true;
+                            self.note_kept(key, odd);
+                        }
                     }
                 }
                 Some(())
@@ -859,12 +909,16 @@ impl OfferReader<'_> {
         }
         self.has_tools = true;
         let bytes_before = value.rest().len();
+        let references_before = self.references.len();
         value.object(|key, value| {
             let place = self.place(key, offer.tool_keys);
             let Some((name, role)) = place.and_then(|place| offer.tool_keys.get(place)) else {
-                if value.non_null()?.is_some() {
+                if let Some(odd) = value.non_null()? {
                     read.odd_count += 1;
-                    read.odd = Some(shown(&resolved(key)?));
+                    let name = resolved(key)?;
+                    read.has_authorization |= name == "authorization" && odd != b"\"\"";
+                    read.odd = Some(shown(&name));
+                    self.note_kept(key, odd);
                 }
                 return Some(());
             };
@@ -879,7 +933,13 @@ impl OfferReader<'_> {
                     self.tools(value)?;
                 }
                 ToolKey::Needed => {
-                    read.needed.extend(value.non_null()?.map(|value| (*name, value)));
+                    let needed = value.non_null()?;
+                    if let Some(needed) =
+                        needed.filter(|needed| needed.starts_with(b"{") || *name == "container")
+                    {
+                        self.note_kept(key, needed);
+                    }
+                    read.needed.extend(needed.map(|value| (*name, value)));
                 }
                 ToolKey::Uses => read.uses = Value::new(value.raw()?).as_u64(),
                 ToolKey::Results => {
@@ -899,6 +959,9 @@ impl OfferReader<'_> {
         })?;
         let bytes = bytes_before.saturating_sub(value.rest().len()) as u64;
         self.tool_bytes_max = self.tool_bytes_max.max(bytes);
+        if read.has_authorization {
+            self.forget_connectors(references_before);
+        }
         self.judge(&read);
         Some(())
     }
@@ -1084,6 +1147,8 @@ struct ReadTool<'a> {
     dearer: Option<&'static str>,
     /// Its type is there twice.
     is_odd: bool,
+    /// A credential of the customer's own is there.
+    has_authorization: bool,
     uses: Option<u64>,
     /// The most entries of one result, if it says so.
     results: Option<u64>,

@@ -6,7 +6,7 @@
 use super::limits::ModelLimits;
 use super::metering::{Frame, JsonMeter};
 use super::openai_responses::report;
-use super::stored::{self, Reference};
+use super::stored;
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::{InputWays, Traits, Unit, Usage};
@@ -36,13 +36,13 @@ impl Codec for OpenaiCompact {
         let body = request.json()?;
         let prompt = offer::read(body, &offer::COMPACT, limits)?;
         // Nothing in the request bounds what the summary may be, but for the model.
-        let terms = Terms::of_prompt(body, &prompt, limits, limits.output_tokens_max)?;
+        let terms = Terms::of_prompt(body, &prompt, limits, limits.output_tokens_max)?
+            .with_references(stored::references(body));
         Ok(Box::new(CompactCall {
             terms,
             traits: Traits { service_tier: super::service_tier(body), ..Traits::default() },
             input_ways: prompt.input_ways(),
             written_as: prompt.written_as,
-            references: stored::references(body),
             possible: Usage {
                 input_tokens: limits.input_tokens_max,
                 output_tokens: limits.output_tokens_max,
@@ -59,7 +59,6 @@ struct CompactCall {
     input_ways: InputWays,
     /// What a report of writes to a cache counts as that does not tell lifetimes apart.
     written_as: Option<Unit>,
-    references: Vec<Reference>,
     /// What the model could use at all: a report above it says that its limits are out of date.
     possible: Usage,
 }
@@ -79,10 +78,6 @@ impl Call for CompactCall {
 
     fn input_ways(&self) -> InputWays {
         self.input_ways
-    }
-
-    fn refers_to(&self) -> &[Reference] {
-        &self.references
     }
 
     fn meter(&self, _framing: Framing) -> Box<dyn Meter> {

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use super::limits::ModelLimits;
 use super::metering::{Frame, JsonMeter};
 use super::prompt_count::{MediaCount, prompt_tokens};
-use super::stored::{self, Reference};
-use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms};
+use super::stored;
+use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::Usage;
 
@@ -42,8 +42,9 @@ impl Codec for OpenaiInputTokens {
         super::refuse_case_variants(body, &COUNTED_FIELDS)?;
         Ok(Box::new(InputTokensCall {
             tokens: prompt_tokens(body, MediaCount::Openai, limits.pictures),
-            references: stored::references(body),
-            terms: Terms::of_whole(body, Usage::ZERO, Usage::ZERO),
+            terms: Terms::of_whole(body, Usage::ZERO, Usage::ZERO)
+                .with_references(stored::references(body))
+                .with_references(offer::references(body, &offer::RESPONSES)),
         }))
     }
 }
@@ -53,7 +54,6 @@ struct InputTokensCall {
     terms: Terms,
     /// The tokens of the prompt, by an estimate.
     tokens: u64,
-    references: Vec<Reference>,
 }
 
 impl Call for InputTokensCall {
@@ -67,11 +67,7 @@ impl Call for InputTokensCall {
 
     fn local_answer(&self) -> Option<Bytes> {
         // What the upstream keeps is not here to be counted.
-        self.references.is_empty().then(|| answer(self.tokens))
-    }
-
-    fn refers_to(&self) -> &[Reference] {
-        &self.references
+        self.terms.references.is_empty().then(|| answer(self.tokens))
     }
 
     fn meter(&self, _: Framing) -> Box<dyn Meter> {

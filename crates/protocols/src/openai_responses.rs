@@ -24,7 +24,7 @@ use super::offer::{LeftOut, SearchLimit};
 use super::server_tools::{ItemScan, RanTools};
 use super::splice::Splice;
 use super::sse::EventAction;
-use super::stored::{self, Reference, StoredIds};
+use super::stored::{self, StoredIds};
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
 use tollgate_money::error::GatewayError;
 use tollgate_money::money::Nanousd;
@@ -67,11 +67,9 @@ impl Codec for OpenaiResponses {
         }
         let asked = super::output_tokens(body, "max_output_tokens", 1, limits)?;
         let output_tokens_max = asked.unwrap_or(limits.output_tokens_max);
-        let terms = Terms::of_prompt(body, &prompt, limits, output_tokens_max)?.with_output_limit(
-            asked,
-            limits.output_tokens_max,
-            1,
-        );
+        let terms = Terms::of_prompt(body, &prompt, limits, output_tokens_max)?
+            .with_output_limit(asked, limits.output_tokens_max, 1)
+            .with_references(stored::references(body));
         let rounds = prompt.rounds;
         let asks_for_nothing_hidden = prompt.is_plain() && body.get_non_null("reasoning").is_none();
         Ok(Box::new(ResponsesCall {
@@ -87,7 +85,6 @@ impl Codec for OpenaiResponses {
             terms,
             left_out,
             search_limit: prompt.search_limit,
-            references: stored::references(body),
             // Upstreams keep what they are not told not to.
             is_stored: body.get_non_null("store").and_then(|store| store.as_bool()) != Some(false),
             possible: Usage {
@@ -127,7 +124,6 @@ struct ResponsesCall {
     /// The unit of cache writes of which a report does not say how long they are kept.
     unsplit: Unit,
     traits: Traits,
-    references: Vec<Reference>,
     is_stored: bool,
     /// Whether the upstream may run tools.
     runs_tools: bool,
@@ -175,10 +171,6 @@ impl Call for ResponsesCall {
 
     fn input_ways(&self) -> InputWays {
         self.input_ways
-    }
-
-    fn refers_to(&self) -> &[Reference] {
-        &self.references
     }
 
     fn is_stored(&self) -> bool {
@@ -440,8 +432,8 @@ struct ResponsesEvent<'a> {
     output: Option<&'a [u8]>,
     /// The item that it is about.
     item: Option<&'a [u8]>,
-    /// The id of that response, and of an item, with their quotes.
-    ids: [Option<&'a [u8]>; 2],
+    /// The ids of that response, of an item, and of the container that this ran in, with their quotes.
+    ids: [Option<&'a [u8]>; 3],
 }
 
 impl<'a> ResponsesEvent<'a> {
@@ -470,6 +462,7 @@ impl<'a> ResponsesEvent<'a> {
                     Cursor::new(item).object(|key, value| {
                         match key {
                             b"id" => event.ids[1] = value.non_null()?,
+                            b"container_id" => event.ids[2] = value.non_null()?,
                             _ => value.skip()?,
                         }
                         Some(())

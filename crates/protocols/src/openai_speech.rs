@@ -6,7 +6,7 @@
 
 use super::json::Object;
 use super::limits::ModelLimits;
-use super::{Call, Codec, Dialect, Operation, Request, Terms};
+use super::{Call, Codec, Dialect, Operation, Reference, Request, Terms};
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::Usage;
 
@@ -48,8 +48,19 @@ impl Codec for OpenaiSpeech {
                 return Err(GatewayError::invalid("stream_format", message));
             }
         };
-        Ok(Box::new(SpeechCall { terms: Terms { stream, ..Terms::of_whole(body, used, used) } }))
+        let terms = Terms { stream, ..Terms::of_whole(body, used, used) };
+        Ok(Box::new(SpeechCall { terms: terms.with_references(own_voice(body)) }))
     }
+}
+
+/// A voice that somebody has made at the upstream, which is named by an object with its id. Those that
+/// everybody has are named by a text.
+fn own_voice(body: &Object<'_>) -> Vec<Reference> {
+    let voice = body.get_non_null("voice").and_then(|voice| {
+        let id = voice.as_object().ok()?.get("id")?.as_str()?.into_owned();
+        Some(Reference { field: "voice", id })
+    });
+    voice.into_iter().collect()
 }
 
 /// The text to speak.

@@ -190,6 +190,8 @@ impl IdScan {
             b':' if self.is_looked_at() => {
                 self.member = match self.text.as_slice() {
                     b"\"id\"" => CurrentMember::Id,
+                    // Of code that was run: a later request can name the container.
+                    b"\"container_id\"" if self.depth == 3 => CurrentMember::Id,
                     b"\"output\"" => CurrentMember::Output,
                     _ => CurrentMember::Other,
                 };
@@ -262,7 +264,7 @@ mod tests {
         }
     }
 
-    const ANSWER: &[u8] = br#"{"object":"response","id":"resp_\"1","metadata":{"id":"no"},"tools":[{"id":"no"}],"output":[{"type":"message","id":"msg_1","content":[{"id":"no","text":"\"id\":\"no\""}]},{"id":"fc_1"},7,["id","no"]],"x":{"output":[{"id":"no"}]},"usage":null}"#;
+    const ANSWER: &[u8] = br#"{"object":"response","id":"resp_\"1","metadata":{"id":"no"},"tools":[{"id":"no"}],"output":[{"type":"message","id":"msg_1","content":[{"id":"no","text":"\"id\":\"no\""}]},{"id":"fc_1"},{"id":"ci_1","container_id":"cntr_1"},7,["id","no"]],"x":{"output":[{"id":"no"}]},"usage":null}"#;
 
     proptest! {
         #[test]
@@ -276,7 +278,7 @@ mod tests {
             for pair in cuts.windows(2) {
                 scan.feed(&ANSWER[pair[0]..pair[1]]);
             }
-            prop_assert_eq!(scan.ids().all(), ["resp_\"1", "msg_1", "fc_1"]);
+            prop_assert_eq!(scan.ids().all(), ["resp_\"1", "msg_1", "fc_1", "ci_1", "cntr_1"]);
         }
     }
 }

@@ -12,6 +12,7 @@ use super::limits::ModelLimits;
 use super::offer::Prompt;
 use super::server_tools::{Reread, ToolResult};
 use super::splice::{Splice, json_string};
+use super::stored::Reference;
 use tollgate_money::error::{ErrorKind, GatewayError};
 use tollgate_money::price::Usage;
 
@@ -25,6 +26,8 @@ pub struct Terms {
     /// The input as the bound was computed from it; `None` where a provider's count does not cover it.
     pub(super) countable: Option<CountableInput>,
     pub(super) output_bound: OutputBound,
+    /// What upstreams keep that the request refers to.
+    pub(super) references: Vec<Reference>,
 }
 
 /// How the bound of a request follows from its limit of output tokens.
@@ -53,7 +56,8 @@ impl Terms {
     /// The terms of a request that is no prompt.
     pub(super) fn of_parts(stream: bool, model: ModelField, bound: Usage, floor: Usage) -> Self {
         let output_bound = OutputBound::default();
-        Self { stream, model, bound, floor, countable: None, output_bound }
+        let references = Vec::new();
+        Self { stream, model, bound, floor, countable: None, output_bound, references }
     }
 
     /// The terms of a prompt, whose input its bytes bound unless something says otherwise.
@@ -79,6 +83,7 @@ impl Terms {
             floor: Usage { input_tokens: size.tokens().min(input.once()), ..Usage::ZERO },
             countable: CountableInput::new(input, prompt),
             output_bound: bound.output_bound(),
+            references: prompt.references.clone(),
         })
     }
 
@@ -96,6 +101,12 @@ impl Terms {
 }
 
 impl Terms {
+    /// The terms of a request that refers to these as well.
+    pub(super) fn with_references(mut self, references: Vec<Reference>) -> Self {
+        self.references.extend(references);
+        self
+    }
+
     /// True where a provider's count of the request can replace the bound of its input.
     #[must_use]
     pub fn is_countable(&self) -> bool {

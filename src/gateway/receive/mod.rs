@@ -205,16 +205,17 @@ fn candidates(
     let (resolved, mode) = (&validated.resolved, snapshot.balancing.affinity);
     let account = resolved.key.account;
     let affinity = || pipeline::affinity(mode, account, headers, request);
-    let home = pipeline::home(&gateway.balancer, validated)?;
+    let binding = pipeline::binding(&gateway.balancer, validated)?;
     let tokens = validated.call.floor().input_tokens_total();
     let (account, name) = (account.number(), resolved.asked.as_deref());
-    let asked = CandidateQuery { account, name, tokens, home };
-    let candidates = gateway.balancer.candidates(snapshot, validated.targets(), asked, affinity);
+    let asked = CandidateQuery { account, name, tokens, home: binding.home };
+    let targets = validated.targets().filter(|(_, target)| binding.admits(target));
+    let candidates = gateway.balancer.candidates(snapshot, targets, asked, affinity);
     // Where one does not know the name, another may.
     if candidates.is_empty() && candidates.is_unknown(Instant::now()) {
         return Err(resolved.unknown());
     }
-    if home.is_some() && candidates.is_empty() {
+    if binding.is_bound() && candidates.is_empty() {
         return Err(pipeline::gone(validated));
     }
     Ok(candidates)

@@ -180,6 +180,11 @@ pub(super) fn with(mut own: Pass, upstreams: Pass) -> Pass {
     own
 }
 
+/// Ids that all customers may name.
+pub(super) fn shared_ids(document: &mut Document, at: &Path, ids: &[String]) -> Vec<String> {
+    names(document, at, ids)
+}
+
 fn names(document: &mut Document, at: &Path, names: &[String]) -> Vec<String> {
     for (index, name) in names.iter().enumerate() {
         let plain = name.strip_suffix('*').unwrap_or(name);

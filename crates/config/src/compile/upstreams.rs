@@ -60,6 +60,7 @@ pub(super) fn compile(
         }
         let at = path.key("leave_out_fields");
         let leave_out_fields = pass::left_out_fields(document, &at, &raw.leave_out_fields);
+        let shared_ids = pass::shared_ids(document, &path.key("shared_ids"), &raw.shared_ids);
         let azure = azure::compile(document, &path, &raw);
         base_url::check(document, &path, &raw);
         let headers = match overrides.every_upstream_at {
@@ -90,6 +91,7 @@ pub(super) fn compile(
             pass_headers,
             pass_response_headers,
             leave_out_fields,
+            shared_ids,
             ..typed
         };
         upstreams.insert(name, Arc::new(upstream));
@@ -147,6 +149,7 @@ fn upstream(
         pass: Pass::default(),
         pass_headers: PassedHeaders::default(),
         pass_response_headers: Vec::new(),
+        shared_ids: Vec::new(),
         leave_out_fields: Vec::new(),
     };
     match overrides.every_upstream_at {

@@ -91,6 +91,11 @@ pub(crate) struct Upstream {
     /// Types of messages, items and content that models let through if all of their upstreams do.
     #[serde(default)]
     pub(crate) pass_content: Vec<String>,
+    /// Ids of what your account there keeps that any customer may name in requests: files, vector stores,
+    /// prompts, containers and the like, such as `vs_abc123`; a `*` at the end stands for any ending.
+    /// Default: none. What an account has got through the gateway it may name anyway.
+    #[serde(default)]
+    pub(crate) shared_ids: Vec<String>,
 }
 
 /// How TLS is spoken with an upstream. The files are read again at a reload.

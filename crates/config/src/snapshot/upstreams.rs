@@ -47,6 +47,9 @@ pub struct Upstream {
     /// Names of headers of its answers that are passed on beside those that always are, in small
     /// letters; a `*` at the end stands for any ending.
     pub pass_response_headers: Vec<String>,
+    /// Ids of what the operator's account keeps there that every customer may name; a `*` at the end stands
+    /// for any ending.
+    pub shared_ids: Vec<String>,
 }
 
 /// What an upstream of Azure's wants otherwise than OpenAI does: its key goes into the header
@@ -149,6 +152,15 @@ impl Upstream {
         let has_version = self.azure.as_ref().is_some_and(|azure| azure.api_version.is_some());
         let codec = tollgate_protocols::codec(operation, self.dialect);
         !has_version || codec.is_some_and(|codec| tollgate_protocols::azure::has_path(codec.path()))
+    }
+
+    /// Whether every customer may name what the operator's account keeps there under this id.
+    #[must_use]
+    pub fn shares(&self, id: &str) -> bool {
+        self.shared_ids.iter().any(|shared| match shared.strip_suffix('*') {
+            Some(start) => id.starts_with(start),
+            None => id == shared,
+        })
     }
 
     /// The credential of this name; the only one has none.

@@ -12,7 +12,7 @@ use crate::metering::{Frame, JsonMeter};
 use crate::prompt_count::{MediaCount, prompt_tokens};
 use crate::splice::{Splice, json_string};
 use crate::{
-    Call, Codec, Dialect, Framing, Meter, Operation, PathAsked, Request, Terms, no_object,
+    Call, Codec, Dialect, Framing, Meter, Operation, PathAsked, Request, Terms, no_object, offer,
 };
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::Usage;
@@ -47,17 +47,23 @@ impl Codec for GeminiCountTokens {
         check_spelling(body)?;
         let inner_model = check_counted(body)?;
         let tokens = prompt_tokens(body, MediaCount::Google, limits.pictures);
-        let terms = Terms::of_whole(body, Usage::ZERO, Usage::ZERO);
+        let inner = WRAPPERS.into_iter().find_map(|key| body.get_non_null(key));
+        let inner = inner.as_ref().and_then(|inner| inner.as_object().ok());
+        let counted = inner.as_ref().unwrap_or(body);
+        let terms = Terms::of_whole(body, Usage::ZERO, Usage::ZERO)
+            .with_references(offer::references(counted, &offer::GEMINI));
         Ok(Box::new(CountCall { terms: terms.named_in_path(named(request)?), tokens, inner_model }))
     }
 }
 
+/// What has a whole request for content in it, in the place of fields of one.
+const WRAPPERS: [&str; 2] = ["generateContentRequest", "generate_content_request"];
+
 /// What is counted must be there: `contents`, or a whole request for content. Says where the model
 /// stands in such a request, which Google wants to be the one of the path.
 pub(crate) fn check_counted(body: &Object<'_>) -> Result<Option<Range<usize>>, GatewayError> {
-    const FIELD: &str = "generateContentRequest";
-    let keys = [FIELD, "generate_content_request"];
-    let Some(inner) = keys.into_iter().find_map(|key| body.get_non_null(key)) else {
+    const FIELD: &str = WRAPPERS[0];
+    let Some(inner) = WRAPPERS.into_iter().find_map(|key| body.get_non_null(key)) else {
         return check_lists(body).map(|()| None);
     };
     let request = inner.as_object();

@@ -47,6 +47,7 @@ impl OfferReader<'_> {
     #[cold]
     #[inline(never)]
     pub(super) fn medium(&mut self, shape: MediaShape, written: &[u8], item: &Item<'_>) {
+        self.note_medium(written);
         let bound = (|| {
             if shape == MediaShape::Source && is_document(item) && is_plain_text(written, item) {
                 return Some(MediumBound { tokens: 0, bytes: 0, is_media: false });
