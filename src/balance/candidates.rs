@@ -265,6 +265,7 @@ mod tests {
         };
         let channel = Channel {
             credential: None,
+            finders: Default::default(),
             upstream: Arc::default(),
             account: Arc::default(),
             circuit: Mutex::default(),

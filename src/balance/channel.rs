@@ -9,10 +9,11 @@ use tollgate_options::auth::Auth;
 
 use super::choose::View;
 use super::circuit::{Change, Circuit, CircuitStanding, Probe, Verdict};
+use super::credential_scan::CredentialFinder;
 use super::quota::{QuotaReport, QuotaStanding, Quotas};
 use super::stored::Home;
 use crate::clock::UnixMs;
-use crate::config::snapshot::{CircuitRules, Credential, Target};
+use crate::config::snapshot::{CircuitRules, Credential, CredentialKind, Target};
 use crate::credentials::Token;
 
 /// What came of a try.
@@ -133,6 +134,8 @@ impl Drop for Orphaned {
 pub struct Channel {
     /// The credential; `None` for an upstream that asks for none.
     pub credential: Option<Credential>,
+    /// Finders of what the upstream is shown.
+    pub(super) finders: Finders,
     pub(super) upstream: Arc<UpstreamState>,
     /// The credential's breaker, shared by all targets at the upstream.
     pub(super) account: Arc<Mutex<Circuit>>,
@@ -147,6 +150,25 @@ pub struct Channel {
     pub(super) quotas: Mutex<Quotas>,
 }
 
+/// Finders of what an upstream is shown over one channel.
+#[derive(Debug, Default)]
+pub(super) struct Finders {
+    /// The key, where one is sent with requests.
+    key: Option<Arc<CredentialFinder>>,
+    /// The token that was used last, where the gateway signs in.
+    token: Mutex<Option<Arc<CredentialFinder>>>,
+}
+
+impl Finders {
+    pub(super) fn new(credential: Option<&Credential>) -> Self {
+        let key = credential.and_then(|one| match &one.kind {
+            CredentialKind::Key(key) => CredentialFinder::new(std::iter::once(key.expose())),
+            CredentialKind::Auth(_) => None,
+        });
+        Self { key: key.map(Arc::new), token: Mutex::default() }
+    }
+}
+
 /// A call that is to be made, as far as a choice among channels depends on it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CallSize {
@@ -157,6 +179,20 @@ pub(super) struct CallSize {
 }
 
 impl Channel {
+    /// A finder of what the upstream is shown in a try: the key, or this token. `None` where nothing is
+    /// shown that can be told from other texts.
+    #[must_use]
+    pub fn finder(&self, token: Option<&Token>) -> Option<Arc<CredentialFinder>> {
+        let Some(token) = token else { return self.finders.key.clone() };
+        let mut last = self.finders.token.lock();
+        if let Some(known) = last.as_ref().filter(|known| known.is_of(token.secrets())) {
+            return Some(Arc::clone(known));
+        }
+        let finder = CredentialFinder::new(token.secrets()).map(Arc::new);
+        last.clone_from(&finder);
+        finder
+    }
+
     /// Notes what an answer says of the operator's quota.
     pub fn note_quota(&self, report: &QuotaReport, now: Instant) {
         self.quotas.lock().take(report, now);

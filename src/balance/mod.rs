@@ -20,6 +20,7 @@ mod candidates;
 mod channel;
 mod choose;
 mod circuit;
+mod credential_scan;
 mod memory;
 mod quota;
 mod stored;
@@ -39,9 +40,10 @@ use sha2::{Digest as _, Sha256};
 pub use budget::RetryBudget;
 pub use candidates::{Candidates, Retry};
 use candidates::{Chosen, Whose};
-use channel::UntriedWay;
 pub use channel::{Candidate, Channel, Orphaned, Outcome, TargetRank, UpstreamState};
+use channel::{Finders, UntriedWay};
 pub use circuit::{Circuit, CircuitStanding};
+pub use credential_scan::{CredentialFinder, CredentialScan, HoldsCredential};
 pub(crate) use memory::{Bounds, Memory};
 pub use quota::{QuotaKind, QuotaReport, QuotaStanding};
 use stored::Stored;
@@ -250,6 +252,7 @@ impl Table {
         let state = self.upstreams.entry(upstream.name.clone()).or_default();
         let channel = Arc::new(Channel {
             credential: credential.cloned(),
+            finders: Finders::new(credential),
             upstream: Arc::clone(state),
             account: shared,
             circuit: Mutex::default(),

@@ -8,7 +8,7 @@ use pingora::http::RequestHeader;
 use pingora::{Error, ErrorType, Result};
 use pingora_proxy::Session;
 
-use crate::balance::{Candidate, Outcome};
+use crate::balance::{Candidate, CredentialScan, Outcome};
 use crate::clock::UnixMs;
 use crate::config::snapshot::{Model, Route, Snapshot, Target};
 use crate::error::GatewayError;
@@ -112,6 +112,8 @@ pub(super) struct Response {
     pub(super) uncovered: Option<(Bytes, bool)>,
     /// Its body has shown that it is what its head says.
     pub(super) is_as_said: bool,
+    /// Looks for the operator's credential in what the customer gets.
+    pub(super) scan: CredentialScan,
 }
 
 /// Why a response ended before its upstream did.
@@ -123,6 +125,8 @@ pub(super) enum CutReason {
     Overdue,
     /// The process is about to end.
     Stopping,
+    /// It held the operator's credential.
+    Withheld,
 }
 
 impl Exchange {
@@ -330,8 +334,18 @@ impl Exchange {
         let held = body.into_share();
         let (cut, uncovered, is_as_said) = (None, None, false);
         let framing = framing.for_customers();
-        let response =
-            Response { relaying, framing, candidate, began, held, cut, uncovered, is_as_said };
+        let scan = CredentialScan::new(candidate.channel.finder(candidate.token.as_ref()));
+        let response = Response {
+            relaying,
+            framing,
+            candidate,
+            began,
+            held,
+            cut,
+            uncovered,
+            is_as_said,
+            scan,
+        };
         self.stage = RequestStage::Relaying(Box::new(response));
         match &mut self.stage {
             RequestStage::Relaying(response) => Some(response),
@@ -379,6 +393,12 @@ impl Exchange {
         let is_held_up =
             |response: &Response| response.cut.is_some() || response.uncovered.is_some();
         matches!(&self.stage, RequestStage::Relaying(response) if is_held_up(response))
+    }
+
+    /// Whether the answer was ended because it held the operator's credential. None of the rest is read.
+    pub(super) fn is_withheld(&self) -> bool {
+        let is_withheld = |response: &Response| response.cut == Some(CutReason::Withheld);
+        matches!(&self.stage, RequestStage::Relaying(response) if is_withheld(response))
     }
 
     /// Whether a piece of the answer waits for the hold that pays for it.

@@ -172,7 +172,9 @@ impl Exchange {
             RequestStage::Relaying(response) if response.relaying.is_complete() => Ending::Complete,
             RequestStage::Relaying(_) if self.orphan.is_some() => Ending::Untold,
             RequestStage::Relaying(response)
-                if response.cut.is_some_and(|cut| cut != CutReason::Stopping) =>
+                if response.cut.is_some_and(|cut| {
+                    !matches!(cut, CutReason::Stopping | CutReason::Withheld)
+                }) =>
             {
                 Ending::Exhausted
             }

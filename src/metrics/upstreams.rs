@@ -21,6 +21,7 @@ pub(super) struct UpstreamMetrics {
     denied: prometheus::Counter,
     reconnects: IntCounterVec,
     operator_faults: IntCounterVec,
+    withheld: IntCounterVec,
     in_flight: IntGaugeVec,
     healthy: IntGaugeVec,
     circuits: IntGaugeVec,
@@ -102,6 +103,12 @@ impl UpstreamMetrics {
                 "Tries that an upstream refused for a fault of the operator's credential or account.",
                 &["upstream", "credential", "fault"],
             ),
+            withheld: int_counters(
+                r,
+                "tollgate_upstream_answers_withheld_total",
+                "Answers that were not passed on because they held the operator's credential.",
+                &["upstream"],
+            ),
             in_flight: int_gauges(
                 r,
                 "tollgate_upstream_in_flight",
@@ -150,6 +157,7 @@ impl UpstreamMetrics {
             self.requests.with_label_values(&[upstream, outcome]).inc_by(0);
         }
         self.reconnects.with_label_values(&[upstream]).inc_by(0);
+        self.withheld.with_label_values(&[upstream]).inc_by(0);
         for fault in OPERATOR_FAULTS {
             self.operator_faults.with_label_values(&[upstream, "", fault]).inc_by(0);
         }
@@ -203,6 +211,16 @@ impl Metrics {
     /// Counts a try that was refused for a fault of the operator's: `credential`, `account` or `model`.
     pub fn operator_at_fault(&self, upstream: &str, credential: &str, fault: &'static str) {
         self.upstreams.operator_faults.with_label_values(&[upstream, credential, fault]).inc();
+    }
+
+    /// Counts and logs an answer that is not passed on, or no further, because it holds the operator's
+    /// credential.
+    pub fn answer_withheld(&self, upstream: &str) {
+        self.upstreams.withheld.with_label_values(&[upstream]).inc();
+        log::error!(
+            "{upstream} has put the credential that it is asked with into an answer, which is not passed \
+             on: replace the credential, and ask the provider why"
+        );
     }
 
     /// Counts a try that follows another one.

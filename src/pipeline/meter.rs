@@ -23,6 +23,8 @@ pub struct Relaying {
     keeper: Option<(Keeper, usize)>,
     /// How the hold grows, where it does not cover the whole call.
     rolling: Option<Box<Rolling>>,
+    /// The customer gets nothing of the answer.
+    pub(super) is_withheld: bool,
 }
 
 /// The growth of a hold, and the money that is on its way for it.
@@ -56,14 +58,14 @@ impl Relaying {
         let meter = admitted.call.meter(framing);
         let roll = Roll::begin(&admitted, framing);
         let rolling = roll.map(|roll| Box::new(Rolling { roll, fetch: None }));
-        Self { admitted, meter, keeper: None, rolling }
+        Self { admitted, meter, keeper: None, rolling, is_withheld: false }
     }
 
     /// Begins to send an answer of which everything is known.
     #[must_use]
     pub fn known(admitted: Box<Admitted>, usage: Usage, source: UsageSource) -> Self {
         let meter = Box::new(KnownMeter::of_answer(usage, source));
-        Self { admitted, meter, keeper: None, rolling: None }
+        Self { admitted, meter, keeper: None, rolling: None, is_withheld: false }
     }
 
     /// What the upstream keeps of the answer is noted before the customer reads of it.
@@ -178,6 +180,11 @@ impl Relaying {
         let rest = self.meter.finish();
         self.keep();
         rest
+    }
+
+    /// The answer is kept from the customer, who pays nothing for it.
+    pub fn withhold(&mut self) {
+        self.is_withheld = true;
     }
 
     /// Whether money is held for it.

@@ -193,6 +193,11 @@ impl Relaying {
         let (usage, source) = self.meter.measure();
         let measured = self.admitted.price(usage, source, &self.meter.served());
         let most = self.admitted.most();
+        if self.is_withheld {
+            let whole = if source == UsageSource::Upstream { measured } else { most };
+            let bill = Bill::lost(LossCause::Undelivered, whole.charge);
+            return Bill { retried: self.admitted.retried, has_failed, ..bill };
+        }
         if let Some(delivered) = self.meter.given_up() {
             let whole = if source == UsageSource::Upstream { measured } else { most };
             let bill = self.given_up(&delivered, &measured, whole.charge);

@@ -7,6 +7,7 @@ use http::{HeaderMap, Method};
 
 use super::agenda::{Due, Look, Occasion, Submitter};
 use super::{Tasks, as_ms, codec_of, facts_of, given_up};
+use crate::balance::CredentialFinder;
 use crate::clock::UnixMs;
 use crate::config::snapshot::{TargetCost, Upstream};
 use crate::finished::{Settled, TaskEnded};
@@ -221,11 +222,19 @@ impl Tasks {
         if !(200..300).contains(&status) {
             self.leave_alone(task, answer.headers());
         }
-        if let Some(token) = token {
+        if let Some(token) = &token {
             // The next question is asked with another one.
             token.give_up_after(status);
         }
         let body = answer.whole_within(ANSWER_BYTES_MAX).await.map_err(told)?;
+        let finder = match &token {
+            Some(token) => CredentialFinder::new(token.secrets()),
+            None => credential.and_then(|one| CredentialFinder::new(one.secrets())),
+        };
+        if finder.is_some_and(|finder| finder.is_in(&body)) {
+            // Its words would be the customer's, in the record and in webhooks.
+            return Err("its answer holds the operator's credential".to_owned());
+        }
         codec.read(status, &body, &facts_of(task)).map_err(|fault| match fault {
             Fault::Upstreams(cause) => cause,
             Fault::Busy => format!("the upstream is busy ({status})"),

@@ -8,6 +8,7 @@ mod http2;
 mod json_rows;
 mod origins;
 mod places;
+mod texts;
 mod turns;
 
 use std::io::{Read, Write};

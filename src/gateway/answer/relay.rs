@@ -10,7 +10,7 @@ use http::header::{
 use pingora::{Error, ErrorSource, ErrorType, Result};
 use pingora_proxy::{FailToProxy, Session};
 
-use crate::balance::Outcome;
+use crate::balance::{HoldsCredential, Outcome};
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::answer::envelope::Envelope;
 use crate::gateway::answer::head::{self, AnswerHead};
@@ -208,10 +208,52 @@ fn passed(mut out: Bytes, end_of_stream: bool, exchange: &mut Exchange) -> Resul
     if end_of_stream && response.cut.is_none() {
         out = ended(exchange, out)?;
     }
+    out = match scanned(out, end_of_stream, exchange) {
+        Ok(out) => out,
+        Err(HoldsCredential) => withheld(exchange)?,
+    };
     if end_of_stream || exchange.is_whole() {
         exchange.leave();
     }
     Ok(out)
+}
+
+fn scanned(
+    out: Bytes,
+    end_of_stream: bool,
+    exchange: &mut Exchange,
+) -> std::result::Result<Bytes, HoldsCredential> {
+    match &mut exchange.stage {
+        RequestStage::Relaying(response) => response.scan.pass(out, end_of_stream),
+        _ => Ok(out),
+    }
+}
+
+/// What the customer gets in the place of a piece that holds the operator's credential: the event that ends
+/// a stream.
+///
+/// # Errors
+/// The end of any other answer, which no reader of a declared length or a JSON document can overlook.
+#[cold]
+fn withheld(exchange: &mut Exchange) -> Result<Bytes> {
+    exchange.metrics.answer_withheld(exchange.upstream_name());
+    let RequestStage::Relaying(response) = &mut exchange.stage else { return Ok(Bytes::new()) };
+    if response.framing == Framing::Sse {
+        response.cut = Some(CutReason::Withheld);
+        let charged = "What was delivered is charged.";
+        let failure = peer::withheld("The rest of the upstream's answer", charged);
+        let failure = exchange.failure.insert(failure);
+        return Ok(exchange.envelope.error_event(exchange.id, failure));
+    }
+    if response.framing == Framing::Json {
+        // Nobody can use the beginning of a document.
+        response.relaying.withhold();
+    }
+    let charged = match response.framing {
+        Framing::Json => "Nothing is charged.",
+        _ => "What was delivered is charged.",
+    };
+    Err(exchange.fail(peer::withheld("The upstream's answer", charged)))
 }
 
 /// Takes a piece that nobody gets, so that nothing has to be held for it first.

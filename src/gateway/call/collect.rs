@@ -65,6 +65,14 @@ pub(crate) async fn answer(
         return Err(exchange.fail(unrecorded(&error)));
     }
     let Collected { usage, source, content } = collected;
+    if let Content::Json(document) = &content
+        && holds_credential(exchange, document)
+    {
+        exchange.metrics.answer_withheld(exchange.upstream_name());
+        exchange.fail_answer(CallFailure::Unreadable);
+        let error = peer::withheld("The upstream's answer", "Nothing is charged.");
+        return Err(exchange.fail(error));
+    }
     match content {
         Content::Json(document) => {
             exchange.begin_known(Framing::Json, usage, source);
@@ -83,6 +91,15 @@ pub(crate) async fn answer(
             send(session, exchange, speech).await
         }
     }
+}
+
+/// Whether a document holds the credential with which the target was asked.
+fn holds_credential(exchange: &mut Exchange, document: &[u8]) -> bool {
+    let finder = exchange.attempt().and_then(|attempt| {
+        let Candidate { channel, token, .. } = &attempt.candidate;
+        channel.finder(token.as_ref())
+    });
+    finder.is_some_and(|finder| finder.is_in(document))
 }
 
 /// Asks targets for all of the parts of an answer.

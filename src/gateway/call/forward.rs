@@ -431,7 +431,7 @@ async fn pass_on(
                 continue;
             }
             let cut = Error::new(ErrorType::Custom("the answer was cut"));
-            if is_end || exchange.deadline.is_over() {
+            if is_end || exchange.deadline.is_over() || exchange.is_withheld() {
                 return Err(cut);
             }
             read_on(session, exchange, call, cut).await?;

@@ -39,6 +39,14 @@ pub(crate) fn unreadable(cause: impl Display) -> GatewayError {
     GatewayError::new(ErrorKind::BadGateway, message).cause(cause)
 }
 
+/// What the customer reads when `what` is kept from them because it holds the operator's credential, and
+/// what is charged.
+pub(crate) fn withheld(what: &str, charged: &str) -> GatewayError {
+    let message = format!("{what} could not be passed on. {charged}");
+    let error = GatewayError::new(ErrorKind::BadGateway, message);
+    error.cause("it holds the operator's credential")
+}
+
 /// What the customer reads when no target was asked because none is in order.
 pub(crate) fn unavailable() -> GatewayError {
     let message = "No upstream could serve the request. Try again shortly.";

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use pingora::Result;
 use pingora_proxy::Session;
 
-use crate::balance::{Candidate, Outcome};
+use crate::balance::{Candidate, Channel, Outcome};
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::answer::secrets::Hidden;
 use crate::gateway::answer::{refused, respond};
@@ -16,7 +16,7 @@ use crate::gateway::call::failure::CallFailure;
 use crate::gateway::call::own_call::{FailedCall, OwnAnswer, is_error};
 use crate::gateway::call::post::{ConnectionReuse, Poster};
 use crate::gateway::call::refusal::judge;
-use crate::gateway::call::repeat::{accepted_as, answer_of_first, overtaken, taken};
+use crate::gateway::call::repeat::{accepted_as, answer_of_first, id_alone, overtaken, taken};
 use crate::gateway::call::sending::{Attempt, Lack, Sending};
 use crate::gateway::call::targets::{AskTarget, TryResult, ask_targets};
 use crate::gateway::call::task_record::{
@@ -218,6 +218,7 @@ impl SubmitTo<'_> {
         let failed = match ask(&caller, &path, headers, body).await {
             Ok((id, answer)) => {
                 sending.report(Outcome::Ok, &gateway.metrics);
+                let answer = shown(gateway, &channel, &hidden, &id, answer);
                 let upstream_id = taken(&task, &id, &answer);
                 let task = stand(gateway, &task, TaskStage::Submitted { upstream_id }).await?;
                 gateway.tasks.follow(&task).await;
@@ -239,6 +240,23 @@ impl SubmitTo<'_> {
         }
         Ok(TryResult::Failed(failed.failure, failed.otherwise()))
     }
+}
+
+/// The answer of an upstream that took a task, or the id alone in the place of one that holds the operator's
+/// credential.
+fn shown(
+    gateway: &Gateway,
+    channel: &Channel,
+    hidden: &Hidden<'_>,
+    id: &str,
+    answer: Bytes,
+) -> Bytes {
+    let finder = channel.finder(hidden.token);
+    if finder.is_none_or(|finder| !finder.is_in(&answer)) {
+        return answer;
+    }
+    gateway.metrics.answer_withheld(&hidden.upstream.name);
+    id_alone(id).into()
 }
 
 /// Answers a submit of which another one turns out to be the first.

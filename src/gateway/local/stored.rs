@@ -6,12 +6,13 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method};
 use pingora_proxy::Session;
 use url::form_urlencoded;
 
-use crate::balance::KeptPlace;
+use crate::balance::{CredentialFinder, CredentialScan, HoldsCredential, KeptPlace};
 use crate::config::snapshot::Snapshot;
 use crate::error::{Allow, ErrorKind, GatewayError};
 use crate::gateway::answer::secrets::{self, Hidden};
@@ -160,7 +161,12 @@ pub(crate) async fn answer(
             CallFailure::from_outbound(&error).error(Delivery::Relay).cause(error)
         })?;
         let hidden = Hidden { upstream, token: token.as_ref() };
-        pass_on(session, exchange, asked, hidden, answer).await
+        let finder = match &token {
+            Some(token) => CredentialFinder::new(token.secrets()),
+            None => credential.and_then(|one| CredentialFinder::new(one.secrets())),
+        };
+        let scan = CredentialScan::new(finder.map(Arc::new));
+        pass_on(session, exchange, asked, (hidden, scan), answer).await
     };
     let answered = deadline.or_done(all).await;
     answered.unwrap_or_else(|| Err(deadline::stopping(respond::begun(session))))
@@ -171,7 +177,7 @@ async fn pass_on(
     session: &mut Session,
     exchange: &mut Exchange,
     asked: StoredResponse<'_>,
-    hidden: Hidden<'_>,
+    (hidden, mut scan): (Hidden<'_>, CredentialScan),
     mut answer: OutboundResponse,
 ) -> Result<(), GatewayError> {
     let status = answer.status();
@@ -194,11 +200,31 @@ async fn pass_on(
         while let Some(piece) =
             while_here(session, answer.chunk()).await?.map_err(|error| broken().cause(error))?
         {
+            let piece = passed(exchange, hidden, &mut scan, piece, false)?;
             let sent = session.write_response_body(Some(piece), false).await;
+            sent.map_err(|error| gone(&error))?;
+        }
+        let rest = passed(exchange, hidden, &mut scan, Bytes::new(), true)?;
+        if !rest.is_empty() {
+            let sent = session.write_response_body(Some(rest), false).await;
             sent.map_err(|error| gone(&error))?;
         }
     }
     session.write_response_body(None, true).await.map_err(|error| gone(&error))
+}
+
+/// What can be passed on of a piece; what holds the operator's credential is cut off.
+fn passed(
+    exchange: &Exchange,
+    hidden: Hidden<'_>,
+    scan: &mut CredentialScan,
+    piece: Bytes,
+    is_end: bool,
+) -> Result<Bytes, GatewayError> {
+    scan.pass(piece, is_end).map_err(|HoldsCredential| {
+        exchange.metrics.answer_withheld(&hidden.upstream.name);
+        peer::withheld("The upstream's answer", "Nothing is charged.")
+    })
 }
 
 /// Passes a refusal on, or says in the gateway's words that there was one.
@@ -220,7 +246,7 @@ async fn refuse(
         }
     }
     let words = while_here(session, answer.whole_within(refused::BYTES_MAX)).await?;
-    let is_hidden = |words: &bytes::Bytes| secrets::hides(words, &headers, Some(hidden));
+    let is_hidden = |words: &Bytes| secrets::hides(words, &headers, Some(hidden));
     let Some(words) = words.ok().filter(|words| !is_hidden(words)) else {
         return Err(refused::own_words(status));
     };
