@@ -18,6 +18,8 @@ ADMIN_TOKEN = "admin-token-of-the-suite"
 UPSTREAM_KEY = "sk-upstream-of-the-suite"
 #: What is never there: every connection is refused.
 NOWHERE = "127.0.0.1:1"
+#: What vectors name of the operator's own: files, a store of files, a prompt.
+SHARED_IDS = ["file-*", "v", "pmpt_*"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ def upstreams(upstream: str) -> dict[str, Any]:
 
     def one(protocol: str, base: str, **more: Any) -> dict[str, Any]:
         base_url = f"http://{upstream}{base}"
-        return {"protocol": protocol, "base_url": base_url, "credential": UPSTREAM_KEY} | more
+        kept = {"shared_ids": SHARED_IDS}
+        return {"protocol": protocol, "base_url": base_url, "credential": UPSTREAM_KEY} | kept | more
 
     bases = {
         "openai": "/v1",
@@ -62,6 +65,7 @@ def routes(
     if not with_rules:
         for one in listed.values():
             one.pop("retries", None)
+            one.pop("shared_ids", None)
     limits: dict[str, Any] = {"body_max": "8MiB"}
     balancing: dict[str, Any] = {"retries": {"budget_percent": 100, "per_second_min": 10_000}}
     if keepalive:

@@ -661,11 +661,7 @@ impl OfferReader<'_> {
         table: &'static ObjectTable,
     ) -> Option<()> {
         let Some((index, role)) = self.key(key, table) else {
-            if let Some(odd) = value.non_null()? {
-                item.is_odd = true;
-                self.note_kept(key, odd);
-            }
-            return Some(());
+            return self.odd_member(item, key, value);
         };
         let bit = 1_u64 << (index & 63);
         let is_repeated = item.seen & bit != 0;
@@ -735,6 +731,20 @@ impl OfferReader<'_> {
                 self.billed(Unit::AudioInputTokens, raw, key, table)
             }
         }
+    }
+
+    /// A member that is in no table: what it may refer to is known by its name.
+    fn odd_member(
+        &mut self,
+        item: &mut Item<'_>,
+        key: &[u8],
+        value: &mut Cursor<'_>,
+    ) -> Option<()> {
+        if let Some(odd) = value.non_null()? {
+            item.is_odd = true;
+            self.note_kept(key, odd);
+        }
+        Some(())
     }
 
     /// Refuses what is there and has no price.
@@ -857,10 +867,7 @@ impl OfferReader<'_> {
                     // What else is there may say how large the upstream makes the picture.
                     name => {
                         is_picture &= !name.eq_ignore_ascii_case("url");
-                        if let Some(odd) = value.non_null()? {
-                            item.is_odd = true;
-                            self.note_kept(key, odd);
-                        }
+                        self.odd_member(item, key, value)?;
                     }
                 }
                 Some(())

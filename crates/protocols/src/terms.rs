@@ -354,8 +354,8 @@ pub(super) struct ModelField {
 enum ModelLocation {
     /// The value of a JSON member.
     Json(Range<usize>),
-    /// A part of a form.
-    Form(Part, Discarded),
+    /// A part of a form, and what else of it is written anew.
+    Form(Box<(Part, Discarded)>),
     /// The path, which is written anew for each upstream.
     Path,
 }
@@ -372,7 +372,7 @@ impl ModelField {
 
     pub(super) fn of_part(form: &Form, part: &Part, name: &str) -> Self {
         Self {
-            place: ModelLocation::Form(part.clone(), form.discarded.clone()),
+            place: ModelLocation::Form(Box::new((part.clone(), form.discarded.clone()))),
             name: name.to_owned(),
         }
     }
@@ -381,15 +381,15 @@ impl ModelField {
     /// stays here.
     pub(super) fn rename(&self, upstream_model: &str) -> Splice {
         let mut splice = Splice::default();
-        if let ModelLocation::Form(_, discarded) = &self.place {
-            discarded.cut(&mut splice);
+        if let ModelLocation::Form(form) = &self.place {
+            form.1.cut(&mut splice);
         }
         match &self.place {
             _ if self.name == upstream_model => {}
             ModelLocation::Json(range) => {
                 splice.replace(range.clone(), json_string(upstream_model))
             }
-            ModelLocation::Form(part, _) => part.overwrite(upstream_model, &mut splice),
+            ModelLocation::Form(form) => form.0.overwrite(upstream_model, &mut splice),
             ModelLocation::Path => {}
         }
         splice

@@ -101,7 +101,15 @@ impl OfferReader<'_> {
 
     fn note_named(&mut self, name: &str, value: &[u8], depth: u32) {
         let name = folded(name).replace(['_', '-'], "");
-        if let Some((_, field)) = ID_KEYS.iter().find(|(known, _)| *known == name) {
+        let is_data = match name.as_str() {
+            // A text is no template of one.
+            "prompt" => value.starts_with(b"\""),
+            // Of a search of Vertex AI's; elsewhere it is a setting.
+            "engine" => depth == 0,
+            _ => false,
+        };
+        let known = ID_KEYS.iter().find(|(known, _)| *known == name && !is_data);
+        if let Some((_, field)) = known {
             self.note_ids(field, value, depth);
         } else if name == "voice" && value.starts_with(b"{") {
             // Voices that everybody has are named by a text.
