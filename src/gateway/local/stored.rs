@@ -166,7 +166,7 @@ pub(crate) async fn answer(
             None => credential.and_then(|one| CredentialFinder::new(one.secrets())),
         };
         let scan = CredentialScan::new(finder.map(Arc::new));
-        pass_on(session, exchange, asked, (hidden, scan), answer).await
+        pass_on(session, exchange, asked, hidden, scan, answer).await
     };
     let answered = deadline.or_done(all).await;
     answered.unwrap_or_else(|| Err(deadline::stopping(respond::begun(session))))
@@ -177,7 +177,8 @@ async fn pass_on(
     session: &mut Session,
     exchange: &mut Exchange,
     asked: StoredResponse<'_>,
-    (hidden, mut scan): (Hidden<'_>, CredentialScan),
+    hidden: Hidden<'_>,
+    mut scan: CredentialScan,
     mut answer: OutboundResponse,
 ) -> Result<(), GatewayError> {
     let status = answer.status();
