@@ -363,6 +363,28 @@ mod tests {
         );
     }
 
+    /// Bodies that coding agents have sent.
+    #[test]
+    fn requests_of_agents_refer_to_nothing() {
+        for (offer, body) in [
+            (&CHAT, &include_bytes!("../../../../tests/clients/bodies/aider.json")[..]),
+            (&CHAT, &include_bytes!("../../../../tests/clients/bodies/copilot-chat.json")[..]),
+            (
+                &MESSAGES,
+                &include_bytes!("../../../../tests/clients/bodies/copilot-messages.json")[..],
+            ),
+            (
+                &RESPONSES,
+                &include_bytes!("../../../../tests/clients/bodies/copilot-responses.json")[..],
+            ),
+        ] {
+            let body = Object::parse(body).expect("JSON");
+            let inner = body.get_non_null("body").and_then(|inner| inner.as_object().ok());
+            let found = references(inner.as_ref().unwrap_or(&body), offer);
+            assert!(found.is_empty(), "{found:?}");
+        }
+    }
+
     #[test]
     fn a_request_with_more_references_than_any_real_one_is_refused() {
         let ids: Vec<String> = (0..1000).map(|at| format!("\"vs_{at}\"")).collect();
