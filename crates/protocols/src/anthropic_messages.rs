@@ -25,6 +25,7 @@ use super::prompt_count::{MediaCount, prompt_tokens};
 use super::server_tools::{ItemScan, RanTools};
 use super::splice::Splice;
 use super::sse::EventAction;
+use super::stored::StoredIds;
 use super::{
     Call, Codec, Contradictions, Dialect, Framing, Meter, Operation, Request, Terms, offer,
 };
@@ -239,6 +240,11 @@ impl Call for MessagesCall {
         splice
     }
 
+    fn is_stored(&self) -> bool {
+        // The container that code runs in, which a later request can name.
+        self.runs_tools
+    }
+
     fn left_out(&self) -> Option<Cow<'_, str>> {
         (!self.left_out.is_empty()).then(|| self.left_out.join(", ").into())
     }
@@ -250,7 +256,7 @@ impl Call for MessagesCall {
                 let items = self.runs_tools.then(|| ItemScan::new("content"));
                 let report = move |usage: &[u8]| WireMessagesUsage::report(usage, unsplit);
                 let meter = JsonMeter::new(frame, Box::new(report));
-                Box::new(meter.counting(items))
+                Box::new(meter.noting_ids(self.runs_tools).counting(items))
             }
             Framing::Sse => {
                 let known = StreamState::new(frame);
@@ -261,6 +267,7 @@ impl Call for MessagesCall {
                     reported: WireMessagesUsage::default(),
                     ended: false,
                     ran,
+                    ids: self.runs_tools.then(StoredIds::default),
                     stopped: false,
                 };
                 Box::new(StreamMeter::new(tally))
@@ -415,6 +422,8 @@ struct MessagesEvent<'a> {
     /// It stops because no more output was asked for, or fits the context.
     ends_at_limit: bool,
     has_error: bool,
+    /// The id of the container that code of the answer runs in, with its quotes.
+    container: Option<&'a [u8]>,
 }
 
 impl<'a> MessagesEvent<'a> {
@@ -429,6 +438,7 @@ impl<'a> MessagesEvent<'a> {
                 b"message" => value.object(|key, value| {
                     match key {
                         b"usage" => event.usages.extend(value.non_null()?),
+                        b"container" => event.read_container(value)?,
                         _ => value.skip()?,
                     }
                     Some(())
@@ -446,6 +456,17 @@ impl<'a> MessagesEvent<'a> {
         Some(event)
     }
 
+    fn read_container(&mut self, value: &mut Cursor<'a>) -> Option<()> {
+        let Some(container) = value.non_null()? else { return Some(()) };
+        Cursor::new(container).object(|key, value| {
+            match key {
+                b"id" => self.container = value.non_null()?,
+                _ => value.skip()?,
+            }
+            Some(())
+        })
+    }
+
     /// Reads a delta, or the beginning of a block.
     fn read_text(&mut self, value: &mut Cursor<'a>) -> Option<()> {
         value.object(|key, value| {
@@ -461,6 +482,7 @@ impl<'a> MessagesEvent<'a> {
                         Some(b"\"max_tokens\"" | b"\"model_context_window_exceeded\"")
                     );
                 }
+                b"container" => self.read_container(value)?,
                 _ => value.skip()?,
             }
             Some(())
@@ -478,6 +500,8 @@ struct MessagesTally {
     ended: bool,
     /// Of tools that the upstream runs, where it may.
     ran: Option<RanTools>,
+    /// Ids of containers, where code may run in one.
+    ids: Option<StoredIds>,
     /// `message_stop` has come: what comes later is relayed, and not believed.
     stopped: bool,
 }
@@ -489,6 +513,9 @@ impl Tally for MessagesTally {
         }
         let Some(event) = MessagesEvent::read(data) else { return EventAction::Keep };
         self.known.show(Shown::from_text(event.text));
+        if let (Some(ids), Some(id)) = (&mut self.ids, event.container) {
+            ids.add(id);
+        }
         if let (Some(ran), Some(block)) = (&mut self.ran, event.block) {
             ran.count(block);
             self.known.made = ran.usage();
@@ -529,6 +556,10 @@ impl Tally for MessagesTally {
 
     fn measure(&self) -> (Usage, UsageSource) {
         self.known.measure()
+    }
+
+    fn stored_ids(&self) -> &[String] {
+        self.ids.as_ref().map_or(&[], StoredIds::all)
     }
 
     fn served(&self) -> Traits {

@@ -113,6 +113,8 @@ pub(super) struct IdScan {
     escaped: bool,
     /// Inside the list of `output`.
     in_output: bool,
+    /// Inside the `container` of a message of Anthropic's.
+    in_container: bool,
     /// The member whose value comes next, of the response or of an item.
     member: CurrentMember,
     /// A string that may be a key or an id, with its first quote.
@@ -127,6 +129,7 @@ enum CurrentMember {
     None,
     Id,
     Output,
+    Container,
     Other,
 }
 
@@ -164,7 +167,7 @@ impl IdScan {
 
     /// Whether members stand here whose ids count.
     fn is_looked_at(&self) -> bool {
-        self.depth == 1 || self.depth == 3 && self.in_output
+        self.depth == 1 || self.depth == 3 && self.in_output || self.depth == 2 && self.in_container
     }
 
     fn outside(&mut self, byte: u8) {
@@ -177,6 +180,8 @@ impl IdScan {
             b'{' | b'[' => {
                 self.in_output |=
                     self.depth == 1 && self.member == CurrentMember::Output && byte == b'[';
+                self.in_container |=
+                    self.depth == 1 && self.member == CurrentMember::Container && byte == b'{';
                 self.depth = self.depth.saturating_add(1);
                 if self.is_looked_at() {
                     self.member = CurrentMember::None;
@@ -185,6 +190,7 @@ impl IdScan {
             b'}' | b']' => {
                 self.depth = self.depth.saturating_sub(1);
                 self.in_output &= self.depth > 1;
+                self.in_container &= self.depth > 1;
             }
             b',' if self.is_looked_at() => self.member = CurrentMember::None,
             b':' if self.is_looked_at() => {
@@ -193,6 +199,7 @@ impl IdScan {
                     // Of code that was run: a later request can name the container.
                     b"\"container_id\"" if self.depth == 3 => CurrentMember::Id,
                     b"\"output\"" => CurrentMember::Output,
+                    b"\"container\"" if self.depth == 1 => CurrentMember::Container,
                     _ => CurrentMember::Other,
                 };
             }
@@ -264,7 +271,7 @@ mod tests {
         }
     }
 
-    const ANSWER: &[u8] = br#"{"object":"response","id":"resp_\"1","metadata":{"id":"no"},"tools":[{"id":"no"}],"output":[{"type":"message","id":"msg_1","content":[{"id":"no","text":"\"id\":\"no\""}]},{"id":"fc_1"},{"id":"ci_1","container_id":"cntr_1"},7,["id","no"]],"x":{"output":[{"id":"no"}]},"usage":null}"#;
+    const ANSWER: &[u8] = br#"{"object":"response","id":"resp_\"1","metadata":{"id":"no"},"tools":[{"id":"no"}],"output":[{"type":"message","id":"msg_1","content":[{"id":"no","text":"\"id\":\"no\""}]},{"id":"fc_1"},{"id":"ci_1","container_id":"cntr_1"},7,["id","no"]],"x":{"output":[{"id":"no"}]},"container":{"x":{"id":"no"},"id":"container_1"},"usage":null}"#;
 
     proptest! {
         #[test]
@@ -278,7 +285,7 @@ mod tests {
             for pair in cuts.windows(2) {
                 scan.feed(&ANSWER[pair[0]..pair[1]]);
             }
-            prop_assert_eq!(scan.ids().all(), ["resp_\"1", "msg_1", "fc_1", "ci_1", "cntr_1"]);
+            prop_assert_eq!(scan.ids().all(), ["resp_\"1", "msg_1", "fc_1", "ci_1", "cntr_1", "container_1"]);
         }
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::limits::Pass;
+use crate::limits::{Pass, Priced};
 use crate::offer::TOOLS_TOKENS_MAX;
 use crate::pieces;
 use tollgate_money::price::CacheWrites;
@@ -303,4 +303,35 @@ fn only_what_is_asked_to_be_written_to_the_cache_is_held_as_written() {
     ] {
         assert_eq!(writes(fields), CacheWrites::Any, "{fields}");
     }
+}
+
+/// A later request can name the container that code of an answer has run in.
+#[test]
+fn containers_of_answers_are_noted_where_code_may_run() {
+    let limits = ModelLimits {
+        priced: Priced { units: vec![Unit::ContainerSessions], ..Priced::default() },
+        ..limits()
+    };
+    let tools = r#","tools":[{"type":"code_execution_20250825","name":"code_execution"}]"#;
+    let body = with(tools);
+    let object = Object::parse(body.as_bytes()).expect("JSON");
+    let call = AnthropicMessages.read(&Request::Json(object), &limits).expect("valid");
+    assert!(call.is_stored());
+    let container = r#""container":{"id":"container_1","expires_at":"2026-01-01"}"#;
+    let document = format!(
+        r#"{{"id":"msg_1","content":[{{"type":"text","text":"\"container\""}}],{container},"usage":{{}}}}"#
+    );
+    let start = START.replace(r#""message":{"#, &format!(r#""message":{{{container},"#));
+    let delta = DELTA.replace(r#""delta":{"#, &format!(r#""delta":{{{container},"#));
+    for (framing, answer) in [
+        (Framing::Json, document),
+        (Framing::Sse, event(&start) + &event(DELTA) + &event(STOP)),
+        (Framing::Sse, event(START) + &event(&delta) + &event(STOP)),
+    ] {
+        let (_, meter) = pieces::relay(call.meter(framing), &answer, 7);
+        let ids = meter.stored_ids();
+        assert!(ids.iter().any(|id| id == "container_1"), "{ids:?} of {answer}");
+    }
+    let plain = read(with("").as_bytes()).expect("valid");
+    assert!(!plain.is_stored(), "nothing is kept of it");
 }
