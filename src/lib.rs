@@ -43,7 +43,7 @@ pub use tollgate_simulator as sim;
 
 // What everything is made of.
 pub use tollgate_money::{clock, error, ids, money, price};
-use tollgate_money::{closest, words};
+use tollgate_money::{closest, printable, words};
 pub use tollgate_protocols::public_url;
 mod forwarded;
 pub mod resident;

@@ -10,6 +10,8 @@ use super::admin_call::{AdminRequest, encoded};
 use super::exit::{Failure, REFUSED};
 use super::operator::{AdminOptions, JsonDocument};
 use super::sheet::Sheet;
+use super::terminal::{self, errln};
+use crate::printable::escaped;
 
 /// Whom to ask, and how to show what is answered.
 #[derive(Args, Debug)]
@@ -59,7 +61,7 @@ impl IdempotencyOptions {
             return id.clone();
         }
         let id = format!("cli-{:016x}", fastrand::u64(..));
-        eprintln!("id: {id} (repeat with --id {id} if there is no answer)");
+        errln!("id: {id} (repeat with --id {id} if there is no answer)");
         id
     }
 }
@@ -76,7 +78,7 @@ impl OutputOptions {
     fn shown(&self, document: &JsonDocument, sheet: &Sheet) -> anyhow::Result<ExitCode> {
         self.print(document, sheet)?;
         for warning in document.value["warnings"].as_array().into_iter().flatten() {
-            eprintln!("warning: {}", warning.as_str().unwrap_or_default());
+            errln!("warning: {}", escaped(warning.as_str().unwrap_or_default()));
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -127,7 +129,7 @@ impl OutputOptions {
             let Some((found, next)) = next(&document.value) else { return Ok(ExitCode::SUCCESS) };
             if !pages.all {
                 if !self.quiet {
-                    eprintln!("there are more: --from {next}, or --all");
+                    errln!("there are more: --from {next}, or --all");
                 }
                 return Ok(ExitCode::SUCCESS);
             }
@@ -145,7 +147,7 @@ impl OutputOptions {
     /// # Errors
     /// When standard output takes nothing.
     pub(super) fn print(&self, document: &JsonDocument, sheet: &Sheet) -> anyhow::Result<()> {
-        let mut out = std::io::stdout().lock();
+        let mut out = terminal::out();
         if self.json {
             out.write_all(&document.text)?;
             writeln!(out)?;

@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use clap::Args;
 
 use super::files::Files;
+use super::terminal;
 use super::{archive, private};
 use crate::clock::UnixMs;
 use crate::ledger::{self, Copied};
@@ -94,9 +95,9 @@ impl Restore {
 fn print(
     copied: &Copied,
     is_json: bool,
-    say: impl FnOnce(&mut io::StdoutLock<'_>, &Copied) -> io::Result<()>,
+    say: impl FnOnce(&mut terminal::Output, &Copied) -> io::Result<()>,
 ) -> anyhow::Result<ExitCode> {
-    let mut out = io::stdout().lock();
+    let mut out = terminal::out();
     if is_json {
         serde_json::to_writer(&mut out, copied)?;
         writeln!(out)?;

@@ -1,11 +1,11 @@
 //! `tollgate check`: everything that is wrong with the two files, at once.
 
-use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 
 use super::files::Files;
+use super::terminal::{self, errln, outln};
 use crate::config::snapshot::Snapshot;
 use crate::config::{self, Diagnostic, Overrides, Severity};
 
@@ -48,20 +48,16 @@ impl Check {
 }
 
 fn print_human(snapshot: Option<&Snapshot>, diagnostics: &[Diagnostic]) {
-    let in_colour = std::io::stderr().is_terminal();
-    for diagnostic in diagnostics {
-        let text = if in_colour { diagnostic.render_in_colour() } else { diagnostic.render() };
-        eprintln!("{text}\n");
-    }
+    terminal::diagnostics(diagnostics);
     let counted =
         |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let errors = counted(config::count(diagnostics, Severity::Error), "error");
     let warnings = counted(config::count(diagnostics, Severity::Warning), "warning");
     match snapshot {
-        None => eprintln!("{errors}, {warnings}"),
+        None => errln!("{errors}, {warnings}"),
         Some(snapshot) => {
-            println!("{}", snapshot.limits.told_of_bodies());
-            println!(
+            outln!("{}", snapshot.limits.told_of_bodies());
+            outln!(
                 "in order: {}, {}, {}; {warnings}; configuration {}",
                 counted(snapshot.models.len(), "model"),
                 counted(snapshot.upstreams.len(), "upstream"),
@@ -74,6 +70,6 @@ fn print_human(snapshot: Option<&Snapshot>, diagnostics: &[Diagnostic]) {
 
 fn print_json(snapshot: Option<&Snapshot>, diagnostics: &[Diagnostic]) -> anyhow::Result<()> {
     let report = config::report(snapshot.map(|snapshot| snapshot.hash.as_str()), diagnostics);
-    println!("{}", serde_json::to_string_pretty(&report)?);
+    outln!("{}", serde_json::to_string_pretty(&report)?);
     Ok(())
 }

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use super::terminal;
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
 
@@ -26,7 +27,7 @@ impl Completions {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut super::Cli::command(), "tollgate", &mut script);
-        std::io::stdout().lock().write_all(&script)?;
+        terminal::data().write_all(&script)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -13,9 +13,10 @@ use super::asked::OutputOptions;
 use super::check::ReportFormat;
 use super::exit::{self, CODES, REFUSED};
 use super::operator::{AdminOptions, refusal};
-use super::serve;
 use super::sheets::{CONFIG, RELOAD};
+use super::terminal::{self, outln};
 use crate::config::{self, Change, Diagnostic};
+use crate::printable::escaped;
 
 /// The exit code when something differs; that of `diff`.
 const DIFFERENT: u8 = 1;
@@ -105,7 +106,7 @@ impl RunningConfig {
         if self.asked.json || self.asked.quiet {
             self.asked.print(&document, &CONFIG)?;
         } else {
-            let mut out = std::io::stdout().lock();
+            let mut out = terminal::out();
             serde_json::to_writer_pretty(&mut out, &document.value)?;
             writeln!(out)?;
         }
@@ -121,7 +122,7 @@ impl RunningConfig {
         if !self.asked.json {
             let found = document.value["diagnostics"].as_array().into_iter().flatten();
             let found = found.filter_map(|found| Diagnostic::deserialize(found).ok());
-            serve::print(&found.collect::<Vec<_>>());
+            terminal::diagnostics(&found.collect::<Vec<_>>());
         }
         self.asked.print(&document, &RELOAD)?;
         let is_in_order = document.value["ok"] == true;
@@ -135,7 +136,7 @@ impl Diff {
         let (hash, files) = match config::describe(&files.routes(), &files.models()) {
             Ok(described) => described,
             Err(errors) => {
-                serve::print(&errors);
+                terminal::diagnostics(&errors);
                 bail!("the files are not in order");
             }
         };
@@ -151,7 +152,7 @@ impl Diff {
                     "files": hash,
                     "changes": changes,
                 });
-                println!("{}", serde_json::to_string_pretty(&report)?);
+                outln!("{}", serde_json::to_string_pretty(&report)?);
             }
         }
         Ok(if changes.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENT) })
@@ -174,11 +175,11 @@ fn print_human(changes: &[Change]) {
                 )
             }
         };
-        println!("{line}{}", if *restart_only { "   (at a restart)" } else { "" });
+        outln!("{}{}", escaped(&line), if *restart_only { "   (at a restart)" } else { "" });
     }
     match changes.len() {
-        0 => println!("the files are what runs"),
-        1 => println!("1 difference"),
-        count => println!("{count} differences"),
+        0 => outln!("the files are what runs"),
+        1 => outln!("1 difference"),
+        count => outln!("{count} differences"),
     }
 }

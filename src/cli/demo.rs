@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use clap::Args;
 
 use super::serve::{self, Role, RunningGateway, ServeOverrides, Start};
+use super::terminal::outln;
 use crate::clock::UnixMs;
 use crate::config::{Overrides, Sources};
 use crate::ledger::{AccountId, Ledger, NewKey};
@@ -121,7 +122,7 @@ fn print_json(running: &RunningGateway, key: &str) {
         "admin_token": running.admin_token.expose(),
         "api_key": key,
     });
-    println!("{line}");
+    outln!("{line}");
 }
 
 fn print_welcome(
@@ -133,7 +134,7 @@ fn print_welcome(
 ) {
     let (base, admin) = (running.base_url(), &running.admin_url);
     let token = running.admin_token.expose();
-    println!(
+    outln!(
         r#"Tollgate is running on simulated upstreams: no provider is called, no money is spent.
 
   base URL     {base}/v1 for OpenAI's SDKs, {base} for Anthropic's

@@ -2,7 +2,9 @@
 
 use std::process::ExitCode;
 
+use super::terminal::errln;
 use crate::fleet::postgres::DbError;
+use crate::printable::shortened;
 
 /// It failed for another reason, such as a disk or an answer that cannot be read.
 pub(super) const FAILED: u8 = 1;
@@ -16,6 +18,9 @@ pub(super) const REFUSED: u8 = 4;
 pub(super) const UNREACHABLE: u8 = 5;
 /// It was done, but something had to be left out.
 pub(super) const PARTLY: u8 = 6;
+
+/// The longest message, in characters: an answer that is no document of the admin API is repeated.
+const MESSAGE_CHARS_MAX: usize = 4_000;
 
 /// What `--help` says of exit codes.
 pub(super) const CODES: &str = "\
@@ -61,9 +66,11 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
 
 /// Says on standard error what went wrong, and what to do.
 pub(super) fn say(error: &anyhow::Error) {
-    eprintln!("error: {error:#}");
+    // What others say may have lines, but none of them looks like one of ours.
+    let printed = |text: &str| shortened(text, MESSAGE_CHARS_MAX).replace('\n', "\n  ");
+    errln!("error: {}", printed(&format!("{error:#}")));
     let failure = error.downcast_ref::<Failure>();
     if let Some(help) = failure.and_then(|failure| failure.help.as_ref()) {
-        eprintln!("help: {help}");
+        errln!("help: {}", printed(help));
     }
 }

@@ -12,6 +12,7 @@ use super::admin_call::{self, AdminEndpoint, AdminRequest};
 use super::admin_tls;
 use super::exit;
 use super::files::{self, Files};
+use super::terminal::{errln, one_line, outln};
 
 /// Where the admin API is when nothing says anything else.
 const DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);
@@ -51,7 +52,7 @@ impl Healthcheck {
                 return Ok(ExitCode::FAILURE);
             }
         };
-        println!("{}", String::from_utf8_lossy(&answer.body).trim());
+        outln!("{}", one_line(String::from_utf8_lossy(&answer.body).trim()));
         Ok(if answer.status == 200 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
@@ -85,7 +86,7 @@ impl Healthcheck {
                 if self.routes.is_some() {
                     return Err(error);
                 }
-                eprintln!("warning: {error:#}; {DEFAULT} is asked");
+                errln!("warning: {error:#}; {DEFAULT} is asked");
                 Ok((DEFAULT, None))
             }
         }

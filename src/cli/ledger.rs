@@ -16,9 +16,11 @@ use super::operator::AdminOptions;
 use super::records::RecordSource;
 use super::repair::RepairArgs;
 use super::sheets::{ENTRIES, JOURNAL, LOSSES, MARGINS};
+use super::terminal;
 use super::trial_balance::TrialBalanceArgs;
 use super::{accounts, archive};
-use crate::ledger::{AccountId, Balance, ExportFormat, Report, Seq, verify};
+use crate::ledger::{AccountId, Balance, ExportFormat, Report, Seq, SledReading, verify};
+use crate::printable::escaped;
 
 /// How long a gateway may take to check its journal: somewhat longer than it allows itself.
 pub(super) const VERIFY_TIMEOUT: Duration = Duration::from_secs(11 * 60);
@@ -58,8 +60,8 @@ Examples:
 
 {CODES}"))]
     Margins(MarginsArgs),
-    /// Check every byte of the journal and every rule of money; of a stopped gateway's, with
-    /// `--data`, also that sled says the same. Exits with 1 if anything is wrong.
+    /// Check every byte of the journal and every rule of money, and that sled says the same. Exits
+    /// with 1 if anything is wrong.
     #[command(after_help = format!("\
 Examples:
   tollgate ledger verify
@@ -233,7 +235,7 @@ impl VerifyArgs {
         let Some(data) = &self.data else { return self.ask() };
         archive::connect(data, &self.asked.operator.files)?;
         let report = verify(data)?;
-        let mut out = std::io::stdout().lock();
+        let mut out = terminal::out();
         if self.asked.quiet {
             writeln!(out, "{}", report.chain)?;
         } else if self.asked.json {
@@ -246,7 +248,7 @@ impl VerifyArgs {
         Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// Has the running gateway check its journal.
+    /// Has the running gateway check its journal, and sled.
     fn ask(&self) -> anyhow::Result<ExitCode> {
         let ask = AdminRequest::post("/admin/v1/ledger/verify").within(VERIFY_TIMEOUT);
         let document = self.asked.operator.ask(&ask)?;
@@ -259,7 +261,7 @@ impl VerifyArgs {
 impl ExportArgs {
     fn run(&self) -> anyhow::Result<ExitCode> {
         let Some(path) = &self.out else {
-            let out = std::io::stdout().lock();
+            let out = terminal::data();
             self.write(&mut BufWriter::with_capacity(BUFFER_BYTES, out))?;
             return Ok(ExitCode::SUCCESS);
         };
@@ -310,6 +312,13 @@ fn print(out: &mut impl std::io::Write, report: &Report) -> std::io::Result<()> 
     writeln!(out, "hash chain  {}", report.chain)?;
     writeln!(out, "state       {}", report.state_hash)?;
     writeln!(out, "sled        {}", report.sled_hash.as_deref().unwrap_or("not compared"))?;
+    let SledReading { rows, bytes, duration_ms, reason, .. } = &report.sled;
+    match reason {
+        Some(reason) => writeln!(out, "            {reason}")?,
+        None => {
+            writeln!(out, "            {rows} rows of {bytes} bytes, read in {duration_ms} ms")?
+        }
+    }
     writeln!(
         out,
         "\n{:<24} {:>18} {:>18} {:>18} {:>18} {:>18} {:>18}",
@@ -321,12 +330,13 @@ fn print(out: &mut impl std::io::Write, report: &Report) -> std::io::Result<()> 
     print_balance(out, "total", &report.total)?;
     writeln!(out, "\nwritten off {}, open holds {}", report.written_off, report.open_holds)?;
     for (cause, sum) in &report.losses {
+        let cause = terminal::one_line(cause);
         writeln!(out, "lost at the most {} in {} calls: {cause}", sum.amount, sum.count)?;
     }
     let sum = if report.books.adds_up { "add up to zero" } else { "do NOT add up" };
     writeln!(out, "books {sum}: debit {}, credit {}", report.books.debit, report.books.credit)?;
     for violation in &report.violations {
-        writeln!(out, "violation: {violation}")?;
+        writeln!(out, "violation: {}", escaped(violation))?;
     }
     let verdict = if report.violations.is_empty() { "sound" } else { "NOT sound" };
     writeln!(out, "the ledger is {verdict}")

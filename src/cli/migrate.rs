@@ -4,7 +4,7 @@
 mod database;
 mod ledger;
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -12,7 +12,8 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 
 use super::exit::{CODES, PARTLY};
-use crate::config::{self, Diagnostic, Migrated, Severity};
+use super::terminal::{self, errln};
+use crate::config::{self, Migrated, Severity};
 
 /// Make our two files of the configuration of another gateway, or the schema of a fleet's database, or
 /// move a ledger into it.
@@ -76,15 +77,15 @@ impl Litellm {
         let migrated = match config::litellm(&config.to_string_lossy(), &bytes) {
             Ok(migrated) => migrated,
             Err(error) => {
-                say(&[*error]);
+                terminal::diagnostics(&[*error]);
                 return Ok(ExitCode::FAILURE);
             }
         };
-        say(&migrated.found);
+        terminal::diagnostics(&migrated.found);
         let Migrated { routes, models, found } = migrated;
         match out {
             None => {
-                let mut out = std::io::stdout().lock();
+                let mut out = terminal::data();
                 write!(out, "# routes.yaml\n{routes}\n# models.yaml\n{models}")?;
             }
             Some(directory) => {
@@ -98,7 +99,7 @@ impl Litellm {
         if left_out == 0 {
             return Ok(ExitCode::SUCCESS);
         }
-        eprintln!("left out, or to be looked at: {left_out}; see the warnings above");
+        errln!("left out, or to be looked at: {left_out}; see the warnings above");
         Ok(ExitCode::from(PARTLY))
     }
 }
@@ -108,12 +109,4 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     let mut file = std::fs::File::create_new(path)
         .with_context(|| format!("cannot write {}", path.display()))?;
     file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
-}
-
-fn say(found: &[Diagnostic]) {
-    let in_colour = std::io::stderr().is_terminal();
-    for diagnostic in found {
-        let text = if in_colour { diagnostic.render_in_colour() } else { diagnostic.render() };
-        eprintln!("{text}\n");
-    }
 }

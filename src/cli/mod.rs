@@ -49,6 +49,7 @@ mod asked;
 mod sheet;
 mod sheets;
 mod exit;
+mod terminal;
 mod completions;
 mod migrate;
 mod admin_call;

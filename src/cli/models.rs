@@ -1,6 +1,6 @@
 //! `tollgate models`: models and their prices, held against public lists.
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 
 use super::exit;
 use super::files::Files;
-use super::serve;
+use super::terminal::{self, errln, outln};
 use crate::catalogue::{self, LIST_BYTES_MAX, NamedCatalogue, OwnModel, OwnTarget};
 use crate::config::{self, TypedModel, environment_proxies};
 use crate::metrics::Metrics;
@@ -70,11 +70,11 @@ impl SyncModels {
     fn run(self) -> anyhow::Result<ExitCode> {
         let own: Vec<OwnModel> = match config::typed_models(&self.files.listing()) {
             Ok((models, left_out)) => {
-                left_out.iter().for_each(|one| eprintln!("{one}"));
+                left_out.iter().for_each(|one| errln!("{one}"));
                 models.into_iter().map(own_model).collect()
             }
             Err(errors) => {
-                serve::print(&errors);
+                terminal::diagnostics(&errors);
                 bail!("the models are not in order");
             }
         };
@@ -82,9 +82,9 @@ impl SyncModels {
             self.from.iter().map(|from| named_list(from)).collect::<anyhow::Result<_>>()?;
         let report = catalogue::compare(&own, &lists);
         if self.json {
-            println!("{}", catalogue::as_json(&report));
+            outln!("{}", catalogue::as_json(&report));
         } else {
-            print!("{}", catalogue::as_text(&report));
+            terminal::out().write_all(catalogue::as_text(&report).as_bytes())?;
         }
         Ok(if report.is_different() { ExitCode::from(DIFFERENT) } else { ExitCode::SUCCESS })
     }

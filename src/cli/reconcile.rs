@@ -11,6 +11,7 @@ use clap::{Args, ValueEnum};
 use super::exit;
 use super::operator::AdminOptions;
 use super::records::RecordSource;
+use super::terminal;
 use crate::ledger::ExportFormat;
 use crate::reconcile::{
     self, JournalReading, OwnLine, Provider, STATEMENT_BYTES_MAX, StatementFile, select_upstreams,
@@ -119,7 +120,7 @@ impl Reconcile {
         let statement = reconcile::read(provider, &files).context("cannot use the statement")?;
         let own = select_upstreams(self.own_lines()?, &self.upstream)?;
         let report = reconcile::reconcile(&own, &statement, &credentials);
-        let mut out = io::stdout().lock();
+        let mut out = terminal::out();
         if self.json {
             writeln!(out, "{}", reconcile::as_json(&report))?;
         } else {

@@ -8,7 +8,9 @@ use clap::Args;
 
 use super::archive;
 use super::files::Files;
+use super::terminal::{self, one_line};
 use crate::ledger::{Repair, repair};
+use crate::printable::escaped;
 
 /// Places that are listed one by one.
 const LISTED_MAX: usize = 20;
@@ -37,7 +39,7 @@ impl RepairArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         archive::connect(&self.data, &self.files)?;
         let found = repair(&self.data, self.apply, self.without_sled)?;
-        let mut out = std::io::stdout().lock();
+        let mut out = terminal::out();
         if self.json {
             serde_json::to_writer(&mut out, &found)?;
             writeln!(out)?;
@@ -63,7 +65,7 @@ impl RepairArgs {
         writeln!(out, "nothing is wrong up to record {}", found.whole_until)?;
         for damage in found.damages.iter().take(LISTED_MAX) {
             let (file, from, to) = (damage.file.display(), damage.from, damage.to);
-            writeln!(out, "{file}: bytes {from} to {to}: {}", damage.what)?;
+            writeln!(out, "{file}: bytes {from} to {to}: {}", escaped(&damage.what))?;
         }
         more(out, found.damages.len())?;
         if found.behind > 0 {
@@ -85,7 +87,7 @@ impl RepairArgs {
             found.restored, found.gone, found.dropped
         )?;
         for why in found.dropped_why.iter().take(LISTED_MAX) {
-            writeln!(out, "  {why}")?;
+            writeln!(out, "  {}", escaped(why))?;
         }
         more(out, found.dropped_why.len())?;
         self.print_costs(out, found)
@@ -96,7 +98,7 @@ impl RepairArgs {
             writeln!(out, "no account is known to gain or lose by it")?;
         }
         for cost in &found.accounts {
-            let (account, name, now) = (&cost.account, &cost.name, &cost.repaired);
+            let (account, name, now) = (&cost.account, one_line(&cost.name), &cost.repaired);
             write!(out, "{account} ({name}): available {}, spent {}", now.available, now.spent)?;
             if let Some(was) = &cost.sled {
                 write!(out, "; sled says {} and {}", was.available, was.spent)?;

@@ -11,6 +11,7 @@ use super::admin_call::{AdminRequest, encoded};
 use super::asked::{OutputOptions, Pages, with_query};
 use super::exit::CODES;
 use super::sheets::{REQUEST, REQUESTS};
+use super::terminal::{self, errln};
 
 /// The longest event that is read, in bytes; a request's record has some hundred.
 const EVENT_BYTES_MAX: usize = 1 << 20;
@@ -139,7 +140,7 @@ impl Tail {
             }
             Ok(())
         })?;
-        eprintln!("the gateway ended the tail");
+        errln!("the gateway ended the tail");
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -158,10 +159,10 @@ impl TailProgress<'_> {
         let (Some(name), Some(data)) = (field("event:"), field("data:")) else { return Ok(()) };
         let document: Value = serde_json::from_str(data).unwrap_or_default();
         if name == "missed" {
-            eprintln!("{} requests were too fast to be shown", document["records"]);
+            errln!("{} requests were too fast to be shown", document["records"]);
             return Ok(());
         }
-        let mut out = std::io::stdout().lock();
+        let mut out = terminal::out();
         if self.asked.json {
             writeln!(out, "{data}")?;
         } else if self.asked.quiet {

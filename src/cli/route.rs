@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use super::operator::AdminOptions;
+use super::terminal::{self, one_line};
 
 /// See which way requests go in a running gateway.
 #[derive(Args, Debug)]
@@ -55,7 +56,7 @@ impl RouteArgs {
             query.append_pair("key", key);
         }
         let answer = asked.operator.get(&format!("/admin/v1/route?{}", query.finish()))?;
-        let mut out = std::io::stdout().lock();
+        let mut out = terminal::out();
         if asked.json {
             serde_json::to_writer(&mut out, &answer)?;
             writeln!(out)?;
@@ -77,7 +78,7 @@ fn is_served(model: &Value) -> bool {
 }
 
 fn print(out: &mut impl std::io::Write, answer: &Value) -> std::io::Result<()> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let text = |value: &Value| one_line(value.as_str().unwrap_or_default()).into_owned();
     let words = |value: &Value| {
         let all = value.as_array().map_or(&[][..], Vec::as_slice);
         all.iter().map(text).collect::<Vec<_>>().join(", ")
@@ -88,13 +89,13 @@ fn print(out: &mut impl std::io::Write, answer: &Value) -> std::io::Result<()> {
         writeln!(out, "translated: {translated}")?;
     }
     if let Some(refused) = answer["refused"].as_str() {
-        writeln!(out, "refused: {refused}")?;
+        writeln!(out, "refused: {}", one_line(refused))?;
     }
     print_targets(out, answer)?;
     for fallback in answer["fallbacks"].as_array().map_or(&[][..], Vec::as_slice) {
         writeln!(out, "fallback {}", text(&fallback["model"]))?;
         if let Some(refused) = fallback["refused"].as_str() {
-            writeln!(out, "refused: {refused}")?;
+            writeln!(out, "refused: {}", one_line(refused))?;
         }
         print_targets(out, fallback)?;
     }
@@ -103,11 +104,13 @@ fn print(out: &mut impl std::io::Write, answer: &Value) -> std::io::Result<()> {
 
 /// Prints the targets of a model, one a line.
 fn print_targets(out: &mut impl std::io::Write, model: &Value) -> std::io::Result<()> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let text = |value: &Value| one_line(value.as_str().unwrap_or_default()).into_owned();
     for target in model["targets"].as_array().map_or(&[][..], Vec::as_slice) {
         let place = match target["credential"].as_str() {
             None | Some("") => text(&target["upstream"]),
-            Some(credential) => format!("{}/{credential}", text(&target["upstream"])),
+            Some(credential) => {
+                format!("{}/{}", text(&target["upstream"]), one_line(credential))
+            }
         };
         let (percent, priority) = (&target["percent"], &target["priority"]);
         let (percent, priority) = (percent.as_f64().unwrap_or(0.0), priority.as_u64().unwrap_or(0));
@@ -120,7 +123,7 @@ fn print_targets(out: &mut impl std::io::Write, model: &Value) -> std::io::Resul
             writeln!(out, "        translated: {}", translated.join(", "))?;
         }
         if let Some(cost) = target["cost"].as_str() {
-            writeln!(out, "        costs {cost}")?;
+            writeln!(out, "        costs {}", one_line(cost))?;
         }
     }
     Ok(())

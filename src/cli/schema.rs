@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 
+use super::terminal::outln;
 use crate::{admin, config};
 
 /// Print the JSON Schema of a configuration file, or the OpenAPI document of the admin API.
@@ -33,7 +34,7 @@ impl Schema {
             Of::Models => config::models_schema(),
             Of::Admin => admin::openapi_document(),
         };
-        println!("{}", serde_json::to_string_pretty(&schema)?);
+        outln!("{}", serde_json::to_string_pretty(&schema)?);
         Ok(ExitCode::SUCCESS)
     }
 }

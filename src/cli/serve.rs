@@ -21,10 +21,11 @@ use super::private;
 use super::signals::Signals;
 use super::stores::{self, Stores};
 use super::supervisor;
+use super::terminal::{self, errln};
 use crate::admin::{self, AdminState, Readiness};
 use crate::balance::Balancer;
 use crate::config::snapshot::Snapshot;
-use crate::config::{ConfigHandle, Diagnostic, Overrides, Sources};
+use crate::config::{ConfigHandle, Overrides, Sources};
 use crate::console::{self, ConsoleParts};
 use crate::gateway::{Connectors, Descriptors, GatewayParts, Hosted, Inward, check_upstreams};
 use crate::ledger::Ledger;
@@ -98,7 +99,7 @@ impl Serve {
                     "admin_url": running.admin_url,
                 });
                 // Nobody may be there to read it: whoever started the process before this one.
-                drop(writeln!(std::io::stdout(), "{line}"));
+                drop(writeln!(terminal::out(), "{line}"));
             }
             log::info!("{bodies}");
             log::info!("serving at {}, admin API at {}", running.base_url(), running.admin_url);
@@ -161,20 +162,13 @@ impl RunningGateway {
 pub(super) fn load(sources: &Sources, overrides: &Overrides) -> Option<Snapshot> {
     match crate::config::load(sources, overrides) {
         Ok((snapshot, warnings)) => {
-            print(&warnings);
+            terminal::diagnostics(&warnings);
             Some(snapshot)
         }
         Err(errors) => {
-            print(&errors);
+            terminal::diagnostics(&errors);
             None
         }
-    }
-}
-
-/// Prints what there is to say about the files.
-pub(super) fn print(diagnostics: &[Diagnostic]) {
-    for diagnostic in diagnostics {
-        eprintln!("{}", diagnostic.render());
     }
 }
 

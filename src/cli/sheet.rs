@@ -4,6 +4,9 @@
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde_json::Value;
 
+use super::terminal::one_line;
+use crate::printable::escaped;
+
 /// A document as a table.
 #[derive(Debug)]
 pub(super) struct Sheet {
@@ -24,8 +27,10 @@ pub(super) type Column = (&'static str, &'static str, Kind);
 /// How a value is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Text as it is, to the left.
+    /// Text to the left, cut where it is long.
     Text,
+    /// Text as it is, to the left, however long: sentences of the gateway's own.
+    Whole,
     /// To the right: amounts and counts.
     Figure,
     /// `null` is everything there is, such as the models of a key.
@@ -58,7 +63,7 @@ impl Sheet {
     /// The value of each row that a script needs, one a line.
     pub(super) fn main_values(&self, document: &Value) -> Vec<String> {
         let rows = self.rows(document).into_iter();
-        rows.map(|row| shown(row.pointer(self.main), Kind::Text)).collect()
+        rows.map(|row| shown(row.pointer(self.main), Kind::Whole)).collect()
     }
 
     /// The titles of a table.
@@ -147,8 +152,12 @@ fn shown(value: Option<&Value>, kind: Kind) -> String {
         }
         Some(value) => value.to_string(),
     };
-    // What customers have named must not steer the terminal.
-    text.replace(char::is_control, "\u{fffd}")
+    // What customers have named is no line of its own, whatever it is. An array was cut item by item.
+    match value {
+        Some(Value::Array(_)) => text,
+        _ if kind == Kind::Whole => escaped(&text).into_owned(),
+        _ => one_line(&text).into_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -172,10 +181,9 @@ mod tests {
             {"id": "\u{1b}[2J", "balance": {"left": null}},
         ]});
         let table = MONEY.table(&document);
-        let expected =
-            "ID          LEFT\na          10.00\nlonger  1234.567\n\u{fffd}[2J           -";
+        let expected = "ID               LEFT\na               10.00\nlonger       1234.567\n\\u001b[2J           -";
         assert_eq!(table, expected);
-        assert_eq!(MONEY.main_values(&document), ["a", "longer", "\u{fffd}[2J"]);
+        assert_eq!(MONEY.main_values(&document), ["a", "longer", "\\u001b[2J"]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Every document of the admin API as people see it.
 
-use super::sheet::Kind::{All, Figure, Text};
+use super::sheet::Kind::{All, Figure, Text, Whole};
 use super::sheet::{Column, Sheet};
 use crate::price::UNITS;
 
@@ -310,6 +310,13 @@ pub(super) const JOURNAL: Sheet = Sheet::one(
         ("segments", "/segments", Figure),
         ("hash chain", "/chain", Text),
         ("state", "/state_hash", Text),
+        ("sled compared", "/sled/compared", Text),
+        ("sled", "/sled_hash", Text),
+        ("not compared because", "/sled/reason", Text),
+        ("sled at record", "/sled/record", Figure),
+        ("sled rows", "/sled/rows", Figure),
+        ("sled bytes", "/sled/bytes", Figure),
+        ("sled read in ms", "/sled/duration_ms", Figure),
         ("accounts", "/accounts", Figure),
         ("granted", "/total/granted", Figure),
         ("available", "/total/available", Figure),
@@ -320,7 +327,7 @@ pub(super) const JOURNAL: Sheet = Sheet::one(
         ("used of them", "/total/credit_used", Figure),
         ("written off", "/written_off", Figure),
         ("open holds", "/open_holds", Figure),
-        ("violations", "/violations", Text),
+        ("violations", "/violations", Whole),
     ],
 );
 

@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::terminal;
 use crate::sim::{Behaviour, Sim, SimOptions};
 
 /// Run simulated upstreams that answer like a provider, or fail like one.
@@ -36,7 +37,7 @@ impl SimCommand {
             let sim = Sim::start(SimOptions { listen: self.listen, behaviour })
                 .with_context(|| format!("cannot listen on {}", self.listen))?;
             let line = serde_json::json!({"address": sim.addr().to_string()});
-            writeln!(std::io::stdout(), "{line}").context("cannot write to standard output")?;
+            writeln!(terminal::out(), "{line}").context("cannot write to standard output")?;
             tokio::select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}

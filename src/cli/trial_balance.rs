@@ -13,7 +13,9 @@ use super::asked::OutputOptions;
 use super::ledger::VERIFY_TIMEOUT;
 use super::operator::JsonDocument;
 use super::sheets::BOOKS;
+use super::terminal;
 use crate::ledger::{BooksReport, verify};
+use crate::printable::escaped;
 
 /// Whose books to print.
 #[derive(Args, Debug)]
@@ -57,11 +59,11 @@ impl TrialBalanceArgs {
 
 /// What stands below the table.
 fn summarize(document: &Value) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = terminal::out();
     let text = |name: &str| document[name].as_str().unwrap_or_default().to_owned();
     writeln!(out, "\ntotal debit {}, total credit {}", text("debit"), text("credit"))?;
     for violation in document["violations"].as_array().into_iter().flatten() {
-        writeln!(out, "violation: {}", violation.as_str().unwrap_or_default())?;
+        writeln!(out, "violation: {}", escaped(violation.as_str().unwrap_or_default()))?;
     }
     let sum = if document["adds_up"] == true { "adds up to zero" } else { "does NOT add up" };
     let end = if document["ok"] == true { "agrees" } else { "does NOT agree" };

@@ -9,17 +9,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
-    CONTENT_TYPE, HOST, ORIGIN, VARY,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, HOST,
+    ORIGIN, VARY,
 };
-use http::{HeaderMap, HeaderValue, Method, Request, Response};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full};
 use rmcp::transport::streamable_http_server::StreamableHttpService;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
-use serde_json::json;
 
 use super::direct;
+use super::envelope;
 use super::server::Server;
 use crate::config::ConfigHandle;
 use crate::config::snapshot::Mcp;
@@ -69,7 +69,7 @@ impl Door {
             (true, Some(_)) => preflight(headers),
             _ => match direct::answer(&self.server, request).await {
                 Ok(answer) => answer,
-                Err(request) => self.service.handle(request).await,
+                Err(request) => self.hand_on(request).await,
             },
         };
         if let Some(origin) = origin {
@@ -79,6 +79,21 @@ impl Door {
             headers.append(VARY, HeaderValue::from_static("origin"));
         }
         answer
+    }
+
+    /// Has the library answer; errors of the transport are the protocol's all the same.
+    async fn hand_on(&self, request: Request<Full<Bytes>>) -> HttpAnswer {
+        let (head, body) = request.into_parts();
+        // The body is whole and in memory: this gives it at once.
+        let Ok(bytes) = body.clone().collect().await.map(http_body_util::Collected::to_bytes);
+        let id = match envelope::identify(&head, &bytes) {
+            Ok(id) => id,
+            Err(answer) => return answer,
+        };
+        drop(bytes);
+        let is_json = envelope::is_json(&head.headers);
+        let answer = self.service.handle(Request::from_parts(head, body)).await;
+        envelope::enveloped(answer, id, is_json).await
     }
 }
 
@@ -124,7 +139,7 @@ fn is_host_allowed(mcp: &Mcp, headers: &HeaderMap) -> bool {
 /// The answer to a browser that asks whether an allowed page may call.
 fn preflight(asked: &HeaderMap) -> HttpAnswer {
     let mut answer = empty();
-    *answer.status_mut() = http::StatusCode::NO_CONTENT;
+    *answer.status_mut() = StatusCode::NO_CONTENT;
     let headers = answer.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
     if let Some(names) = asked.get(ACCESS_CONTROL_REQUEST_HEADERS) {
@@ -137,12 +152,7 @@ fn preflight(asked: &HeaderMap) -> HttpAnswer {
 
 /// A 403 in the protocol's words: an error that answers no request in particular.
 fn refused(message: &'static str) -> HttpAnswer {
-    let error =
-        json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32600, "message": message}});
-    let mut answer = empty();
-    *answer.status_mut() = http::StatusCode::FORBIDDEN;
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    answer.map(|_| Full::from(error.to_string()).boxed())
+    envelope::error(StatusCode::FORBIDDEN, None, envelope::INVALID_REQUEST, message)
 }
 
 fn empty() -> HttpAnswer {

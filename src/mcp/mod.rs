@@ -6,6 +6,7 @@
 //! there. Here it is only put into words.
 
 mod door;
+mod envelope;
 mod direct;
 mod server;
 mod caller;

@@ -569,20 +569,40 @@ async fn what_is_no_request_is_refused_by_the_protocols_rules() {
         r#"{"a":"#.repeat(5000),
         "}".repeat(5000)
     );
-    for (body, status) in [
-        (String::new(), 415),
-        ("no JSON".to_owned(), 415),
-        ("[]".to_owned(), 415),
-        ("null".to_owned(), 415),
-        (r#"{"jsonrpc":"1.0","id":1,"method":"tools/list"}"#.to_owned(), 415),
-        (deep, 415),
-        ("x".repeat(64 * 1024 + 1), 413),
+    let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    for (body, status, code) in [
+        (String::new(), 400, -32700),
+        ("no JSON".to_owned(), 400, -32700),
+        ("[]".to_owned(), 400, -32600),
+        (format!("[{list},{list}]"), 400, -32600),
+        (r#"[1,"garbage",null]"#.to_owned(), 400, -32600),
+        ("null".to_owned(), 400, -32600),
+        (r#"{"jsonrpc":"1.0","id":1,"method":"tools/list"}"#.to_owned(), 400, -32600),
+        (deep, 400, -32600),
     ] {
         let shown: String = body.chars().take(40).collect();
         let reply = client.send(&[], body).await;
-        let is_refused = (400..500).contains(&reply.status);
-        assert!(is_refused, "{shown}: {} {}", reply.status, reply.text);
         assert_eq!(reply.status, status, "{shown}: {}", reply.text);
+        assert_eq!(reply.headers["content-type"], "application/json", "{shown}");
+        assert_eq!(reply.json()["error"]["code"], code, "{shown}: {}", reply.text);
+    }
+    // Whatever else the transport refuses is JSON as well.
+    let large = client.send(&[], "x".repeat(64 * 1024 + 1)).await;
+    assert_eq!((large.status, large.json()["error"].is_object()), (413, true), "{}", large.text);
+    let both = "application/json, text/event-stream";
+    for (content_type, accept, version, status) in [
+        ("text/plain", both, "2025-06-18", 415),
+        ("application/json", "text/html", "2025-06-18", 406),
+        ("application/json", both, "1999-01-01", 400),
+    ] {
+        let request = client.http.post(&client.url).bearer_auth(&client.key).body(list);
+        let request = request.header("content-type", content_type).header("accept", accept);
+        let answer = request.header("mcp-protocol-version", version).send().await;
+        let answer = answer.expect("an answer");
+        assert_eq!(answer.status(), status, "{content_type} {accept} {version}");
+        assert_eq!(answer.headers()["content-type"], "application/json", "{status}");
+        let error: Value = answer.json().await.expect("JSON");
+        assert!(error["error"]["code"].is_i64(), "{status}: {error}");
     }
     for (method, params, code) in [
         ("tools/call", json!({"name": "rm", "arguments": {}}), -32602),
@@ -595,8 +615,15 @@ async fn what_is_no_request_is_refused_by_the_protocols_rules() {
         let reply = client.ask(method, params.clone()).await;
         assert_eq!(reply.json()["error"]["code"], code, "{method} {params}: {}", reply.text);
     }
-    let get = client.http.get(&client.url).bearer_auth(&client.key).send().await;
-    assert_eq!(get.expect("an answer").status(), 405);
+    for method in [reqwest::Method::GET, reqwest::Method::DELETE, reqwest::Method::PUT] {
+        let other = client.http.request(method.clone(), &client.url).bearer_auth(&client.key);
+        let answer = other.send().await.expect("an answer");
+        assert_eq!(answer.status(), 405, "{method}");
+        assert_eq!(answer.headers()["allow"], "POST", "{method}");
+        assert_eq!(answer.headers()["content-type"], "application/json", "{method}");
+        let error: Value = answer.json().await.expect("JSON");
+        assert_eq!(error["error"]["code"], -32600, "{method}: {error}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

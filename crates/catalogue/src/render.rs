@@ -3,9 +3,14 @@
 use serde_json::{Map, Value, json};
 use tollgate_money::money::Rate;
 use tollgate_money::price::{Condition, Unit};
+use tollgate_money::printable::one_line;
 
 use crate::condition::{as_flow, fields};
 use crate::report::{Difference, PriceReport};
+
+/// The most characters of a name of others, and of a line with figures of several lists.
+const ABOUT_CHARS_MAX: usize = 200;
+const LINE_CHARS_MAX: usize = 1_000;
 
 /// A line of a group: what it is about, and what is said of it.
 type ReportLine = (String, String);
@@ -19,6 +24,15 @@ pub fn as_text(report: &PriceReport) -> String {
         text.push_str(&format!("{}: {} models in {}\n", list.label, list.models, list.name));
     }
     for (title, lines) in groups(report) {
+        // Names and figures are those of other people's lists.
+        let lines: Vec<(String, String)> = lines
+            .iter()
+            .map(|(about, line)| {
+                let (about, line) =
+                    (one_line(about, ABOUT_CHARS_MAX), one_line(line, LINE_CHARS_MAX));
+                (about.into_owned(), line.into_owned())
+            })
+            .collect();
         let width = lines.iter().map(|(about, _)| about.chars().count()).max().unwrap_or_default();
         if !lines.is_empty() {
             text.push_str(&format!("\n{title}\n"));

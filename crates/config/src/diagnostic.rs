@@ -2,11 +2,12 @@
 
 use std::fmt;
 
-use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use tollgate_money::closest::closest;
+use tollgate_money::printable::{escaped, is_steering};
 
 /// How much a diagnostic matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -46,8 +47,20 @@ pub struct SourceExcerpt {
     pub column: usize,
     /// How many characters are meant; at least 1.
     pub width: usize,
-    /// The whole line, with secrets overwritten by asterisks.
+    /// The line, with secrets overwritten by asterisks; of a long one a part, with `…` where it was cut.
     pub text: String,
+    /// Column of the first character of `text`; more than 1 where the line was cut before it.
+    #[serde(default = "first_column", skip_serializing_if = "is_first_column")]
+    pub text_column: usize,
+}
+
+const fn first_column() -> usize {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
+const fn is_first_column(column: &usize) -> bool {
+    *column == 1
 }
 
 impl Diagnostic {
@@ -65,23 +78,31 @@ impl Diagnostic {
     }
 
     fn render_with(&self, renderer: &Renderer) -> String {
+        let file = escaped(&self.file);
         let level = match self.severity {
             Severity::Error => Level::ERROR,
             Severity::Warning => Level::WARNING,
             Severity::Note => Level::NOTE,
         };
-        let title = level.primary_title(self.message.as_str());
+        // A file may be anybody's: nothing of it steers the terminal.
+        let title = level.primary_title(escaped(&self.message));
         let mut group = match &self.place {
             None => Group::with_title(title),
-            Some(place) => title.element(
-                Snippet::source(place.text.as_str())
-                    .path(self.file.as_str())
+            Some(place) => {
+                let snippet = Snippet::source(place.printable())
                     .line_start(place.line)
-                    .annotation(AnnotationKind::Primary.span(place.bytes())),
-            ),
+                    .annotation(AnnotationKind::Primary.span(place.bytes()));
+                if place.text_column == 1 {
+                    title.element(snippet.path(file))
+                } else {
+                    // The snippet would count from where the line was cut.
+                    let origin = Origin::path(file).line(place.line).char_column(place.column);
+                    title.element(origin).element(snippet)
+                }
+            }
         };
         if let Some(help) = &self.help {
-            group = group.element(Level::HELP.message(help.as_str()));
+            group = group.element(Level::HELP.message(escaped(help)));
         }
         renderer.render(&[group])
     }
@@ -104,13 +125,44 @@ impl fmt::Display for Diagnostic {
 }
 
 impl SourceExcerpt {
-    /// The piece that is meant, as bytes of `text`.
+    /// A piece of a line; of a long line what stands around the piece.
+    pub(super) fn of(line_chars: &[char], line: usize, column: usize, width: usize) -> Self {
+        /// The most characters of a line that are shown: the rest says nothing on a terminal.
+        const SHOWN_MAX: usize = 200;
+        /// Characters before the piece that say what it is in.
+        const BEFORE: usize = 60;
+        let line = line.max(1);
+        let whole = |text: &[char]| text.iter().collect::<String>();
+        if line_chars.len() <= SHOWN_MAX {
+            return Self { line, column, width, text: whole(line_chars), text_column: 1 };
+        }
+        let latest = line_chars.len() - SHOWN_MAX;
+        let begin = column.saturating_sub(1).saturating_sub(BEFORE).min(latest);
+        let end = begin + SHOWN_MAX;
+        let mut text = whole(line_chars.get(begin..end).unwrap_or_default());
+        if end < line_chars.len() {
+            text.push('…');
+        }
+        if begin > 0 {
+            text.insert(0, '…');
+        }
+        // The dots stand in the place of the character before.
+        Self { line, column, width, text, text_column: begin.max(1) }
+    }
+
+    /// `text` with a sign in the place of each character that would steer a terminal: columns stay.
+    fn printable(&self) -> String {
+        let sign = |c: char| if is_steering(c) && c != '\t' { '\u{fffd}' } else { c };
+        self.text.chars().map(sign).collect()
+    }
+
+    /// The piece that is meant, as bytes of what is printed.
     fn bytes(&self) -> std::ops::Range<usize> {
+        let text = self.printable();
         let byte_of = |column: usize| {
-            let mut starts = self.text.char_indices().map(|(byte, _)| byte);
-            starts.nth(column).unwrap_or(self.text.len())
+            text.char_indices().map(|(byte, _)| byte).nth(column).unwrap_or(text.len())
         };
-        let first = self.column.saturating_sub(1);
+        let first = self.column.saturating_sub(self.text_column);
         byte_of(first)..byte_of(first.saturating_add(self.width))
     }
 }
@@ -183,6 +235,7 @@ mod tests {
                 column: 7,
                 width: 6,
                 text: "  ü: {fälsch: 1}".to_owned(),
+                text_column: 1,
             }),
             help: Some("did you mean `false`?".to_owned()),
         };

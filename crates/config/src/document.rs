@@ -1,6 +1,6 @@
 //! One YAML file on its way from bytes to typed values, and the faults found in it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path as FilePath, PathBuf};
 
 use schemars::JsonSchema;
@@ -10,11 +10,17 @@ use serde_yaml::Value;
 use super::diagnostic::{Diagnostic, Severity, SourceExcerpt};
 use super::expand::{Env, Expansion, Unfilled};
 pub(super) use super::fault::Fault;
-use super::spans::{Mark, Path, Spans, Step, syntax_help};
+use super::spans::{Mark, Path, Spans, Step, SyntaxRefusal, syntax_help};
 use super::{described, shape, shown};
+use tollgate_money::printable::shortened;
 
 /// The largest file that is read, in bytes: ten thousand models are about 3 MiB.
 const FILE_BYTES_MAX: usize = 16 << 20;
+
+/// The most problems of a file that are listed, those first that stand first.
+const DIAGNOSTICS_MAX: usize = 1_000;
+/// The longest message or help, in characters: long enough for a list of upstreams that are switched off.
+const MESSAGE_CHARS_MAX: usize = 4_000;
 
 /// A file whose YAML is in order; its fields may not be.
 #[derive(Debug)]
@@ -59,25 +65,13 @@ impl Document {
                 return Err(whole_file(format!("this file is not UTF-8 text: see line {line}")));
             }
         };
-        let spans = Spans::parse(text).map_err(|refusals| {
-            let mut diagnostics: Vec<_> = refusals
-                .into_iter()
-                .map(|refusal| Diagnostic {
-                    severity: Severity::Error,
-                    message: refusal.message,
-                    file: file.to_owned(),
-                    place: Some(guarded(text, refusal.mark, &schema)),
-                    help: refusal.help.map(str::to_owned),
-                })
-                .collect();
-            diagnostics.dedup();
-            diagnostics
-        })?;
+        let spans =
+            Spans::parse(text).map_err(|refusals| refused(file, text, refusals, &schema))?;
         let mut value: Value = serde_yaml::from_str(text).map_err(|error| {
             let mut diagnostics = whole_file(format!("this is not YAML: {error}"));
             if let (Some(diagnostic), Some(at)) = (diagnostics.first_mut(), error.location()) {
                 let mark = Mark { line: at.line(), column: at.column(), width: 1 };
-                diagnostic.place = Some(guarded(text, mark, &schema));
+                diagnostic.place = guarded(text, &[mark], &schema).pop();
                 diagnostic.help = syntax_help(text, mark.line).map(str::to_owned);
             }
             diagnostics
@@ -101,18 +95,15 @@ impl Document {
     pub(super) fn read<T: DeserializeOwned + JsonSchema>(&mut self, maps: &[&str]) -> Option<T> {
         let mut faults = shape::check(&self.value, &shape::schema_of::<T>(), &self.spans);
         // What could not be filled in has been said; that the bare `${X}` is no URL need not be.
-        let said = |path: &Path| {
-            self.faults.iter().any(|fault| fault.path == *path)
-                || self.unfilled.iter().any(|unfilled| unfilled.path == *path)
-        };
-        faults.retain(|fault| !said(&fault.path));
+        let unfilled = self.unfilled.iter().map(|unfilled| &unfilled.path);
+        let said: HashSet<&Path> =
+            self.faults.iter().map(|fault| &fault.path).chain(unfilled).collect();
+        faults.retain(|fault| !said.contains(&fault.path));
         self.faults.append(&mut faults);
 
         let mut sound = self.value.clone();
         let unfilled = self.unfilled.iter().map(|unfilled| &unfilled.path);
-        for path in self.faults.iter().map(|fault| &fault.path).chain(unfilled) {
-            prune(&mut sound, path.steps(), maps);
-        }
+        prune(&mut sound, self.faults.iter().map(|fault| &fault.path).chain(unfilled), maps);
         match serde_path_to_error::deserialize(sound) {
             Ok(read) => Some(read),
             Err(error) => {
@@ -256,22 +247,23 @@ impl Document {
             return Vec::new();
         }
         let lines = shown::lines(&text, &spans, &schema, &quoted);
+        let mut faults: Vec<_> = faults.into_iter().map(|fault| (mark(&fault), fault)).collect();
+        faults.sort_by_key(|(mark, _)| (mark.line, mark.column));
+        let left_out = faults.split_off(faults.len().min(DIAGNOSTICS_MAX));
         let mut diagnostics: Vec<_> = faults
             .into_iter()
-            .map(|fault| {
-                let mark = mark(&fault);
-                let line = lines.get(&mark.line).map(String::as_str).unwrap_or_default();
+            .map(|(mark, fault)| {
+                let line = lines.get(&mark.line).map(Vec::as_slice).unwrap_or_default();
                 Diagnostic {
                     severity: fault.severity,
-                    message: fault.message,
+                    message: shortened(&fault.message, MESSAGE_CHARS_MAX).into_owned(),
                     file: file.clone(),
-                    place: Some(place(line, mark)),
-                    help: fault.help,
+                    place: Some(SourceExcerpt::of(line, mark.line, mark.column, mark.width)),
+                    help: fault.help.map(|help| shortened(&help, MESSAGE_CHARS_MAX).into_owned()),
                 }
             })
             .collect();
-        diagnostics
-            .sort_by_key(|found| found.place.as_ref().map(|place| (place.line, place.column)));
+        diagnostics.extend(more(file, left_out.iter().map(|(_, fault)| fault.severity)));
         diagnostics
     }
 }
@@ -290,36 +282,76 @@ fn graft(from: &Value, to: &mut serde_yaml::Mapping, path: &[&str]) {
     }
 }
 
-/// Takes the entry or field out of `value` that `steps` lead into.
-fn prune(value: &mut Value, steps: &[Step], maps: &[&str]) {
+/// What is to be said of problems that are not listed.
+fn more(file: String, severities: impl Iterator<Item = Severity>) -> Option<Diagnostic> {
+    let severities: Vec<Severity> = severities.collect();
+    let errors = severities.iter().filter(|severity| **severity == Severity::Error).count();
+    let severity = if errors > 0 { Severity::Error } else { Severity::Warning };
+    let message =
+        format!("{} more problems in this file, {errors} of them errors", severities.len());
+    let help = Some("mend what is listed first".to_owned());
+    (!severities.is_empty()).then_some(Diagnostic { severity, message, file, place: None, help })
+}
+
+/// Takes the entries and fields out of `value` that the paths lead into.
+fn prune<'a>(value: &mut Value, paths: impl Iterator<Item = &'a Path>, maps: &[&str]) {
     let Some(fields) = value.as_mapping_mut() else { return };
-    match steps {
-        [Step::Key(map), Step::Key(entry), ..] if maps.contains(&map.as_str()) => {
-            if let Some(entries) = fields.get_mut(map.as_str()).and_then(Value::as_mapping_mut) {
-                entries.shift_remove(entry.as_str());
+    let (mut entries, mut whole) = (HashMap::<&str, HashSet<&str>>::new(), HashSet::new());
+    for path in paths {
+        match path.steps() {
+            [Step::Key(map), Step::Key(entry), ..] if maps.contains(&map.as_str()) => {
+                entries.entry(map.as_str()).or_default().insert(entry.as_str());
             }
+            [Step::Key(field), ..] => {
+                whole.insert(field.as_str());
+            }
+            _ => {}
         }
-        [Step::Key(field), ..] => {
-            fields.shift_remove(field.as_str());
-        }
-        _ => {}
     }
+    // In one pass each: a file may have as many entries at fault as it has entries.
+    let is_in =
+        |names: &HashSet<&str>, key: &Value| key.as_str().is_some_and(|key| names.contains(key));
+    for (map, names) in entries {
+        if let Some(entries) = fields.get_mut(map).and_then(Value::as_mapping_mut) {
+            entries.retain(|key, _| !is_in(&names, key));
+        }
+    }
+    fields.retain(|key, _| !is_in(&whole, key));
 }
 
-/// A piece of a line that may be shown.
-fn place(line: &str, mark: Mark) -> SourceExcerpt {
-    // A line is shown on a terminal; the rest of a long one says nothing.
-    const SHOWN_MAX: usize = 200;
-    SourceExcerpt {
-        line: mark.line.max(1),
-        column: mark.column,
-        width: mark.width,
-        text: line.chars().take(SHOWN_MAX.max(mark.column)).collect(),
-    }
+/// What keeps a text from being read here.
+fn refused(
+    file: &str,
+    text: &str,
+    refusals: Vec<SyntaxRefusal>,
+    schema: &serde_json::Value,
+) -> Vec<Diagnostic> {
+    let marks: Vec<Mark> = refusals.iter().map(|refusal| refusal.mark).collect();
+    let places = guarded(text, &marks, schema).into_iter();
+    let mut diagnostics: Vec<_> = refusals
+        .into_iter()
+        .zip(places)
+        .map(|(refusal, place)| Diagnostic {
+            severity: Severity::Error,
+            message: refusal.message,
+            file: file.to_owned(),
+            place: Some(place),
+            help: refusal.help.map(str::to_owned),
+        })
+        .collect();
+    diagnostics.dedup();
+    diagnostics
 }
 
-/// A piece of a line of a text that could not be parsed.
-fn guarded(text: &str, mark: Mark, schema: &serde_json::Value) -> SourceExcerpt {
-    let line = text.split('\n').nth(mark.line.saturating_sub(1)).unwrap_or_default();
-    place(&shown::guarded(line, schema), mark)
+/// The pieces at these marks of a text that could not be parsed. Each line is looked at once.
+fn guarded(text: &str, marks: &[Mark], schema: &serde_json::Value) -> Vec<SourceExcerpt> {
+    let wanted: HashSet<usize> = marks.iter().map(|mark| mark.line.max(1)).collect();
+    let numbered = (1_usize..).zip(text.split('\n')).filter(|(number, _)| wanted.contains(number));
+    let lines: HashMap<usize, Vec<char>> =
+        numbered.map(|(number, line)| (number, shown::guarded(line, schema))).collect();
+    let place = |mark: &Mark| {
+        let line = lines.get(&mark.line.max(1)).map(Vec::as_slice).unwrap_or_default();
+        SourceExcerpt::of(line, mark.line, mark.column, mark.width)
+    };
+    marks.iter().map(place).collect()
 }

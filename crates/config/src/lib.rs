@@ -334,3 +334,5 @@ fn hash(routes: &[u8], models: &[u8]) -> String {
 
 #[cfg(test)]
 mod shipped_tests;
+#[cfg(test)]
+mod hostile_tests;

@@ -14,6 +14,10 @@ use super::diagnostic::did_you_mean;
 use super::fault::Fault;
 use super::spans::{Path, Spans};
 use super::{format, shown};
+use tollgate_money::printable::shortened;
+
+/// The most characters of a value that a message repeats.
+const TYPED_CHARS_MAX: usize = 200;
 
 /// The JSON Schema of a file.
 pub(super) fn schema_of<T: JsonSchema>() -> Schema {
@@ -155,7 +159,7 @@ impl<'a> Walk<'a> {
 
     fn word(&mut self, text: &str, words: &[&str], schema: &Json, path: &Path) {
         if !words.contains(&text) {
-            let typed = self.spans.text(path).unwrap_or_default();
+            let typed = shortened(self.spans.text(path).unwrap_or_default(), TYPED_CHARS_MAX);
             let help = did_you_mean(text, "the words here are", words);
             let message = format!("`{typed}` is not {}", description(schema));
             self.faults.push(Fault::at_value(path, message).maybe_help(help));
@@ -166,7 +170,7 @@ impl<'a> Walk<'a> {
         let min = schema["minimum"].as_u64().unwrap_or(0);
         let max = schema["maximum"].as_u64().unwrap_or(u64::MAX);
         if number.is_none_or(|number| number < min || number > max) {
-            let typed = self.spans.text(path).unwrap_or_default();
+            let typed = shortened(self.spans.text(path).unwrap_or_default(), TYPED_CHARS_MAX);
             let message = format!("`{typed}` is out of range");
             self.faults.push(Fault::at_value(path, message).help(format!("{min} to {max}")));
         }
@@ -182,6 +186,7 @@ impl<'a> Walk<'a> {
         // Where no plain value belongs, one may be a secret, and so may one in a secret's place.
         let is_shown = shown::is_known(self.root, path);
         let typed = if is_shown { self.spans.text(path).unwrap_or_default() } else { "…" };
+        let typed = shortened(typed, TYPED_CHARS_MAX);
         let found = match value {
             Value::Mapping(_) => "a mapping".to_owned(),
             Value::Sequence(_) => "a list".to_owned(),

@@ -26,7 +26,9 @@ fn knows(root: &Json, schema: &Json, steps: &[Step]) -> bool {
     }
     let Some((step, rest)) = steps.split_first() else { return is_scalar(schema) };
     let below = match step {
-        Step::Key(key) => schema["properties"].get(key).unwrap_or(&schema["additionalProperties"]),
+        Step::Key(key) => {
+            schema["properties"].get(key.as_str()).unwrap_or(&schema["additionalProperties"])
+        }
         Step::Index(_) => &schema["items"],
     };
     // Every value can stand in a file of its own, of which the path is no secret.
@@ -68,14 +70,14 @@ pub(super) fn is_variable_name(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// These lines, from 1, of a file, with asterisks over what may not be shown, and without comments,
+/// The characters of these lines, from 1, of a file, with asterisks over what may not be shown, and without comments,
 /// which say what a value was before.
 pub(super) fn lines(
     text: &str,
     spans: &Spans,
     schema: &Json,
     wanted: &BTreeSet<usize>,
-) -> HashMap<usize, String> {
+) -> HashMap<usize, Vec<char>> {
     let numbered = (1..).zip(text.split('\n'));
     let mut lines: HashMap<usize, Vec<char>> = numbered
         .filter(|(number, _)| wanted.contains(number))
@@ -107,10 +109,10 @@ pub(super) fn lines(
     }
     let shown = lines.into_iter().map(|(number, mut line)| {
         let inside = inside.get(&number).map(Vec::as_slice).unwrap_or_default();
-        if let Some(comment) = comment_in(&line, inside) {
-            line.truncate(comment);
-        }
-        (number, line.into_iter().collect::<String>().trim_end().to_owned())
+        let end = comment_in(&line, inside).unwrap_or(line.len());
+        line.truncate(end);
+        line.truncate(line.iter().rposition(|c| !c.is_whitespace()).map_or(0, |last| last + 1));
+        (number, line)
     });
     shown.collect()
 }
@@ -120,12 +122,18 @@ fn hide(line: &mut [char], first: usize, last: usize) {
     hidden.filter(|c| !c.is_whitespace()).for_each(|c| *c = '*');
 }
 
-/// Where a comment begins that is in none of the values.
+/// Where a comment begins that is in none of the values, which may come in any order.
 fn comment_in(line: &[char], inside: &[(usize, usize)]) -> Option<usize> {
+    let mut ends: Vec<(usize, usize)> = inside.to_vec();
+    ends.sort_unstable();
+    // The furthest end of the values that begin at or before a character: one pass over both.
+    let (mut values, mut inside_to) = (ends.into_iter().peekable(), 0);
     line.iter().enumerate().position(|(at, c)| {
+        while let Some((_, end)) = values.next_if(|(first, _)| *first <= at) {
+            inside_to = inside_to.max(end);
+        }
         let before = at.checked_sub(1).and_then(|before| line.get(before));
-        let is_in_value = inside.iter().any(|(first, last)| (*first..*last).contains(&at));
-        *c == '#' && !is_in_value && before.is_none_or(|c| c.is_whitespace())
+        *c == '#' && at >= inside_to && before.is_none_or(|c| c.is_whitespace())
     })
 }
 
@@ -146,9 +154,9 @@ fn field_names<'a>(schema: &'a Json, names: &mut HashSet<&'a str>) {
     }
 }
 
-/// A line of a text that could not be parsed, so that it is not known where values end: whatever comes
+/// The characters of a line of a text that could not be parsed, so that it is not known where values end: whatever comes
 /// after something else than the name of a known field is overwritten.
-pub(super) fn guarded(line: &str, schema: &Json) -> String {
+pub(super) fn guarded(line: &str, schema: &Json) -> Vec<char> {
     let mut names = HashSet::new();
     field_names(schema, &mut names);
     let characters: Vec<char> = line.chars().collect();
@@ -256,7 +264,7 @@ mod tests {
             ("\tprotocol: openai", "\tprotocol: openai"),
             ("  credential: ${KEY} }", "  credential: ${KEY} }"),
         ] {
-            assert_eq!(guarded(line, &schema), shown, "{line}");
+            assert_eq!(guarded(line, &schema).into_iter().collect::<String>(), shown, "{line}");
         }
         for line in [
             "  credental: canary",
@@ -273,7 +281,7 @@ mod tests {
             "  headers: { authorization: \"Bearer canary\"",
             "  tokens: canary, canary",
         ] {
-            let shown = guarded(line, &schema);
+            let shown: String = guarded(line, &schema).into_iter().collect();
             assert!(!shown.contains("canary"), "{line} is shown as {shown}");
         }
     }

@@ -6,6 +6,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 
@@ -17,9 +19,54 @@ pub(super) struct Path(Vec<Step>);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Step {
     /// Into a mapping, to the value of this key.
-    Key(String),
+    Key(KeyName),
     /// Into a sequence, from 0.
     Index(usize),
+}
+
+/// A key of a mapping. Every value below it has it in its path, so it is shared, and hashed once.
+#[derive(Clone, Debug)]
+pub(super) struct KeyName {
+    text: Arc<str>,
+    hash: u64,
+}
+
+impl KeyName {
+    fn new(text: &str) -> Self {
+        let mut hasher = DefaultHasher::new();
+        text.hash(&mut hasher);
+        Self { text: text.into(), hash: hasher.finish() }
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl PartialEq for KeyName {
+    fn eq(&self, other: &Self) -> bool {
+        self.hash == other.hash && (Arc::ptr_eq(&self.text, &other.text) || self.text == other.text)
+    }
+}
+
+impl Eq for KeyName {}
+
+impl Hash for KeyName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+impl PartialEq<str> for KeyName {
+    fn eq(&self, other: &str) -> bool {
+        self.as_str() == other
+    }
+}
+
+impl fmt::Display for KeyName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
 }
 
 impl Path {
@@ -30,7 +77,7 @@ impl Path {
 
     /// The value of `key` in this mapping.
     pub(super) fn key(&self, key: &str) -> Self {
-        self.then(Step::Key(key.to_owned()))
+        self.then(Step::Key(KeyName::new(key)))
     }
 
     /// The item at `index` of this sequence.
@@ -57,7 +104,7 @@ impl Path {
     /// Whether this value is in the one at the path of these keys, or that one in this.
     pub(super) fn meets(&self, keys: &[&str]) -> bool {
         let mut pairs = self.0.iter().zip(keys);
-        pairs.all(|(step, key)| matches!(step, Step::Key(name) if name == key))
+        pairs.all(|(step, key)| matches!(step, Step::Key(name) if name == *key))
     }
 
     /// What this value is in; `None` for the document itself.
@@ -69,7 +116,7 @@ impl Path {
     /// The key of the last step, if it is one.
     pub(super) fn last_key(&self) -> Option<&str> {
         match self.0.last()? {
-            Step::Key(key) => Some(key),
+            Step::Key(key) => Some(key.as_str()),
             Step::Index(_) => None,
         }
     }
@@ -80,7 +127,7 @@ impl From<&serde_path_to_error::Path> for Path {
         use serde_path_to_error::Segment;
         let step = |segment: &Segment| match segment {
             Segment::Seq { index } => Some(Step::Index(*index)),
-            Segment::Map { key } => Some(Step::Key(key.clone())),
+            Segment::Map { key } => Some(Step::Key(KeyName::new(key))),
             Segment::Enum { .. } | Segment::Unknown => None,
         };
         Self(path.iter().filter_map(step).collect())
@@ -93,7 +140,7 @@ impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (depth, step) in self.0.iter().enumerate() {
             match step {
-                Step::Key(key) if depth == 0 => f.write_str(key)?,
+                Step::Key(key) if depth == 0 => f.write_str(key.as_str())?,
                 Step::Key(key) => write!(f, ".{key}")?,
                 Step::Index(index) => write!(f, "[{index}]")?,
             }
@@ -180,6 +227,16 @@ impl Spans {
                 finder.refuse(Mark::default(), "nested too deeply".to_owned(), None);
                 break;
             }
+            if finder.spans.0.len() > VALUES_MAX {
+                let message = format!("this file has more than {VALUES_MAX} values");
+                finder.refuse(Mark::default(), message, None);
+                break;
+            }
+            if finder.refused.len() > REFUSED_MAX {
+                let message = "there is more that is not read here".to_owned();
+                finder.refuse(Mark::default(), message, Some("mend what is named first"));
+                break;
+            }
         }
         if finder.refused.is_empty() { Ok(finder.spans) } else { Err(finder.refused) }
     }
@@ -233,6 +290,14 @@ pub(super) fn is_telling(field: &str, text: &str) -> bool {
 
 /// Deeper than any field is, and shallow enough for every recursion over a document.
 const DEPTH_MAX: usize = 32;
+
+/// The most values in a file: ten thousand models have less than half of them. Each takes some hundred
+/// bytes beside the file.
+const VALUES_MAX: usize = 500_000;
+/// The longest key, in bytes. Names are shorter by far, and every value below it has it in its path.
+const KEY_BYTES_MAX: usize = 512;
+/// The most that is said to be refused.
+const REFUSED_MAX: usize = 100;
 
 /// Builds [`Spans`] out of the parser's events.
 #[derive(Default)]
@@ -292,6 +357,12 @@ impl Finder {
         let Some(Open::Mapping { key: key @ None, seen, .. }) = self.open.last_mut() else {
             return false;
         };
+        if text.len() > KEY_BYTES_MAX {
+            *key = Some((String::new(), mark));
+            let message = format!("a key of more than {KEY_BYTES_MAX} bytes");
+            self.refuse(mark, message, Some("keys are the names of fields, models and upstreams"));
+            return true;
+        }
         let is_new = seen.insert(text.to_owned());
         *key = Some((text.to_owned(), mark));
         if style == ScalarStyle::Plain && text == "<<" {

@@ -71,6 +71,7 @@ pub use self::projection::store::read_chunk;
 pub use self::projection::store::{CallName, charged_in};
 pub use self::projection::window::{UsageCell, UsageTotal};
 pub use self::reading::call::CallMoney;
+pub use self::reading::compare::SledReading;
 pub use self::reading::export::{CSV_COLUMNS, ExportFormat, Exported};
 pub use self::reading::exporter::Exporter;
 pub use self::reading::loss::Loss;

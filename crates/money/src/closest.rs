@@ -5,12 +5,24 @@
 pub fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     /// A word further off than a third of its letters is another word.
     const LETTERS_PER_SLIP: usize = 3;
+    /// Of a longer list nobody reads the rest: each word takes some hundred nanoseconds, and there may be
+    /// as many typed ones.
+    const WORDS_MAX: usize = 1024;
+    let typed_letters = typed.chars().count();
+    // As many slips as two words differ in length are certain. So no word is held against a text of a
+    // megabyte, which would take as many megabytes for each of its own letters.
+    let may_be_close = |word: &&str| {
+        let letters = word.chars().count();
+        letters.abs_diff(typed_letters) <= letters.max(typed_letters).div_ceil(LETTERS_PER_SLIP)
+    };
+    let known = known.into_iter().take(WORDS_MAX).filter(may_be_close);
+    let mut known = known.peekable();
+    known.peek()?;
     let typed_lower = typed.to_lowercase();
     known
-        .into_iter()
         .map(|word| (strsim::damerau_levenshtein(&typed_lower, &word.to_lowercase()), word))
         .filter(|(slips, word)| {
-            let letters = word.chars().count().max(typed.chars().count());
+            let letters = word.chars().count().max(typed_letters);
             *slips <= letters.div_ceil(LETTERS_PER_SLIP) && *slips < letters
         })
         .min_by_key(|(slips, _)| *slips)

@@ -16,3 +16,4 @@ pub mod clock;
 pub mod secret;
 pub mod words;
 pub mod closest;
+pub mod printable;

@@ -1,9 +1,18 @@
 //! A reconciliation for people, and for programs.
 
-use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
+use serde_json::{Map, Value, json};
+use tollgate_money::printable::{one_line, shortened};
+
+use crate::amount::Femtousd;
 use crate::report::{DifferenceClass, MoneyLine, QuantityLine, Reconciliation, StatementKey};
 
+/// The most characters of a name of the provider's in a report: one of 30 MB was printed whole.
+const NAME_CHARS_MAX: usize = 200;
+/// The most characters of a note, which may repeat some names.
+const NOTE_CHARS_MAX: usize = 1_000;
 /// What stands in the column of units for an amount.
 const AMOUNT: &str = "amount";
 /// The titles of the columns. The last three are figures.
@@ -27,10 +36,11 @@ pub fn as_text(report: &Reconciliation) -> String {
     text.push_str(&format!("{} lines agree, amounts up to {}\n", report.agreeing, report.rest_max));
     for (what, skipped) in &report.skipped {
         let (lines, amount) = (skipped.lines, skipped.amount);
+        let what = printable(what);
         text.push_str(&format!("not compared: {what}: {lines} lines, {amount}\n"));
     }
     for note in &report.notes {
-        text.push_str(&format!("note: {note}\n"));
+        text.push_str(&format!("note: {}\n", one_line(note, NOTE_CHARS_MAX)));
     }
     text.push_str(if report.is_different() {
         "the statement differs from the journal\n"
@@ -70,9 +80,30 @@ fn rows(report: &Reconciliation) -> Vec<[String; TITLES.len()]> {
     lines.into_iter().map(row).map(|row| row.map(|cell| printable(&cell))).collect()
 }
 
-/// A name without what would move a terminal's cursor.
+/// A name of the provider's on one line of a terminal. Figures are shorter by far.
 fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    one_line(text, NAME_CHARS_MAX).into_owned()
+}
+
+/// A name of the provider's in a document.
+fn name(text: &str) -> Cow<'_, str> {
+    shortened(text, NAME_CHARS_MAX)
+}
+
+/// Amounts by name. Names that are the same once they are cut stay apart by a number.
+fn by_name(amounts: &BTreeMap<String, Femtousd>) -> Map<String, Value> {
+    let mut found = Map::new();
+    for (item, amount) in amounts {
+        let cut = name(item).into_owned();
+        let mut key = cut.clone();
+        let mut number = 2_u32;
+        while found.contains_key(&key) {
+            key = format!("{cut} #{number}");
+            number = number.saturating_add(1);
+        }
+        found.insert(key, json!(amount.to_string()));
+    }
+    found
 }
 
 fn write_table(rows: &[[String; TITLES.len()]], text: &mut String) {
@@ -100,7 +131,7 @@ pub fn as_json(report: &Reconciliation) -> Value {
         (class.as_str().to_owned(), value)
     });
     let skipped = report.skipped.iter().map(|(what, skipped)| {
-        json!({ "what": what, "lines": skipped.lines, "amount": skipped.amount.to_string() })
+        json!({ "what": name(what), "lines": skipped.lines, "amount": skipped.amount.to_string() })
     });
     json!({
         "different": report.is_different(),
@@ -110,7 +141,7 @@ pub fn as_json(report: &Reconciliation) -> Value {
         "agreeing": report.agreeing,
         "rest_max": report.rest_max.to_string(),
         "not_compared": skipped.collect::<Vec<_>>(),
-        "notes": report.notes,
+        "notes": report.notes.iter().map(|note| shortened(note, NOTE_CHARS_MAX)).collect::<Vec<_>>(),
     })
 }
 
@@ -118,8 +149,8 @@ fn quantity(line: &QuantityLine) -> Value {
     json!({
         "class": line.class.as_str(),
         "day": line.key.day.to_string(),
-        "model": line.key.model,
-        "credential": line.key.credential,
+        "model": line.key.model.as_deref().map(name),
+        "credential": line.key.credential.as_deref().map(name),
         "unit": line.measure.name(),
         "theirs": count(line.theirs),
         "ours": count(line.ours),
@@ -128,14 +159,13 @@ fn quantity(line: &QuantityLine) -> Value {
 }
 
 fn amount(line: &MoneyLine) -> Value {
-    let items = line.items.iter().map(|(item, amount)| (item.clone(), json!(amount.to_string())));
     json!({
         "class": line.class.as_str(),
         "day": line.key.day.to_string(),
-        "model": line.key.model,
-        "credential": line.key.credential,
+        "model": line.key.model.as_deref().map(name),
+        "credential": line.key.credential.as_deref().map(name),
         "theirs": line.theirs.to_string(),
-        "items": Map::from_iter(items),
+        "items": by_name(&line.items),
         "ours": line.ours.to_string(),
         "losses": line.losses.to_string(),
         "difference": line.theirs.minus(line.ours).to_string(),

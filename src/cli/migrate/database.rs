@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::super::terminal::{errln, outln};
 use crate::cli::exit::{CODES, Failure, REFUSED};
 use crate::cli::files::{self, Files};
 use crate::cli::sheet::{Kind, Sheet};
@@ -69,10 +70,10 @@ impl Up {
                 return dry_run(&db).await;
             }
             for name in migrate::up(&db).await? {
-                println!("{name}");
+                outln!("{name}");
             }
             let last = MIGRATIONS.last().map_or(0, |step| step.version);
-            eprintln!("PostgreSQL at {} has the schema of this version: step {last}", db.place());
+            errln!("PostgreSQL at {} has the schema of this version: step {last}", db.place());
             Ok(ExitCode::SUCCESS)
         })
     }
@@ -88,7 +89,7 @@ async fn dry_run(db: &Db) -> Result<ExitCode, DbError> {
     for step in MIGRATIONS {
         let is_taken = |taken: &migrate::MigrationStep| taken.applied_at.is_some();
         if !steps.iter().any(|taken| taken.version == step.version && is_taken(taken)) {
-            println!("-- Step {}: {}\n{}", step.version, step.name, step.sql.trim_end());
+            outln!("-- Step {}: {}\n{}", step.version, step.name, step.sql.trim_end());
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -111,7 +112,7 @@ impl Status {
             let document = json!({ "database": db.place(), "standing": word, "data": rows });
             say(&document, self.json);
             if standing != SchemaState::Current {
-                eprintln!("{}", migrate::refusal(db.place(), &standing));
+                errln!("{}", migrate::refusal(db.place(), &standing));
             }
             Ok(code)
         })
@@ -120,9 +121,9 @@ impl Status {
 
 fn say(document: &Value, as_json: bool) {
     if as_json {
-        println!("{document}");
+        outln!("{document}");
     } else {
-        println!("{}", STEPS.table(document));
+        outln!("{}", STEPS.table(document));
     }
 }
 

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
+use super::super::terminal::{errln, outln};
 use super::database;
 use crate::cli::archive;
 use crate::cli::exit::{CODES, Failure, REFUSED};
@@ -123,7 +124,7 @@ impl MoveLedger {
         });
         let moved = moved.map_err(|error| anyhow::Error::new(failure(&error)))?;
         say(&moved, self.json);
-        eprintln!("{}", self.verdict(&moved, &dir.display().to_string()));
+        errln!("{}", self.verdict(&moved, &dir.display().to_string()));
         Ok(ExitCode::SUCCESS)
     }
 
@@ -170,7 +171,7 @@ fn recover(dir: &std::path::Path, recovery: RecoveryChoice) -> anyhow::Result<()
     };
     let (ledger, found) = Ledger::open(Options { recovery, ..Options::new(dir) })?;
     ledger.close();
-    eprintln!("{} calls were open, and are in doubt now", found.in_doubt.len());
+    errln!("{} calls were open, and are in doubt now", found.in_doubt.len());
     Ok(())
 }
 
@@ -186,10 +187,10 @@ fn say(moved: &Moved, as_json: bool) {
     rows.push(row("total", &tallies.total()));
     let document = json!({ "data": rows, "codes": tallies.codes, "uses": tallies.uses });
     if as_json {
-        println!("{document}");
+        outln!("{document}");
     } else {
-        println!("{}", COUNTED.table(&document));
-        println!("codes {}, used {} times", tallies.codes, tallies.uses);
+        outln!("{}", COUNTED.table(&document));
+        outln!("codes {}, used {} times", tallies.codes, tallies.uses);
     }
 }
 

@@ -1,6 +1,6 @@
 //! From what was typed to a [`Snapshot`]: everything that one field alone cannot show to be wrong.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -154,6 +154,7 @@ fn say_unfilled(document: &mut Document, overrides: &Overrides) {
         return pass_unfilled(document);
     }
     let (mut off, mut left): (Vec<(String, String)>, Vec<_>) = (Vec::new(), Vec::new());
+    let mut seen = HashSet::new();
     for unfilled in std::mem::take(&mut document.unfilled) {
         let fault = Fault::at_value(&unfilled.path, unfilled.reason.as_str());
         let (upstream, field) = match unfilled.path.steps() {
@@ -170,12 +171,12 @@ fn say_unfilled(document: &mut Document, overrides: &Overrides) {
         if is_credential && overrides.every_upstream_at.is_some() {
             continue;
         }
-        if !document.is_true(&["upstreams", upstream, "optional"]) {
+        if !document.is_true(&["upstreams", upstream.as_str(), "optional"]) {
             let help = format!("{}, or mark the upstream `optional: true`", unfilled.help);
             document.note(fault.help(help));
         } else {
-            if off.iter().all(|(name, _)| name != upstream) {
-                off.push((upstream.clone(), unfilled.reason.clone()));
+            if seen.insert(upstream.clone()) {
+                off.push((upstream.to_string(), unfilled.reason.clone()));
             }
             left.push(unfilled);
         }

@@ -1,5 +1,7 @@
 //! Several entries of one name as one model.
 
+use std::collections::HashSet;
+
 use super::Migration;
 use super::deployment::{Deployment, RATE_MAX};
 use super::plan::{PlannedModel, PlannedTarget};
@@ -23,6 +25,7 @@ impl Migration<'_> {
         // OpenAI's clients go to targets that answer them without a translation, where there are any.
         let is_openai = |one: &Deployment| one.dialect == Dialect::Openai;
         let answers_openai = deployments.iter().any(is_openai);
+        let mut known = HashSet::new();
         for (deployment, weight) in deployments.iter().zip(weights(deployments)) {
             let compatible = deployment.compatible.clone().filter(|_| answers_openai);
             let compatible = compatible.map(|upstream| self.plan.upstream(upstream));
@@ -33,10 +36,7 @@ impl Migration<'_> {
                     priority: deployment.priority,
                     weight,
                 };
-                let is_same = |known: &PlannedTarget| {
-                    (&known.upstream, &known.model) == (&target.upstream, &target.model)
-                };
-                if !model.targets.iter().any(is_same) {
+                if known.insert((target.upstream.clone(), target.model.clone())) {
                     model.targets.push(target);
                     continue;
                 }

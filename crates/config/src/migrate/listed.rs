@@ -1,7 +1,10 @@
 //! Prices and limits of the list of models that comes with this build.
 
+use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
+
 use super::provider::is_prompt;
-use super::tree::{self, Node};
+use super::tree::{self, Field, Node};
 use tollgate_money::price::Unit;
 use tollgate_protocols::Operation;
 
@@ -20,16 +23,36 @@ pub(super) struct Listed {
     pub(super) limits: Vec<(String, String)>,
 }
 
+/// The list, read once: a file to migrate may have thousands of models.
+static LIST: LazyLock<Option<Node>> =
+    LazyLock::new(|| tree::parse(include_str!("../../../../models.yaml")).ok());
+/// The places of models in the list, by an upstream and either name that they have there.
+static PLACES: LazyLock<HashMap<(&str, &str), usize>> = LazyLock::new(|| {
+    let mut places = HashMap::new();
+    for (field, place) in models().iter().zip(0..) {
+        let targets = field.node.get("targets").map(Node::items).unwrap_or_default();
+        let mut upstreams = HashSet::new();
+        for target in targets {
+            let Some(upstream) = target.text_of("upstream") else { continue };
+            // The first target of an upstream is the one that counts, and the first model of a name.
+            if upstreams.insert(upstream) {
+                for name in std::iter::once(field.key.as_str()).chain(target.text_of("model")) {
+                    places.entry((upstream, name)).or_insert(place);
+                }
+            }
+        }
+    }
+    places
+});
+
+fn models() -> &'static [Field] {
+    let list: Option<&'static Node> = LIST.as_ref();
+    list.and_then(|list| list.get("models")).map(Node::fields).unwrap_or_default()
+}
+
 /// Finds a model by the name that it has at an upstream of the list.
 pub(super) fn find(upstream: &str, model: &str) -> Option<Listed> {
-    let list = tree::parse(include_str!("../../../../models.yaml")).ok()?;
-    let models = list.get("models")?.fields();
-    let is_it = |id: &str, entry: &Node| {
-        let targets = entry.get("targets").map(Node::items).unwrap_or_default();
-        let at = targets.iter().find(|target| target.text_of("upstream") == Some(upstream));
-        at.is_some_and(|target| id == model || target.text_of("model") == Some(model))
-    };
-    let found = models.iter().find(|field| is_it(&field.key, &field.node))?;
+    let found = models().get(*PLACES.get(&(upstream, model))?)?;
     let free = found.node.text_of("free") == Some("true");
     let operations = found.node.get("operations").map(Node::items).unwrap_or_default();
     let operations: Vec<Operation> = operations.iter().filter_map(operation).collect();

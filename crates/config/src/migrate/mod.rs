@@ -20,11 +20,17 @@ use field::{Fate, fate};
 use plan::Plan;
 use tree::{Node, Value};
 
+use std::collections::HashMap;
+
 use super::diagnostic::{Diagnostic, Severity, SourceExcerpt};
 use super::spans::Mark;
+use tollgate_money::printable::shortened;
 
 /// The largest file that is read, in bytes.
 const FILE_BYTES_MAX: usize = 16 << 20;
+
+/// The longest message or help, in characters.
+const MESSAGE_CHARS_MAX: usize = 1_000;
 
 /// Our two files, and what is to be said of how they came about.
 #[derive(Debug)]
@@ -52,8 +58,11 @@ pub fn litellm(file: &str, bytes: &[u8]) -> Result<Migrated, Box<Diagnostic>> {
     let text =
         std::str::from_utf8(bytes).map_err(|_| whole("this file is not UTF-8 text", None))?;
     let lines: Vec<&str> = text.lines().collect();
-    let root = tree::parse(text)
-        .map_err(|error| whole(&error.message, Some(place(&lines, error.mark))))?;
+    let root = tree::parse(text).map_err(|error| {
+        let Mark { line, column, width } = error.mark;
+        let place = SourceExcerpt::of(&shown(&lines, line), line, column, width);
+        whole(&error.message, Some(place))
+    })?;
     if root.get("model_list").is_none_or(|list| list.items().is_empty()) {
         return Err(whole("there is no `model_list` in this file", None));
     }
@@ -62,7 +71,9 @@ pub fn litellm(file: &str, bytes: &[u8]) -> Result<Migrated, Box<Diagnostic>> {
         lines,
         plan: Plan::default(),
         found: Vec::new(),
-        keys: Vec::new(),
+        places: HashMap::new(),
+        keys: HashMap::new(),
+        shown: HashMap::new(),
         concurrent: None,
     };
     migration.run(&root);
@@ -78,8 +89,12 @@ struct Migration<'a> {
     lines: Vec<&'a str>,
     plan: Plan,
     found: Vec<Diagnostic>,
-    /// Keys that are written out, in the order in which they were met.
-    keys: Vec<String>,
+    /// The places of the plan's models, by id.
+    places: HashMap<String, usize>,
+    /// Keys that are written out, by the order in which they were met.
+    keys: HashMap<String, usize>,
+    /// Lines that something was said about, without what may be a secret in them.
+    shown: HashMap<usize, Vec<char>>,
     /// The most requests at one time to a deployment that says none.
     concurrent: Option<u64>,
 }
@@ -136,8 +151,11 @@ impl Migration<'_> {
     }
 
     fn say(&mut self, severity: Severity, mark: Mark, message: String, help: &str) {
-        let place = Some(place(&self.lines, mark));
-        let help = Some(help.to_owned());
+        // A line may have thousands of fields, so it is looked at once.
+        let line = self.shown.entry(mark.line).or_insert_with(|| shown(&self.lines, mark.line));
+        let place = Some(SourceExcerpt::of(line, mark.line, mark.column, mark.width));
+        let help = Some(shortened(help, MESSAGE_CHARS_MAX).into_owned());
+        let message = shortened(&message, MESSAGE_CHARS_MAX).into_owned();
         self.found.push(Diagnostic { severity, message, file: self.file.to_owned(), place, help });
     }
 
@@ -157,11 +175,9 @@ impl Migration<'_> {
         if text.starts_with("os.environ/") {
             return Some(Self::filled(text));
         }
-        let index = self.keys.iter().position(|key| key == text).unwrap_or_else(|| {
-            self.keys.push(text.to_owned());
-            self.keys.len() - 1
-        });
-        let name = format!("LITELLM_KEY_{}", index + 1);
+        let next = self.keys.len() + 1;
+        let number = *self.keys.entry(text.to_owned()).or_insert(next);
+        let name = format!("LITELLM_KEY_{number}");
         let help = format!("set the environment variable {name} to it");
         self.left_out(node.mark, "a key that is written out is not copied", &help);
         Some(format!("${{{name}}}"))
@@ -193,11 +209,9 @@ const SECRET_WORDS: [&str; 11] = [
     "redis_url",
 ];
 
-/// The line that `mark` is in, without what may be a secret in it.
-fn place(lines: &[&str], mark: Mark) -> SourceExcerpt {
-    /// The rest of a long line says nothing on a terminal.
-    const SHOWN_MAX: usize = 200;
-    let line = lines.get(mark.line.saturating_sub(1)).copied().unwrap_or_default();
+/// A line, from 1, without what may be a secret in it.
+fn shown(lines: &[&str], number: usize) -> Vec<char> {
+    let line = lines.get(number.saturating_sub(1)).copied().unwrap_or_default();
     let behind_name = |word: &&str| {
         let (_, after) = line.split_once(*word)?;
         let value = after.trim_start_matches(['"', '\'', ' ', ':']);
@@ -207,6 +221,5 @@ fn place(lines: &[&str], mark: Mark) -> SourceExcerpt {
     let ends = SECRET_WORDS.iter().filter_map(behind_name).chain(line.find("sk-"));
     let (shown, hidden) = line.split_at(ends.min().unwrap_or(line.len()));
     let stars = hidden.chars().map(|letter| if letter == ' ' { ' ' } else { '*' });
-    let text = shown.chars().chain(stars).take(SHOWN_MAX.max(mark.column)).collect();
-    SourceExcerpt { line: mark.line, column: mark.column, width: mark.width, text }
+    shown.chars().chain(stars).collect()
 }

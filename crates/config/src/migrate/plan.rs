@@ -1,6 +1,6 @@
 //! What a migration comes to, before it is written: upstreams and models of ours.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tollgate_money::price::Unit;
 use tollgate_protocols::Operation;
@@ -9,6 +9,7 @@ use tollgate_protocols::Operation;
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) upstreams: Vec<PlannedUpstream>,
+    known: KnownUpstreams,
     pub(super) models: Vec<PlannedModel>,
     /// The admin API's token, as it is written.
     pub(super) admin_token: Option<String>,
@@ -22,8 +23,18 @@ pub(super) struct Plan {
     pub(super) in_flight_max: Option<u64>,
 }
 
+/// The upstreams of a plan by what they are, and their names.
+#[derive(Debug, Default)]
+struct KnownUpstreams {
+    /// Names by everything else.
+    by_content: HashMap<PlannedUpstream, String>,
+    names: HashSet<String>,
+    /// The last number behind a name, by what was to be the name.
+    numbers: HashMap<String, usize>,
+}
+
 /// A provider's API with one key.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct PlannedUpstream {
     pub(super) name: String,
     pub(super) protocol: &'static str,
@@ -39,7 +50,7 @@ pub(super) struct PlannedUpstream {
 }
 
 /// One of the ways in which an upstream is signed in to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PlannedAuth {
     /// Its field below `auth`.
     pub(super) kind: &'static str,
@@ -84,17 +95,23 @@ impl Plan {
     /// The name of the upstream that is like this one, which is added if there is none. `name` is
     /// what it would be called.
     pub(super) fn upstream(&mut self, wanted: PlannedUpstream) -> String {
-        let is_same = |known: &&PlannedUpstream| {
-            PlannedUpstream { name: String::new(), ..(*known).clone() }
-                == PlannedUpstream { name: String::new(), ..wanted.clone() }
-        };
-        if let Some(known) = self.upstreams.iter().find(is_same) {
-            return known.name.clone();
+        let unnamed = PlannedUpstream { name: String::new(), ..wanted.clone() };
+        if let Some(name) = self.known.by_content.get(&unnamed) {
+            return name.clone();
         }
-        let is_free = |name: &String| self.upstreams.iter().all(|known| known.name != *name);
-        let numbered = (2..).map(|number| format!("{}-{number}", wanted.name));
-        let name = std::iter::once(wanted.name.clone()).chain(numbered).find(is_free);
-        let name = name.unwrap_or_default();
+        // The numbers below the last one were taken by those before.
+        let number = self.known.numbers.entry(wanted.name.clone()).or_insert(0);
+        let name = loop {
+            *number = number.saturating_add(1);
+            let name = match *number {
+                1 => wanted.name.clone(),
+                number => format!("{}-{number}", wanted.name),
+            };
+            if self.known.names.insert(name.clone()) {
+                break name;
+            }
+        };
+        self.known.by_content.insert(unnamed, name.clone());
         self.upstreams.push(PlannedUpstream { name: name.clone(), ..wanted });
         name
     }

@@ -1,5 +1,7 @@
 //! What LiteLLM says once for all models: fallbacks, aliases, times, retries and the master key.
 
+use std::collections::HashMap;
+
 use super::Migration;
 use super::deployment::{Deployment, RATE_MAX};
 use super::figure;
@@ -23,6 +25,10 @@ const FALLBACKS: [(&str, Option<&str>); 3] = [
 ];
 /// The most models that a list of ours takes.
 const FALLBACKS_MAX: usize = 8;
+/// The most fallbacks for all models that are looked at: each model takes the first that fit.
+const FOR_ALL_MAX: usize = 64;
+/// The most targets that aliases repeat: each of thousands of names could have thousands of targets.
+const COPIED_TARGETS_MAX: usize = 100_000;
 
 impl Migration<'_> {
     /// Reads `model_list`, and then what refers to its names.
@@ -34,17 +40,18 @@ impl Migration<'_> {
             .and_then(|text| figure::whole(text, 1..=RATE_MAX));
         let entries = root.get("model_list").map(Node::items).unwrap_or_default();
         let mut groups: Vec<Vec<Deployment>> = Vec::new();
+        let mut places: HashMap<String, usize> = HashMap::new();
         for entry in entries {
             let Some(deployment) = self.deployment(entry, root) else { continue };
-            let group = groups.iter_mut().find(|group| group[0].name == deployment.name);
-            match group {
+            let place = *places.entry(deployment.name.clone()).or_insert(groups.len());
+            match groups.get_mut(place) {
                 Some(group) => group.push(deployment),
                 None => groups.push(vec![deployment]),
             }
         }
         for group in groups {
             let model = self.model(&group);
-            self.plan.models.push(model);
+            self.add_model(model);
         }
         self.fallbacks(root);
         let router = root.get("router_settings");
@@ -95,7 +102,7 @@ impl Migration<'_> {
         let ids: Vec<String> =
             self.plan.models.iter().filter(has_none).map(|model| model.id.clone()).collect();
         for id in ids {
-            for (other, _) in for_all {
+            for (other, _) in for_all.iter().take(FOR_ALL_MAX) {
                 // Which pairs do not fit is nobody's wish, but a consequence of one list for all.
                 if *other != id && self.why_not(&id, other).is_none() {
                     self.add_fallback(&id, other);
@@ -150,8 +157,13 @@ impl Migration<'_> {
         true
     }
 
+    fn add_model(&mut self, model: PlannedModel) {
+        self.places.insert(model.id.clone(), self.plan.models.len());
+        self.plan.models.push(model);
+    }
+
     fn position(&self, id: &str) -> Option<usize> {
-        self.plan.models.iter().position(|model| model.id == id)
+        self.places.get(id).copied()
     }
 
     /// Why a model cannot serve requests for another one.
@@ -181,14 +193,15 @@ impl Migration<'_> {
 
     /// `model_group_alias: {name: model}`: the same model by another name.
     fn aliases(&mut self, aliases: &Node) {
+        let mut copied = 0_usize;
         for field in aliases.fields() {
             let wanted = field.node.text().or_else(|| field.node.text_of("model"));
-            let known = self.plan.models.iter().find(|model| Some(model.id.as_str()) == wanted);
-            let (known, is_new) = (known.cloned(), self.is_new(&field.key));
-            match known.filter(|_| is_new) {
-                Some(model) => {
-                    self.plan.models.push(PlannedModel { id: field.key.clone(), ..model })
-                }
+            let known = wanted.and_then(|id| self.plan.models.get(self.position(id)?));
+            let targets = known.map_or(0, |known| known.targets.len());
+            copied = copied.saturating_add(targets);
+            let may_be_copied = copied <= COPIED_TARGETS_MAX && self.is_new(&field.key);
+            match known.filter(|_| may_be_copied).cloned() {
+                Some(model) => self.add_model(PlannedModel { id: field.key.clone(), ..model }),
                 None => {
                     let message = format!("the alias `{}` is left out", field.key);
                     let help = "it names no model of this file, or has the name of one";
@@ -199,7 +212,7 @@ impl Migration<'_> {
     }
 
     fn is_new(&self, id: &str) -> bool {
-        self.plan.models.iter().all(|model| model.id != id)
+        !self.places.contains_key(id)
     }
 
     /// Times, retries, circuits and the master key.

@@ -3,7 +3,7 @@
 //! What [`Spans`](crate::spans) refuses in our own files is read here: anchors, aliases and
 //! merge keys are common in files of this kind.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
 
@@ -212,18 +212,24 @@ impl Builder {
 
 /// Adds the fields that merge keys name and that are not there themselves.
 fn merge(fields: &mut Vec<Field>) {
-    while let Some(at) = fields.iter().position(|field| field.key == "<<") {
-        let merged = fields.remove(at).node;
-        let sources: &[Node] = match &merged.value {
+    if fields.iter().all(|field| field.key != "<<") {
+        return;
+    }
+    let (merged, mut own): (Vec<Field>, Vec<Field>) =
+        std::mem::take(fields).into_iter().partition(|field| field.key == "<<");
+    let mut known: HashSet<String> = own.iter().map(|field| field.key.clone()).collect();
+    for Field { node, .. } in &merged {
+        let sources: &[Node] = match &node.value {
             Value::List(items) => items,
-            _ => std::slice::from_ref(&merged),
+            _ => std::slice::from_ref(node),
         };
         for field in sources.iter().flat_map(Node::fields).filter(|field| field.key != "<<") {
-            if !fields.iter().any(|known| known.key == field.key) {
-                fields.push(field.clone());
+            if known.insert(field.key.clone()) {
+                own.push(field.clone());
             }
         }
     }
+    *fields = own;
 }
 
 #[cfg(test)]

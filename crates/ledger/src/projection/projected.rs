@@ -114,6 +114,28 @@ impl Projected {
             return Ok(());
         }
         let mut slot = self.store.write();
+        Self::exchanged(&mut slot, dir, applied)
+    }
+
+    /// Has all of it written and opens it again, so that what is read next is read from the disk. Queries
+    /// wait meanwhile, for some hundredths of a second.
+    ///
+    /// # Errors
+    /// While there is none, and when it fails: then it soon is none.
+    pub(crate) fn reopen(&self, dir: &Path) -> Result<(), StoreError> {
+        let mut slot = self.store.write();
+        // Sled panics on some kinds of corruption that it does not expect.
+        let reopened = catch_unwind(AssertUnwindSafe(|| {
+            let Some(store) = &*slot else { return Err(StoreError::new("it is away")) };
+            store.flush()?;
+            let applied = store.end()?.map_or(0, |end| end.seq);
+            Self::exchanged(&mut slot, dir, applied)
+        }));
+        reopened.unwrap_or_else(|_| Err(StoreError::new("sled panicked")))
+    }
+
+    /// Closes it, and opens it anew with what it has begun.
+    fn exchanged(slot: &mut Option<Store>, dir: &Path, applied: Seq) -> Result<(), StoreError> {
         let begun = slot.as_ref().map(Store::begun);
         drop(slot.take());
         let store = Self::reopened(dir, applied)?;
@@ -122,6 +144,26 @@ impl Projected {
         }
         *slot = Some(store);
         Ok(())
+    }
+
+    /// Asks it without what `ask` notes of a query's cost. An error is looked into by the projector once
+    /// it is suspected.
+    ///
+    /// # Errors
+    /// While there is none, and when it fails.
+    pub(crate) fn inspect<T>(
+        &self,
+        ask: impl FnOnce(&Store) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let slot = self.store.read();
+        let Some(store) = &*slot else { return Err(StoreError::new("it is away")) };
+        let answer = catch_unwind(AssertUnwindSafe(|| ask(store)));
+        answer.unwrap_or_else(|_| Err(StoreError::new("sled panicked")))
+    }
+
+    /// Notes an error that the projector has yet to look at.
+    pub(crate) fn suspect(&self, error: StoreError) {
+        self.suspicion.lock().get_or_insert(error);
     }
 
     fn reopened(dir: &Path, applied: Seq) -> Result<Store, StoreError> {
@@ -141,9 +183,12 @@ impl Projected {
         if !store.end_packing()? {
             return Ok(false);
         }
+        let begun = store.begun();
         drop(slot.take());
         store::settle(ledger_dir)?;
-        *slot = Some(Self::reopened(&ledger_dir.join("sled"), applied)?);
+        let store = Self::reopened(&ledger_dir.join("sled"), applied)?;
+        store.go_on(begun);
+        *slot = Some(store);
         self.packed.fetch_add(1, Ordering::Relaxed);
         Ok(true)
     }

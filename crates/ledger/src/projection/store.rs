@@ -11,6 +11,7 @@ mod people;
 mod prices;
 mod rows;
 mod salvage;
+mod sweep;
 mod tasks;
 mod usage;
 
@@ -45,6 +46,8 @@ use pack::{Batch, Packing};
 pub(crate) use pack::{Cut, settle};
 pub(crate) use people::each_act;
 pub(crate) use rows::{Held, Row, Source};
+use sweep::Sweep;
+pub(crate) use sweep::{SweepFigures, Swept};
 
 /// Raised whenever keys or values change their meaning; another version is rebuilt from the journal.
 pub(crate) const LAYOUT_VERSION: u32 = 9;
@@ -161,6 +164,8 @@ pub(crate) struct Store {
     cached_bytes: AtomicU64,
     /// The one that is being made in its place: see [`Store::pack`].
     packing: Mutex<Option<Packing>>,
+    /// The reading of all rows that is under way. Locked behind `packing`.
+    sweep: Mutex<Option<Sweep>>,
 }
 
 /// Opens sled, whose background threads can hold its lock for a moment after the last handle is gone.
@@ -208,6 +213,7 @@ impl Store {
             applying: Mutex::new(()),
             cached_bytes: AtomicU64::new(0),
             packing: Mutex::new(None),
+            sweep: Mutex::new(None),
         })
     }
 

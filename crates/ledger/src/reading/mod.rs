@@ -20,4 +20,5 @@ pub(crate) mod shared;
 pub(crate) mod standing;
 pub(crate) mod statement;
 pub(crate) mod usage;
+pub(crate) mod compare;
 pub(crate) mod verify;

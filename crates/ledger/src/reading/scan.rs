@@ -9,6 +9,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::journal::records::Records;
 use crate::memory::ledger::Ledger;
+use crate::reading::compare;
 use crate::reading::verify::{self, Report};
 use crate::records::error::{LedgerError, OpenError};
 use crate::records::record::Record;
@@ -52,6 +53,37 @@ impl Ledger {
         let open = move || Records::open(&dir, from, Some(last));
         let records = off_the_runtime(open).await?;
         Ok(Scan { records, _place: place })
+    }
+
+    /// Checks the journal as [`Ledger::check_journal`] does, and that sled says the same. All of sled is
+    /// read from the disk first, slowly, while it goes on; the two are compared at the record up to which
+    /// sled knows of the journal when its last row was read. What is broken in sled is made anew.
+    ///
+    /// # Errors
+    /// [`LedgerError::Busy`], [`LedgerError::Stopped`] and [`LedgerError::Journal`]; what can be read
+    /// and is wrong is in the report.
+    pub async fn verify(&self) -> Result<Report, LedgerError> {
+        let place = Arc::clone(&self.scans).try_acquire_owned().map_err(|_| LedgerError::Busy)?;
+        let is_abandoned = Arc::new(AtomicBool::new(false));
+        let abandoned = Abandoned(Arc::clone(&is_abandoned));
+        let (dir, projected) = (self.dir.clone(), Arc::clone(&self.projected));
+        let (backlog, is_over) = (Arc::clone(&self.backlog), Arc::clone(&is_abandoned));
+        let read_sled = move || {
+            Ok(compare::read_sled(&dir, &projected, &backlog, &|| !is_over.load(Ordering::Relaxed)))
+        };
+        let sled = off_the_runtime(read_sled).await?;
+        // Behind the record at which sled was read: sled has nothing that is not on disk in the journal.
+        let last = self.journal.last_seq();
+        self.journal.durable(last).await?;
+        let dir = self.dir.clone();
+        let check = move || {
+            let _place = place;
+            let goes_on = || !is_abandoned.load(Ordering::Relaxed);
+            verify::check_with_sled(&dir, Some(last), sled, &goes_on)
+        };
+        let report = off_the_runtime(check).await;
+        drop(abandoned);
+        report
     }
 
     /// Checks the journal up to the last record that is there now: every checksum, the hash chain,

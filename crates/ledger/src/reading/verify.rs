@@ -1,10 +1,12 @@
-//! The whole journal checked: every checksum, the hash chain, every rule of money, and, while no
-//! gateway has it open, that sled says the same.
+//! The whole journal checked: every checksum, the hash chain, every rule of money, and that sled says
+//! the same.
 
 use crate::projection::load::load;
 use std::collections::{BTreeMap, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -17,6 +19,8 @@ use crate::journal::LedgerFormat;
 use crate::journal::head::{Checkpoint, Fork, Head};
 use crate::journal::segment::{self, Position, Reader};
 use crate::projection::checkpoint;
+use crate::projection::store::StoreError;
+use crate::reading::compare::{SledRead, SledReading};
 use crate::records::checkpointed::Checkpointed;
 use crate::records::cost::MarginTotal;
 use crate::records::error::OpenError;
@@ -53,8 +57,11 @@ pub struct Report {
     pub chain: String,
     /// The hash of the state that the journal gives, in hex.
     pub state_hash: String,
-    /// The hash of the state that sled gives, with what it lacks replayed; `None` without sled.
+    /// The hash of the state that sled gives: with what it lacks replayed, and of an open ledger as it
+    /// stood at the record of `sled`. `None` without sled.
     pub sled_hash: Option<String>,
+    /// What was read of sled.
+    pub sled: SledReading,
     /// All accounts together.
     pub total: Balance,
     /// The part of all credit lines that has been spent, account by account.
@@ -123,6 +130,29 @@ pub(crate) fn check(
     Ok(read(dir, to, goes_on)?.report)
 }
 
+/// Checks the journal as [`check`] does, and what was read of sled against it.
+///
+/// # Errors
+/// As [`verify`].
+pub(crate) fn check_with_sled(
+    dir: &Path,
+    to: Option<Seq>,
+    sled: SledRead,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Report, OpenError> {
+    let at = sled.state.as_ref().map(|state| state.end.seq);
+    let Checked { mut report, at_sled, .. } = read_with(dir, to, at, goes_on)?;
+    report.compare_open_sled(sled, at_sled);
+    Ok(report)
+}
+
+/// The state that the journal gives at a record in its middle.
+struct StateAt {
+    chain: [u8; 32],
+    state_hash: [u8; 32],
+    acts: [u8; 32],
+}
+
 /// What the journal says.
 pub(crate) struct Checked {
     pub(crate) report: Report,
@@ -133,6 +163,8 @@ pub(crate) struct Checked {
     acts: Sha256,
     /// Whether all of it could be read.
     is_whole: bool,
+    /// The state at the record that sled was read at, where it was reached.
+    at_sled: Option<StateAt>,
 }
 
 /// Reads the journal in `dir` as [`check`] does, and keeps the state.
@@ -141,20 +173,23 @@ pub(crate) fn read(
     to: Option<Seq>,
     goes_on: &dyn Fn() -> bool,
 ) -> Result<Checked, OpenError> {
+    read_with(dir, to, None, goes_on)
+}
+
+/// The same, with the state at the record `at`.
+fn read_with(
+    dir: &Path,
+    to: Option<Seq>,
+    at: Option<Seq>,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Checked, OpenError> {
     let journal_dir = dir.join("journal");
     let segments = segment::list(&journal_dir)?.len();
-    let mut audit = Audit {
-        cores: new_cores(),
-        refunds: HashMap::new(),
-        acts: Sha256::new(),
-        checkpoints: Checkpoints::default(),
-        books: GeneralLedger::default(),
-        margins: BTreeMap::new(),
-        violations: Vec::new(),
-    };
+    let mut audit = Audit::new();
     let archived = audit.take_notes(dir);
     let mut reader = Reader::open(&journal_dir, Position::default())?;
     let (mut frames, mut is_whole) = (0, true);
+    let mut at_sled = (at == Some(reader.position().seq)).then(|| audit.state_at(&reader));
     while goes_on() && to.is_none_or(|to| reader.position().seq < to) {
         match reader.next_frame() {
             Ok(Some(frame)) => {
@@ -163,6 +198,9 @@ pub(crate) fn read(
                     audit.take(seq, record);
                 }
                 audit.reach(reader.position().seq);
+                if at == Some(reader.position().seq) {
+                    at_sled = Some(audit.state_at(&reader));
+                }
             }
             Ok(None) => break,
             Err(error) => {
@@ -197,6 +235,7 @@ pub(crate) fn read(
         chain: hex(&end.chain),
         state_hash: hex(&state_hash),
         sled_hash: None,
+        sled: SledReading::without("sled was not read"),
         total: total(&accounts),
         credit_used: sum(&accounts, |account| account.balance.credit_used()),
         written_off: sum(&accounts, |account| account.written_off),
@@ -206,7 +245,7 @@ pub(crate) fn read(
         accounts,
         violations: audit.violations,
     };
-    Ok(Checked { report, cores: audit.cores, state_hash, acts: audit.acts, is_whole })
+    Ok(Checked { report, cores: audit.cores, state_hash, acts: audit.acts, is_whole, at_sled })
 }
 
 /// All accounts together.
@@ -261,6 +300,18 @@ struct Checkpoints {
 }
 
 impl Audit {
+    fn new() -> Self {
+        Self {
+            cores: new_cores(),
+            refunds: HashMap::new(),
+            acts: Sha256::new(),
+            checkpoints: Checkpoints::default(),
+            books: GeneralLedger::default(),
+            margins: BTreeMap::new(),
+            violations: Vec::new(),
+        }
+    }
+
     /// Reads what is noted of the journal beside it, and gives how many segments are in the archive.
     fn take_notes(&mut self, dir: &Path) -> usize {
         // A copy is checked like what it was made of.
@@ -276,6 +327,14 @@ impl Audit {
                 self.violations.push(error.to_string());
                 0
             }
+        }
+    }
+
+    fn state_at(&self, reader: &Reader) -> StateAt {
+        StateAt {
+            chain: reader.position().chain,
+            state_hash: audit::state_hash(self.cores.iter()),
+            acts: self.acts.clone().finalize().into(),
         }
     }
 
@@ -375,33 +434,82 @@ impl Audit {
     }
 }
 
+/// Sled gives another state than the journal.
+const OTHER_STATE: &str = "sled and the journal give different states: move the directory `sled` aside, \
+                           and it is rebuilt at the next start";
+/// Sled has other acts than the journal.
+const OTHER_ACTS: &str = "sled and the journal tell differently who did what";
+
 impl Report {
     /// Compares the state that the journal gives with what sled gives, if there is sled.
     fn compare_sled(&mut self, dir: &Path, state_hash: [u8; 32], acts: Sha256) {
         if !dir.join("sled").exists() {
+            self.sled = SledReading::without("there is no sled");
             return;
         }
+        let begun = Instant::now();
         match load(dir, &[], None) {
             Ok(state) => {
                 let sled_hash = audit::state_hash(state.cores.iter());
                 if sled_hash != state_hash {
-                    self.violations.push(
-                        "sled and the journal give different states: move the directory `sled` \
-                         aside, and it is rebuilt at the next start"
-                            .to_owned(),
-                    );
+                    self.violations.push(OTHER_STATE.to_owned());
                 }
                 let mut told = Sha256::new();
                 let listed = state.store.each_act(|seq, act| audit::add_act(&mut told, seq, act));
                 if listed.is_err() || told.finalize() != acts.finalize() {
-                    self.violations
-                        .push("sled and the journal tell differently who did what".to_owned());
+                    self.violations.push(OTHER_ACTS.to_owned());
                 }
+                // What a state does not need is read as well: damage anywhere shows.
+                let read = catch_unwind(AssertUnwindSafe(|| state.store.read_all()));
+                let read = read.unwrap_or_else(|_| Err(StoreError::new("sled panicked")));
+                self.sled = match read {
+                    Ok(figures) => SledReading::of(figures, begun),
+                    Err(error) => {
+                        self.violations.push(format!("sled: {error}"));
+                        SledReading::default()
+                    }
+                };
+                (self.sled.compared, self.sled.record) = (true, self.records);
                 self.sled_hash = Some(hex(&sled_hash));
             }
             // A full disk says nothing of money.
-            Err(OpenError::NoRoom(cause)) => log::error!("sled is not compared: {cause}"),
-            Err(error) => self.violations.push(format!("sled: {error}")),
+            Err(OpenError::NoRoom(cause)) => {
+                log::error!("sled is not compared: {cause}");
+                self.sled = SledReading::without(cause);
+            }
+            Err(error) => {
+                self.violations.push(format!("sled: {error}"));
+                self.sled = SledReading::without(error.to_string());
+            }
+        }
+    }
+
+    /// Compares the state that the journal gave at the record that sled was read at with what sled gave.
+    fn compare_open_sled(&mut self, sled: SledRead, journal: Option<StateAt>) {
+        let SledRead { reading, state, violations } = sled;
+        self.sled = reading;
+        self.violations.extend(violations);
+        let Some(sled) = state else { return };
+        let Some(journal) = journal else {
+            // The journal could not be read so far, which is said already, or has no commit that ends there.
+            if self.violations.is_empty() {
+                let seq = sled.end.seq;
+                self.violations
+                    .push(format!("sled: no commit of the journal ends at record {seq}"));
+            }
+            self.sled.reason = Some("the journal could not be read so far".to_owned());
+            return;
+        };
+        self.sled.compared = true;
+        self.sled_hash = Some(hex(&sled.state_hash));
+        if sled.state_hash != journal.state_hash {
+            self.violations.push(OTHER_STATE.to_owned());
+        }
+        if sled.acts != journal.acts {
+            self.violations.push(OTHER_ACTS.to_owned());
+        }
+        if sled.end.chain != journal.chain {
+            self.violations.push("sled was made of another journal".to_owned());
         }
     }
 }

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 
 use sled::IVec;
 
+use super::sweep::Sweep;
 use super::usage::hour_of;
 use super::{
     ENTRIES, ENTRIES_FROM, HOURS_FROM, PACKED, Source as _, Store, StoreError, WORN_BYTES, load,
@@ -47,6 +48,11 @@ impl Batch {
 
     pub(super) fn remove(&mut self, key: impl Into<IVec>) {
         self.0.insert(key.into(), None);
+    }
+
+    /// The rows that it writes, and with `None` removes, in no order.
+    pub(super) fn changes(&self) -> impl Iterator<Item = (&IVec, Option<&IVec>)> {
+        self.0.iter().map(|(key, value)| (key, value.as_ref()))
     }
 
     fn of_sled(self) -> sled::Batch {
@@ -182,6 +188,12 @@ impl Store {
         if let Some(Err(error)) = packing.as_mut().map(|packing| packing.follow(&batch)) {
             give_up(&mut packing, &error);
         }
+        // Held until the batch is in: no rows are read between it and what follows it.
+        let mut sweep = self.sweep.lock();
+        if let Some(Err(error)) = sweep.as_mut().map(|sweep| sweep.follow(&batch)) {
+            log::error!("a check of the sled ledger was given up: {error}");
+            *sweep = None;
+        }
         self.db.apply_batch(batch.of_sled())?;
         collect();
         Ok(())
@@ -269,14 +281,15 @@ impl Store {
         }
     }
 
-    /// Goes on with what `before` has begun, which is closed.
+    /// Goes on with what the store before has begun, which is closed.
     pub(crate) fn go_on(&self, begun: Begun) {
-        *self.packing.lock() = begun.0;
+        *self.packing.lock() = begun.packing;
+        *self.sweep.lock() = begun.sweep;
     }
 
-    /// What is being made, for one that is opened in its place.
+    /// What is under way, for the store that is opened in the place of this one.
     pub(crate) fn begun(&self) -> Begun {
-        Begun(self.packing.lock().take())
+        Begun { packing: self.packing.lock().take(), sweep: self.sweep.lock().take() }
     }
 
     /// The first hour of which usage is here by the hour.
@@ -285,8 +298,12 @@ impl Store {
     }
 }
 
-/// A sled that is being made, between two of which the first has begun it.
-pub(crate) struct Begun(Option<Packing>);
+/// Work that one store has begun and the next one goes on with: another sled that is made, and a reading
+/// of all rows.
+pub(crate) struct Begun {
+    packing: Option<Packing>,
+    sweep: Option<Sweep>,
+}
 
 /// The old one goes on as it is; what was made is removed when it is tried again.
 fn give_up(packing: &mut Option<Packing>, error: &StoreError) {

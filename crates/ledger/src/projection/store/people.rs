@@ -24,9 +24,9 @@ const CODE_USE: u8 = b'U';
 /// How far the fleet's directory was followed.
 const FOLLOWED: u8 = b'F';
 /// All acts by their place.
-const ACT: u8 = b'A';
+pub(super) const ACT: u8 = b'A';
 /// The places of an account's acts.
-const ACT_OF: u8 = b'B';
+pub(super) const ACT_OF: u8 = b'B';
 /// The places of acts that carry an id, by when they were done.
 pub(super) const ACT_ID: u8 = b'I';
 

@@ -61,6 +61,13 @@ impl Held {
     }
 }
 
+impl Held {
+    /// Removes a row.
+    pub(super) fn remove(&mut self, key: &[u8]) {
+        self.0.remove(key);
+    }
+}
+
 impl Source for Held {
     fn get(&self, key: &[u8]) -> Result<Option<IVec>, StoreError> {
         Ok(self.0.get(key).cloned())

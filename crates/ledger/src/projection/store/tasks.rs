@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Batch, Source, Store, StoreError, key, put, value};
+use super::{Batch, Held, Source, Store, StoreError, key, put, value};
 use crate::projection::window::PeopleChanges;
 use crate::records::task::{Ended, Stage, Task, Tried};
 use crate::rules::core::Core;
@@ -15,7 +15,7 @@ const TASK_DONE: u8 = b'f';
 const TASK_NATIVE: u8 = b'n';
 const TASK_OPEN: u8 = b'o';
 const SUBMIT: u8 = b's';
-const TASK: u8 = b't';
+pub(super) const TASK: u8 = b't';
 /// All tasks by when they were submitted.
 const TASK_AT: u8 = b'T';
 /// The same of one account.
@@ -23,7 +23,7 @@ const TASK_OF: u8 = b'O';
 /// The last tries to announce tasks' ends.
 const TRIED: u8 = b'w';
 /// Parts of documents that are too large for the row of their task, which has an empty one then.
-const DOCUMENT_PART: u8 = b'J';
+pub(super) const DOCUMENT_PART: u8 = b'J';
 /// What finds tasks, for those who list them.
 pub(super) const LISTED: [u8; 5] = [TASK_DONE, TASK_NATIVE, TASK_AT, TASK_OF, TRIED];
 
@@ -67,6 +67,25 @@ fn whole_task(rows: &dyn Source, id: TaskId) -> Result<Option<Task>, StoreError>
 }
 
 impl Store {
+    /// Adds the rows of the tasks of which something remains to be done, as `rows` name them.
+    pub(super) fn add_open_tasks(&self, rows: &mut Held) -> Result<(), StoreError> {
+        let open: Vec<TaskId> = rows
+            .with_prefix(&[TASK_OPEN])
+            .map(|row| Ok(postcard::from_bytes(&row?.1)?))
+            .collect::<Result<_, StoreError>>()?;
+        for id in open {
+            let key = task_key(id);
+            if let Some(task) = self.db.get(&key)? {
+                rows.take(key, task.to_vec());
+            }
+            for row in self.db.scan_prefix(parts_key(id)) {
+                let (key, part) = row?;
+                rows.take(key.to_vec(), part.to_vec());
+            }
+        }
+        Ok(())
+    }
+
     /// The task of this id, or the account's of this upstream's id.
     pub(crate) fn task(
         &self,

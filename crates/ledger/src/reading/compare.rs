@@ -1,0 +1,198 @@
+//! Sled read whole while the ledger is open, to be compared with the journal.
+//!
+//! It is opened again first, so that the file is read and not what the cache has of it, and then read some
+//! rows at a time, with pauses: the disk is the customers'.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::journal::segment::Position;
+use crate::projection::backlog::Backlog;
+use crate::projection::load;
+use crate::projection::projected::Projected;
+use crate::projection::store::{Store, StoreError, SweepFigures, Swept};
+use crate::rules::audit;
+use tollgate_money::ids::{NodeId, Seq};
+
+/// Bytes of rows that are read in a second while the ledger is open: a small part of what any disk gives,
+/// and some twentieth of a core.
+const BYTES_PER_SECOND: u64 = 8 << 20;
+/// A larger sled is read faster, so that it takes no longer than this: the whole check has ten minutes.
+const DURATION_MAX: Duration = Duration::from_secs(240);
+/// After so many bytes sled is opened again, which empties its cache: see [`Projected::reopen`].
+const REOPEN_BYTES: u64 = 8 << 20;
+/// With less room than this sled is not opened again: it could only fail.
+const FREE_BYTES_MIN: u64 = 8 << 20;
+/// Between two looks whether another check has read all rows.
+const TURN: Duration = Duration::from_millis(50);
+
+/// The reading of sled that a check has made.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[schemars(rename = "SledReading")]
+pub struct SledReading {
+    /// Whether what sled says was compared with what the journal says.
+    pub compared: bool,
+    /// Why it was not; `null` where it was.
+    pub reason: Option<String>,
+    /// The record of the journal at which both were compared.
+    pub record: Seq,
+    /// Rows that were read.
+    pub rows: u64,
+    /// Bytes of those rows.
+    pub bytes: u64,
+    /// How long the reading took, in milliseconds, with its pauses.
+    pub duration_ms: u64,
+}
+
+impl SledReading {
+    /// A reading that was not made, or not compared.
+    pub(crate) fn without(reason: impl Into<String>) -> Self {
+        Self { reason: Some(reason.into()), ..Self::default() }
+    }
+
+    /// A reading of so much, that was begun then.
+    pub(crate) fn of(figures: SweepFigures, begun: Instant) -> Self {
+        let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let SweepFigures { rows, bytes } = figures;
+        Self { rows, bytes, duration_ms, ..Self::default() }
+    }
+}
+
+/// The state that sled gives at one record of the journal.
+pub(crate) struct SledState {
+    pub(crate) end: Position,
+    pub(crate) state_hash: [u8; 32],
+    pub(crate) acts: [u8; 32],
+}
+
+/// What was read of sled.
+pub(crate) struct SledRead {
+    pub(crate) reading: SledReading,
+    /// The state; `None` where there is none to be compared.
+    pub(crate) state: Option<SledState>,
+    /// What is wrong with it as it is.
+    pub(crate) violations: Vec<String>,
+}
+
+impl SledRead {
+    fn without(reason: impl Into<String>) -> Self {
+        Self { reading: SledReading::without(reason), state: None, violations: Vec::new() }
+    }
+
+    /// What sled could not be read for. A full disk says nothing of money.
+    fn failed(error: &StoreError) -> Self {
+        let violations = if error.is_full { Vec::new() } else { vec![format!("sled: {error}")] };
+        Self { violations, ..Self::without(error.to_string()) }
+    }
+}
+
+/// Reads the sled ledger of the open ledger in `dir`, for as long as `goes_on`. What fails of it is looked
+/// into by the projector, which makes it anew.
+pub(crate) fn read_sled(
+    dir: &Path,
+    projected: &Projected,
+    backlog: &Backlog,
+    goes_on: &dyn Fn() -> bool,
+) -> SledRead {
+    if let Err(error) = load::check_room(dir, FREE_BYTES_MIN) {
+        return SledRead::without(error.to_string());
+    }
+    if let Some(cause) = projected.state().away {
+        return SledRead::failed(&StoreError::new(cause));
+    }
+    let begun = Instant::now();
+    let swept = match sweep(dir, projected, goes_on) {
+        Ok(Some(swept)) => swept,
+        Ok(None) => return SledRead::without("the check was given up"),
+        Err(error) => {
+            let failed = SledRead::failed(&error);
+            projected.suspect(error);
+            backlog.suspect();
+            return failed;
+        }
+    };
+    examine(&swept, SledReading::of(swept.figures, begun))
+}
+
+/// The turn to read all rows.
+struct Begun<'a> {
+    projected: &'a Projected,
+    name: u64,
+}
+
+impl<'a> Begun<'a> {
+    /// Takes it when no other check has it. `None` if the check was given up.
+    fn take(
+        projected: &'a Projected,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Option<Self>, StoreError> {
+        while goes_on() {
+            if let Some(name) = projected.inspect(|store| Ok(store.begin_sweep()))? {
+                return Ok(Some(Self { projected, name }));
+            }
+            thread::sleep(TURN);
+        }
+        Ok(None)
+    }
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        // Where sled is away, so is the reading.
+        drop(self.projected.inspect(|store| {
+            store.end_sweep(self.name);
+            Ok(())
+        }));
+    }
+}
+
+/// Reads all rows. `None` if the check was given up.
+fn sweep(
+    dir: &Path,
+    projected: &Projected,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Option<Swept>, StoreError> {
+    let Some(turn) = Begun::take(projected, goes_on)? else { return Ok(None) };
+    projected.reopen(&dir.join("sled"))?;
+    let (file_bytes, _) = projected.inspect(Store::lengths)?;
+    let per_second = BYTES_PER_SECOND.max(file_bytes / DURATION_MAX.as_secs());
+    let (begun, mut reopen_at) = (Instant::now(), REOPEN_BYTES);
+    while goes_on() {
+        let figures = match projected.inspect(|store| store.sweep_some(turn.name))? {
+            Ok(swept) => return Ok(Some(swept)),
+            Err(figures) => figures,
+        };
+        if figures.bytes >= reopen_at {
+            projected.reopen(&dir.join("sled"))?;
+            reopen_at = figures.bytes.saturating_add(REOPEN_BYTES);
+        }
+        let due = Duration::from_millis(figures.bytes.saturating_mul(1000) / per_second);
+        thread::sleep(due.saturating_sub(begun.elapsed()));
+    }
+    Ok(None)
+}
+
+/// Looks at what was read: whether it is a state, and which.
+fn examine(swept: &Swept, reading: SledReading) -> SledRead {
+    let cores = match swept.state() {
+        Ok(cores) => cores,
+        Err(error) => return SledRead { reading, ..SledRead::failed(&error) },
+    };
+    let end = swept.end.unwrap_or_default();
+    SledRead {
+        reading: SledReading { record: NodeId::count(end.seq), ..reading },
+        violations: audit::violations(cores.iter()).iter().map(|v| format!("sled: {v}")).collect(),
+        state: Some(SledState {
+            end,
+            state_hash: audit::state_hash(cores.iter()),
+            acts: swept.acts,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests;
