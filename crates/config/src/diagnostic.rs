@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -88,23 +88,26 @@ impl Diagnostic {
         let title = level.primary_title(escaped(&self.message));
         let mut group = match &self.place {
             None => Group::with_title(title),
-            Some(place) => {
-                let snippet = Snippet::source(place.printable())
+            Some(place) => title.element(
+                Snippet::source(place.printable())
+                    .path(file.as_ref())
                     .line_start(place.line)
-                    .annotation(AnnotationKind::Primary.span(place.bytes()));
-                if place.text_column == 1 {
-                    title.element(snippet.path(file))
-                } else {
-                    // The snippet would count from where the line was cut.
-                    let origin = Origin::path(file).line(place.line).char_column(place.column);
-                    title.element(origin).element(snippet)
-                }
-            }
+                    .annotation(AnnotationKind::Primary.span(place.bytes())),
+            ),
         };
         if let Some(help) = &self.help {
             group = group.element(Level::HELP.message(escaped(help)));
         }
-        renderer.render(&[group])
+        let rendered = renderer.render(&[group]);
+        match &self.place {
+            // The renderer counts from where the line was cut.
+            Some(place) if place.text_column > 1 => {
+                let at = |column| format!("{file}:{}:{column}", place.line);
+                let shown = place.column.saturating_sub(place.text_column).saturating_add(1);
+                rendered.replacen(&at(shown), &at(place.column), 1)
+            }
+            _ => rendered,
+        }
     }
 }
 
