@@ -42,6 +42,24 @@ fn code(path: &Path) -> String {
     code_lines.collect::<Vec<_>>().join("\n")
 }
 
+/// What commands print is others' text, which may steer a terminal: one module writes it out.
+#[test]
+fn commands_print_through_one_module() {
+    let mut looked_at = 0;
+    for path in sources() {
+        let shown = path.display().to_string();
+        if !shown.contains("src/cli/") || shown.ends_with("src/cli/terminal.rs") {
+            continue;
+        }
+        looked_at += 1;
+        let code = code(&path);
+        for way in ["println!(", " print!(", "stdout()", "stderr()"] {
+            assert!(!code.contains(way), "{shown} prints with `{way}`: use `terminal`");
+        }
+    }
+    assert!(looked_at > 40, "{looked_at} files of commands");
+}
+
 #[test]
 fn only_one_place_names_each_heavy_dependency() {
     for (name, allowed) in [
@@ -64,6 +82,7 @@ fn only_one_place_names_each_heavy_dependency() {
                 "src/console/",
                 // It answers before there is a request to fail.
                 "src/mcp/door.rs",
+                "src/mcp/envelope.rs",
                 "crates/simulator/",
                 "src/web/",
             ],
