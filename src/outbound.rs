@@ -63,6 +63,20 @@ impl Outbound {
         Self { clients, metrics: Arc::clone(metrics), credentials }
     }
 
+    /// An answer of anybody but an upstream. Where it could not be asked for want of a resource of this
+    /// machine, that is counted.
+    fn counted(
+        &self,
+        sent: Result<OutboundResponse, OutboundError>,
+    ) -> Result<OutboundResponse, OutboundError> {
+        if let Err(error) = &sent
+            && let Some(resource) = error.exhausted()
+        {
+            self.metrics.resource_exhausted(resource, error);
+        }
+        sent
+    }
+
     /// An answer of an upstream, or why there is none, which is noted where nothing was sent.
     fn noted(
         &self,
@@ -164,9 +178,8 @@ impl Outbound {
         let proxy = ProxyChoice::ByRules(Arc::clone(proxies));
         let client = self.clients.get(&Reach { proxy, allowed, ..direct() });
         let body = OutboundBody::Whole(body);
-        client
-            .send(Method::POST, url, headers, body, AnswerTimes { head: timeout, piece: timeout })
-            .await
+        let times = AnswerTimes { head: timeout, piece: timeout };
+        self.counted(client.send(Method::POST, url, headers, body, times).await)
     }
 
     /// Begins to fetch what an upstream has left at a URL: on the public internet, or at the
@@ -190,7 +203,7 @@ impl Outbound {
         };
         let times = AnswerTimes { head: CONNECT_TIMEOUT + READ_TIMEOUT, piece: READ_TIMEOUT };
         let client = self.clients.get(&reach);
-        client.send(Method::GET, url, unencoded(), OutboundBody::EMPTY, times).await
+        self.counted(client.send(Method::GET, url, unencoded(), OutboundBody::EMPTY, times).await)
     }
 
     /// Begins to fetch what is at a URL that the operator has named.
@@ -204,7 +217,7 @@ impl Outbound {
     ) -> Result<OutboundResponse, OutboundError> {
         let client = self.clients.get(&Reach { proxy: ProxyChoice::ByRules(proxies), ..direct() });
         let times = AnswerTimes { head: CONNECT_TIMEOUT + READ_TIMEOUT, piece: READ_TIMEOUT };
-        client.send(Method::GET, url, unencoded(), OutboundBody::EMPTY, times).await
+        self.counted(client.send(Method::GET, url, unencoded(), OutboundBody::EMPTY, times).await)
     }
 }
 

@@ -1,12 +1,14 @@
-//! Connections to upstreams that did not come about: counted by reason, the last one of each upstream kept
-//! for operators, and what is new of them logged.
+//! Connections that did not come about. Those that the other side failed are counted by upstream and reason,
+//! the last one of each upstream kept for operators. Those for want of a resource of this machine are counted
+//! apart: they say nothing of an upstream. What is new of both is logged.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use prometheus::{IntCounterVec, Registry};
-use tollgate_outbound::{DialError, DialFault};
+use tollgate_outbound::{DialError, DialFault, LocalResource};
 
 use super::Metrics;
 use super::register::int_counters;
@@ -30,6 +32,9 @@ pub struct ConnectFailure {
 
 pub(super) struct ConnectFailures {
     total: IntCounterVec,
+    exhausted: IntCounterVec,
+    /// When the lack of each resource was logged last, in their order.
+    exhausted_logged: Mutex<[Option<Instant>; LocalResource::ALL.len()]>,
     last: Mutex<HashMap<String, (ConnectFailure, Instant)>>,
 }
 
@@ -41,7 +46,16 @@ impl ConnectFailures {
             "Connections to an upstream that did not come about, by reason.",
             &["upstream", "reason"],
         );
-        Self { total, last: Mutex::default() }
+        let exhausted = int_counters(
+            r,
+            "tollgate_local_resource_exhausted_total",
+            "Connections to other machines that could not be opened for want of a resource of this one.",
+            &["resource"],
+        );
+        for resource in LocalResource::ALL {
+            exhausted.with_label_values(&[resource.as_str()]).inc_by(0);
+        }
+        Self { total, exhausted, exhausted_logged: Mutex::default(), last: Mutex::default() }
     }
 
     /// The counters of an upstream at zero.
@@ -55,7 +69,10 @@ impl ConnectFailures {
 impl Metrics {
     /// Counts a connection to an upstream that did not come about, and logs what is new of it.
     pub fn connect_failed(&self, upstream: &str, error: &DialError) {
-        let ConnectFailures { total, last } = &self.connect_failures;
+        if let Some(resource) = error.exhausted() {
+            return self.resource_exhausted(resource, error);
+        }
+        let ConnectFailures { total, last, .. } = &self.connect_failures;
         let reason = error.fault.as_str();
         total.with_label_values(&[upstream, reason]).inc();
         let failure = ConnectFailure { at: UnixMs::now(), reason, text: error.to_string() };
@@ -71,6 +88,21 @@ impl Metrics {
         drop(last);
         if logged.is_none() {
             log::warn!("{upstream} cannot be reached ({reason}): {error}");
+        }
+    }
+
+    /// Counts a connection that could not be opened for want of a resource of this machine, and logs it
+    /// once in a while. `cause` says what for.
+    pub fn resource_exhausted(&self, resource: LocalResource, cause: &dyn Display) {
+        let ConnectFailures { exhausted, exhausted_logged, .. } = &self.connect_failures;
+        exhausted.with_label_values(&[resource.as_str()]).inc();
+        let now = Instant::now();
+        let logged = &mut exhausted_logged.lock()[resource as usize];
+        let is_known = logged.is_some_and(|at| now.saturating_duration_since(at) < LOG_INTERVAL);
+        if !is_known {
+            *logged = Some(now);
+            let resource = resource.as_str();
+            log::error!("this gateway has no {resource} left for calls to other machines: {cause}");
         }
     }
 

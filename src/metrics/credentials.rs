@@ -50,6 +50,9 @@ impl CredentialMetrics {
 impl Metrics {
     /// Counts a call to those that issue tokens for an upstream.
     pub fn credential_refreshed(&self, upstream: &str, outcome: RefreshOutcome) {
+        if let RefreshOutcome::Exhausted(resource) = outcome {
+            self.resource_exhausted(resource, &format_args!("a token for {upstream}"));
+        }
         self.credentials.refreshes.with_label_values(&[upstream, outcome.as_str()]).inc();
     }
 

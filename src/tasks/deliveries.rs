@@ -252,7 +252,13 @@ impl Tasks {
     async fn deliver_now(&self, job: &Job) -> bool {
         match self.ledger.task_in_work((job.due.account, job.due.task)).await {
             Ok(Some(task)) => match (task.ended(), task.webhook) {
-                (Some(_), Webhook::Due { .. }) => self.announce(&task).await,
+                (Some(_), Webhook::Due { .. }) => match self.announce(&task).await {
+                    Some(answered) => answered,
+                    None => {
+                        self.deliver_later(job, FULL_WAIT).await;
+                        true
+                    }
+                },
                 _ => true,
             },
             Ok(None) => true,

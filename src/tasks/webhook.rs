@@ -103,10 +103,11 @@ enum Heard {
 }
 
 impl Tasks {
-    /// Announces the end of a task once, and notes what came of it. Whether the receiver answered.
-    pub(super) async fn announce(&self, task: &Task) -> bool {
-        let Webhook::Due { tries, .. } = task.webhook else { return true };
-        let (heard, came_of_it) = self.send(task).await;
+    /// Announces the end of a task once, and notes what came of it. Whether the receiver answered; `None`
+    /// where it was not asked for want of a resource of this machine, which uses up none of its tries.
+    pub(super) async fn announce(&self, task: &Task) -> Option<bool> {
+        let Webhook::Due { tries, .. } = task.webhook else { return Some(true) };
+        let (heard, came_of_it) = self.send(task).await?;
         let answered = came_of_it.is_ok() || matches!(heard, Heard::Gone);
         self.metrics.webhook_tried(match heard {
             Heard::Taken => WebhookOutcome::Taken,
@@ -135,12 +136,13 @@ impl Tasks {
                 }
             }
         }
-        answered
+        Some(answered)
     }
 
-    /// Sends the announcement once: what the receiver said, and its status or why there is none.
-    async fn send(&self, task: &Task) -> (Heard, Result<u16, String>) {
-        let unsendable = || (Heard::Gone, Err("it cannot be sent".to_owned()));
+    /// Sends the announcement once: what the receiver said, and its status or why there is none. `None`
+    /// where this machine had no resource left to connect with.
+    async fn send(&self, task: &Task) -> Option<(Heard, Result<u16, String>)> {
+        let unsendable = || Some((Heard::Gone, Err("it cannot be sent".to_owned())));
         let Some((url, ended)) = task.intent.webhook_url.as_deref().zip(task.ended()) else {
             return unsendable();
         };
@@ -170,11 +172,12 @@ impl Tasks {
                         Heard::NotTaken(seconds.map(Duration::from_secs))
                     }
                 };
-                (heard, Ok(answer.status()))
+                Some((heard, Ok(answer.status())))
             }
+            Err(error) if error.exhausted().is_some() => None,
             Err(error) => {
                 log::info!("the end of {} could not be announced: {error}", task.id());
-                (Heard::NotTaken(None), Err(error.to_string()))
+                Some((Heard::NotTaken(None), Err(error.to_string())))
             }
         }
     }

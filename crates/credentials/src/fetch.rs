@@ -133,10 +133,11 @@ fn unreadable(cause: &str) -> FetchFailure {
 }
 
 fn unanswered(error: &OutboundError) -> FetchFailure {
-    let outcome = match error {
-        OutboundError::TimedOut => RefreshOutcome::TimedOut,
-        OutboundError::TooLarge => RefreshOutcome::Unreadable,
-        _ => RefreshOutcome::Unreachable,
+    let outcome = match (error.exhausted(), error) {
+        (Some(resource), _) => RefreshOutcome::Exhausted(resource),
+        (None, OutboundError::TimedOut) => RefreshOutcome::TimedOut,
+        (None, OutboundError::TooLarge) => RefreshOutcome::Unreadable,
+        (None, _) => RefreshOutcome::Unreachable,
     };
     FetchFailure { outcome, cause: error.to_string(), pause: None }
 }

@@ -40,7 +40,7 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use tollgate_money::ids::AccountId;
 use tollgate_options::auth::Auth;
-use tollgate_outbound::FormClient;
+use tollgate_outbound::{FormClient, LocalResource};
 
 use cell::{CellStanding, Fetch};
 pub use issued::{SignedHeaders, UnsignedRequest};
@@ -64,11 +64,22 @@ pub struct Credentials {
 
 /// Why there is no token: what the operator's log says, without anything secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unavailable(Arc<str>);
+pub struct Unavailable {
+    cause: Arc<str>,
+    exhausted: Option<LocalResource>,
+}
+
+impl Unavailable {
+    /// The resource of this machine for want of which none could be fetched. Nobody else is at fault then.
+    #[must_use]
+    pub fn exhausted(&self) -> Option<LocalResource> {
+        self.exhausted
+    }
+}
 
 impl fmt::Display for Unavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "there is no token for it: {}", self.0)
+        write!(f, "there is no token for it: {}", self.cause)
     }
 }
 
@@ -125,7 +136,7 @@ impl Credentials {
         };
         match found {
             Some(issued) => Ok(Token { issued, cell: Some(cell) }),
-            None => Err(Unavailable(source.failures().1)),
+            None => Err(source.unavailable()),
         }
     }
 
@@ -137,7 +148,7 @@ impl Credentials {
             return None;
         }
         let (left, sessions) = (source.left(), source.good_count());
-        Some(CredentialStanding { left, sessions, failures: source.failures().0 })
+        Some(CredentialStanding { left, sessions, failures: source.failures() })
     }
 
     fn source(&self, auth: &Arc<Auth>) -> Arc<TokenSource> {

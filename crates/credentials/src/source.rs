@@ -10,7 +10,9 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tollgate_money::clock::uptime;
 use tollgate_options::auth::{Auth, AuthKind};
+use tollgate_outbound::LocalResource;
 
+use crate::Unavailable;
 use crate::cell::Cell;
 use crate::issued::{Issued, Proof, Signer};
 
@@ -55,6 +57,8 @@ struct Health {
     not_before: Duration,
     /// Why the last call failed.
     cause: Arc<str>,
+    /// The resource of this machine for want of which the last call could not be made.
+    exhausted: Option<LocalResource>,
 }
 
 /// Why a call to whoever issues tokens came to nothing.
@@ -82,17 +86,20 @@ pub enum RefreshOutcome {
     TimedOut,
     /// What was answered is no token.
     Unreadable,
+    /// The call could not be made for want of a resource of this machine.
+    Exhausted(LocalResource),
 }
 
 impl RefreshOutcome {
-    /// Every one, in the order in which documents list them.
-    pub const ALL: [Self; 6] = [
+    /// Every one, in the order in which documents list them: of resources that are exhausted, the first.
+    pub const ALL: [Self; 7] = [
         Self::Ok,
         Self::Refused,
         Self::Failed,
         Self::Unreachable,
         Self::TimedOut,
         Self::Unreadable,
+        Self::Exhausted(LocalResource::Descriptors),
     ];
 
     /// Its word in metrics.
@@ -105,6 +112,7 @@ impl RefreshOutcome {
             Self::Unreachable => "unreachable",
             Self::TimedOut => "timeout",
             Self::Unreadable => "unreadable",
+            Self::Exhausted(_) => "exhausted",
         }
     }
 }
@@ -175,10 +183,15 @@ impl TokenSource {
         uptime() >= self.health.lock().not_before
     }
 
-    /// Failures in a row, and why the last call failed.
-    pub(crate) fn failures(&self) -> (u32, Arc<str>) {
+    /// Failures in a row of whoever issues tokens.
+    pub(crate) fn failures(&self) -> u32 {
+        self.health.lock().failures
+    }
+
+    /// Why the last call came to nothing.
+    pub(crate) fn unavailable(&self) -> Unavailable {
         let health = self.health.lock();
-        (health.failures, Arc::clone(&health.cause))
+        Unavailable { cause: Arc::clone(&health.cause), exhausted: health.exhausted }
     }
 
     pub(crate) fn ahead_ms(&self) -> i64 {
@@ -199,13 +212,21 @@ impl TokenSource {
     /// Notes a failure; the next call comes after a pause.
     pub(crate) fn note_failure(&self, failure: &FetchFailure) {
         let mut health = self.health.lock();
+        health.cause = failure.cause.as_str().into();
+        health.exhausted = match failure.outcome {
+            RefreshOutcome::Exhausted(resource) => Some(resource),
+            _ => None,
+        };
+        // Nobody was called, so nobody needs a pause. Metrics count it, and the log has it from there.
+        if health.exhausted.is_some() {
+            return;
+        }
         let doubled = PAUSE_MIN.saturating_mul(1 << health.failures.min(10));
         let pause = doubled.min(PAUSE_MAX).mul_f64(0.8 + 0.4 * fastrand::f64());
         let asked = failure.pause.unwrap_or_default().min(ASKED_PAUSE_MAX);
         let pause = pause.max(asked);
         health.failures = health.failures.saturating_add(1);
         health.not_before = uptime().saturating_add(pause);
-        health.cause = failure.cause.as_str().into();
         let seconds = pause.as_secs_f64();
         log::warn!("{self} got no token, and asks again in {seconds:.1} s: {}", failure.cause);
     }

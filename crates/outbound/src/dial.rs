@@ -8,10 +8,12 @@
 //! | `tls` | settings and handshakes of TLS |
 //! | `proxy`, `socks` | what a forward proxy is asked for |
 //! | `error` | why there is no connection |
+//! | `local` | resources of this machine that are exhausted |
 //! | `connection` | what the caller reads from and writes to |
 
 mod connection;
 mod error;
+mod local;
 mod names;
 mod proxy;
 mod race;
@@ -34,6 +36,7 @@ pub use connection::DialedConnection;
 use connection::Io;
 use error::Reason;
 pub use error::{DialError, DialFault};
+pub use local::LocalResource;
 use names::Names;
 pub use names::{Name, Resolve};
 use race::race;
@@ -145,7 +148,7 @@ impl Dialer {
             match self.tunnel(proxy, to, &target, tls.clone(), until).await {
                 Ok(connection) => return Ok(connection),
                 Err(error) => {
-                    let is_final = error.fault.is_about_the_proxy_itself();
+                    let is_final = error.fault.ends_tunnels();
                     last = Some(error);
                     if is_final {
                         break;

@@ -25,7 +25,7 @@ use url::Url;
 pub use client::{AnswerTimes, Clients, HttpClient, OutboundBody, ProxyChoice, Reach};
 pub use coding::{CodingError, ContentCoding, Decoder};
 pub use dial::{
-    AllowedAddresses, DialError, DialFault, DialedConnection, Dialer, Name, Resolve,
+    AllowedAddresses, DialError, DialFault, DialedConnection, Dialer, LocalResource, Name, Resolve,
     certificate_refusal, read_roots,
 };
 pub use form::{FormAnswer, FormClient, FormLimits};
@@ -49,6 +49,18 @@ pub enum OutboundError {
     TooLarge,
     /// The URL leads where strangers must not lead the gateway.
     Forbidden(String),
+}
+
+impl OutboundError {
+    /// The resource of this machine that is exhausted. The other side is not at fault then, and nothing was
+    /// sent.
+    #[must_use]
+    pub fn exhausted(&self) -> Option<LocalResource> {
+        match self {
+            Self::Unreachable(error) => error.exhausted(),
+            Self::TimedOut | Self::Broken(_) | Self::TooLarge | Self::Forbidden(_) => None,
+        }
+    }
 }
 
 impl std::fmt::Display for OutboundError {

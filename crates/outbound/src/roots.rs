@@ -3,6 +3,7 @@
 //! There are hundreds, each in a file of its own, and reading them takes longer than the rest of a
 //! start: so they are read when the first server shows a certificate, and once for all clients.
 
+use std::fmt;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use rustls::client::WantsClientCert;
@@ -10,9 +11,12 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
-    ClientConfig, ConfigBuilder, DigitallySignedStruct, Error, SignatureScheme, WantsVerifier,
+    ClientConfig, ConfigBuilder, DigitallySignedStruct, Error, OtherError, SignatureScheme,
+    WantsVerifier,
 };
 use rustls_platform_verifier::Verifier;
+
+use crate::dial::LocalResource;
 
 /// The protocol that all calls are made in, as TLS names it.
 pub(crate) const HTTP_1: &[u8] = b"http/1.1";
@@ -52,12 +56,35 @@ pub(crate) fn read() {
 }
 
 /// Waits until the root certificates are read.
-pub(crate) async fn ready() {
-    if ROOTS.read.get().is_none() {
-        // A runtime that ends needs none.
-        drop(tokio::task::spawn_blocking(read).await);
+///
+/// # Errors
+/// The resource of this machine that is too short to read them. Other failures are met by the handshake.
+pub(crate) async fn ready() -> Result<(), LocalResource> {
+    if ROOTS.read.get().is_some() {
+        return Ok(());
+    }
+    let read = || match ROOTS.read() {
+        Err(Error::Other(error)) => error.0.downcast_ref().map_or(Ok(()), |unread| {
+            let RootsUnread(resource) = unread;
+            Err(*resource)
+        }),
+        Ok(_) | Err(_) => Ok(()),
+    };
+    // A runtime that ends needs none.
+    tokio::task::spawn_blocking(read).await.unwrap_or(Ok(()))
+}
+
+/// The root certificates could not be read for want of a resource of this machine.
+#[derive(Debug)]
+pub(crate) struct RootsUnread(pub(crate) LocalResource);
+
+impl fmt::Display for RootsUnread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the root certificates could not be read: no {} left", self.0.as_str())
     }
 }
+
+impl std::error::Error for RootsUnread {}
 
 fn configure() -> Result<Arc<ClientConfig>, Error> {
     let mut config = by_machine(builder()?).with_no_client_auth();
@@ -82,7 +109,14 @@ impl MachineRoots {
         if let Some(verifier) = self.read.get() {
             return Ok(verifier);
         }
-        let verifier = Verifier::new(Arc::clone(&self.provider))?;
+        // Files that cannot be opened are left out without an error, and what was read is kept for good:
+        // a moment without descriptors must not cost a certificate.
+        let before = LocalResource::find_exhausted();
+        let verifier = Verifier::new(Arc::clone(&self.provider));
+        if let Some(resource) = before.or_else(LocalResource::find_exhausted) {
+            return Err(Error::Other(OtherError(Arc::new(RootsUnread(resource)))));
+        }
+        let verifier = verifier?;
         Ok(self.read.get_or_init(|| verifier))
     }
 }

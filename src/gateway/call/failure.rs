@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use pingora::{Error, ErrorType};
-use tollgate_outbound::DialError;
+use tollgate_outbound::{DialError, LocalResource};
 
 use crate::balance::Outcome;
 use crate::config::snapshot::RepeatAfter;
@@ -24,6 +24,9 @@ pub(crate) enum CallFailure {
     NotConnected,
     /// The forward proxy in front of the upstream failed. Nothing was sent.
     ProxyFailed,
+    /// No connection could be opened for want of a resource of this machine. Nothing was sent, and nothing
+    /// was learned of the upstream.
+    Exhausted(LocalResource),
     /// A connection that was kept had been closed before the upstream read any of the request.
     ClosedWhileIdle,
     /// The connection broke before the upstream had the whole request.
@@ -75,6 +78,8 @@ pub(crate) enum CustomerReads {
     Busy,
     /// 502 with the code `service_unavailable`.
     Unavailable,
+    /// 503 `ServiceUnavailable` with `Retry-After`: this gateway is short of something.
+    Overloaded,
     /// 502 `BadGateway`: the answer cannot be read.
     Unreadable,
     /// 502 `BadGateway`: the answer is too large at the moment.
@@ -122,6 +127,7 @@ impl CallFailure {
     /// |---|---|---|---|---|
     /// | `NotConnected` | 502 | unreachable | yes | nothing |
     /// | `ProxyFailed` | 502 | proxy | yes | nothing |
+    /// | `Exhausted` | 503 | – | for want of ports only (h) | nothing |
     /// | `ClosedWhileIdle` | 502 | – | the same again | nothing |
     /// | `BrokenWhileSending` | 502 | broken | yes | nothing |
     /// | `StalledWhileSending` | 502 | timeout | yes | nothing |
@@ -153,6 +159,8 @@ impl CallFailure {
     /// - (f) By the upstream's `retries.on`.
     /// - (g) Nothing of it was delivered, and the upstream says that there is no more. A submit is never
     ///   sent again.
+    /// - (h) Ports are counted for each destination. A descriptor and memory are what another target would
+    ///   need as well: retries would make a storm of a shortage.
     ///
     /// The last column is not about submits: their task has taken the hold over. A task is in doubt
     /// where the column names more than nothing, and is rejected, with its hold void, elsewhere.
@@ -171,6 +179,10 @@ impl CallFailure {
         let (reads, outcome, next, progress) = match self {
             Self::NotConnected => (Reads::Unavailable, down, Another, NotSent),
             Self::ProxyFailed => (Reads::Unavailable, Some(Outcome::Proxy), Another, NotSent),
+            Self::Exhausted(resource) => {
+                let next = if resource.is_per_destination() { Another } else { Never };
+                (Reads::Overloaded, None, next, NotSent)
+            }
             Self::ClosedWhileIdle => (Reads::Unavailable, None, Same, NotSent),
             Self::BrokenWhileSending => (Reads::Unavailable, broken, Another, NotSent),
             Self::StalledWhileSending => (Reads::Unavailable, late, Another, NotSent),
@@ -214,6 +226,7 @@ impl CallFailure {
             CustomerReads::ItsWords | CustomerReads::NotOffered | CustomerReads::Unavailable => {
                 peer::unavailable().cause(self.cause())
             }
+            CustomerReads::Overloaded => peer::overloaded().cause(self.cause()),
             CustomerReads::Unreadable => peer::unreadable(self.cause()),
             CustomerReads::TooLarge => {
                 let message =
@@ -240,6 +253,9 @@ impl CallFailure {
         let cause = match self {
             Self::NotConnected => "it could not be reached",
             Self::ProxyFailed => "the proxy in front of it failed",
+            Self::Exhausted(resource) => {
+                return format!("this gateway has no {} left", resource.as_str());
+            }
             Self::ClosedWhileIdle | Self::BrokenWhileSending => {
                 "the connection broke before the request was sent"
             }
@@ -321,7 +337,11 @@ impl CallFailure {
 
     /// What it means that no connection came about.
     pub(crate) fn from_dial(error: &DialError) -> Self {
-        if error.fault.is_of_proxy() { Self::ProxyFailed } else { Self::NotConnected }
+        match error.exhausted() {
+            Some(resource) => Self::Exhausted(resource),
+            None if error.fault.is_of_proxy() => Self::ProxyFailed,
+            None => Self::NotConnected,
+        }
     }
 
     /// What a call without an answer means that the gateway's own client made.

@@ -84,6 +84,10 @@ async fn check(probe: Probe, state: Arc<UpstreamState>, metrics: Arc<Metrics>) {
                     log::info!("{} passes its health check again", upstream.name);
                 }
             }
+            // Nothing was learned of the upstream.
+            Ok(Err(ProbeFailure::NotConnected(error))) if error.exhausted().is_some() => {
+                metrics.connect_failed(&upstream.name, &error);
+            }
             outcome => {
                 (passed, failed) = (0, failed.saturating_add(1));
                 let cause = match outcome {

@@ -8,6 +8,8 @@ use crate::protocols::Dialect;
 
 /// When to try again where a busy upstream does not say.
 const RETRY_BUSY: Duration = Duration::from_secs(2);
+/// When to try again where this gateway is short of something: as soon as a few calls have ended.
+const RETRY_OVERLOADED: Duration = Duration::from_secs(1);
 
 /// Whether the last target's own words about a failure of it are relayed: clients of Anthropic's API
 /// act on them.
@@ -51,6 +53,12 @@ pub(crate) fn withheld(what: &str, charged: &str) -> GatewayError {
 pub(crate) fn unavailable() -> GatewayError {
     let message = "No upstream could serve the request. Try again shortly.";
     GatewayError::new(ErrorKind::UpstreamUnavailable, message)
+}
+
+/// What the customer reads when this gateway has no resource left to call an upstream with.
+pub(crate) fn overloaded() -> GatewayError {
+    let message = "The gateway has no room for another call at the moment. Try again shortly.";
+    GatewayError::new(ErrorKind::Overloaded, message).retry_after(RETRY_OVERLOADED)
 }
 
 /// What the customer reads when an upstream takes too long.

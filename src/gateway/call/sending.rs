@@ -280,16 +280,29 @@ impl Sending {
     }
 
     /// There is no token to ask a target with: that counts against its credential, and the request goes
-    /// on as far as there are retries.
+    /// on as far as there are retries. Where it could not be fetched for want of a resource of this machine,
+    /// nobody is to blame.
+    ///
+    /// # Errors
+    /// The request ends here: another target would need the same resource.
     pub(crate) fn pass_by(
         &mut self,
         mut candidate: Candidate,
         began: Instant,
         cause: &Unavailable,
         metrics: &Metrics,
-    ) {
+    ) -> Result<(), GatewayError> {
+        if let Some(resource) = cause.exhausted() {
+            let error = peer::overloaded().cause(cause);
+            if !resource.is_per_destination() {
+                return Err(error);
+            }
+            self.set_last_failure(error);
+            return Ok(());
+        }
         report(&mut candidate, began, Outcome::Credential, metrics);
         self.set_last_failure(peer::unavailable().cause(cause));
+        Ok(())
     }
 
     /// What a failure of the try under way really is, where its token may have ended before its time:

@@ -76,7 +76,8 @@ pub(crate) async fn ask_targets<W: AskTarget>(
             match token {
                 Ok(token) => candidate.token = Some(token),
                 Err(cause) => {
-                    sending.pass_by(candidate, began, &cause, &gateway.metrics);
+                    let passed = sending.pass_by(candidate, began, &cause, &gateway.metrics);
+                    passed.map_err(|error| exchange.fail(error))?;
                     continue;
                 }
             }

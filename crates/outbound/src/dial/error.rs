@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 
 use tollgate_options::network::EnvironmentError;
 
+use super::local::LocalResource;
+
 /// Why there is no connection: who was to be reached, at which address, and what went wrong. Holds no
 /// credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,10 +56,12 @@ pub enum DialFault {
     ProxyCredentials,
     /// The proxy does not connect to the server.
     ProxyRefused,
+    /// A resource of this machine is exhausted, which says nothing of the other side.
+    Exhausted(LocalResource),
 }
 
 impl DialFault {
-    /// Every kind of failure.
+    /// Every failure of the other side, of a proxy, or of the way there.
     pub const ALL: [Self; 18] = [
         Self::NameNotFound,
         Self::Forbidden,
@@ -101,6 +105,16 @@ impl DialFault {
             Self::ProxyUnreachable => "proxy_unreachable",
             Self::ProxyCredentials => "proxy_credentials",
             Self::ProxyRefused => "proxy_refused",
+            Self::Exhausted(resource) => resource.as_str(),
+        }
+    }
+
+    /// The resource of this machine that is exhausted.
+    #[must_use]
+    pub fn exhausted(self) -> Option<LocalResource> {
+        match self {
+            Self::Exhausted(resource) => Some(resource),
+            _ => None,
         }
     }
 
@@ -110,9 +124,13 @@ impl DialFault {
         self.is_about_the_proxy_itself() || self == Self::ProxyRefused
     }
 
-    /// Whether another address of the server would meet the same failure.
-    pub(super) fn is_about_the_proxy_itself(self) -> bool {
+    fn is_about_the_proxy_itself(self) -> bool {
         matches!(self, Self::ProxyUnreachable | Self::ProxyCredentials)
+    }
+
+    /// Whether another address of a server behind a proxy would meet the same failure.
+    pub(super) fn ends_tunnels(self) -> bool {
+        self.is_about_the_proxy_itself() || self.exhausted().is_some()
     }
 }
 
@@ -148,7 +166,27 @@ impl Reason {
         Self::new(DialFault::NameNotFound, "its name was not looked up in time")
     }
 
+    pub(super) fn exhausted(resource: LocalResource) -> Self {
+        let text = match resource {
+            LocalResource::Descriptors => "this process has no file descriptor left",
+            LocalResource::Ports => "this machine has no local port left for it",
+            LocalResource::Memory => "this machine has no memory left for it",
+        };
+        Self::new(DialFault::Exhausted(resource), text)
+    }
+
+    /// A connection to an address that failed.
+    pub(super) fn of_connect(to: SocketAddr, error: io::Error) -> Self {
+        match LocalResource::from_connect(to, &error) {
+            Some(resource) => Self::exhausted(resource),
+            None => error.into(),
+        }
+    }
+
     pub(super) fn not_found(error: &io::Error) -> Self {
+        if let Some(resource) = LocalResource::from_lookup(error) {
+            return Self::exhausted(resource);
+        }
         Self::new(DialFault::NameNotFound, format!("its name was not found: {error}"))
     }
 
@@ -164,6 +202,9 @@ impl Reason {
 impl From<io::Error> for Reason {
     fn from(error: io::Error) -> Self {
         use io::ErrorKind as Kind;
+        if let Some(resource) = LocalResource::from_error(&error) {
+            return Self::exhausted(resource);
+        }
         let (fault, text) = match error.kind() {
             Kind::ConnectionRefused => (DialFault::Refused, "connection refused"),
             Kind::TimedOut => (DialFault::TimedOut, "no answer in time"),
@@ -182,6 +223,12 @@ impl From<io::Error> for Reason {
 }
 
 impl DialError {
+    /// The resource of this machine that is exhausted. The other side is not at fault then.
+    #[must_use]
+    pub fn exhausted(&self) -> Option<LocalResource> {
+        self.fault.exhausted()
+    }
+
     /// A host that may not be connected to.
     pub(crate) fn forbidden(host: &str, text: &str) -> Self {
         Self::new(host, Reason::new(DialFault::Forbidden, text))
@@ -202,7 +249,8 @@ impl DialError {
         Self { fault: of_proxy(reason.fault), ..Self::new(who, reason) }
     }
 
-    /// The failures at all addresses that were tried: equal ones are told once.
+    /// The failures at all addresses that were tried: equal ones are told once. Where a resource of this
+    /// machine was short, an address that was not tried for it may have served.
     pub(super) fn of_all(who: &str, failures: &[(SocketAddr, Reason)]) -> Self {
         let mut told: Vec<(&Reason, Vec<String>)> = Vec::new();
         for (address, reason) in failures {
@@ -216,7 +264,9 @@ impl DialError {
         let is_telling = |(reason, _): &&(&Reason, _)| {
             !matches!(reason.fault, DialFault::Refused | DialFault::TimedOut | DialFault::NoRoute)
         };
-        let fault = told.iter().find(is_telling).or_else(|| told.first());
+        let is_exhausted = |(reason, _): &&(&Reason, _)| reason.fault.exhausted().is_some();
+        let fault = told.iter().find(is_exhausted).or_else(|| told.iter().find(is_telling));
+        let fault = fault.or_else(|| told.first());
         let fault = fault.map_or(DialFault::TimedOut, |(reason, _)| reason.fault);
         let each = told.iter().map(|(reason, at)| format!("{} at {}", reason.text, at.join(", ")));
         Self { fault, text: format!("{who}: {}", each.collect::<Vec<_>>().join("; ")) }
@@ -232,7 +282,7 @@ impl DialError {
 /// What a failure on the way to a proxy, or in its answer, means for who wanted to go through it.
 fn of_proxy(fault: DialFault) -> DialFault {
     match fault {
-        DialFault::ProxyCredentials | DialFault::ProxyRefused => fault,
+        DialFault::ProxyCredentials | DialFault::ProxyRefused | DialFault::Exhausted(_) => fault,
         _ => DialFault::ProxyUnreachable,
     }
 }

@@ -68,7 +68,7 @@ where
                     }
                     Ok(stream) => attempts.connected.push_back((address, stream)),
                     Err(error) => {
-                        attempts.failed(address, error.into());
+                        attempts.failed(address, Reason::of_connect(address, error));
                         if is_first {
                             next_at = Instant::now();
                         }
@@ -132,6 +132,10 @@ impl Attempts {
 
     fn failed(&mut self, address: SocketAddr, reason: Reason) {
         self.begun.retain(|(begun, _)| *begun != address);
+        // The next address needs the same resource: trying all of them would be a storm for nothing.
+        if reason.fault.exhausted().is_some_and(|resource| !resource.is_per_destination()) {
+            self.waiting.clear();
+        }
         self.failures.push((address, reason));
     }
 
@@ -144,9 +148,7 @@ impl Attempts {
 
     /// Notes those that failed, and those that had a fair start and did not win.
     fn note_outrun(&self, names: &Names, winner: SocketAddr) {
-        for (address, _) in &self.failures {
-            names.note_failed(*address);
-        }
+        self.note_failed(names);
         for (address, began) in &self.begun {
             if *address != winner && began.elapsed() >= ATTEMPT_DELAY {
                 names.note_failed(*address);
@@ -159,9 +161,13 @@ impl Attempts {
         for (address, _) in &self.begun {
             self.failures.push((*address, Reason::timed_out()));
         }
-        for (address, _) in &self.failures {
-            names.note_failed(*address);
-        }
+        self.note_failed(names);
         self.failures
+    }
+
+    /// Notes the addresses that failed by a fault of their own.
+    fn note_failed(&self, names: &Names) {
+        let own = self.failures.iter().filter(|(_, reason)| reason.fault.exhausted().is_none());
+        own.for_each(|(address, _)| names.note_failed(*address));
     }
 }

@@ -254,15 +254,14 @@ async fn a_failed_handshake_at_one_address_leads_to_the_next() {
 async fn a_failed_handshake_says_why() {
     let good = issued(&["pods.test"], (2020, 2100));
     let dialer = dialer(&["127.0.0.1"]);
-    for (server, trusted, fault, word) in [
+    for (number, (server, trusted, fault, word)) in (0_u8..).zip([
         (issued(&["pods.test"], (2020, 2100)), Some(&good), DialFault::TlsUntrusted, "authority"),
         (issued(&["other.test"], (2020, 2100)), None, DialFault::TlsName, "other.test, not for"),
         (issued(&["pods.test"], (2019, 2020)), None, DialFault::TlsExpired, "expired 2020"),
         (issued(&["pods.test"], (2090, 2100)), None, DialFault::TlsNotYetValid, "before 2090"),
-    ] {
+    ]) {
         let (mut listeners, port) = listen(&["127.0.0.1"]).await;
         server.serve(listeners.remove(0), None);
-        let number = u8::try_from(fault as usize).expect("few kinds");
         let tls = trusted.unwrap_or(&server).trusted(number);
         let place = Destination { tls: Some(tls), ..to("pods.test", port) };
         let error = dial(&dialer, &place).await.expect_err("no handshake");

@@ -13,7 +13,7 @@ use tokio_rustls::client::TlsStream;
 use tollgate_options::network::ClientTls;
 
 use super::error::{DialError, DialFault, Reason};
-use crate::roots;
+use crate::roots::{self, RootsUnread};
 
 /// Settings that are kept. There is one for each upstream that has its own, and one more for each time
 /// that its files change.
@@ -29,7 +29,7 @@ impl TlsConfigs {
     pub(super) async fn get(&self, tls: &ClientTls) -> Result<Arc<ClientConfig>, Reason> {
         if tls.authorities.is_none() {
             // Reading hundreds of files would hold the other connections of this thread up.
-            roots::ready().await;
+            roots::ready().await.map_err(Reason::exhausted)?;
         }
         if tls.authorities.is_none() && tls.certificate.is_none() {
             return roots::client_config().map_err(unusable);
@@ -121,6 +121,9 @@ pub fn certificate_refusal(
 fn reason(error: &Error) -> Reason {
     let (fault, text) = match error {
         Error::InvalidCertificate(error) => return certificate_reason(error),
+        Error::Other(error) if let Some(RootsUnread(resource)) = error.0.downcast_ref() => {
+            return Reason::exhausted(*resource);
+        }
         Error::InvalidMessage(_) => (
             DialFault::TlsPlainPort,
             "what it says is not TLS: this port speaks something else".to_owned(),

@@ -38,7 +38,7 @@ fn table() -> Vec<TableRow> {
     let status = |status| IfAllowed(RepeatAfter::Status(status));
     let after_loss = IfAllowed(RepeatAfter::ConnectionLost);
     let after_silence = IfAllowed(RepeatAfter::Timeout);
-    let (r502, r504) = (Reads::Unavailable, Reads::TimedOut);
+    let (r502, r503, r504) = (Reads::Unavailable, Reads::Overloaded, Reads::TimedOut);
     let unreachable = Some(Outcome::Unreachable);
     let credential = Some(Outcome::Credential);
     let (model, path) = (F::NotOffered(Lack::Model), F::NotOffered(Lack::Path));
@@ -50,6 +50,9 @@ fn table() -> Vec<TableRow> {
     vec![
         row(F::NotConnected, unreachable, none, r502, Another, r502, Another),
         row(F::ProxyFailed, Some(Outcome::Proxy), none, r502, Another, r502, Another),
+        row(F::Exhausted(LocalResource::Descriptors), None, none, r503, Never, r503, Never),
+        row(F::Exhausted(LocalResource::Memory), None, none, r503, Never, r503, Never),
+        row(F::Exhausted(LocalResource::Ports), None, none, r503, Another, r503, Another),
         row(F::ClosedWhileIdle, None, none, r502, Same, r502, Same),
         row(F::BrokenWhileSending, broken, none, r502, Another, r502, Another),
         row(F::StalledWhileSending, late, none, r502, Another, r502, Another),
@@ -90,25 +93,26 @@ fn place(failure: CallFailure) -> usize {
     match failure {
         CallFailure::NotConnected => 0,
         CallFailure::ProxyFailed => 1,
-        CallFailure::ClosedWhileIdle => 2,
-        CallFailure::BrokenWhileSending => 3,
-        CallFailure::StalledWhileSending => 4,
-        CallFailure::TimedOut => 5,
-        CallFailure::ConnectionLost => 6,
-        CallFailure::Busy { .. } => 7,
-        CallFailure::RefusedRequest(_) => 8,
-        CallFailure::RefusedCredential => 9,
-        CallFailure::RefusedAccount => 10,
-        CallFailure::RefusedToken => 11,
-        CallFailure::NotDone(_) => 12,
-        CallFailure::NotBilled(_) => 13,
-        CallFailure::Doubtful(_) => 14,
-        CallFailure::NotOffered(_) => 15,
-        CallFailure::FailedWithSuccess => 16,
-        CallFailure::Unreadable => 17,
-        CallFailure::TooLarge => 18,
-        CallFailure::BodyTimedOut => 19,
-        CallFailure::BodyBroken => 20,
+        CallFailure::Exhausted(_) => 2,
+        CallFailure::ClosedWhileIdle => 3,
+        CallFailure::BrokenWhileSending => 4,
+        CallFailure::StalledWhileSending => 5,
+        CallFailure::TimedOut => 6,
+        CallFailure::ConnectionLost => 7,
+        CallFailure::Busy { .. } => 8,
+        CallFailure::RefusedRequest(_) => 9,
+        CallFailure::RefusedCredential => 10,
+        CallFailure::RefusedAccount => 11,
+        CallFailure::RefusedToken => 12,
+        CallFailure::NotDone(_) => 13,
+        CallFailure::NotBilled(_) => 14,
+        CallFailure::Doubtful(_) => 15,
+        CallFailure::NotOffered(_) => 16,
+        CallFailure::FailedWithSuccess => 17,
+        CallFailure::Unreadable => 18,
+        CallFailure::TooLarge => 19,
+        CallFailure::BodyTimedOut => 20,
+        CallFailure::BodyBroken => 21,
     }
 }
 
@@ -129,7 +133,7 @@ fn every_failure_has_the_consequences_that_the_table_says() {
         }
     }
     places.dedup();
-    assert_eq!(places, Vec::from_iter(0..21), "each failure once, in the order of the table");
+    assert_eq!(places, Vec::from_iter(0..22), "each failure once, in the order of the table");
 }
 
 /// Work that may have been done is not sent again unless the operator says so; a submit, and an answer

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use pingora::protocols::Stream;
 use tokio::io::AsyncReadExt;
 use tollgate_options::network::Destination;
-use tollgate_outbound::{DialError, Name};
+use tollgate_outbound::{DialError, LocalResource, Name};
 
 use crate::config::snapshot::Upstream;
 use crate::gateway::call::connectors::{Connectors, DialedStream};
@@ -76,10 +76,23 @@ impl Upstreams {
         let connection = match kept {
             Some(kept) => kept,
             // Making one takes a large future, which most requests do without.
-            None => Box::pin(self.make(upstream)).await?,
+            None => Box::pin(self.make_with_room(upstream)).await?,
         };
         // It is large, and moved from step to step.
         Ok(Box::new(UpstreamCall::new(connection, Arc::clone(upstream))))
+    }
+
+    /// Makes a connection. Where no descriptor is left, an unused connection gives way to it.
+    async fn make_with_room(&self, upstream: &Upstream) -> Result<UpstreamConnection, DialError> {
+        match self.make(upstream).await {
+            Err(error)
+                if error.exhausted() == Some(LocalResource::Descriptors)
+                    && self.idle.close_oldest() =>
+            {
+                self.make(upstream).await
+            }
+            made => made,
+        }
     }
 
     async fn make(&self, upstream: &Upstream) -> Result<UpstreamConnection, DialError> {
@@ -151,6 +164,12 @@ impl Idle {
                 return Some(connection);
             }
         }
+    }
+
+    /// Closes the one that has been unused for longest. Says whether there was one.
+    fn close_oldest(&self) -> bool {
+        let oldest = self.kept.lock().give_up_oldest();
+        oldest.is_some()
     }
 
     fn keep(self: &Arc<Self>, connection: UpstreamConnection, idle_timeout: Duration) {
