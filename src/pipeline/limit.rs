@@ -10,7 +10,8 @@ use crate::fleet::InFleet;
 use crate::fleet::desk::Desk;
 use crate::ledger::{Capped, Ledger, Period};
 use crate::limits::{
-    EstimatedTokens, Limit, Limits, Patience, Permit, Refused, Scope, Standing, Subject, Wait,
+    AccountShare, EstimatedTokens, Limit, Limits, Patience, Permit, Refused, Scope, Standing,
+    Subject, Wait,
 };
 use crate::money::Nanousd;
 use crate::pipeline::Validated;
@@ -34,6 +35,8 @@ const SHARE_WAIT: Duration = Duration::from_secs(1);
 /// above the estimate, or above a limit that the estimate passes, is paid by the requests after it. The submit
 /// of a task is a request like others; the tokens that a task uses later are not counted.
 ///
+/// Of the concurrent requests of a model one account has its share, which abandoned answers count in.
+///
 /// In a fleet it waits where this node's share of a limit is short and there may be more of it.
 ///
 /// # Errors
@@ -55,16 +58,18 @@ pub async fn limit(
             (Subject::Model(Arc::clone(&model.id)), model.rates),
         ]
     };
+    let percent = snapshot.limits.per_account.model_concurrency_percent;
+    let share = Some(AccountShare { account: key.account.number(), percent });
     let is_counted = resolved.operation.is_billed() && call.submit().is_none();
     let most = || validated.calls().map(|call| call.floor().input_tokens_total()).max();
     let about = if is_counted { most() } else { None };
     let estimated = |about| EstimatedTokens { about, least: estimate::least(about) };
     let tokens = about.map(estimated);
-    let taken = limits.take_with(subjects(), tokens, Patience::First);
+    let taken = limits.take_with(subjects(), share, tokens, Patience::First);
     let taken = match (taken, ledger.fleet()) {
         (Err(Refused { wait: Wait::UntilShared, .. }), Some(fleet)) => {
-            let again = |patience| limits.take_with(subjects(), tokens, patience);
-            share(fleet.desk(), again).await
+            let again = |patience| limits.take_with(subjects(), share, tokens, patience);
+            wait_for_share(fleet.desk(), again).await
         }
         (taken, _) => taken,
     };
@@ -72,7 +77,7 @@ pub async fn limit(
 }
 
 /// Tries again after each exchange about limits, as long as there may be more of them.
-async fn share(
+async fn wait_for_share(
     desk: &Desk,
     take: impl Fn(Patience) -> Result<Permit, Refused>,
 ) -> Result<Permit, Refused> {
@@ -105,7 +110,14 @@ fn limit_error(refused: &Refused, tokens: u64) -> GatewayError {
         Wait::UntilShared => return unshared(),
         Wait::Never => (format!("This request alone has about {tokens}: send it in parts."), None),
     };
-    let message = format!("{whose} is limited to {value} {unit}. {advice}");
+    let message = match refused.share {
+        Some(share) => format!(
+            "This account may have {share} of the {value} requests that this model serves at one \
+             time, and more while others leave places free. Answers that were abandoned count \
+             until the provider has ended them. {advice}"
+        ),
+        None => format!("{whose} is limited to {value} {unit}. {advice}"),
+    };
     let error = limited(refused.limit, refused.scope, refused.standing, message);
     let error = GatewayError { retry_after, ..error };
     match refused.limit {

@@ -6,6 +6,7 @@ mod form_rows;
 mod http1_rows;
 mod http2;
 mod json_rows;
+mod model_shares;
 mod origins;
 mod places;
 mod texts;

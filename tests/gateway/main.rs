@@ -12,6 +12,7 @@ mod credentials;
 mod customer_prices;
 mod descriptors;
 mod embeddings;
+mod exhausted;
 mod fairness;
 mod fallbacks;
 mod gemini;

@@ -299,6 +299,8 @@ pub struct PerAccount {
     pub body_memory_bytes_max: usize,
     /// Requests that wait for the end of a task.
     pub waiting_max: usize,
+    /// The percentage of a model's concurrent requests that is the account's share.
+    pub model_concurrency_percent: u32,
     /// Reads of much at once.
     pub reads_max: usize,
 }

@@ -1,7 +1,8 @@
 //! Tokens that are fetched, kept and renewed, against an endpoint that counts and checks.
 
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -11,7 +12,7 @@ use tollgate_money::clock::{UnixMs, uptime};
 use tollgate_money::ids::AccountId;
 use tollgate_money::secret::Secret;
 use tollgate_options::auth::{AssumeRole, Auth, AuthKind, AwsAuth, AwsKeys, EntraAuth};
-use tollgate_outbound::FormClient;
+use tollgate_outbound::{Clients, Dialer, FormClient, LocalResource, Resolve};
 use url::Url;
 
 use crate::source::ACCOUNTS_MAX;
@@ -104,7 +105,7 @@ fn credentials() -> (Arc<Credentials>, Arc<Mutex<Vec<RefreshOutcome>>>) {
     let told: Arc<Mutex<Vec<RefreshOutcome>>> = Arc::default();
     let observed = Arc::clone(&told);
     let observer = Arc::new(move |_: &str, outcome| observed.lock().push(outcome));
-    let client = FormClient::new(tollgate_outbound::Clients::new(Arc::default()));
+    let client = FormClient::new(Clients::new(Arc::default()));
     (Arc::new(Credentials::new(client, observer)), told)
 }
 
@@ -414,4 +415,50 @@ async fn a_slow_endpoint_is_given_up() {
     assert!(took < crate::fetch::CALL_TIMEOUT + Duration::from_secs(2), "{took:?}");
     assert!(error.to_string().contains("in time"), "{error}");
     assert_eq!(told.lock().as_slice(), [RefreshOutcome::TimedOut]);
+}
+
+/// Looks names up on a machine that has no descriptor left, as long as that is so.
+struct WithoutDescriptors(AtomicBool);
+
+impl Resolve for WithoutDescriptors {
+    fn resolve<'a>(
+        &'a self,
+        _: &'a str,
+    ) -> Pin<Box<dyn Future<Output = std::io::Result<Vec<std::net::IpAddr>>> + Send + 'a>> {
+        const EMFILE: i32 = 24;
+        let is_short = self.0.load(Ordering::SeqCst);
+        let found = match is_short {
+            true => Err(std::io::Error::from_raw_os_error(EMFILE)),
+            false => Ok(vec![std::net::Ipv4Addr::LOCALHOST.into()]),
+        };
+        Box::pin(async move { found })
+    }
+}
+
+/// Whoever issues tokens is not left alone for a lack of this machine's: the next request has one fetched.
+#[tokio::test]
+async fn a_lack_of_this_machine_is_no_failure_of_whoever_issues_tokens() {
+    let endpoint =
+        Endpoint::start(|call, _| good(&format!("token-{call}"), 3600), Duration::ZERO).await;
+    let resolver = Arc::new(WithoutDescriptors(true.into()));
+    let dialer = Dialer::with_resolver(Arc::clone(&resolver) as _);
+    let told: Arc<Mutex<Vec<RefreshOutcome>>> = Arc::default();
+    let observed = Arc::clone(&told);
+    let observer = Arc::new(move |_: &str, outcome| observed.lock().push(outcome));
+    let clients = Clients::new(Arc::new(dialer));
+    let credentials = Credentials::new(FormClient::new(clients), observer);
+    let port = endpoint.url.port().expect("a port");
+    let auth = entra(&Url::parse(&format!("http://issuer.test:{port}/")).expect("a URL"));
+    for _ in 0..5 {
+        let refused = credentials.token(&auth, account(1)).await.expect_err("no descriptor");
+        assert_eq!(refused.exhausted(), Some(LocalResource::Descriptors), "{refused}");
+    }
+    assert_eq!(credentials.standing(&auth).expect("known").failures, 0);
+    let exhausted = RefreshOutcome::Exhausted(LocalResource::Descriptors);
+    resolver.0.store(false, Ordering::SeqCst);
+    let token = credentials.token(&auth, account(1)).await.expect("at once");
+    assert_eq!(shown(&token), "Bearer token-0");
+    tokio::task::yield_now().await;
+    assert_eq!(told.lock().len(), 6, "no request waited for a pause");
+    assert!(told.lock()[..5].iter().all(|outcome| *outcome == exhausted), "{told:?}");
 }

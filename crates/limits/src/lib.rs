@@ -13,6 +13,7 @@ mod bucket;
 mod entries;
 mod in_use;
 mod metered;
+mod model_share;
 mod places;
 mod pool;
 mod share;
@@ -26,6 +27,8 @@ use std::time::{Duration, Instant};
 use bucket::Clock;
 use entries::Entries;
 pub use in_use::{Count, Entered, Holders, InUse};
+pub use model_share::AccountShare;
+use model_share::{ModelPlaces, TakenPlace};
 pub use pool::{Exhausted, PooledUnits, UnitPool, share_of};
 pub use share::{Ask, MICROS, Patience, Told};
 use subject::{Entry, Taking};
@@ -63,6 +66,8 @@ pub struct Refused {
     pub limit: Limit,
     /// The value of the limit that is in the way.
     pub value: u32,
+    /// What this account may have of it now, where that is what is in the way and not the limit itself.
+    pub share: Option<u32>,
     /// When it would go on.
     pub wait: Wait,
     /// How the other limits stand.
@@ -111,6 +116,8 @@ pub struct Limits {
     entries: Entries<Subject, Entry>,
     /// What accounts have in use, by their numbers.
     accounts: Holders<u64>,
+    /// What accounts have of the places of models, by the model's id and the account's number.
+    models: Entries<(Arc<str>, u64), ModelPlaces>,
     clock: Clock,
     /// Whether other nodes let requests through as well.
     is_shared: bool,
@@ -133,6 +140,7 @@ impl Limits {
         Self {
             entries: Entries::new(),
             accounts: Holders::new(),
+            models: Entries::new(),
             clock: Clock::new(clock),
             is_shared: false,
             next_told: AtomicUsize::new(0),
@@ -159,11 +167,12 @@ impl Limits {
         subjects: impl IntoIterator<Item = (Subject, Rates)>,
         tokens: Option<u64>,
     ) -> Result<Permit, Refused> {
-        self.take_with(subjects, tokens.map(EstimatedTokens::exact), Patience::First)
+        self.take_with(subjects, None, tokens.map(EstimatedTokens::exact), Patience::First)
     }
 
     /// Lets a request through, as [`Self::take`] does, that may wait for a share of a limit or, by
-    /// its `patience`, has waited.
+    /// its `patience`, has waited. Of a model's places an account has no more than its `share`, as
+    /// [`AccountShare`] bounds it.
     ///
     /// # Errors
     /// As for any request, and [`Wait::UntilShared`]: after the next exchange it may try
@@ -172,14 +181,24 @@ impl Limits {
     pub fn take_with(
         &self,
         subjects: impl IntoIterator<Item = (Subject, Rates)>,
+        share: Option<AccountShare>,
         tokens: Option<EstimatedTokens>,
         patience: Patience,
     ) -> Result<Permit, Refused> {
-        let limited = subjects.into_iter().filter(|(_, rates)| !rates.are_none());
-        let entries =
-            limited.map(|(subject, rates)| (subject.scope(), self.entry(subject, &rates), rates));
+        let share = share.filter(|share| !share.is_whole());
         let mut taking = Taking::new(tokens, patience);
-        entries.for_each(|(scope, entry, rates)| taking.add(scope, entry, &rates));
+        for (subject, rates) in subjects.into_iter().filter(|(_, rates)| !rates.are_none()) {
+            if let (Subject::Model(model), Some(share)) = (&subject, share)
+                && rates.concurrent_requests.is_some()
+            {
+                let of_account = (Arc::clone(model), share.account);
+                let places =
+                    self.models.find(of_account, ModelPlaces::is_idle, ModelPlaces::default);
+                taking.share_places(places, share.percent);
+            }
+            let scope = subject.scope();
+            taking.add(scope, self.entry(subject, &rates), &rates);
+        }
         taking.finish()
     }
 
@@ -224,6 +243,8 @@ pub struct Permit {
     in_flight: bool,
     /// The entries whose places were free before the end, as bits in their order.
     orphan_of: u8,
+    /// The account's part in the places of a model.
+    of_model: Option<TakenPlace>,
     standing: Standing,
 }
 
@@ -239,6 +260,7 @@ impl Permit {
         if !std::mem::take(&mut self.in_flight) {
             return;
         }
+        self.of_model = None;
         for ((entry, _), bit) in self.entries.iter().zip(bits()) {
             if self.orphan_of & bit == 0 {
                 entry.leave();
@@ -250,7 +272,7 @@ impl Permit {
 
     /// The customer has left, and the request goes on for what it will have cost. Its places of its key
     /// and its account are free for others, within bounds; its place of the model is not, since the
-    /// upstream is at work.
+    /// upstream is at work, and counts in what its account has of the model.
     pub fn orphan(&mut self) {
         if !self.in_flight {
             return;

@@ -6,7 +6,9 @@
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use super::model_share::{TakenPlace, share_of_places};
 use super::share::{Ask, Patience, Share, Told};
+use super::subject::{NoPlace, SharedPlaces};
 use super::{Limit, Subject, Wait};
 
 /// Places, and who is in them.
@@ -53,19 +55,40 @@ impl Places {
         now_ns: impl Fn() -> u64,
         patience: Patience,
     ) -> Result<(), Wait> {
-        let whole = limit.map_or(0, NonZeroU32::get);
+        match limit {
+            Some(limit) => self.enter_within(limit, limit.get(), now_ns, patience),
+            None => {
+                self.note_limit(0);
+                self.count(None, |_| {}).map_err(|()| Wait::Never)
+            }
+        }
+    }
+
+    /// Notes the whole limit, for the exchanges of a fleet and for orphans.
+    fn note_limit(&self, whole: u32) {
         if self.limit.load(Ordering::Relaxed) != whole {
             self.limit.store(whole, Ordering::Relaxed);
         }
+    }
+
+    /// Counts one more request, unless there are `places` of them, or as many as this node may have of
+    /// `limit`.
+    fn enter_within(
+        &self,
+        limit: NonZeroU32,
+        places: u32,
+        now_ns: impl Fn() -> u64,
+        patience: Patience,
+    ) -> Result<(), Wait> {
+        self.note_limit(limit.get());
         let Some(share) = &self.share else {
-            return self.count(limit.map(NonZeroU32::get), |_| {}).map_err(|()| Wait::UntilOneEnds);
+            return self.count(Some(places), |_| {}).map_err(|()| Wait::UntilOneEnds);
         };
-        let Some(limit) = limit else { return self.count(None, |_| {}).map_err(|()| Wait::Never) };
         let now_ns = now_ns();
         let entered = if share.has_ended(now_ns) {
             Err(Wait::UntilShared)
         } else {
-            let within_share = self.count_within(limit.get(), |places| share.peak(places));
+            let within_share = self.count_within(places, |places| share.peak(places));
             within_share.map_err(|()| Wait::UntilOneEnds)
         };
         entered.map_err(|wait| {
@@ -74,6 +97,35 @@ impl Places {
             }
             share.refuse(wait, now_ns, patience)
         })
+    }
+
+    /// Counts one more request of an account that has no more than its share of the places: in a fleet, of
+    /// those that this node has.
+    pub(super) fn enter_shared(
+        &self,
+        limit: NonZeroU32,
+        shared: &SharedPlaces,
+        now_ns: impl Fn() -> u64,
+        patience: Patience,
+    ) -> Result<TakenPlace, NoPlace> {
+        let SharedPlaces { of_account, percent } = shared;
+        let (allowed, in_flight) = parted(self.counts.load(Ordering::Acquire));
+        let places = match &self.share {
+            None => limit.get(),
+            Some(_) => allowed.min(limit.get()),
+        };
+        let share = share_of_places(places, in_flight, *percent);
+        let held = of_account.take(share);
+        // A node asks the others for more places where an account has its share as where all are taken.
+        let bound = if held.is_some() { places } else { 0 };
+        match (self.enter_within(limit, bound, now_ns, patience), held) {
+            (Ok(()), Some(place)) => Ok(place),
+            (entered, held) => {
+                let wait = entered.err().unwrap_or(Wait::UntilOneEnds);
+                let is_own = held.is_none() && in_flight < places;
+                Err(NoPlace { wait, share: is_own.then_some(share) })
+            }
+        }
     }
 
     /// Counts a request as over.

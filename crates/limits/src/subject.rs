@@ -9,6 +9,7 @@ use parking_lot::{RwLock, RwLockReadGuard};
 
 use super::bucket::Clock;
 use super::metered::Metered;
+use super::model_share::{ModelPlaces, TakenPlace};
 use super::places::Places;
 use super::share::{Ask, Patience, Told};
 use super::{
@@ -157,12 +158,39 @@ impl Entry {
     fn enter(&self, limit: Option<NonZeroU32>, patience: Patience) -> Result<(), Wait> {
         self.places.enter(limit, || self.clock.now().as_u64(), patience)
     }
+
+    /// The same for an account of which no more than a share may be there.
+    fn enter_shared(
+        &self,
+        limit: NonZeroU32,
+        share: &SharedPlaces,
+        patience: Patience,
+    ) -> Result<TakenPlace, NoPlace> {
+        let now_ns = || self.clock.now().as_u64();
+        self.places.enter_shared(limit, share, now_ns, patience)
+    }
+}
+
+/// What the account of a request has of a model's places, and the percentage of them that is its share.
+pub(super) struct SharedPlaces {
+    pub(super) of_account: Arc<ModelPlaces>,
+    pub(super) percent: u32,
+}
+
+/// Why there is no place.
+pub(super) struct NoPlace {
+    pub(super) wait: Wait,
+    /// The account's share, where that is taken.
+    pub(super) share: Option<u32>,
 }
 
 /// A request that is being let through, or not.
 pub(super) struct Taking {
     tokens: Option<EstimatedTokens>,
     patience: Patience,
+    /// What bounds its account's part in the places of the model that comes next.
+    shared: Option<SharedPlaces>,
+    of_model: Option<TakenPlace>,
     taken: Vec<Taken>,
     refused: Option<Refused>,
 }
@@ -187,7 +215,14 @@ struct Left {
 
 impl Taking {
     pub(super) fn new(tokens: Option<EstimatedTokens>, patience: Patience) -> Self {
-        Self { tokens, patience, taken: Vec::with_capacity(3), refused: None }
+        let (shared, of_model) = (None, None);
+        let taken = Vec::with_capacity(3);
+        Self { tokens, patience, shared, of_model, taken, refused: None }
+    }
+
+    /// Has the subject that is added next, a model, share its places out among accounts.
+    pub(super) fn share_places(&mut self, of_account: Arc<ModelPlaces>, percent: u32) {
+        self.shared = Some(SharedPlaces { of_account, percent });
     }
 
     /// Takes what the request needs of one subject. After a refusal the others are asked all the
@@ -211,17 +246,41 @@ impl Taking {
                 self.refuse(scope, Limit::Tokens, bucket.limit(), outcome.err());
             }
         }
-        let wait = taken.entry.enter(rates.concurrent_requests, self.patience).err();
-        taken.place = wait.is_none();
-        if let Some(limit) = rates.concurrent_requests {
-            self.refuse(scope, Limit::Concurrency, limit, wait);
-        }
+        taken.place = self.add_place(scope, &taken.entry, rates.concurrent_requests);
         self.taken.push(taken);
+    }
+
+    /// Takes a place, and says whether there was one.
+    fn add_place(&mut self, scope: Scope, entry: &Entry, limit: Option<NonZeroU32>) -> bool {
+        let Some((limit, shared)) = limit.zip(self.shared.take()) else {
+            let wait = entry.enter(limit, self.patience).err();
+            let has_place = wait.is_none();
+            if let Some(limit) = limit {
+                self.refuse(scope, Limit::Concurrency, limit, wait);
+            }
+            return has_place;
+        };
+        match entry.enter_shared(limit, &shared, self.patience) {
+            Ok(place) => {
+                self.of_model = Some(place);
+                true
+            }
+            Err(NoPlace { wait, share }) => {
+                // Others have places there: the account is at its own bound.
+                let scope = if share.is_some() { Scope::Account } else { scope };
+                let before = self.refused;
+                self.refuse(scope, Limit::Concurrency, limit, Some(wait));
+                if before != self.refused {
+                    self.refused = self.refused.map(|refused| Refused { share, ..refused });
+                }
+                false
+            }
+        }
     }
 
     /// What was taken, or nothing of it.
     pub(super) fn finish(self) -> Result<Permit, Refused> {
-        let Self { tokens, mut taken, refused, .. } = self;
+        let Self { tokens, mut taken, refused, of_model, .. } = self;
         if refused.is_some() {
             taken.iter_mut().for_each(Taken::give_back);
         }
@@ -238,14 +297,15 @@ impl Taking {
         // A limit that comes before the request has ended starts without it.
         let counted = |taken: &Taken| taken.tokens.or(tokens.map(|tokens| tokens.about));
         let entries = taken.into_iter().map(|taken| (Arc::clone(&taken.entry), counted(&taken)));
-        Ok(Permit { entries: entries.collect(), in_flight: true, orphan_of: 0, standing })
+        let entries = entries.collect();
+        Ok(Permit { entries, in_flight: true, orphan_of: 0, of_model, standing })
     }
 
     fn refuse(&mut self, scope: Scope, limit: Limit, value: NonZeroU32, wait: Option<Wait>) {
         let Some(wait) = wait else { return };
         if self.refused.is_none_or(|refused| refused.wait < wait) {
-            let (value, standing) = (value.get(), Standing::default());
-            self.refused = Some(Refused { scope, limit, value, wait, standing });
+            let (value, share, standing) = (value.get(), None, Standing::default());
+            self.refused = Some(Refused { scope, limit, value, share, wait, standing });
         }
     }
 }

@@ -10,6 +10,8 @@ use proptest::test_runner::{Config, RngSeed, TestRunner};
 use super::entries::{SHARDS, SWEPT_FROM};
 use super::*;
 
+mod model_shares;
+
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Limits, and the clock that they go by.
@@ -214,7 +216,12 @@ fn an_estimate_above_the_limit_passes_where_the_tokens_may_fit() {
     let bench = Bench::new();
     let take = |about, least| {
         let estimated = EstimatedTokens { about, least };
-        bench.limits.take_with([(Subject::Key(1), tokens(1000))], Some(estimated), Patience::First)
+        bench.limits.take_with(
+            [(Subject::Key(1), tokens(1000))],
+            None,
+            Some(estimated),
+            Patience::First,
+        )
     };
     let left = |permit: &Permit| permit.standing().tokens.map(|gauge| gauge.remaining);
     let permit = take(1213, 485).expect("it may have 600");
@@ -249,7 +256,7 @@ fn estimates_keep_nobody_out_for_good_and_let_nobody_far_beyond() {
                 let about = real * excess / 1000;
                 let estimated = EstimatedTokens { about, least: about / 3 };
                 let subjects = [(Subject::Key(1), tokens(1000))];
-                match bench.limits.take_with(subjects, Some(estimated), Patience::First) {
+                match bench.limits.take_with(subjects, None, Some(estimated), Patience::First) {
                     Ok(permit) => {
                         used += real;
                         open.push((permit, real));
@@ -273,7 +280,9 @@ fn estimates_keep_nobody_out_for_good_and_let_nobody_far_beyond() {
             bench.pass(Duration::from_secs(24 * 3600));
             let whole = EstimatedTokens { about: LIMIT * 3, least: LIMIT };
             let subjects = [(Subject::Key(1), tokens(1000))];
-            prop_assert!(bench.limits.take_with(subjects, Some(whole), Patience::First).is_ok());
+            prop_assert!(
+                bench.limits.take_with(subjects, None, Some(whole), Patience::First).is_ok()
+            );
             Ok(())
         })
         .expect("holds");
@@ -524,7 +533,7 @@ fn a_node_lets_through_what_it_has_of_a_limit_until_its_term_ends() {
     bench.pass(Duration::from_millis(5_999));
     assert!(bench.take(rates, 0).is_ok(), "its term is not over");
     bench.pass(Duration::from_millis(1));
-    let refused = bench.limits.take_with([(Subject::Key(1), rates)], None, Patience::Over);
+    let refused = bench.limits.take_with([(Subject::Key(1), rates)], None, None, Patience::Over);
     assert_eq!(refused.expect_err("over").wait, Wait::UntilShared);
     let ask = exchange(&bench, 30, 0, 30);
     assert_eq!((ask.share, ask.returned_micros), (0, 0), "it has nothing that it could keep");

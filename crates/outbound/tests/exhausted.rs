@@ -69,7 +69,8 @@ fn without_a_descriptor_nobody_else_is_at_fault() {
         ];
         let whole = getrlimit(Resource::Nofile);
         let limit = |current| {
-            setrlimit(Resource::Nofile, Rlimit { current, maximum: whole.maximum }).expect("a limit");
+            setrlimit(Resource::Nofile, Rlimit { current, maximum: whole.maximum })
+                .expect("a limit");
         };
         limit(Some(0));
         let began = Instant::now();

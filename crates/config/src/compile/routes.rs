@@ -142,6 +142,7 @@ fn limits(document: &mut Document, raw: &raw::LimitsSection, waiting_max: u32) -
                 .unwrap_or(100),
             body_memory_bytes_max: of_account(bodies.all, account.body_memory_percent),
             waiting_max: of_account(waiting_max, account.waiting_percent),
+            model_concurrency_percent: account.model_concurrency_percent,
             reads_max: usize::try_from(account.reads_max).unwrap_or(usize::MAX),
         },
         memory_bytes: bodies.memory,
