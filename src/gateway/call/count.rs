@@ -15,6 +15,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http::header::ACCEPT;
 use sha2::Digest as _;
+use tollgate_outbound::LocalResource;
 
 use crate::balance::{Bounds, Candidates, Channel, Memory};
 use crate::config::snapshot::Target;
@@ -164,7 +165,7 @@ impl<'a> ProviderCount<'a> {
         let token = match auth {
             Some(auth) => {
                 let token = gateway.outbound.credentials.token(auth, self.account).await;
-                Some(token.map_err(|_| self.failed(FAILED_TIME))?)
+                Some(token.map_err(|cause| self.unasked(cause.exhausted()))?)
             }
             None => None,
         };
@@ -179,7 +180,7 @@ impl<'a> ProviderCount<'a> {
         let reuse = ConnectionReuse::Allowed;
         let poster = Poster { gateway, upstream, channel: None, reuse };
         let posted = poster.post(&request.path, &fields, request.body).await;
-        let answer = posted.map_err(|_| self.failed(FAILED_TIME))?;
+        let answer = posted.map_err(|error| self.unasked(error.exhausted()))?;
         let (status, asked_for) = (answer.status(), retry_after(answer.headers()));
         let whole = answer.whole_within(ANSWER_BYTES_MAX).await;
         if !(200..300).contains(&status) {
@@ -203,6 +204,14 @@ impl<'a> ProviderCount<'a> {
             404 | 405 | 501 => CountOutcome::Unsupported,
             500.. => CountOutcome::Failed,
             _ => CountOutcome::Refused,
+        }
+    }
+
+    /// No answer came. The upstream rests, unless this machine could not ask it for want of a resource.
+    fn unasked(&self, exhausted: Option<LocalResource>) -> CountOutcome {
+        match exhausted {
+            Some(_) => CountOutcome::Failed,
+            None => self.failed(FAILED_TIME),
         }
     }
 
