@@ -159,7 +159,7 @@ impl Entry {
         self.places.enter(limit, || self.clock.now().as_u64(), patience)
     }
 
-    /// The same for an account of which no more than a share may be there.
+    /// Counts one more request of an account that may have no more than a share of the places.
     fn enter_shared(
         &self,
         limit: NonZeroU32,

@@ -11,7 +11,7 @@ impl Bench {
     }
 }
 
-/// As many places as this account gets.
+/// All the places that this account gets.
 fn all(bench: &Bench, account: u64, limit: u32, percent: u32) -> Vec<Permit> {
     (0..2 * limit).map_while(|_| bench.place(account, limit, percent).ok()).collect()
 }
