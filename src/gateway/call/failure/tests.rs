@@ -159,6 +159,7 @@ fn what_the_customer_reads_has_the_status_of_the_table() {
             Reads::Busy => ErrorKind::RateLimited,
             Reads::Unreadable | Reads::TooLarge => ErrorKind::BadGateway,
             Reads::TimedOut => ErrorKind::UpstreamTimeout,
+            Reads::Overloaded => ErrorKind::Overloaded,
         };
         let error = failure.error(Delivery::Relay);
         assert_eq!(error.kind, kind, "{failure:?}");
@@ -210,5 +211,44 @@ fn every_status_that_can_be_listed_can_be_repeated_after() {
             };
             assert!(is_repeated, "{status}: {failure:?}, {next:?}");
         }
+    }
+}
+
+/// A look-up that fails with an error of the system by this number.
+struct FailingLookup(i32);
+
+impl tollgate_outbound::Resolve for FailingLookup {
+    fn resolve<'a>(
+        &'a self,
+        _: &'a str,
+    ) -> futures_util::future::BoxFuture<'a, std::io::Result<Vec<std::net::IpAddr>>> {
+        Box::pin(async { Err(std::io::Error::from_raw_os_error(self.0)) })
+    }
+}
+
+#[tokio::test]
+async fn what_this_machine_lacks_is_read_from_the_number_of_the_error() {
+    use rustix::io::Errno;
+    use tollgate_options::network::Destination;
+    for (errno, expected) in [
+        (Errno::MFILE, CallFailure::Exhausted(LocalResource::Descriptors)),
+        (Errno::NFILE, CallFailure::Exhausted(LocalResource::Descriptors)),
+        (Errno::NOMEM, CallFailure::Exhausted(LocalResource::Memory)),
+        (Errno::NOBUFS, CallFailure::Exhausted(LocalResource::Memory)),
+        (Errno::CONNREFUSED, CallFailure::NotConnected),
+    ] {
+        let resolver = std::sync::Arc::new(FailingLookup(errno.raw_os_error()));
+        let dialer = tollgate_outbound::Dialer::with_resolver(resolver);
+        let to = Destination { host: "pods.test".to_owned(), port: 443, tls: None, proxy: None };
+        let allowed = tollgate_outbound::AllowedAddresses::All;
+        let failed = dialer.dial(&to, allowed, Duration::from_secs(1)).await;
+        let failed = failed.expect_err("no address");
+        assert_eq!(CallFailure::from_dial(&failed), expected, "{errno:?}: {failed}");
+        let outbound = OutboundError::Unreachable(failed);
+        assert_eq!(CallFailure::from_outbound(&outbound), expected, "{errno:?}");
+        let error = expected.error(Delivery::Collect);
+        let is_ours = expected != CallFailure::NotConnected;
+        assert_eq!(error.kind == ErrorKind::Overloaded, is_ours, "{errno:?}");
+        assert_eq!(error.retry_after.is_some(), is_ours, "{errno:?}");
     }
 }
