@@ -113,8 +113,7 @@ fn limit_error(refused: &Refused, tokens: u64) -> GatewayError {
     let message = match refused.share {
         Some(share) => format!(
             "This account may have {share} of the {value} requests that this model serves at one \
-             time, and more while others leave places free. Answers that were abandoned count \
-             until the provider has ended them. {advice}"
+             time. Answers that were abandoned count until the provider has ended them. {advice}"
         ),
         None => format!("{whose} is limited to {value} {unit}. {advice}"),
     };

@@ -76,7 +76,7 @@ impl Shared {
         let error = &answer.json()["error"];
         assert_eq!(error["code"], "ConcurrencyExceeded", "{answer:?}");
         let message = error["message"].as_str().expect("a message");
-        assert!(message.contains("may have 4 of the 8 requests"), "{message}");
+        assert!(message.contains("may have 6 of the 8 requests"), "{message}");
         assert!(answer.header("retry-after").is_some(), "{answer:?}");
         assert_eq!(self.at_work(), MOST, "no more than its bound reaches the upstream");
         let series =

@@ -45,8 +45,8 @@ pub(crate) struct PerAccount {
     /// Its share of `waiting_max` of `tasks`, in percent. Default: 25.
     #[schemars(range(min = 1, max = 100))]
     pub(crate) waiting_percent: u32,
-    /// Its share of the `concurrent_requests` of a model, in percent, and one at least. It may have more
-    /// while half of the rest stays free for others. Default: 50.
+    /// Its share of the `concurrent_requests` of a model, in percent of those that it has and that are free
+    /// together, and one at least. Default: 75.
     #[schemars(range(min = 1, max = 100))]
     pub(crate) model_concurrency_percent: u32,
     /// Reads of much at once: `/v1/usage` and pages of the console. Default: 4.
@@ -60,8 +60,8 @@ impl Default for PerAccount {
             requests_in_flight_percent: 25,
             body_memory_percent: 25,
             waiting_percent: 25,
-            // Models have few places: of eight, a quarter would be two.
-            model_concurrency_percent: 50,
+            // Models have few places, which one busy customer should nearly fill: of eight it has six.
+            model_concurrency_percent: 75,
             reads_max: 4,
         }
     }

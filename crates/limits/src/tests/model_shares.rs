@@ -60,15 +60,14 @@ fn two_busy(limit: u32, percent: u32) -> (usize, usize) {
     let bench = Bench::new();
     let mut one = all(&bench, 1, limit, percent);
     let mut other = all(&bench, 2, limit, percent);
-    for _ in 0..10 * limit {
-        // Each answer ends, and whoever asks first gets the place: the first account as often.
-        if one.len() > other.len() {
-            drop(one.remove(0));
-        } else {
-            drop(other.remove(0));
-        }
-        one.extend(bench.place(1, limit, percent));
-        other.extend(bench.place(2, limit, percent));
+    for round in 0..10 * limit {
+        // Each answer ends, and whoever asks first gets the place: both as often.
+        drop(if one.len() > other.len() { one.remove(0) } else { other.remove(0) });
+        let next = [(1, &mut one), (2, &mut other)];
+        let next: Vec<_> =
+            if round % 2 == 0 { next.into() } else { next.into_iter().rev().collect() };
+        next.into_iter()
+            .for_each(|(account, has)| has.extend(bench.place(account, limit, percent)));
     }
     (one.len() + other.len(), one.len().max(other.len()))
 }
