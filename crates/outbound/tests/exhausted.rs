@@ -25,9 +25,9 @@ const PORT: u16 = 40_000;
 const WITHOUT_PORTS: &str = "TOLLGATE_TEST_WITHOUT_PORTS";
 
 /// Every name has these addresses.
-struct Fixed(Vec<IpAddr>);
+struct FixedAddresses(Vec<IpAddr>);
 
-impl Resolve for Fixed {
+impl Resolve for FixedAddresses {
     fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
         let addresses = self.0.clone();
         Box::pin(async move { Ok(addresses) })
@@ -36,7 +36,7 @@ impl Resolve for Fixed {
 
 fn fixed(addresses: &[&str]) -> Dialer {
     let addresses = addresses.iter().map(|text| text.parse().expect("an address")).collect();
-    Dialer::with_resolver(Arc::new(Fixed(addresses)))
+    Dialer::with_resolver(Arc::new(FixedAddresses(addresses)))
 }
 
 fn to(host: &str, port: u16) -> Destination {

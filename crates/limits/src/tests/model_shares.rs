@@ -125,7 +125,7 @@ fn a_place_is_given_back_where_another_limit_refuses() {
 
 /// What happens to one account's calls.
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum CallStep {
     Enter(u64),
     Abandon(usize),
     End(usize),
@@ -134,9 +134,9 @@ enum Step {
 #[test]
 fn no_history_of_calls_passes_the_bounds_or_loses_a_place() {
     let step = prop_oneof![
-        4 => (0_u64..4).prop_map(Step::Enter),
-        1 => (0_usize..64).prop_map(Step::Abandon),
-        2 => (0_usize..64).prop_map(Step::End),
+        4 => (0_u64..4).prop_map(CallStep::Enter),
+        1 => (0_usize..64).prop_map(CallStep::Abandon),
+        2 => (0_usize..64).prop_map(CallStep::End),
     ];
     let history = (1_u32..20, 1_u32..=100, prop::collection::vec(step, 1..200));
     runner(300)
@@ -146,15 +146,15 @@ fn no_history_of_calls_passes_the_bounds_or_loses_a_place() {
             let mut under_way: Vec<(u64, Permit)> = Vec::new();
             for step in steps {
                 match step {
-                    Step::Abandon(at) if !under_way.is_empty() => {
+                    CallStep::Abandon(at) if !under_way.is_empty() => {
                         let at = at % under_way.len();
                         under_way[at].1.orphan();
                     }
-                    Step::End(at) if !under_way.is_empty() => {
+                    CallStep::End(at) if !under_way.is_empty() => {
                         drop(under_way.swap_remove(at % under_way.len()));
                     }
-                    Step::Abandon(_) | Step::End(_) => {}
-                    Step::Enter(account) => {
+                    CallStep::Abandon(_) | CallStep::End(_) => {}
+                    CallStep::Enter(account) => {
                         let all = u32::try_from(under_way.len()).expect("few");
                         let own = under_way.iter().filter(|(whose, _)| *whose == account).count();
                         let own = u32::try_from(own).expect("few");
