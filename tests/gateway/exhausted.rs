@@ -72,7 +72,7 @@ fn gateway(a: &Recorder, b: &Recorder) -> Gateway {
         "  a:
     protocol: openai
     base_url: 'http://{a}/v1'
-    health_check: {{ interval: 100ms, timeout: 1s, unhealthy_after: 1 }}
+    health_check: {{ interval: 100ms, timeout: 100ms, unhealthy_after: 1 }}
   b: {{ protocol: openai, base_url: 'http://{b}/v1' }}
 "
     );
