@@ -1,6 +1,7 @@
 //! A gateway without a file descriptor for calls to upstreams: nobody else is blamed for it, and whatever it
 //! takes for granted of an upstream it still takes for granted afterwards.
 
+use std::collections::BTreeSet;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -19,10 +20,25 @@ struct NoDescriptors {
 }
 
 impl NoDescriptors {
+    /// Leaves none, whatever is closed meanwhile.
     fn of(gateway: &Gateway) -> Self {
+        Self::below(gateway, 3)
+    }
+
+    /// Leaves none until one is closed.
+    fn until_one_is_closed(gateway: &Gateway) -> Self {
+        let open = std::fs::read_dir(format!("/proc/{}/fd", gateway.id()));
+        let open = open.expect("the process lives").filter_map(Result::ok);
+        let open: BTreeSet<u64> =
+            open.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        let free = (0..).find(|number| !open.contains(number));
+        Self::below(gateway, free.expect("the lowest that is free"))
+    }
+
+    /// Leaves those below this number. What is open stays open, also above it.
+    fn below(gateway: &Gateway, number: u64) -> Self {
         let pid = Pid::from_raw(i32::try_from(gateway.id()).expect("an id"));
-        // What is open stays open, also above the limit.
-        let lowered = |maximum| Rlimit { current: Some(3), maximum };
+        let lowered = |maximum| Rlimit { current: Some(number), maximum };
         let before = prlimit(pid, Resource::Nofile, lowered(None)).or_else(|_| {
             let hard = rustix::process::getrlimit(Resource::Nofile).maximum;
             prlimit(pid, Resource::Nofile, lowered(hard))
@@ -65,14 +81,14 @@ fn messages(gateway: &Gateway) -> Vec<u8> {
     gateway.post("/v1/messages", &lines, body)
 }
 
-/// Two targets behind one model. The first is checked ten times a second, and out at the first failure.
-fn gateway(a: &Recorder, b: &Recorder) -> Gateway {
+/// Two targets behind one model. The first is checked so often, and out at the first failure.
+fn gateway(a: &Recorder, b: &Recorder, interval: &str) -> Gateway {
     let (a, b) = (a.address, b.address);
     let upstreams = format!(
         "  a:
     protocol: openai
     base_url: 'http://{a}/v1'
-    health_check: {{ interval: 100ms, timeout: 100ms, unhealthy_after: 1 }}
+    health_check: {{ interval: {interval}, timeout: {interval}, unhealthy_after: 1 }}
   b: {{ protocol: openai, base_url: 'http://{b}/v1' }}
 "
     );
@@ -111,7 +127,7 @@ fn assert_nobody_is_blamed(gateway: &Gateway) {
 #[test]
 fn without_descriptors_no_upstream_is_blamed_and_the_next_call_is_served() {
     let (a, b) = (Recorder::start(), Recorder::start());
-    let gateway = gateway(&a, &b);
+    let gateway = gateway(&a, &b, "100ms");
     // Behind a refused call its connection is closed, which gives a descriptor back where there is one.
     let mut customers: Vec<TcpStream> = (0..CALLS + 2).map(|_| customer(&gateway)).collect();
     let (mut other, mut translated) = (customers.remove(0), customers.remove(0));
@@ -167,13 +183,13 @@ fn account_of(gateway: &Gateway) -> String {
 #[test]
 fn an_unused_connection_gives_way_to_a_call() {
     let (a, b) = (Recorder::start(), Recorder::start());
-    let gateway = gateway(&a, &b);
+    let gateway = gateway(&a, &b, "60s");
     let mut kept = customer(&gateway);
     assert_eq!(over(&mut kept, &chat(&gateway, "m")).status(), 200);
     eventually("the connection to the first upstream is kept", || {
         gateway.settled()["held"] == "0.00"
     });
-    let lack = NoDescriptors::of(&gateway);
+    let lack = NoDescriptors::until_one_is_closed(&gateway);
     let answer = over(&mut kept, &chat(&gateway, "other"));
     assert_eq!(answer.status(), 200, "{answer:?}");
     drop(lack);
