@@ -21,7 +21,7 @@ use super::private;
 use super::signals::Signals;
 use super::stores::{self, Stores};
 use super::supervisor;
-use super::terminal::{self, errln};
+use super::terminal;
 use crate::admin::{self, AdminState, Readiness};
 use crate::balance::Balancer;
 use crate::config::snapshot::Snapshot;

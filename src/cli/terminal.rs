@@ -39,7 +39,8 @@ pub(super) fn out() -> Output {
 /// Standard output for data that other programs read byte by byte, such as CSV. On a terminal it is
 /// printed as everything else.
 pub(super) fn data() -> Output {
-    Printable { is_raw: !io::stdout().is_terminal(), ..out() }
+    let is_raw = !io::stdout().is_terminal();
+    Printable { inner: io::stdout().lock(), is_raw, begun: Vec::new() }
 }
 
 /// Standard error.
