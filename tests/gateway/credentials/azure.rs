@@ -28,7 +28,7 @@ fn keys_and_deployments_are_named_as_azure_wants_it() {
         ("m", format!("/openai/deployments/m/chat/completions{version}")),
         ("n", "/openai/v1/chat/completions".to_owned()),
         ("renamed", format!("/openai/deployments/my%20gpt%2F4o/chat/completions{version}")),
-        ("gpt-/../x", format!("/openai/deployments/gpt-%2F..%2Fx/chat/completions{version}")),
+        ("gpt-/..x", format!("/openai/deployments/gpt-%2F..x/chat/completions{version}")),
     ] {
         let body = CHAT.replace("\"m\"", &json!(model).to_string());
         let lines = format!("api-key: customers\r\nContent-Length: {}\r\n", body.len());
