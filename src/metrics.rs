@@ -48,7 +48,7 @@ use credentials::CredentialMetrics;
 use fleet::FleetMetrics;
 use keeping::KeepingMetrics;
 use load::Load;
-pub use load::{ConnectionShed, Pool, Shed, StreamRefused};
+pub use load::{ConnectionShed, OpenWebSocket, Pool, Shed, StreamRefused};
 pub use recent::{Minute, Recent};
 use register::{add, counters, gauge, histogram, histograms, int_counters, int_gauges};
 use scraped::Scraped;
@@ -276,6 +276,17 @@ impl Metrics {
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         u64::try_from(self.load.in_flight.get()).unwrap_or(0)
+    }
+
+    /// Counts a WebSocket as open until the result is dropped.
+    #[must_use]
+    pub fn websocket(&self) -> OpenWebSocket {
+        OpenWebSocket::new(&self.load.websockets)
+    }
+
+    /// Counts so many idle WebSockets as closed for the memory that they kept.
+    pub fn idle_evicted(&self, count: usize) {
+        self.load.websockets_evicted.inc_by(count as u64);
     }
 
     /// Counts a customer's connection as open, until [`Metrics::connection_end`].

@@ -22,7 +22,7 @@ use crate::gateway::call::sending::{self, Attempt, Sending};
 use crate::gateway::call::slots::UpstreamSlot;
 use crate::gateway::listen::deadline::{self, Deadline};
 use crate::gateway::listen::places::Place;
-use crate::gateway::receive::body::BudgetShare;
+use crate::gateway::receive::budget::BudgetShare;
 use crate::gateway::receive::content_path::{self, AskedAt};
 use crate::holds::Seat;
 use crate::ledger::{CostKind, Costed, Key, Ledger, Loss, LossCause, RequestId, TaskId};
@@ -80,6 +80,8 @@ pub struct Exchange {
     pub(super) upstream_slot: Option<UpstreamSlot>,
     /// Its place among those that wait for the end of a task.
     pub(super) waiting: Option<Entered>,
+    /// It counts among the requests in flight.
+    is_in_flight: bool,
     /// It was turned away: it has no place, and its answer little time.
     pub(super) is_shed: bool,
     /// Nobody waits for the answer any more, and it is read on.
@@ -130,6 +132,7 @@ pub(super) enum CutReason {
 }
 
 impl Exchange {
+    /// A request that [`Metrics::in_flight_begin`] has counted.
     pub(super) fn new(
         snapshot: Arc<Snapshot>,
         metrics: Arc<Metrics>,
@@ -165,8 +168,22 @@ impl Exchange {
             place: None,
             upstream_slot: None,
             waiting: None,
+            is_in_flight: true,
             is_shed: false,
             orphan: None,
+        }
+    }
+
+    /// Whether its account has money available.
+    pub(super) fn is_funded(&self) -> bool {
+        let available = |key: &Arc<Key>| self.ledger.available_and_held(key.account).0;
+        self.key.as_ref().is_none_or(|key| available(key) > Nanousd::ZERO)
+    }
+
+    /// Counts the request no longer as in flight: nothing of it is left to be served.
+    pub(super) fn leave_in_flight(&mut self) {
+        if std::mem::take(&mut self.is_in_flight) {
+            self.metrics.in_flight_end();
         }
     }
 

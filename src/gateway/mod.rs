@@ -33,8 +33,8 @@ pub use local::hosted::{Downstream, Hosted};
 pub use local::inward::{Inner, Inward, Reply};
 pub use proxy::{Gateway, GatewayParts};
 pub(crate) use receive::body::declared_length;
-pub use receive::body::{Memory, MemoryPart};
 pub(crate) use receive::gathered::GatheredBody;
+pub use receive::memory::{Memory, MemoryPart};
 pub(crate) use receive::offload;
 
 use crate::forwarded as client;

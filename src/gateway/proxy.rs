@@ -31,7 +31,7 @@ use crate::gateway::listen::places::Places;
 use crate::gateway::listen::transport::Transport;
 use crate::gateway::local::hosted::Hosted;
 use crate::gateway::local::inward::Inward;
-use crate::gateway::receive::body::BodyBudget;
+use crate::gateway::receive::budget::BodyBudget;
 use crate::gateway::receive::offload::Offload;
 use crate::gateway::receive::{self, Received, admission};
 use crate::holds::Desk;

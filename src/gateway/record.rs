@@ -209,7 +209,7 @@ impl Drop for Exchange {
             let bill = self.bill(self.ending(None));
             self.settle(bill);
         }
-        self.metrics.in_flight_end();
+        self.leave_in_flight();
     }
 }
 

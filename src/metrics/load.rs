@@ -1,8 +1,8 @@
 //! What Prometheus sees of how much there is to do at the moment.
 
-use prometheus::{IntCounterVec, IntGauge, Registry};
+use prometheus::{IntCounter, IntCounterVec, IntGauge, Registry};
 
-use super::register::{int_counters, int_gauge, int_gauges};
+use super::register::{int_counter, int_counters, int_gauge, int_gauges};
 use crate::words::words;
 
 words! {
@@ -71,7 +71,26 @@ words! {
     }
 }
 
+/// A WebSocket that is counted as open.
+#[derive(Debug)]
+pub struct OpenWebSocket(IntGauge);
+
+impl OpenWebSocket {
+    pub(super) fn new(open: &IntGauge) -> Self {
+        open.inc();
+        Self(open.clone())
+    }
+}
+
+impl Drop for OpenWebSocket {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
 pub(super) struct Load {
+    pub(super) websockets: IntGauge,
+    pub(super) websockets_evicted: IntCounter,
     pub(super) connections: IntGauge,
     pub(super) connections_max: IntGauge,
     pub(super) strangers: IntGauge,
@@ -125,6 +144,12 @@ impl Load {
             streams_refused.with_label_values(&[reason.as_str()]).inc_by(0);
         }
         Self {
+            websockets: int_gauge(r, "tollgate_websockets", "WebSockets of customers open now."),
+            websockets_evicted: int_counter(
+                r,
+                "tollgate_websockets_evicted_total",
+                "Idle WebSockets closed because a body found no room beside what they kept.",
+            ),
             customers: places(Pool::Customers),
             unauthenticated: places(Pool::Unauthenticated),
             connections_max: int_gauge(

@@ -5,6 +5,7 @@ mod amplification;
 mod form_rows;
 mod http1_rows;
 mod http2;
+mod idle_sockets;
 mod json_rows;
 mod model_shares;
 mod origins;

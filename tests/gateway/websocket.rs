@@ -40,12 +40,15 @@ fn gateway(sim: &Sim, limits: &str) -> Gateway {
     Gateway::limited(limits, &upstreams, &format!("models:\n{}", models.concat()))
 }
 
+/// The types of events that end a turn.
+const ENDS: [&str; 4] = ["response.completed", "response.incomplete", "response.failed", "error"];
+
 /// A WebSocket of a customer.
-struct Socket(WebSocket<TcpStream>);
+pub(crate) struct Socket(pub(crate) WebSocket<TcpStream>);
 
 impl Socket {
     /// One that is open, with this key and further headers.
-    fn open(gateway: &Gateway, key: &str, headers: &[(&'static str, &str)]) -> Self {
+    pub(crate) fn open(gateway: &Gateway, key: &str, headers: &[(&'static str, &str)]) -> Self {
         let url = format!("ws://{}/v1/responses", gateway.address);
         let mut request = url.into_client_request().expect("a request");
         let bearer = format!("Bearer {key}");
@@ -82,11 +85,37 @@ impl Socket {
             let event = self.next().unwrap_or_else(|code| panic!("{code:?} after {events:?}"));
             let kind = event["type"].as_str().unwrap_or_default().to_owned();
             events.push(event);
-            let ends = ["response.completed", "response.incomplete", "response.failed", "error"];
-            if ends.contains(&kind.as_str()) {
+            if ENDS.contains(&kind.as_str()) {
                 return events;
             }
         }
+    }
+
+    /// The event that ends a turn; an error where the connection has ended.
+    pub(crate) fn last_event(&mut self) -> Result<Value, Option<CloseCode>> {
+        loop {
+            let event = self.next()?;
+            let kind = event["type"].as_str().unwrap_or_default();
+            if ENDS.contains(&kind) {
+                return Ok(event);
+            }
+        }
+    }
+
+    /// The code with which the gateway has closed the connection; `None` where nothing comes in time.
+    pub(crate) fn close_code(&mut self) -> Option<CloseCode> {
+        loop {
+            match self.0.read() {
+                Ok(Message::Close(frame)) => return frame.map(|frame| frame.code),
+                Ok(_) => {}
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Waits no longer than this for what comes.
+    pub(crate) fn set_timeout(&mut self, timeout: Duration) {
+        self.0.get_ref().set_read_timeout(Some(timeout)).expect("a timeout");
     }
 
     /// The last event of a turn.
@@ -380,7 +409,7 @@ fn only_a_sound_request_with_a_key_becomes_a_websocket() {
 }
 
 /// A frame as a customer sends it, but for what `first` and the mask's bit say.
-fn frame(first: u8, masked: bool, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(first: u8, masked: bool, payload: &[u8]) -> Vec<u8> {
     let mask = [7, 1, 9, 4];
     let bit = if masked { 0x80 } else { 0 };
     let mut bytes = vec![first];
@@ -461,6 +490,10 @@ fn what_is_against_the_protocol_ends_its_connection_and_nothing_else() {
     assert_eq!(done["type"], "response.completed", "others are served: {done}");
     eventually("what it has in mind is counted", || {
         gateway.metric("tollgate_request_body_bytes") > 0.0
+    });
+    let counts = ["tollgate_websockets", "tollgate_requests_in_flight"];
+    eventually("an idle connection is no request", || {
+        counts.map(|name| gateway.metric(name)) == [1.0, 0.0]
     });
     drop(socket);
     eventually("and given back", || gateway.metric("tollgate_request_body_bytes") == 0.0);

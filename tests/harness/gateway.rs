@@ -256,6 +256,11 @@ impl Gateway {
         self.chat(&format!("Content-Length: {}\r\n", body.len()), body)
     }
 
+    /// The memory of the process that is resident, in bytes.
+    pub(crate) fn rss_bytes(&self) -> u64 {
+        self.resident("VmRSS:")
+    }
+
     /// The most memory that the process has had resident, in bytes.
     pub(crate) fn rss_bytes_max(&self) -> u64 {
         self.resident("VmHWM:")

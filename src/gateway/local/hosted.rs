@@ -29,7 +29,9 @@ use crate::gateway::exchange::Exchange;
 use crate::gateway::listen::deadline;
 use crate::gateway::listen::origin::Origin;
 use crate::gateway::proxy::Gateway;
-use crate::gateway::receive::body::{self, BodyBudget, BudgetShare, HeldBody, Memory, ReadLimits};
+use crate::gateway::receive::body::{self, HeldBody, ReadLimits};
+use crate::gateway::receive::budget::{BodyBudget, BudgetShare};
+use crate::gateway::receive::memory::Memory;
 use crate::gateway::receive::reading::BodyReading;
 use crate::gateway::receive::{cors, offload};
 use crate::gateway::{client, describe_error};
@@ -215,7 +217,7 @@ pub(crate) async fn answer(
     } else {
         gateway.admit_stranger(session, exchange)?;
     }
-    let limits = ReadLimits::new(exchange, hosted.body_bytes_max);
+    let limits = ReadLimits::new(exchange, hosted.body_bytes_max).of_body(session, exchange);
     let downstream = Downstream::new(session, &exchange.snapshot);
     let budget = limits.budget_bytes_max;
     let held = body::read(session, &gateway.bodies, limits, &mut BodyReading::Json).await?;

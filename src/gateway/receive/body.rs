@@ -1,6 +1,5 @@
 //! Reading a whole request body, under a cap and a budget for all bodies together.
 
-use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +14,9 @@ use crate::gateway::describe_error;
 use crate::gateway::exchange::Exchange;
 use crate::gateway::listen::framing;
 use crate::gateway::listen::places::Place;
+use crate::gateway::receive::budget::{BodyBudget, BudgetShare, Full, OfAccount};
 use crate::gateway::receive::gathered::GatheredBody;
 use crate::gateway::receive::reading::BodyReading;
-use crate::limits::{Count, InUse};
-use crate::metrics::{Metrics, Shed};
 use crate::protocols::splice::EditedBody;
 
 /// A body of at most this size is sooner read than a connection made anew.
@@ -26,63 +24,6 @@ const SHORT_BYTES_MAX: usize = 64 * 1024;
 /// What reading a JSON body makes of it while it is read: a copy of its texts without their escapes, and
 /// for each value at most a reference to what an upstream keeps, with its id's place.
 const READ_BYTES_PER_VALUE: usize = 64;
-/// When to try again after the budget was used up. Bodies leave as fast as upstreams take them.
-const RETRY_BUDGET: Duration = Duration::from_secs(1);
-
-/// The bytes of all request bodies that are held at one time.
-pub(crate) struct BodyBudget {
-    held: Count,
-    metrics: Arc<Metrics>,
-}
-
-impl BodyBudget {
-    pub(crate) fn new(metrics: Arc<Metrics>) -> Arc<Self> {
-        Arc::new(Self { held: Count::default(), metrics })
-    }
-
-    /// Turns a body away.
-    pub(crate) fn shed(&self, full: Full) -> GatewayError {
-        let reason = match full {
-            Full::All => Shed::BodyMemory,
-            Full::Account => Shed::AccountBodyMemory,
-        };
-        self.metrics.request_shed(reason);
-        full.to_error()
-    }
-}
-
-/// What has no room for more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Full {
-    /// The budget of all bodies.
-    All,
-    /// What the account may have of it.
-    Account,
-}
-
-impl Full {
-    /// What a customer reads whose body finds no room.
-    pub(crate) fn to_error(self) -> GatewayError {
-        let (kind, message) = match self {
-            Self::All => {
-                (ErrorKind::Overloaded, "Too many large requests are in flight. Try again shortly.")
-            }
-            Self::Account => (
-                ErrorKind::RateLimited,
-                "This account's requests in flight take all of its share of the memory for \
-                 bodies. Send fewer large ones at one time, and try again when one has ended.",
-            ),
-        };
-        GatewayError::new(kind, message).retry_after(RETRY_BUDGET)
-    }
-}
-
-/// What an account has in use of the budget, and may.
-#[derive(Clone, Debug)]
-pub(crate) struct OfAccount {
-    pub(crate) in_use: Arc<InUse>,
-    pub(crate) bytes_max: usize,
-}
 
 /// A body and its share of the budget, given back on drop.
 pub(crate) struct HeldBody {
@@ -109,11 +50,10 @@ impl HeldBody {
     /// # Errors
     /// Which budget does not have them.
     pub(crate) fn room(&self, bytes: usize, max: usize) -> Result<BudgetShare, Full> {
-        let BudgetShare { budget, account, .. } = &self.share;
-        let of_account = account.as_ref().map_or(max, |account| account.bytes_max.min(max));
-        let mut room =
-            BudgetShare { budget: Arc::clone(budget), account: account.clone(), bytes: 0 };
-        let bytes = bytes.min((of_account - of_account / 8).saturating_sub(self.share.bytes));
+        let of_account =
+            self.share.account_bytes_max().map_or(max, |of_account| of_account.min(max));
+        let mut room = self.share.empty();
+        let bytes = bytes.min((of_account - of_account / 8).saturating_sub(self.share.bytes()));
         room.try_grow(bytes, max)?;
         Ok(room)
     }
@@ -135,109 +75,6 @@ impl HeldBody {
     pub(crate) fn into_share(mut self) -> BudgetShare {
         self.share.release();
         self.share
-    }
-}
-
-/// The budget, for services that hold more than the bodies of their requests.
-#[derive(Clone)]
-pub struct Memory {
-    budget: Arc<BodyBudget>,
-    max: usize,
-}
-
-impl Memory {
-    pub(crate) fn new(budget: &Arc<BodyBudget>, max: usize) -> Self {
-        Self { budget: Arc::clone(budget), max }
-    }
-
-    /// A part of it that is empty so far.
-    #[must_use]
-    pub fn part(&self) -> MemoryPart {
-        MemoryPart {
-            share: BudgetShare { budget: Arc::clone(&self.budget), account: None, bytes: 0 },
-            max: self.max,
-        }
-    }
-}
-
-/// A part of the budget, given back on drop.
-pub struct MemoryPart {
-    share: BudgetShare,
-    max: usize,
-}
-
-impl MemoryPart {
-    /// Takes so many bytes more; false if there are none.
-    #[must_use]
-    pub fn grow(&mut self, bytes: usize) -> bool {
-        self.share.grow(bytes, self.max)
-    }
-}
-
-impl fmt::Debug for MemoryPart {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryPart").field("bytes", &self.share.bytes).finish_non_exhaustive()
-    }
-}
-
-/// A share of the budget, given back on drop.
-pub(crate) struct BudgetShare {
-    budget: Arc<BodyBudget>,
-    /// Whose it is; `None` for one of nobody's.
-    account: Option<OfAccount>,
-    bytes: usize,
-}
-
-impl BudgetShare {
-    /// Makes the share `bytes` large; false if the budget does not have them.
-    pub(crate) fn resize(&mut self, bytes: usize, max: usize) -> bool {
-        self.try_resize(bytes, max).is_ok()
-    }
-
-    fn try_resize(&mut self, bytes: usize, max: usize) -> Result<(), Full> {
-        match bytes.checked_sub(self.bytes) {
-            Some(0) => Ok(()),
-            Some(more) => self.try_grow(more, max),
-            None => {
-                self.release();
-                self.try_grow(bytes, max)
-            }
-        }
-    }
-
-    fn release(&mut self) {
-        self.budget.held.give_back(self.bytes);
-        if let Some(account) = &self.account {
-            account.in_use.body_bytes.give_back(self.bytes);
-        }
-        self.budget.metrics.body_bytes_sub(self.bytes);
-        self.bytes = 0;
-    }
-
-    /// Takes `more` bytes of the budget, or nothing.
-    fn grow(&mut self, more: usize, max: usize) -> bool {
-        self.try_grow(more, max).is_ok()
-    }
-
-    fn try_grow(&mut self, more: usize, max: usize) -> Result<(), Full> {
-        if !self.budget.held.take(more, max) {
-            return Err(Full::All);
-        }
-        if let Some(account) = &self.account
-            && !account.in_use.body_bytes.take(more, account.bytes_max)
-        {
-            self.budget.held.give_back(more);
-            return Err(Full::Account);
-        }
-        self.bytes += more;
-        self.budget.metrics.body_bytes_add(more);
-        Ok(())
-    }
-}
-
-impl Drop for BudgetShare {
-    fn drop(&mut self) {
-        self.release();
     }
 }
 
@@ -264,28 +101,29 @@ impl ReadLimits {
             None => limits.body_timeout.min(limits.unauthenticated.timeout),
         };
         let bytes_max = limits.per_account.body_memory_bytes_max;
+        let number = exchange.key.as_ref().map_or(0, |key| key.account.number());
         Self {
             body_bytes_max,
             budget_bytes_max: limits.body_memory_bytes_max,
-            account: account.map(|in_use| OfAccount { in_use, bytes_max }),
+            account: account.map(|in_use| OfAccount { number, in_use, bytes_max, is_funded: true }),
             timeout,
         }
     }
 
-    /// A share of the budget that is empty so far.
-    pub(crate) fn share(&self, budget: &Arc<BodyBudget>) -> BudgetShare {
-        BudgetShare { budget: Arc::clone(budget), account: self.account.clone(), bytes: 0 }
+    /// The limits for the body of this request. A large body of an account without money, or one whose length
+    /// is not known, counts among those of all such accounts.
+    pub(crate) fn of_body(mut self, session: &Session, exchange: &Exchange) -> Self {
+        if let Some(account) = &mut self.account
+            && content_length(session).is_none_or(|length| length > SHORT_BYTES_MAX)
+        {
+            account.is_funded = exchange.is_funded();
+        }
+        self
     }
 
-    /// What would have no room for this many bytes more.
-    fn full_for(&self, length: usize, budget: &BodyBudget) -> Option<Full> {
-        let has_room = |taken: usize, max| taken.saturating_add(length) <= max;
-        if !has_room(budget.held.taken(), self.budget_bytes_max) {
-            return Some(Full::All);
-        }
-        let account = self.account.as_ref()?;
-        let taken = account.in_use.body_bytes.taken();
-        (!has_room(taken, account.bytes_max)).then_some(Full::Account)
+    /// A share of the budget that is empty so far.
+    pub(crate) fn share(&self, budget: &Arc<BodyBudget>) -> BudgetShare {
+        BudgetShare::new(budget, self.account.clone())
     }
 }
 
@@ -309,9 +147,10 @@ pub(crate) async fn read(
     if length.is_some_and(|length| length > limits.body_bytes_max) {
         return Err(too_large());
     }
-    if let Some(full) = limits.full_for(length.unwrap_or(0), budget) {
-        return Err(budget.shed(full));
-    }
+    // Before its client begins to send it.
+    budget
+        .make_room(length.unwrap_or(0), limits.budget_bytes_max, limits.account.as_ref())
+        .map_err(|full| budget.shed(full))?;
     if expects_continue(session) {
         // It is left to whoever reads. The upstream must not be asked a second time.
         session.write_continue_response().await.map_err(|error| unreadable(&error))?;

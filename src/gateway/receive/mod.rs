@@ -5,6 +5,9 @@ pub(super) mod cors;
 pub(super) mod content_path;
 pub(super) mod reading;
 pub(super) mod body;
+pub(super) mod budget;
+pub(super) mod idle;
+pub(super) mod memory;
 pub(super) mod gathered;
 pub(crate) mod offload;
 mod clamp;
@@ -234,7 +237,7 @@ async fn read(
             "Compressed request bodies are not read. Send the body without Content-Encoding.";
         return Err(GatewayError::new(ErrorKind::UnsupportedMediaType, message));
     }
-    let limits = ReadLimits::new(exchange, route.body_bytes_max);
+    let limits = ReadLimits::new(exchange, route.body_bytes_max).of_body(session, exchange);
     let mut reading = BodyReading::new(route.operation, headers)?;
     let body = body::read(session, &gateway.bodies, limits, &mut reading).await?;
     Ok((body, reading))

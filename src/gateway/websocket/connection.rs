@@ -12,8 +12,12 @@ use tungstenite::protocol::frame::coding::CloseCode;
 
 use super::events;
 use super::frames::{Broken, Frames, Unframed};
+use super::turn::LastResponse;
 use crate::gateway::listen::deadline::Deadline;
-use crate::gateway::receive::body::{BodyBudget, BudgetShare, ReadLimits};
+use crate::gateway::receive::body::ReadLimits;
+use crate::gateway::receive::budget::{BodyBudget, BudgetShare};
+use crate::gateway::receive::idle::IdleState;
+use crate::ledger::AccountId;
 
 /// How long a connection may wait for its next message. Clients open another one when they need it.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
@@ -47,10 +51,10 @@ pub(super) struct CustomerSocket<'a> {
     frames: Frames,
     /// Messages that are not answered yet.
     waiting: VecDeque<Bytes>,
-    /// The bytes of those, and what has come of one that is not whole.
-    unanswered: usize,
-    /// What turns hold: of the answer under way, and of what the next one goes on from.
-    held: (usize, usize),
+    /// Bytes of the message that is being answered, and of what is made of it.
+    of_turn: usize,
+    /// Bytes of what the next turn goes on from.
+    in_mind: usize,
     share: BudgetShare,
     limits: ReadLimits,
     deadline: Arc<Deadline>,
@@ -73,8 +77,8 @@ impl<'a> CustomerSocket<'a> {
             session,
             frames: Frames::of_customer(limits.body_bytes_max),
             waiting: VecDeque::new(),
-            unanswered: 0,
-            held: (0, 0),
+            of_turn: 0,
+            in_mind: 0,
             share: limits.share(budget),
             limits,
             deadline,
@@ -83,33 +87,67 @@ impl<'a> CustomerSocket<'a> {
         }
     }
 
-    /// The next message.
+    /// The next message. Until it has come the connection is idle: what the next turn would go on from,
+    /// `last`, is evicted where a body finds no room, of accounts that are not funded first, and then the
+    /// connection is closed. Clients open another one and send the conversation: where their response were
+    /// unknown instead, Codex would give up its turn.
     ///
     /// # Errors
     /// Why there is none.
-    pub(super) async fn next_message(&mut self) -> Result<Bytes, Ended> {
+    pub(super) async fn next_message(
+        &mut self,
+        last: &mut Option<LastResponse>,
+        is_funded: bool,
+    ) -> Result<Bytes, Ended> {
+        self.of_turn = 0;
+        self.in_mind = last.as_ref().map_or(0, LastResponse::bytes);
+        // Nothing is left of the last message, whatever came of it. A share can always shrink.
+        let _has_room = self.resize();
+        self.share.set_funded(is_funded);
+        let idle = last.take().map(|last| {
+            let share = self.share.split(std::mem::take(&mut self.in_mind));
+            share.keep(last)
+        });
+        let message = self.message(idle.as_ref()).await?;
+        if let Some(idle) = idle {
+            let (kept, share) = idle.take().ok_or_else(Ended::away)?;
+            self.in_mind = share.bytes();
+            self.share.merge(share);
+            *last = Some(kept);
+        }
+        Ok(message)
+    }
+
+    async fn message(&mut self, idle: Option<&IdleState<LastResponse>>) -> Result<Bytes, Ended> {
         let mut since = Instant::now();
         loop {
             if let Some(message) = self.waiting.pop_front() {
-                self.unanswered = self.unanswered.saturating_sub(message.len());
+                self.of_turn = message.len();
                 return self.in_time().await.map(|()| message);
             }
             if self.is_deaf {
                 return Err(Ended::away());
             }
             // A message that has begun must be whole in time.
-            let time = if self.unanswered == 0 { IDLE_TIMEOUT } else { self.limits.timeout };
+            let was_within = self.frames.is_within_message();
+            let time = if was_within { self.limits.timeout } else { IDLE_TIMEOUT };
             let until = (since + time).min(self.opened + OPEN_MAX);
             let until = tokio::time::Instant::from_std(until);
             let approached = self.deadline.approached();
-            let was_empty = self.unanswered == 0;
+            let evicted = async {
+                match idle {
+                    Some(idle) => idle.evicted().await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 biased; // what has come is answered
                 read = self.session.read_request_body() => self.take(read).await?,
                 () = approached => return Err(Ended::away()),
+                () = evicted => return Err(Ended::away()),
                 () = tokio::time::sleep_until(until) => return Err(self.too_late().await),
             }
-            if was_empty && self.unanswered > 0 {
+            if !was_within && self.frames.is_within_message() {
                 since = Instant::now();
             }
         }
@@ -130,9 +168,9 @@ impl<'a> CustomerSocket<'a> {
                 Err(ended) => ended,
             };
         }
-        match self.unanswered {
-            0 => Ended::Closed(CloseCode::Normal, "Nothing has come for a while."),
-            _ => Ended::Closed(CloseCode::Policy, "The message did not arrive in time."),
+        match self.frames.is_within_message() {
+            false => Ended::Closed(CloseCode::Normal, "Nothing has come for a while."),
+            true => Ended::Closed(CloseCode::Policy, "The message did not arrive in time."),
         }
     }
 
@@ -167,12 +205,8 @@ impl<'a> CustomerSocket<'a> {
             }
             Ok(None) | Err(_) => return Err(Ended::Gone),
         };
-        self.unanswered = self.unanswered.saturating_add(bytes.len());
-        if !self.resize() {
-            let reason = "There is no room for the message. Try again shortly.";
-            return Err(Ended::Closed(CloseCode::Again, reason));
-        }
-        self.frames.feed(&bytes);
+        self.frames.feed(bytes);
+        self.resize_for_message()?;
         loop {
             match self.frames.next() {
                 Ok(None) => break,
@@ -180,14 +214,8 @@ impl<'a> CustomerSocket<'a> {
                     let reason = "Too many messages. Wait for the answer to the last one.";
                     return Err(Ended::Closed(CloseCode::Policy, reason));
                 }
-                Ok(Some(Unframed::Text(text))) => {
-                    self.waiting.push_back(text);
-                    // What follows it is less than was read at once.
-                    self.unanswered = self.waiting.iter().map(Bytes::len).sum();
-                }
-                Ok(Some(Unframed::Control(bytes))) => {
-                    self.unanswered = self.unanswered.saturating_sub(bytes);
-                }
+                Ok(Some(Unframed::Text(text))) => self.waiting.push_back(text),
+                Ok(Some(Unframed::Control)) => {}
                 Ok(Some(Unframed::Close)) => {
                     self.flush().await?;
                     return Err(Ended::Gone);
@@ -195,20 +223,41 @@ impl<'a> CustomerSocket<'a> {
                 Err(Broken { code, reason }) => return Err(Ended::Closed(code, reason)),
             }
         }
+        self.resize_for_message()?;
         self.flush().await
     }
 
-    /// The turn holds `of_answer` bytes, and the connection has so many `in_mind` for the next one; false
+    fn resize_for_message(&mut self) -> Result<(), Ended> {
+        let reason = "There is no room for the message. Try again shortly.";
+        self.resize().then_some(()).ok_or(Ended::Closed(CloseCode::Again, reason))
+    }
+
+    /// The turn takes `of_turn` bytes, and the connection has so many `in_mind` for the next one; false
     /// where there is no room for them.
-    pub(super) fn holds(&mut self, of_answer: usize, in_mind: usize) -> bool {
-        self.held = (of_answer, in_mind);
+    pub(super) fn holds(&mut self, of_turn: usize, in_mind: usize) -> bool {
+        (self.of_turn, self.in_mind) = (of_turn, in_mind);
         self.resize()
     }
 
+    /// The account whose connection it is.
+    pub(super) fn account(&self) -> Option<AccountId> {
+        self.limits.account.as_ref().map(|account| AccountId::from_number(account.number))
+    }
+
+    /// The most that the connection may have in mind, in bytes. Enough is left of the account's share for a
+    /// message of the largest size and what is made of it: a turn takes its conversation twice, in mind and in
+    /// its body, and reading that takes a copy and something for each value.
+    pub(super) fn in_mind_max(&self) -> usize {
+        let account = self.limits.account.as_ref();
+        let share = account.map_or(self.limits.budget_bytes_max, |account| account.bytes_max);
+        self.limits.body_bytes_max.min(share / 8)
+    }
+
+    /// Makes the share as large as what the connection holds; false where there is no room for that.
     fn resize(&mut self) -> bool {
-        let (of_answer, in_mind) = self.held;
-        let bytes =
-            [self.unanswered, of_answer, in_mind].into_iter().fold(0, usize::saturating_add);
+        let waiting = self.waiting.iter().map(Bytes::len);
+        let held = [self.frames.held_bytes(), self.of_turn, self.in_mind];
+        let bytes = waiting.chain(held).fold(0, usize::saturating_add);
         self.share.resize(bytes, self.limits.budget_bytes_max)
     }
 
@@ -249,8 +298,8 @@ impl<'a> CustomerSocket<'a> {
         }
         let closed = async {
             while let Ok(Some(bytes)) = self.session.read_request_body().await {
-                self.frames.feed(&bytes);
-                if !matches!(self.frames.next(), Ok(None | Some(Unframed::Control(_)))) {
+                self.frames.feed(bytes);
+                if !matches!(self.frames.next(), Ok(None | Some(Unframed::Control))) {
                     return;
                 }
             }

@@ -18,6 +18,21 @@ pub(super) enum Outgoing {
     Alive,
 }
 
+/// Events below this size are sent before it matters what they take.
+const SHORT_BYTES: usize = 64 * 1024;
+
+/// What events take until they are sent, in bytes: as messages, and once more as frames. 0 for short ones.
+pub(super) fn bytes_to_send(outgoing: &[Outgoing]) -> usize {
+    let bytes: usize = outgoing
+        .iter()
+        .map(|one| match one {
+            Outgoing::Event(event) => event.len(),
+            Outgoing::Alive => 0,
+        })
+        .sum();
+    if bytes < SHORT_BYTES { 0 } else { bytes.saturating_mul(2) }
+}
+
 /// How a response has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {

@@ -3,22 +3,24 @@
 //! `tungstenite` holds them to the protocol: frames of customers are masked, control frames are short and
 //! whole, texts are UTF-8, and neither a frame nor a message is larger than is allowed.
 
-use std::io::{self, Read, Write};
+use std::io;
 
-use bytes::{Buf as _, Bytes, BytesMut};
+use bytes::Bytes;
 use tungstenite::error::{CapacityError, Error};
-use tungstenite::protocol::frame::coding::CloseCode;
+use tungstenite::protocol::frame::Frame;
+use tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
 use tungstenite::protocol::{CloseFrame, Message, Role, WebSocketConfig, WebSocketContext};
 
-/// What is read at once of what has come; a frame that is longer grows the buffer.
-const READ_BYTES: usize = 4 * 1024;
+use super::pipe::Pipe;
 
-/// What stands before the payload of a control frame: two bytes, and the mask.
-const CONTROL_HEAD_BYTES: usize = 6;
+/// What is read at once of what has come; a frame that is longer grows the buffer, which is given back behind
+/// its message.
+const READ_BYTES: usize = 4 * 1024;
 
 /// The frames of one connection.
 pub(super) struct Frames {
     context: WebSocketContext,
+    config: WebSocketConfig,
     pipe: Pipe,
     /// Something was against the protocol: what follows is nothing.
     is_broken: bool,
@@ -29,9 +31,8 @@ pub(super) struct Frames {
 pub(super) enum Unframed {
     /// A message of the customer.
     Text(Bytes),
-    /// A frame of so many bytes that says nothing to the gateway, such as a ping, whose answer is ready to be
-    /// sent.
-    Control(usize),
+    /// A frame that says nothing to the gateway, such as a ping, whose answer is ready to be sent.
+    Control,
     /// The other side closes, and its answer is ready to be sent.
     Close,
 }
@@ -55,14 +56,24 @@ impl Frames {
             .max_message_size(Some(bytes_max))
             .max_frame_size(Some(bytes_max));
         let context = WebSocketContext::new(Role::Server, Some(config));
-        Self { context, pipe: Pipe::default(), is_broken: false }
+        Self { context, config, pipe: Pipe::default(), is_broken: false }
     }
 
     /// These bytes have come over the connection.
-    pub(super) fn feed(&mut self, bytes: &[u8]) {
+    pub(super) fn feed(&mut self, bytes: Bytes) {
         if !self.is_broken {
-            self.pipe.unread.extend_from_slice(bytes);
+            self.pipe.feed(bytes);
         }
+    }
+
+    /// Memory of what has come and is no whole message yet, in bytes; 0 between messages.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.pipe.held_bytes()
+    }
+
+    /// Whether a message, or a frame, has begun and is not whole.
+    pub(super) fn is_within_message(&self) -> bool {
+        self.pipe.is_within_message()
     }
 
     /// What they come to; `None` until more have come.
@@ -76,7 +87,22 @@ impl Frames {
         }
         let next = self.read();
         self.is_broken = next.is_err();
+        match &next {
+            Ok(Some(Unframed::Text(text))) => self.end_message(text.len()),
+            Ok(None) => self.pipe.own_rest(),
+            Ok(_) | Err(_) => {}
+        }
         next
+    }
+
+    /// A message of so many bytes is whole. The context keeps the buffer of its largest frame for as long as
+    /// the connection is open: another context, which begins between two frames as well, has a small one.
+    fn end_message(&mut self, bytes: usize) {
+        let is_large = bytes.max(self.pipe.largest_frame) > READ_BYTES;
+        self.pipe.end_message();
+        if is_large && self.context.can_write() {
+            self.context = WebSocketContext::new(Role::Server, Some(self.config));
+        }
     }
 
     fn read(&mut self) -> Result<Option<Unframed>, Broken> {
@@ -85,9 +111,7 @@ impl Frames {
             Ok(Message::Binary(_)) => {
                 Err(Broken { code: CloseCode::Unsupported, reason: "Messages are JSON texts." })
             }
-            Ok(Message::Ping(payload) | Message::Pong(payload)) => {
-                Ok(Some(Unframed::Control(CONTROL_HEAD_BYTES + payload.len())))
-            }
+            Ok(Message::Ping(_) | Message::Pong(_)) => Ok(Some(Unframed::Control)),
             // Only a writer has these.
             Ok(Message::Frame(_)) => Ok(None),
             Ok(Message::Close(_)) => {
@@ -110,9 +134,14 @@ impl Frames {
     /// Puts a message among the bytes to be sent.
     pub(super) fn send(&mut self, text: Bytes) {
         // What upstreams send as JSON is UTF-8; what is not is of no use to anybody.
-        if let Ok(text) = tungstenite::Utf8Bytes::try_from(text) {
-            self.write(Message::Text(text));
+        if !self.context.can_write() || std::str::from_utf8(&text).is_err() {
+            return;
         }
+        // Not through the context, whose buffer would keep the size of the largest event.
+        let frame = Frame::message(text, OpCode::Data(Data::Text), true);
+        self.pipe.unsent.reserve_exact(frame.len());
+        // The pipe takes everything.
+        drop(frame.format(&mut self.pipe.unsent));
     }
 
     /// Puts a ping among the bytes to be sent.
@@ -136,35 +165,6 @@ impl Frames {
     /// The bytes to be sent.
     pub(super) fn take_unsent(&mut self) -> Bytes {
         std::mem::take(&mut self.pipe.unsent).into()
-    }
-}
-
-/// The bytes on their way between a connection and its frames.
-#[derive(Default)]
-struct Pipe {
-    unread: BytesMut,
-    unsent: Vec<u8>,
-}
-
-impl Read for Pipe {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let count = bytes.len().min(self.unread.len());
-        if count == 0 {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        self.unread.copy_to_slice(bytes.get_mut(..count).unwrap_or_default());
-        Ok(count)
-    }
-}
-
-impl Write for Pipe {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.unsent.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 
@@ -224,13 +224,44 @@ mod tests {
             let mut frames = Frames::of_customer(1000);
             let mut all = Vec::new();
             for piece in sent.chunks(size) {
-                frames.feed(piece);
+                frames.feed(Bytes::copy_from_slice(piece));
                 all.extend(read(&mut frames));
             }
             let long = "x".repeat(300);
-            assert_eq!(all, [text("one"), Ok(Unframed::Control(10)), text("two"), text(&long)]);
+            assert_eq!(all, [text("one"), Ok(Unframed::Control), text("two"), text(&long)]);
             assert_eq!(frames.take_unsent(), &b"\x8a\x04ping"[..], "in pieces of {size}");
+            assert_eq!((frames.held_bytes(), frames.is_within_message()), (0, false));
         }
+    }
+
+    #[test]
+    fn memory_of_a_message_is_counted_as_it_comes_and_given_back_behind_it() {
+        const LARGE: usize = 60_000;
+        let large = frame(0x81, &[b'x'; LARGE]);
+        let mut frames = Frames::of_customer(10 * LARGE);
+        frames.feed(Bytes::copy_from_slice(&large[..1]));
+        assert_eq!(frames.next(), Ok(None));
+        assert_eq!((frames.held_bytes(), frames.is_within_message()), (1, true), "of a header");
+        frames.feed(Bytes::copy_from_slice(&large[1..LARGE]));
+        assert_eq!(frames.next(), Ok(None));
+        assert_eq!((frames.held_bytes(), frames.is_within_message()), (LARGE, true));
+        // The next message comes in one piece with the end of this one.
+        let rest = [&large[LARGE..], &frame(0x81, b"short")].concat();
+        frames.feed(rest.into());
+        assert_eq!(read(&mut frames), [text(&"x".repeat(LARGE)), text("short")]);
+        assert_eq!((frames.held_bytes(), frames.is_within_message()), (0, false));
+        // Of fragments the context has a copy besides its buffer.
+        frames.feed(frame(0x01, &[b'x'; LARGE]).into());
+        frames.feed(frame(0x89, b"ping").into());
+        assert_eq!(read(&mut frames), [Ok(Unframed::Control)]);
+        assert!(frames.held_bytes() >= 2 * LARGE, "{}", frames.held_bytes());
+        frames.feed(frame(0x80, b"end").into());
+        assert_eq!(read(&mut frames).len(), 1);
+        assert_eq!((frames.held_bytes(), frames.is_within_message()), (0, false));
+        assert_eq!(frames.take_unsent(), &b"\x8a\x04ping"[..]);
+        frames.send(vec![b'x'; LARGE].into());
+        assert_eq!(frames.take_unsent().len(), LARGE + 4);
+        assert!(frames.pipe.unsent.capacity() == 0, "nothing is kept of what was sent");
     }
 
     #[test]
@@ -254,9 +285,9 @@ mod tests {
             ([&[0x81, 0xff, 0x7f][..], &[0xff; 7], &[0; 4]].concat(), CloseCode::Size),
         ] {
             let mut frames = Frames::of_customer(1000);
-            frames.feed(&bytes);
+            frames.feed(bytes.clone().into());
             assert_eq!(read(&mut frames).last(), Some(&Err(code)), "{bytes:?}");
-            frames.feed(&bytes);
+            frames.feed(bytes.into());
             assert_eq!(frames.next(), Ok(None), "nothing follows it");
             frames.close(code, "x");
             assert_eq!(frames.take_unsent().first(), Some(&0x88), "it can be told why");
@@ -266,7 +297,7 @@ mod tests {
     #[test]
     fn a_close_is_answered_and_nothing_follows_it() {
         let mut frames = Frames::of_customer(1000);
-        frames.feed(&frame(0x88, &1000_u16.to_be_bytes()));
+        frames.feed(frame(0x88, &1000_u16.to_be_bytes()).into());
         assert_eq!(frames.next(), Ok(Some(Unframed::Close)));
         assert_eq!(frames.take_unsent(), &b"\x88\x02\x03\xe8"[..]);
         frames.send(Bytes::from_static(b"late"));

@@ -9,12 +9,14 @@
 //! |---|---|
 //! | `handshake` | whether a request becomes a WebSocket |
 //! | `frames` | bytes in, messages out |
+//! | `pipe` | bytes frame by frame, and what they take |
 //! | `connection` | one customer's connection: its socket, its memory, its time |
 //! | `turn` | what a message asks for |
 //! | `events` | the messages that answer it |
 
 mod handshake;
 mod frames;
+mod pipe;
 mod connection;
 mod turn;
 mod events;
@@ -43,6 +45,7 @@ use crate::gateway::local::inward::{Inner, Reply};
 use crate::gateway::proxy::Gateway;
 use crate::gateway::receive::body::ReadLimits;
 use crate::ids::RequestId;
+use crate::money::Nanousd;
 use connection::{CustomerSocket, Ended};
 use events::{End, Outgoing, TurnEvents};
 pub(crate) use handshake::{can_be_had, is_asked_for};
@@ -88,6 +91,8 @@ pub(crate) async fn serve(
     let header = handshake::head(&accept, exchange.id);
     head::write(session, header, false).await.map_err(|error| gone(&error))?;
     exchange.first_byte = Some(exchange.started.elapsed());
+    // Its turns are requests in flight, each for itself.
+    exchange.leave_in_flight();
     // Its turns have places of their own, and in between it needs none.
     exchange.place = None;
     let deadline = Arc::clone(&exchange.deadline);
@@ -113,9 +118,11 @@ struct Turns<'a> {
 impl Turns<'_> {
     /// Answers one message after the other; says why there are no more.
     async fn serve(mut self, connection: &mut CustomerSocket<'_>) -> Ended {
+        let _open = self.gateway.metrics.websocket();
         loop {
             self.origin.as_ref().inspect(|origin| origin.rest());
-            let message = match connection.next_message().await {
+            let is_funded = self.is_funded(connection);
+            let message = match connection.next_message(&mut self.last, is_funded).await {
                 Ok(message) => message,
                 Err(ended) => return ended,
             };
@@ -135,21 +142,34 @@ impl Turns<'_> {
         message: Bytes,
     ) -> Result<(), Ended> {
         let asked = self.gateway.offload.run(message.len(), || self.read(&message)).await;
-        // The request that it has become is counted where it is read.
         drop(message);
         match asked {
-            Err(error) => connection.send(refusal(&error)).await,
+            Err(error) => {
+                connection.holds(0, self.in_mind());
+                connection.send(refusal(&error)).await
+            }
             Ok(ClientMessage::Nothing) => Ok(()),
             Ok(ClientMessage::WarmUp(prompt)) => {
                 let id = format!("resp_{}", plain(RequestId::new()));
                 for event in events::warmed_up(&id) {
                     connection.send(event).await?;
                 }
-                self.remember(connection, id, prompt);
-                Ok(())
+                self.remember(connection, id, prompt)
             }
-            Ok(ClientMessage::Turn { body, prompt }) => self.turn(connection, body, prompt).await,
+            Ok(ClientMessage::Turn { body, prompt }) => {
+                let prompt =
+                    Some(prompt).filter(|prompt| prompt.bytes() <= connection.in_mind_max());
+                // The body is counted where its request reads it.
+                connection.holds(self.beside(prompt.as_ref()), self.in_mind());
+                self.turn(connection, body, prompt).await
+            }
         }
+    }
+
+    /// Whether the account of the connection has something to pay with.
+    fn is_funded(&self, connection: &CustomerSocket<'_>) -> bool {
+        let available = |account| self.gateway.ledger.available_and_held(account).0;
+        connection.account().is_none_or(|account| available(account) > Nanousd::ZERO)
     }
 
     fn read(&self, message: &[u8]) -> Result<ClientMessage, GatewayError> {
@@ -163,7 +183,7 @@ impl Turns<'_> {
         &mut self,
         connection: &mut CustomerSocket<'_>,
         body: Bytes,
-        prompt: Prompt,
+        prompt: Option<Prompt>,
     ) -> Result<(), Ended> {
         let request = Inner {
             method: Method::POST,
@@ -185,6 +205,10 @@ impl Turns<'_> {
             return whole(connection, reply).await;
         }
         let mut turn = TurnEvents::new();
+        if prompt.is_none() {
+            turn.forget();
+        }
+        let of_prompt = self.beside(prompt.as_ref());
         loop {
             let piece = match connection.while_open(reply.chunk()).await? {
                 Ok(Some(piece)) => piece,
@@ -200,9 +224,10 @@ impl Turns<'_> {
                 Ok(outgoing) => outgoing,
                 Err(error) => return connection.send(refusal(&error)).await,
             };
-            if !connection.holds(turn.len(), self.in_mind()) {
+            let of_turn = of_prompt + turn.len() + events::bytes_to_send(&outgoing);
+            if !connection.holds(of_turn, self.in_mind()) {
                 turn.forget();
-                connection.holds(0, self.in_mind());
+                connection.holds(of_prompt + turn.len(), self.in_mind());
             }
             for one in outgoing {
                 match one {
@@ -212,13 +237,16 @@ impl Turns<'_> {
             }
         }
         match turn.end() {
-            Some(End::Done(id)) => match turn.output() {
-                Some(output) => {
-                    let conversation = prompt.followed_by(output);
-                    self.remember(connection, id.clone(), conversation);
-                }
-                None => self.last = None,
-            },
+            Some(End::Done(id)) => {
+                let output = prompt.zip(turn.output());
+                let Some(conversation) = output.map(|(prompt, items)| prompt.followed_by(items))
+                else {
+                    return Err(self.forget(connection));
+                };
+                let id = id.clone();
+                drop(turn);
+                return self.remember(connection, id, conversation);
+            }
             Some(End::Failed) => {}
             None => {
                 let message =
@@ -232,18 +260,37 @@ impl Turns<'_> {
 
     /// What the connection has in mind, in bytes.
     fn in_mind(&self) -> usize {
-        self.last.as_ref().map_or(0, |last| last.conversation.len())
+        self.last.as_ref().map_or(0, LastResponse::bytes)
+    }
+
+    /// What `prompt` takes besides what the connection has in mind, in bytes.
+    fn beside(&self, prompt: Option<&Prompt>) -> usize {
+        let last = self.last.as_ref().map(|last| &last.conversation);
+        prompt.map_or(0, |prompt| prompt.bytes_beside(last))
     }
 
     /// From now on the next turn can go on from this response; not where there is no room for it, or the
     /// next turn would be larger than a request may be.
-    fn remember(&mut self, connection: &mut CustomerSocket<'_>, id: String, conversation: Prompt) {
-        let fits = conversation.len() <= self.route.body_bytes_max;
-        let has_room = fits && connection.holds(0, conversation.len());
-        self.last = has_room.then_some(LastResponse { id, conversation });
-        if !has_room {
-            connection.holds(0, 0);
+    fn remember(
+        &mut self,
+        connection: &mut CustomerSocket<'_>,
+        id: String,
+        conversation: Prompt,
+    ) -> Result<(), Ended> {
+        let bytes = conversation.bytes();
+        if bytes > connection.in_mind_max() {
+            return Err(self.forget(connection));
         }
+        self.last = Some(LastResponse { id, conversation });
+        if connection.holds(0, bytes) { Ok(()) } else { Err(self.forget(connection)) }
+    }
+
+    /// Nothing can go on from the response that was just sent: the connection ends, for the next turn on
+    /// another one to bring the conversation along.
+    fn forget(&mut self, connection: &mut CustomerSocket<'_>) -> Ended {
+        self.last = None;
+        connection.holds(0, 0);
+        Ended::away()
     }
 }
 

@@ -16,6 +16,12 @@ use crate::protocols::splice::json_string;
 const OWN_FIELDS: [&str; 4] = ["type", "generate", "stream", "previous_response_id"];
 /// What has a provider hand out its reasoning, so that it can come back with the next turn.
 const SEALED_REASONING: &str = r#""reasoning.encrypted_content""#;
+/// Parts of a prompt above which they are joined: each takes memory of its own, and time whenever the prompt
+/// is cloned. A session of an agent has some hundred turns.
+const PARTS_MAX: usize = 512;
+/// Memory that a part takes besides its bytes: its entry, twice while the list grows, and a block of the
+/// allocator's.
+const PART_BYTES: usize = 96;
 
 /// What a message asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,8 +44,9 @@ pub(super) enum ClientMessage {
 pub(super) struct Prompt {
     /// The response that an upstream keeps, from which the first of the items goes on.
     after: Option<String>,
-    /// Items of the Responses API, with commas between them.
-    items: Vec<u8>,
+    /// Items of the Responses API: of each turn those that were added, with commas between them. Clones
+    /// share them, so that a turn takes no second copy of the conversation that it continues.
+    parts: Vec<Bytes>,
 }
 
 /// The last response of a connection, from which its next turn can go on: OpenAI keeps the same for a
@@ -53,21 +60,56 @@ pub(super) struct LastResponse {
 }
 
 impl Prompt {
-    /// With `items` behind it.
+    /// The prompt with `items` behind it.
     pub(super) fn followed_by<'a>(mut self, items: impl Iterator<Item = &'a [u8]>) -> Self {
-        for item in items.filter(|item| !item.is_empty()) {
-            if !self.items.is_empty() {
-                self.items.push(b',');
-            }
-            self.items.extend_from_slice(item);
+        let items: Vec<&[u8]> = items.filter(|item| !item.is_empty()).collect();
+        if items.is_empty() {
+            return self;
+        }
+        // A copy: a slice of the message would keep all of the message in memory.
+        self.parts.push(joined(&items));
+        if self.parts.len() > PARTS_MAX {
+            self.parts = vec![joined(&self.parts)];
         }
         self
     }
 
-    /// What it takes, in bytes.
-    pub(super) fn len(&self) -> usize {
-        self.items.len()
+    /// The memory that it takes, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.parts.iter().map(part_bytes).sum()
     }
+
+    /// The memory that it takes besides what it shares with `other`, in bytes.
+    pub(super) fn bytes_beside(&self, other: Option<&Self>) -> usize {
+        let others = other.map_or(&[][..], |other| &other.parts);
+        let is_same = |(own, other): &(&Bytes, &Bytes)| own.as_ptr() == other.as_ptr();
+        let shared = self.parts.iter().zip(others).take_while(is_same).count();
+        self.parts.iter().skip(shared).map(part_bytes).sum()
+    }
+}
+
+impl LastResponse {
+    /// The memory that it takes, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.conversation.bytes()
+    }
+}
+
+fn part_bytes(part: &Bytes) -> usize {
+    part.len() + PART_BYTES
+}
+
+/// A copy of these, with commas between them, in a block of exactly its size.
+fn joined<T: AsRef<[u8]>>(items: &[T]) -> Bytes {
+    let length = items.iter().map(|item| item.as_ref().len() + 1).sum::<usize>().saturating_sub(1);
+    let mut all = Vec::with_capacity(length);
+    for item in items {
+        if !all.is_empty() {
+            all.push(b',');
+        }
+        all.extend_from_slice(item.as_ref());
+    }
+    all.into()
 }
 
 impl ClientMessage {
@@ -99,7 +141,7 @@ impl ClientMessage {
         let input = field("input");
         let before = match last {
             Some(last) => last.conversation.clone(),
-            None => Prompt { after: previous.map(Cow::into_owned), items: Vec::new() },
+            None => Prompt { after: previous.map(Cow::into_owned), parts: Vec::new() },
         };
         let added = input.as_ref().map(items);
         let prompt = before.followed_by(added.iter().map(AsRef::as_ref));
@@ -110,7 +152,8 @@ impl ClientMessage {
         if generates.transpose()? == Some(false) {
             return Ok(Self::WarmUp(prompt));
         }
-        let body = write(&message, last.map(|_| &prompt), thinks);
+        let body = Vec::with_capacity(text.len() + last.map_or(0, |_| prompt.bytes()) + 64);
+        let body = write(body, &message, last.map(|_| &prompt), thinks);
         Ok(Self::Turn { body: body.into(), prompt })
     }
 }
@@ -126,14 +169,15 @@ fn items<'a>(input: &Value<'a>) -> Cow<'a, [u8]> {
     Cow::Owned(item.concat())
 }
 
-/// The request for the turn that a message begins: its fields as they are, but for `prompt` in the place
-/// of its input where that goes on from what the connection has in mind.
+/// The request for the turn that a message begins, in `body`: its fields as they are, but for `prompt` in
+/// the place of its input where that goes on from what the connection has in mind.
 fn write(
+    mut body: Vec<u8>,
     message: &Object<'_>,
     prompt: Option<&Prompt>,
     thinks: impl FnOnce(&str) -> bool,
 ) -> Vec<u8> {
-    let mut body = b"{\"stream\":true".to_vec();
+    body.extend_from_slice(b"{\"stream\":true");
     let mut put = |name: &str, value: &[&[u8]]| {
         body.extend_from_slice(b",");
         body.extend_from_slice(json_string(name).as_bytes());
@@ -147,11 +191,19 @@ fn write(
         }
     }
     match prompt {
-        Some(Prompt { after, items }) => {
+        Some(Prompt { after, parts }) => {
             if let Some(after) = after {
                 put("previous_response_id", &[json_string(after).as_bytes()]);
             }
-            put("input", &[b"[", items, b"]"]);
+            let mut input = vec![&b"["[..]];
+            for (number, part) in parts.iter().enumerate() {
+                if number > 0 {
+                    input.push(b",");
+                }
+                input.push(part);
+            }
+            input.push(b"]");
+            put("input", &input);
         }
         None => {
             if let Some(previous) = message.get("previous_response_id") {
@@ -195,9 +247,14 @@ mod tests {
         json!({"role": "user", "content": text})
     }
 
+    /// All items of a prompt, with commas between them.
+    fn items(prompt: &Prompt) -> Bytes {
+        joined(&prompt.parts)
+    }
+
     fn last(id: &str, after: Option<&str>, items: &[Json]) -> LastResponse {
         let texts: Vec<String> = items.iter().map(Json::to_string).collect();
-        let prompt = Prompt { after: after.map(str::to_owned), items: Vec::new() };
+        let prompt = Prompt { after: after.map(str::to_owned), parts: Vec::new() };
         let conversation = prompt.followed_by(texts.iter().map(|text| text.as_bytes()));
         LastResponse { id: id.to_owned(), conversation }
     }
@@ -211,7 +268,7 @@ mod tests {
         let expected =
             json!({"stream": true, "model": "m", "input": [user("a")], "tools": tools, "x": null});
         assert_eq!(body, expected);
-        assert_eq!(prompt.items, user("a").to_string().as_bytes());
+        assert_eq!(items(&prompt), user("a").to_string().as_bytes());
         let elsewhere = json!({"type": "response.create", "previous_response_id": "resp_0",
             "input": "a"});
         let (body, prompt) = turn(&elsewhere, Some(&last("resp_1", None, &[user("b")])));
@@ -235,7 +292,7 @@ mod tests {
             let all = [vec![user("a"), said.clone()], added].concat();
             assert_eq!(body, json!({"stream": true, "model": "m", "input": all}), "{input}");
             let remembered: Json =
-                serde_json::from_slice(&[b"[", &prompt.items[..], b"]"].concat()).expect("JSON");
+                serde_json::from_slice(&[b"[", &items(&prompt)[..], b"]"].concat()).expect("JSON");
             assert_eq!(remembered, json!(all));
         }
         let kept = last("resp_2", Some("resp_of_upstream"), &[user("a")]);
@@ -249,12 +306,34 @@ mod tests {
     fn a_warm_up_is_no_turn() {
         let message = json!({"type": "response.create", "generate": false, "input": [user("a")]});
         let Ok(ClientMessage::WarmUp(prompt)) = read(&message, None) else { panic!("a warm-up") };
-        assert_eq!(prompt.items, user("a").to_string().as_bytes());
-        assert_eq!(prompt.len(), prompt.items.len());
+        assert_eq!(items(&prompt), user("a").to_string().as_bytes());
+        assert_eq!(prompt.bytes(), items(&prompt).len() + PART_BYTES);
         assert_eq!(
             read(&json!({"type": "response.processed"}), None).ok(),
             Some(ClientMessage::Nothing)
         );
+    }
+
+    #[test]
+    fn a_turn_shares_the_conversation_that_it_goes_on_from() {
+        let before = last("resp_1", None, &[user("a")]);
+        let message = json!({"type": "response.create", "previous_response_id": "resp_1",
+            "input": [user("b")]});
+        let (_, prompt) = turn(&message, Some(&before));
+        let added = user("b").to_string().len() + PART_BYTES;
+        assert_eq!(prompt.bytes_beside(Some(&before.conversation)), added);
+        assert_eq!(prompt.bytes(), before.bytes() + added);
+        let (_, other) = turn(&message, None);
+        assert_eq!(other.bytes_beside(Some(&before.conversation)), other.bytes());
+        // Thousands of short parts are one in the end.
+        let mut long = Prompt::default();
+        for _ in 0..2 * PARTS_MAX {
+            long = long.followed_by([&b"1"[..]].into_iter());
+        }
+        assert!(long.parts.len() <= PARTS_MAX, "{}", long.parts.len());
+        let all: Vec<u8> =
+            serde_json::from_slice(&[b"[", &items(&long)[..], b"]"].concat()).expect("JSON");
+        assert_eq!(all, vec![1; 2 * PARTS_MAX]);
     }
 
     #[test]

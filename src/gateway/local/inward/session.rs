@@ -26,8 +26,9 @@ const OWN_NAME: HeaderValue = HeaderValue::from_static("localhost");
 /// A request in memory, as Pingora serves it.
 pub(super) struct InnerSession {
     head: RequestHeader,
-    body: Bytes,
-    body_is_read: bool,
+    /// The body, until it is read: who reads it counts it, and gives it up before the answer ends.
+    body: Option<Bytes>,
+    body_bytes: usize,
     client: Option<PeerAddr>,
     digest: Digest,
     queue: QueueWriter,
@@ -62,8 +63,8 @@ impl InnerSession {
         let client = address.map(|address| PeerAddr::Inet(SocketAddr::new(address, 0)));
         Ok(Self {
             head,
-            body,
-            body_is_read: false,
+            body_bytes: body.len(),
+            body: Some(body).filter(|body| !body.is_empty()),
             client,
             digest,
             queue,
@@ -127,18 +128,17 @@ impl CustomSession for InnerSession {
     }
 
     async fn read_body_bytes(&mut self) -> Result<Option<Bytes>> {
-        let is_new = !std::mem::replace(&mut self.body_is_read, true);
-        Ok(Some(self.body.clone()).filter(|body| is_new && !body.is_empty()))
+        Ok(self.body.take())
     }
 
     async fn drain_request_body(&mut self) -> Result<()> {
-        self.body_is_read = true;
+        self.body = None;
         Ok(())
     }
 
     /// There is no more to read: it waits for whoever asked to leave, or for the deadline.
     async fn read_body_or_idle(&mut self, no_body_expected: bool) -> Result<Option<Bytes>> {
-        if !no_body_expected && !self.body_is_read {
+        if !no_body_expected && self.body.is_some() {
             return self.read_body_bytes().await;
         }
         let closed = self.deadline.or_done(self.queue.left()).await;
@@ -149,19 +149,20 @@ impl CustomSession for InnerSession {
     }
 
     fn is_body_done(&mut self) -> bool {
-        self.body_is_read || self.body.is_empty()
+        self.body.is_none()
     }
 
     fn is_body_empty(&mut self) -> bool {
-        self.body.is_empty()
+        self.body_bytes == 0
     }
 
     fn get_retry_buffer(&self) -> Option<Bytes> {
-        Some(self.body.clone()).filter(|body| self.body_is_read && !body.is_empty())
+        // It is for Pingora's own loop, which is not used.
+        None
     }
 
     fn body_bytes_read(&self) -> usize {
-        if self.body_is_read { self.body.len() } else { 0 }
+        if self.body.is_none() { self.body_bytes } else { 0 }
     }
 
     async fn write_response_header(
