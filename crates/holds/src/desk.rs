@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -16,13 +16,16 @@ const PEAK_FOR: Duration = Duration::from_secs(60);
 /// How often a call that waits looks by itself, for money that no call of this desk gives back: grants,
 /// small calls, other nodes of a fleet.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Accounts without calls that are remembered for their peaks, before the old ones are let go.
+/// Accounts that are remembered, for their calls or their peaks, before those that need not be are let go.
 const REMEMBERED_MAX: usize = 10_000;
 
 /// The calls of all accounts for which money is tight.
 #[derive(Debug, Default)]
 pub struct Desk {
     accounts: Mutex<HashMap<AccountId, AccountCalls, foldhash::fast::RandomState>>,
+    /// The number of accounts from which on they are looked through. It follows what is left, so that the
+    /// lock is not held for all of them at each new account of a busy minute.
+    crowded_at: AtomicUsize,
     next: AtomicU64,
 }
 
@@ -104,8 +107,10 @@ impl Desk {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let now = Instant::now();
         let mut accounts = self.accounts.lock();
-        if accounts.len() >= REMEMBERED_MAX && !accounts.contains_key(&account) {
+        let crowded_at = self.crowded_at.load(Ordering::Relaxed).max(REMEMBERED_MAX);
+        if accounts.len() >= crowded_at && !accounts.contains_key(&account) {
             accounts.retain(|_, line| !line.is_forgettable(now));
+            self.crowded_at.store(accounts.len().saturating_mul(2), Ordering::Relaxed);
         }
         let line = accounts.entry(account).or_default();
         line.deciding.push(number);
@@ -246,6 +251,27 @@ mod tests {
         assert_eq!(later.crowd(), (1, 1));
         drop(later);
         assert_eq!(desk.accounts(), 0, "nothing is remembered of who is alone");
+    }
+
+    /// Where more accounts than are remembered have had parallel calls within a minute, none can be let go:
+    /// they are not looked through for each that comes.
+    #[tokio::test(start_paused = true)]
+    async fn a_crowd_is_looked_through_each_time_it_has_doubled() {
+        let desk = desk();
+        let agents = |numbers: std::ops::Range<usize>| {
+            for number in numbers {
+                let account = AccountId::from_number(number as u64);
+                drop((desk.arrive(account), desk.arrive(account)));
+            }
+        };
+        agents(0..REMEMBERED_MAX + 1);
+        assert_eq!(desk.crowded_at.load(Ordering::Relaxed), 2 * REMEMBERED_MAX);
+        agents(REMEMBERED_MAX + 1..2 * REMEMBERED_MAX);
+        assert_eq!(desk.accounts(), 2 * REMEMBERED_MAX, "all of them had calls just now");
+        assert_eq!(desk.crowded_at.load(Ordering::Relaxed), 2 * REMEMBERED_MAX, "once");
+        tokio::time::advance(PEAK_FOR).await;
+        agents(2 * REMEMBERED_MAX..2 * REMEMBERED_MAX + 1);
+        assert_eq!(desk.accounts(), 1, "the others are let go");
     }
 
     #[tokio::test(start_paused = true)]
