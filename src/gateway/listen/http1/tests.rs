@@ -18,6 +18,7 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::gateway::listen::hooks;
+use crate::gateway::listen::open::Member;
 
 /// Answers with what it was asked, in the way in which it was asked to.
 #[derive(Clone)]
@@ -158,9 +159,14 @@ async fn over_ours(request: &[u8], piece_bytes: usize) -> (String, bool) {
     exchange(request, piece_bytes, serve_ours).await
 }
 
+/// The origin of requests over a connection that nobody has shown a key on.
+fn nobodys() -> Origin {
+    Origin::new(Arc::new(Member::new(None, None)))
+}
+
 /// Serves one request; gives whether its connection is kept.
 async fn serve_ours(stream: DuplexStream) -> bool {
-    let mut wire = CustomerWire::new(Box::new(stream));
+    let mut wire = CustomerWire::new(Box::new(stream), nobodys());
     let mut bytes = BytesMut::new();
     let end = loop {
         if let Some(end) = memchr::memmem::find(&bytes, b"\r\n\r\n") {
@@ -311,7 +317,7 @@ async fn the_head_of_an_answer_that_breaks_off_is_sent() {
 async fn a_head_that_was_written_keeps_nothing_but_its_status() {
     let request = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
     let head = SoundHead::read(request.as_slice().into(), request.len()).expect("sound");
-    let wire = CustomerWire::new(Box::new(std::io::Cursor::new(Vec::new())));
+    let wire = CustomerWire::new(Box::new(std::io::Cursor::new(Vec::new())), nobodys());
     let mut session = Http1Session::new(head, wire, Returned::default());
     let read = Bytes::from(vec![b'a'; 8192]);
     let value = HeaderValue::from_maybe_shared(read.slice(..8)).expect("a value");
@@ -335,7 +341,7 @@ async fn who_was_on_a_connection_that_was_closed_is_still_known() {
     stream.set_socket_digest(digest);
     let request = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
     let head = SoundHead::read(request.as_slice().into(), request.len()).expect("sound");
-    let wire = CustomerWire::new(Box::new(stream));
+    let wire = CustomerWire::new(Box::new(stream), nobodys());
     let mut session = Http1Session::new(head, wire, Returned::default());
     for _ in 0..2 {
         session.shutdown(0, "").await;

@@ -61,7 +61,7 @@ impl MemberStanding {
 }
 
 impl Member {
-    pub(super) fn new(network: Option<IpAddr>, metrics: Option<Arc<Metrics>>) -> Self {
+    pub(crate) fn new(network: Option<IpAddr>, metrics: Option<Arc<Metrics>>) -> Self {
         if let Some(metrics) = &metrics {
             metrics.stranger_begin();
         }
