@@ -95,7 +95,7 @@ impl Restore {
 fn print(
     copied: &Copied,
     is_json: bool,
-    say: impl FnOnce(&mut terminal::Output, &Copied) -> io::Result<()>,
+    say: impl FnOnce(&mut terminal::CommandOutput, &Copied) -> io::Result<()>,
 ) -> anyhow::Result<ExitCode> {
     let mut out = terminal::out();
     if is_json {

@@ -19,7 +19,7 @@ const DIAGNOSTICS_MAX: usize = 100;
 const CHARACTER_BYTES_MAX: usize = 4;
 
 /// Standard output for what people read.
-pub(super) type Output = Printable<StdoutLock<'static>>;
+pub(super) type CommandOutput = Printable<StdoutLock<'static>>;
 
 /// A writer that writes steering characters out, as `\u001b`: JSON stays the same JSON.
 #[derive(Debug)]
@@ -32,13 +32,13 @@ pub(super) struct Printable<W: Write> {
 }
 
 /// Standard output, for everything that a command prints.
-pub(super) fn out() -> Output {
+pub(super) fn out() -> CommandOutput {
     Printable { inner: io::stdout().lock(), is_raw: false, begun: Vec::new() }
 }
 
 /// Standard output for data that other programs read byte by byte, such as CSV. On a terminal it is
 /// printed as everything else.
-pub(super) fn data() -> Output {
+pub(super) fn data() -> CommandOutput {
     let is_raw = !io::stdout().is_terminal();
     Printable { inner: io::stdout().lock(), is_raw, begun: Vec::new() }
 }

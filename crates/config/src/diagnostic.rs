@@ -129,7 +129,7 @@ impl fmt::Display for Diagnostic {
 
 impl SourceExcerpt {
     /// A piece of a line; of a long line what stands around the piece.
-    pub(super) fn of(line_chars: &[char], line: usize, column: usize, width: usize) -> Self {
+    pub(super) fn around(line_chars: &[char], line: usize, column: usize, width: usize) -> Self {
         /// The most characters of a line that are shown: the rest says nothing on a terminal.
         const SHOWN_MAX: usize = 200;
         /// Characters before the piece that say what it is in.

@@ -258,7 +258,7 @@ impl Document {
                     severity: fault.severity,
                     message: shortened(&fault.message, MESSAGE_CHARS_MAX).into_owned(),
                     file: file.clone(),
-                    place: Some(SourceExcerpt::of(line, mark.line, mark.column, mark.width)),
+                    place: Some(SourceExcerpt::around(line, mark.line, mark.column, mark.width)),
                     help: fault.help.map(|help| shortened(&help, MESSAGE_CHARS_MAX).into_owned()),
                 }
             })
@@ -351,7 +351,7 @@ fn guarded(text: &str, marks: &[Mark], schema: &serde_json::Value) -> Vec<Source
         numbered.map(|(number, line)| (number, shown::guarded(line, schema))).collect();
     let place = |mark: &Mark| {
         let line = lines.get(&mark.line.max(1)).map(Vec::as_slice).unwrap_or_default();
-        SourceExcerpt::of(line, mark.line, mark.column, mark.width)
+        SourceExcerpt::around(line, mark.line, mark.column, mark.width)
     };
     marks.iter().map(place).collect()
 }

@@ -9,8 +9,8 @@ use super::*;
 /// A shape of hostile files.
 struct Shape {
     name: &'static str,
-    routes: Writer,
-    models: Writer,
+    routes: Generator,
+    models: Generator,
     entries: usize,
 }
 
@@ -209,10 +209,10 @@ fn check(shape: &Shape, entries: usize) -> (Vec<Diagnostic>, Duration) {
 }
 
 /// What writes a file with so many entries.
-type Writer = fn(usize) -> String;
+type Generator = fn(usize) -> String;
 
 /// Litellm's configurations that are made to take long.
-const MIGRATIONS: [(&str, Writer); 5] = [
+const MIGRATIONS: [(&str, Generator); 5] = [
     ("deployments on one line", |n| {
         let entry = |i| {
             format!(

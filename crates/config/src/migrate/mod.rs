@@ -60,7 +60,7 @@ pub fn litellm(file: &str, bytes: &[u8]) -> Result<Migrated, Box<Diagnostic>> {
     let lines: Vec<&str> = text.lines().collect();
     let root = tree::parse(text).map_err(|error| {
         let Mark { line, column, width } = error.mark;
-        let place = SourceExcerpt::of(&shown(&lines, line), line, column, width);
+        let place = SourceExcerpt::around(&shown(&lines, line), line, column, width);
         whole(&error.message, Some(place))
     })?;
     if root.get("model_list").is_none_or(|list| list.items().is_empty()) {
@@ -153,7 +153,7 @@ impl Migration<'_> {
     fn say(&mut self, severity: Severity, mark: Mark, message: String, help: &str) {
         // A line may have thousands of fields, so it is looked at once.
         let line = self.shown.entry(mark.line).or_insert_with(|| shown(&self.lines, mark.line));
-        let place = Some(SourceExcerpt::of(line, mark.line, mark.column, mark.width));
+        let place = Some(SourceExcerpt::around(line, mark.line, mark.column, mark.width));
         let help = Some(shortened(help, MESSAGE_CHARS_MAX).into_owned());
         let message = shortened(&message, MESSAGE_CHARS_MAX).into_owned();
         self.found.push(Diagnostic { severity, message, file: self.file.to_owned(), place, help });

@@ -55,7 +55,7 @@ impl SledReading {
     }
 
     /// A reading of so much, that was begun then.
-    pub(crate) fn of(figures: SweepFigures, begun: Instant) -> Self {
+    pub(crate) fn measured(figures: SweepFigures, begun: Instant) -> Self {
         let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         let SweepFigures { rows, bytes } = figures;
         Self { rows, bytes, duration_ms, ..Self::default() }
@@ -69,12 +69,12 @@ pub(crate) struct SledState {
     pub(crate) acts: [u8; 32],
 }
 
-/// What was read of sled.
+/// The outcome of reading all rows of sled.
 pub(crate) struct SledRead {
     pub(crate) reading: SledReading,
     /// The state; `None` where there is none to be compared.
     pub(crate) state: Option<SledState>,
-    /// What is wrong with it as it is.
+    /// Rules that its rows break by themselves.
     pub(crate) violations: Vec<String>,
 }
 
@@ -83,7 +83,7 @@ impl SledRead {
         Self { reading: SledReading::without(reason), state: None, violations: Vec::new() }
     }
 
-    /// What sled could not be read for. A full disk says nothing of money.
+    /// The outcome where sled cannot be read. A full disk says nothing of money.
     fn failed(error: &StoreError) -> Self {
         let violations = if error.is_full { Vec::new() } else { vec![format!("sled: {error}")] };
         Self { violations, ..Self::without(error.to_string()) }
@@ -115,16 +115,16 @@ pub(crate) fn read_sled(
             return failed;
         }
     };
-    examine(&swept, SledReading::of(swept.figures, begun))
+    examine(&swept, SledReading::measured(swept.figures, begun))
 }
 
 /// The turn to read all rows.
-struct Begun<'a> {
+struct SweepTurn<'a> {
     projected: &'a Projected,
     name: u64,
 }
 
-impl<'a> Begun<'a> {
+impl<'a> SweepTurn<'a> {
     /// Takes it when no other check has it. `None` if the check was given up.
     fn take(
         projected: &'a Projected,
@@ -140,7 +140,7 @@ impl<'a> Begun<'a> {
     }
 }
 
-impl Drop for Begun<'_> {
+impl Drop for SweepTurn<'_> {
     fn drop(&mut self) {
         // Where sled is away, so is the reading.
         drop(self.projected.inspect(|store| {
@@ -156,7 +156,7 @@ fn sweep(
     projected: &Projected,
     goes_on: &dyn Fn() -> bool,
 ) -> Result<Option<Swept>, StoreError> {
-    let Some(turn) = Begun::take(projected, goes_on)? else { return Ok(None) };
+    let Some(turn) = SweepTurn::take(projected, goes_on)? else { return Ok(None) };
     projected.reopen(&dir.join("sled"))?;
     let (file_bytes, _) = projected.inspect(Store::lengths)?;
     let per_second = BYTES_PER_SECOND.max(file_bytes / DURATION_MAX.as_secs());

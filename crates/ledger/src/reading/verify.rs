@@ -60,7 +60,7 @@ pub struct Report {
     /// The hash of the state that sled gives: with what it lacks replayed, and of an open ledger as it
     /// stood at the record of `sled`. `None` without sled.
     pub sled_hash: Option<String>,
-    /// What was read of sled.
+    /// The reading of sled that it was compared by.
     pub sled: SledReading,
     /// All accounts together.
     pub total: Balance,
@@ -176,7 +176,7 @@ pub(crate) fn read(
     read_with(dir, to, None, goes_on)
 }
 
-/// The same, with the state at the record `at`.
+/// Reads the journal in `dir` as [`read`] does, and notes the state at the record `at`.
 fn read_with(
     dir: &Path,
     to: Option<Seq>,
@@ -463,7 +463,7 @@ impl Report {
                 let read = catch_unwind(AssertUnwindSafe(|| state.store.read_all()));
                 let read = read.unwrap_or_else(|_| Err(StoreError::new("sled panicked")));
                 self.sled = match read {
-                    Ok(figures) => SledReading::of(figures, begun),
+                    Ok(figures) => SledReading::measured(figures, begun),
                     Err(error) => {
                         self.violations.push(format!("sled: {error}"));
                         SledReading::default()
