@@ -64,6 +64,10 @@ pub(super) struct TargetView {
     pub(super) share: Option<f64>,
     /// Accounts that get no calls because their own failed, of those that called last.
     pub(super) accounts_shut_out: usize,
+    /// Kinds of calls that get nothing through for the moment while the others do, such as counts of
+    /// tokens.
+    pub(super) shut_kinds: Vec<ShutKindView>,
+    /// Calls under way that are paid for.
     pub(super) in_flight: u32,
     /// How much longer the token is used that was issued last for the credential; absent where none is.
     pub(super) token_seconds: Option<u64>,
@@ -95,6 +99,17 @@ impl From<QuotaStanding> for QuotaView {
         let QuotaStanding { kind, limit, remaining, reset } = quota;
         Self { kind: kind.as_str(), limit, remaining, reset_seconds: reset.as_secs_f64() }
     }
+}
+
+/// A kind of calls that a target does not serve for the moment, while it serves others.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ShutKind")]
+pub(super) struct ShutKindView {
+    /// `token_count`, `compact`, `embeddings` and so on.
+    pub(super) kind: &'static str,
+    pub(super) state: TargetState,
+    /// How much longer it is `busy` or `open`.
+    pub(super) for_seconds: Option<f64>,
 }
 
 #[derive(Clone, Copy, Serialize, JsonSchema)]
@@ -224,6 +239,19 @@ fn token_seconds(state: &AdminState, channel: &Channel) -> Option<u64> {
     Some(state.credentials.standing(auth)?.left?.as_secs())
 }
 
+/// The state of a circuit, and how long it lasts at least.
+fn target_state(standing: Standing) -> (TargetState, Option<f64>) {
+    match standing {
+        Standing::Ready { share } if share < 1.0 => (TargetState::SlowStart, None),
+        Standing::Ready { .. } => (TargetState::Ready, None),
+        Standing::Cooling => (TargetState::Cooling, None),
+        Standing::ProbeDue => (TargetState::ProbeDue, None),
+        Standing::Probing => (TargetState::Probing, None),
+        Standing::Busy(time) => (TargetState::Busy, Some(time.as_secs_f64())),
+        Standing::Open(time) => (TargetState::Open, Some(time.as_secs_f64())),
+    }
+}
+
 fn shown(
     snapshot: &Snapshot,
     model: &Model,
@@ -231,16 +259,17 @@ fn shown(
     channel: &Channel,
     now: Instant,
 ) -> TargetView {
-    let (state, for_seconds, share) = match channel.standing(None, now, &snapshot.balancing.circuit)
-    {
-        Standing::Ready { share } if share < 1.0 => (TargetState::SlowStart, None, Some(share)),
-        Standing::Ready { .. } => (TargetState::Ready, None, None),
-        Standing::Cooling => (TargetState::Cooling, None, None),
-        Standing::ProbeDue => (TargetState::ProbeDue, None, None),
-        Standing::Probing => (TargetState::Probing, None, None),
-        Standing::Busy(time) => (TargetState::Busy, Some(time.as_secs_f64()), None),
-        Standing::Open(time) => (TargetState::Open, Some(time.as_secs_f64()), None),
+    let rules = &snapshot.balancing.circuit;
+    let standing = channel.standing(None, now, rules);
+    let (state, for_seconds) = target_state(standing);
+    let share = match standing {
+        Standing::Ready { share } if share < 1.0 => Some(share),
+        _ => None,
     };
+    let shut_kinds = channel.shut_kinds(now, rules).into_iter().map(|(kind, standing)| {
+        let (state, for_seconds) = target_state(standing);
+        ShutKindView { kind: kind.as_str(), state, for_seconds }
+    });
     let last_failure = channel
         .last_failure()
         .map(|(at, outcome)| LastFailure { at: at.into(), outcome: outcome.as_str() });
@@ -258,7 +287,8 @@ fn shown(
         state,
         for_seconds,
         share,
-        accounts_shut_out: channel.accounts_shut_out(now, &snapshot.balancing.circuit),
+        accounts_shut_out: channel.accounts_shut_out(now, rules),
+        shut_kinds: shut_kinds.collect(),
         in_flight: channel.in_flight(),
         token_seconds: None,
         last_failure,

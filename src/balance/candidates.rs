@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::budget::RetryBudget;
-use super::channel::{CallSize, Candidate, Channel, TargetRank, UntriedWay};
+use super::channel::{Candidate, Channel, PlannedCall, TargetRank, UntriedWay};
 use super::choose::{View, choose};
 use super::circuit::CircuitStanding;
 use super::stored::{Keeper, Stored};
@@ -31,9 +31,8 @@ pub struct Candidates {
 /// Whose request it is, and what is known of that account.
 #[derive(Debug)]
 pub(super) struct Whose {
-    pub(super) account: u64,
-    /// The least number of tokens that the prompt has.
-    pub(super) tokens: u64,
+    /// The call that each try makes.
+    pub(super) call: PlannedCall,
     pub(super) chosen: Option<Chosen>,
     pub(super) stored: Arc<Stored>,
 }
@@ -81,8 +80,8 @@ impl Candidates {
         let way = self.left.get_mut(slot)?.take()?;
         let is_retry = self.tries > 0;
         self.tries += 1;
-        let (whose, rules) = ((self.whose.account, self.whose.tokens), self.rules.circuit);
-        Some(Candidate::begin(way, slot, is_retry, whose, now, rules))
+        let (call, rules) = (self.whose.call, self.rules.circuit);
+        Some(Candidate::begin(way, slot, is_retry, call, now, rules))
     }
 
     /// Whether the next try would be another one.
@@ -116,10 +115,10 @@ impl Candidates {
     /// The upstream does not know the name of the model that the customer has chosen: it is not asked
     /// again for a while.
     pub fn unknown(&mut self, channel: &Channel, now: Instant) {
-        let Whose { account, chosen, .. } = &mut self.whose;
+        let Whose { call, chosen, .. } = &mut self.whose;
         if let Some(chosen) = chosen {
             chosen.is_unknown = true;
-            chosen.unknown.add(*account, channel, &chosen.name, now);
+            chosen.unknown.add(*call, channel, &chosen.name, now);
         }
     }
 
@@ -140,7 +139,7 @@ impl Candidates {
     /// Notes what the upstream keeps of the answer that has come this way.
     #[must_use]
     pub fn keeper(&self, candidate: &Candidate) -> Keeper {
-        let (stored, account) = (Arc::clone(&self.whose.stored), self.whose.account);
+        let (stored, account) = (Arc::clone(&self.whose.stored), self.whose.call.caller.account);
         Keeper { stored, account, home: candidate.channel.home }
     }
 
@@ -161,8 +160,8 @@ impl Candidates {
     #[must_use]
     pub fn busy_for(&self, now: Instant) -> Option<Duration> {
         let standings = self.left.iter().flatten();
-        let (account, rules) = (Some(self.whose.account), &self.rules.circuit);
-        let busy = standings.map(|way| match way.channel.standing(account, now, rules) {
+        let (call, rules) = (self.whose.call, &self.rules.circuit);
+        let busy = standings.map(|way| match way.channel.standing_of(call, now, rules) {
             CircuitStanding::Busy(time) => Some(time),
             _ => None,
         });
@@ -225,8 +224,7 @@ impl Candidates {
         now: Instant,
         fits: impl Fn(&UntriedWay) -> bool,
     ) -> Option<usize> {
-        let Whose { account, tokens, .. } = self.whose;
-        let (call, rules) = (CallSize { account: Some(account), tokens }, &self.rules.circuit);
+        let (call, rules) = (self.whose.call, &self.rules.circuit);
         let left = self.left.iter().enumerate();
         let views: Vec<(usize, View)> = left
             .filter_map(|(slot, way)| {
@@ -243,10 +241,15 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::super::channel::Outcome;
+    use super::super::circuit::Caller;
+    use super::super::kind::{CallKind, OtherKinds};
     use super::super::stored::Home;
     use super::*;
     use crate::config::snapshot::{Affinity, CircuitRules, RetryRules, Upstream};
     use crate::sample;
+
+    const CALL: PlannedCall =
+        PlannedCall { caller: Caller { account: 1, tokens: 1 }, kind: CallKind::Generation };
 
     fn way(model: usize, priority: u32) -> Option<UntriedWay> {
         way_at(TargetRank { model, is_translated: false }, priority)
@@ -268,7 +271,9 @@ mod tests {
             finders: Default::default(),
             upstream: Arc::default(),
             account: Arc::default(),
+            kind: CallKind::Generation,
             circuit: Mutex::default(),
+            others: OtherKinds::default(),
             in_flight: 0.into(),
             seed: 0,
             target_seed: 0,
@@ -308,7 +313,7 @@ mod tests {
         let budget = Arc::new(RetryBudget::new(Instant::now()));
         Candidates::new(
             ways,
-            Whose { account: 1, tokens: 1, chosen, stored: Arc::default() },
+            Whose { call: CALL, chosen, stored: Arc::default() },
             None,
             rules,
             budget,
@@ -407,8 +412,12 @@ mod tests {
             let mut candidate = candidates.next(now).expect("a way");
             candidate.report(Outcome::NotOffered, now);
             candidates.unknown(&candidate.channel, now);
-            assert!(unknown.has(1, &candidate.channel, "x-1", now));
-            assert!(!unknown.has(2, &candidate.channel, "x-1", now), "another account's name");
+            let has = |call| unknown.has(call, &candidate.channel, "x-1", now);
+            assert!(has(CALL));
+            let other = PlannedCall { caller: Caller { account: 2, tokens: 1 }, ..CALL };
+            assert!(!has(other), "another account's name");
+            let count = PlannedCall { kind: CallKind::TokenCount, ..CALL };
+            assert!(!has(count), "another endpoint may know it");
             assert_eq!(candidates.pass_over(now), priority < 2);
         }
         assert!(candidates.is_unknown(now));

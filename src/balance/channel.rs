@@ -8,8 +8,10 @@ use parking_lot::Mutex;
 use tollgate_options::auth::Auth;
 
 use super::choose::View;
-use super::circuit::{Change, Circuit, CircuitStanding, Probe, Verdict};
+use super::circuit::{Caller, Change, Circuit, CircuitStanding, Probe, Verdict};
 use super::credential_scan::CredentialFinder;
+use super::free::FreeCall;
+use super::kind::{CallKind, OtherKinds};
 use super::quota::{QuotaReport, QuotaStanding, Quotas};
 use super::stored::Home;
 use crate::clock::UnixMs;
@@ -139,7 +141,13 @@ pub struct Channel {
     pub(super) upstream: Arc<UpstreamState>,
     /// The credential's breaker, shared by all targets at the upstream.
     pub(super) account: Arc<Mutex<Circuit>>,
+    /// The kind of call that speaks for the target.
+    pub(super) kind: CallKind,
+    /// The circuit of that kind.
     pub(super) circuit: Mutex<Circuit>,
+    /// The circuits of other kinds, which shut nothing but themselves.
+    pub(super) others: OtherKinds,
+    /// Calls under way that are paid for.
     pub(super) in_flight: AtomicU32,
     pub(super) seed: u64,
     /// The seed of its target, whatever the credential.
@@ -170,12 +178,12 @@ impl Finders {
 }
 
 /// A call that is to be made, as far as a choice among channels depends on it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct CallSize {
-    /// Whose call it is; `None` for one of anybody's.
-    pub(super) account: Option<u64>,
-    /// The least number of tokens that its prompt has.
-    pub(super) tokens: u64,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PlannedCall {
+    /// The account and the size of its prompt.
+    pub(super) caller: Caller,
+    /// The kind of the call.
+    pub(super) kind: CallKind,
 }
 
 impl Channel {
@@ -204,7 +212,8 @@ impl Channel {
         self.quotas.lock().standings(now)
     }
 
-    /// Whether a call of this account is worth making now; of any, where none is named.
+    /// Whether a call of the kind that speaks for the target is worth making now for this account; for any,
+    /// where none is named. Prompts are short ones.
     #[must_use]
     pub fn standing(
         &self,
@@ -216,10 +225,45 @@ impl Channel {
             return CircuitStanding::Open(Duration::ZERO);
         }
         let of = |circuit: &Circuit| match account {
-            Some(account) => circuit.standing(account, now, rules),
+            Some(account) => circuit.standing(Caller { account, tokens: 0 }, now, rules),
             None => circuit.standing_for_all(now, rules),
         };
         of(&self.circuit.lock()).or_worse(of(&self.account.lock()))
+    }
+
+    /// Whether `call` is worth making now.
+    pub(super) fn standing_of(
+        &self,
+        call: PlannedCall,
+        now: Instant,
+        rules: &CircuitRules,
+    ) -> CircuitStanding {
+        if !self.upstream.is_healthy() {
+            return CircuitStanding::Open(Duration::ZERO);
+        }
+        if call.kind == self.kind {
+            let of = |circuit: &Mutex<Circuit>| circuit.lock().standing(call.caller, now, rules);
+            return of(&self.circuit).or_worse(of(&self.account));
+        }
+        let of = |circuit: &Mutex<Circuit>| circuit.lock().standing_for_other_kinds(now);
+        let own = self.others.standing(call.kind, call.caller, now, rules);
+        of(&self.circuit).or_worse(of(&self.account)).or_worse(own)
+    }
+
+    /// The kind of call that speaks for the target.
+    #[must_use]
+    pub fn kind(&self) -> CallKind {
+        self.kind
+    }
+
+    /// The other kinds of calls that are not worth making now.
+    #[must_use]
+    pub fn shut_kinds(
+        &self,
+        now: Instant,
+        rules: &CircuitRules,
+    ) -> Vec<(CallKind, CircuitStanding)> {
+        self.others.shut(now, rules)
     }
 
     /// How many accounts get no calls because their own failed, while others may.
@@ -229,7 +273,7 @@ impl Channel {
         of(&self.circuit).max(of(&self.account))
     }
 
-    /// The number of calls under way.
+    /// The number of calls under way that are paid for.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.in_flight.load(Ordering::Relaxed)
@@ -244,17 +288,19 @@ impl Channel {
     pub(super) fn view(
         &self,
         target: &Target,
-        call: CallSize,
+        call: PlannedCall,
         now: Instant,
         rules: &CircuitRules,
     ) -> View {
+        // Quotas are those of the calls that speak for the target.
+        let is_short = || self.quotas.lock().is_short(call.caller.tokens, now);
         View {
             target: target.index,
             priority: target.priority,
             weight: target.weight,
             in_flight: self.in_flight(),
-            standing: self.standing(call.account, now, rules),
-            has_quota: !self.quotas.lock().is_short(call.tokens, now),
+            standing: self.standing_of(call, now, rules),
+            has_quota: call.kind != self.kind || !is_short(),
             seed: self.seed,
             target_seed: self.target_seed,
         }
@@ -292,11 +338,12 @@ pub struct Candidate {
     /// What the upstream is shown, where the gateway signs in to it: it is there before a request is
     /// written.
     pub token: Option<Token>,
+    /// The place of a call that costs nothing among those at its upstream, until the upstream has answered.
+    free_call: Option<FreeCall>,
     pub(super) slot: usize,
-    /// Whose call it is.
-    account: u64,
+    call: PlannedCall,
     rules: CircuitRules,
-    /// This call finds out whether the target works again, and whether the credential does.
+    /// This call finds out whether its kind works again at the target, and whether the credential does.
     probes: [Probe; 2],
 }
 
@@ -305,18 +352,54 @@ impl Candidate {
         way: UntriedWay,
         slot: usize,
         is_retry: bool,
-        (account, tokens): (u64, u64),
+        call: PlannedCall,
         now: Instant,
         rules: CircuitRules,
     ) -> Self {
         let UntriedWay { rank, target, channel } = way;
-        channel.quotas.lock().spend(tokens);
-        let begin = |circuit: &Mutex<Circuit>| circuit.lock().begin(account, now);
-        let probes = [begin(&channel.circuit), begin(&channel.account)];
-        channel.in_flight.fetch_add(1, Ordering::Relaxed);
+        let Caller { account, tokens } = call.caller;
+        let mut probes = [Probe::default(); 2];
+        if call.kind == channel.kind {
+            channel.quotas.lock().spend(tokens);
+            let begin = |circuit: &Mutex<Circuit>| circuit.lock().begin(account, now);
+            probes = [begin(&channel.circuit), begin(&channel.account)];
+        } else if !call.kind.is_free() {
+            probes[0] = channel.others.begin(call.kind, account, now);
+        }
+        // Calls that cost nothing take no share of the load from those that are paid for.
+        if !call.kind.is_free() {
+            channel.in_flight.fetch_add(1, Ordering::Relaxed);
+        }
         channel.upstream.in_flight.fetch_add(1, Ordering::Relaxed);
-        let token = None;
-        Self { target, channel, rank, is_retry, token, slot, account, rules, probes }
+        let (token, free_call) = (None, None);
+        Self { target, channel, rank, is_retry, token, free_call, slot, call, rules, probes }
+    }
+
+    /// Begins a call that costs nothing, which has its place: one that waits for a place keeps no others
+    /// from finding out whether their kind works again.
+    pub fn begin_free(&mut self, place: FreeCall, now: Instant) {
+        self.free_call = Some(place);
+        let PlannedCall { caller, kind } = self.call;
+        self.probes[0] = self.channel.others.begin(kind, caller.account, now);
+    }
+
+    /// The kind of the call.
+    #[must_use]
+    pub fn kind(&self) -> CallKind {
+        self.call.kind
+    }
+
+    /// The account whose call it is, by its number.
+    #[must_use]
+    pub fn account(&self) -> u64 {
+        self.call.caller.account
+    }
+
+    /// The channel if its quotas are those that an answer to the call tells of: providers have others for
+    /// other endpoints.
+    #[must_use]
+    pub fn quota_channel(&self) -> Option<&Arc<Channel>> {
+        (self.call.kind == self.channel.kind).then_some(&self.channel)
     }
 
     /// The name of the credential; empty where the upstream has only one.
@@ -350,6 +433,15 @@ impl Candidate {
 
     /// Notes what came of the try, for those that follow.
     pub fn report(&mut self, outcome: Outcome, now: Instant) {
+        if self.call.kind == self.channel.kind {
+            self.report_main(outcome, now);
+        } else {
+            self.report_other(outcome, now);
+        }
+    }
+
+    /// Notes what came of a call that speaks for the target.
+    fn report_main(&mut self, outcome: Outcome, now: Instant) {
         let (own, account) = match outcome {
             Outcome::Ok | Outcome::Refused => (Some(Verdict::Good), Some(Verdict::Good)),
             Outcome::Begun => (Some(Verdict::Begun), Some(Verdict::Good)),
@@ -369,9 +461,50 @@ impl Candidate {
         {
             let Some(verdict) = verdict else { continue };
             self.probes[at] = Probe::default();
-            if let Some(change) = circuit.lock().report(self.account, verdict, now, &self.rules) {
+            let caller = self.call.caller;
+            if let Some(change) = circuit.lock().report(caller, verdict, now, &self.rules) {
                 self.tell(change, at == 1, outcome);
             }
+        }
+    }
+
+    /// Notes what came of a call of another kind: its kind at this target alone is concerned, and the target
+    /// by whether there was a connection. The credential is not: it may have no permission for this kind,
+    /// or one for nothing else.
+    fn report_other(&mut self, outcome: Outcome, now: Instant) {
+        // The upstream has done its part. Whoever takes the answer slowly holds no place.
+        self.free_call = None;
+        let Self { call, channel, rules, .. } = self;
+        let of_target = match outcome {
+            Outcome::Unreachable | Outcome::Proxy => {
+                *channel.last_failure.lock() = Some((UnixMs::now(), outcome));
+                channel.circuit.lock().report(call.caller, Verdict::Down, now, rules)
+            }
+            // It may be for want of a token that the upstream was not asked at all.
+            Outcome::Credential => None,
+            _ => channel.circuit.lock().connected(now),
+        };
+        let own = channel.others.report(call.kind, call.caller, outcome, now, rules);
+        of_target.into_iter().for_each(|change| self.tell(change, false, outcome));
+        if !matches!(outcome, Outcome::Unreachable | Outcome::Proxy | Outcome::NotOffered) {
+            self.probes[0] = Probe::default();
+        }
+        own.into_iter().for_each(|change| self.tell_of_kind(change, outcome));
+    }
+
+    fn tell_of_kind(&self, change: Change, outcome: Outcome) {
+        let (kind, place, word) = (self.call.kind.as_str(), self.place(), outcome.as_str());
+        let model = self.target.model.as_deref().unwrap_or_default();
+        let space = if model.is_empty() { "" } else { " " };
+        match change {
+            Change::Opened(time) => log::warn!(
+                "{model}{space}at {place} gets no {kind} calls for {:.1} s: the last one was {word}; \
+                 other calls go on",
+                time.as_secs_f64()
+            ),
+            // The accounts that make such calls can be many, and cost nothing.
+            Change::OpenedForOne(_) => {}
+            Change::Closed => log::info!("{model}{space}at {place} gets {kind} calls again"),
         }
     }
 
@@ -402,18 +535,28 @@ impl Candidate {
 
 impl Drop for Candidate {
     fn drop(&mut self) {
-        self.channel.in_flight.fetch_sub(1, Ordering::Relaxed);
-        self.channel.upstream.in_flight.fetch_sub(1, Ordering::Relaxed);
+        let Self { channel, call, .. } = self;
+        if !call.kind.is_free() {
+            channel.in_flight.fetch_sub(1, Ordering::Relaxed);
+        }
+        channel.upstream.in_flight.fetch_sub(1, Ordering::Relaxed);
         if !self.probes.iter().any(|probe| probe.is_any()) {
             return;
         }
-        let now = Instant::now();
+        let (now, account) = (Instant::now(), call.caller.account);
+        if call.kind != channel.kind {
+            channel.others.abandon(call.kind, account, self.probes[0], now);
+            return;
+        }
         for (probe, circuit) in
             self.probes.into_iter().zip([&self.channel.circuit, &*self.channel.account])
         {
             if probe.is_any() {
-                circuit.lock().abandon(self.account, probe, now);
+                circuit.lock().abandon(account, probe, now);
             }
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,6 +25,19 @@ const BUSY_MAX: Duration = Duration::from_secs(60);
 const SLOW_START_SHARE_MIN: f64 = 0.1;
 /// A call that finds out keeps others waiting for so long: nobody shuts a circuit with a slow one.
 const PROBE_MAX: Duration = Duration::from_secs(10);
+/// The estimated tokens from which a prompt is long. Providers have limits of their own for long prompts,
+/// and none begins below 128,000 tokens (Anthropic 200,000, OpenAI 272,000, Google 200,000); estimates are
+/// off by up to two.
+const LONG_TOKENS: u64 = 64_000;
+
+/// The account that makes a call, and the size of the prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The number of the account.
+    pub account: u64,
+    /// Estimated tokens of the prompt.
+    pub tokens: u64,
+}
 
 /// What came of a call, as far as the next one is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,10 +126,14 @@ pub struct Circuit {
     shared: Breaker,
     accounts: Accounts,
     cooling_until: Option<Instant>,
+    /// Estimated tokens from which prompts are concerned by that.
+    cooling_from: u64,
     /// How often it was busy in a row.
     busy_in_row: u32,
     /// Connections in a row that did not come about.
     down_in_row: u32,
+    /// Set while the breaker for all is open because connections did not come about.
+    is_down: bool,
 }
 
 /// One circuit breaker, with what it has counted.
@@ -126,6 +143,16 @@ pub(super) struct Breaker {
     /// How often it has opened since the last success.
     openings: u32,
     busy_until: Option<Instant>,
+    /// The same for long prompts alone.
+    long_busy: Option<LongBusy>,
+}
+
+/// A limit that long prompts have met: shorter ones may pass.
+#[derive(Clone, Copy, Debug)]
+struct LongBusy {
+    until: Instant,
+    /// Estimated tokens from which prompts are concerned.
+    tokens_min: u64,
 }
 
 #[derive(Debug, Default)]
@@ -142,13 +169,24 @@ enum CircuitState {
 }
 
 impl Circuit {
-    /// Whether a call of `account` is worth making at `now`.
+    /// Whether a call of `caller` is worth making at `now`.
     #[must_use]
-    pub fn standing(&self, account: u64, now: Instant, rules: &CircuitRules) -> CircuitStanding {
-        let shared = self.shared_standing(now, rules);
-        match self.accounts.find(account) {
-            Some(slot) => shared.or_worse(slot.breaker.standing(now, rules)),
+    pub fn standing(&self, caller: Caller, now: Instant, rules: &CircuitRules) -> CircuitStanding {
+        let shared = self.shared_standing(caller.tokens, now, rules);
+        match self.accounts.find(caller.account) {
+            Some(slot) => shared.or_worse(slot.breaker.standing(caller.tokens, now, rules)),
             None => shared,
+        }
+    }
+
+    /// The part of the standing that holds for calls of other kinds too: the target is shut for all. Its rate
+    /// limits and the failures of single accounts concern its own kind alone. Calls of other kinds are no
+    /// probes, since one of them that waits would keep those of this kind from finding out.
+    #[must_use]
+    pub fn standing_for_other_kinds(&self, now: Instant) -> CircuitStanding {
+        match self.shared.state {
+            CircuitState::Open { until } if until > now => CircuitStanding::Open(until - now),
+            _ => CircuitStanding::Ready { share: 1.0 },
         }
     }
 
@@ -156,8 +194,8 @@ impl Circuit {
     /// accounts that called last are shut out by their own, as the best of those says.
     #[must_use]
     pub fn standing_for_all(&self, now: Instant, rules: &CircuitRules) -> CircuitStanding {
-        let shared = self.shared_standing(now, rules);
-        let own = self.accounts.current(now).map(|slot| slot.breaker.standing(now, rules));
+        let shared = self.shared_standing(0, now, rules);
+        let own = self.accounts.current(now).map(|slot| slot.breaker.standing(0, now, rules));
         match own.min_by_key(CircuitStanding::rank) {
             Some(own) => shared.or_worse(own),
             None => shared,
@@ -168,14 +206,18 @@ impl Circuit {
     #[must_use]
     pub fn accounts_shut_out(&self, now: Instant, rules: &CircuitRules) -> usize {
         let shut =
-            |slot: &&Slot| matches!(slot.breaker.standing(now, rules), CircuitStanding::Open(_));
+            |slot: &&Slot| matches!(slot.breaker.standing(0, now, rules), CircuitStanding::Open(_));
         self.accounts.all().filter(shut).count()
     }
 
-    fn shared_standing(&self, now: Instant, rules: &CircuitRules) -> CircuitStanding {
-        let shared = self.shared.standing(now, rules);
+    fn shared_standing(&self, tokens: u64, now: Instant, rules: &CircuitRules) -> CircuitStanding {
+        let shared = self.shared.standing(tokens, now, rules);
         let cools = self.cooling_until.is_some_and(|until| until > now);
-        if cools { shared.or_worse(CircuitStanding::Cooling) } else { shared }
+        if cools && tokens >= self.cooling_from {
+            shared.or_worse(CircuitStanding::Cooling)
+        } else {
+            shared
+        }
     }
 
     /// A call begins. Says what it finds out; one that does must end in [`Self::report`] or
@@ -183,6 +225,13 @@ impl Circuit {
     pub fn begin(&mut self, account: u64, now: Instant) -> Probe {
         let own = self.accounts.find_mut(account).is_some_and(|slot| slot.breaker.begin(now));
         Probe { shared: self.shared.begin(now), own }
+    }
+
+    /// A call of another kind had a connection to the target, whatever came of it then. That closes a circuit
+    /// that is open for want of one.
+    pub fn connected(&mut self, now: Instant) -> Option<Change> {
+        self.down_in_row = 0;
+        if self.is_down { self.close_shared(false, now) } else { None }
     }
 
     /// The call that was to find out ended without an answer, such as when its customer left.
@@ -195,28 +244,29 @@ impl Circuit {
         }
     }
 
-    /// What came of a call of `account`.
+    /// What came of a call of `caller`.
     pub fn report(
         &mut self,
-        account: u64,
+        caller: Caller,
         verdict: Verdict,
         now: Instant,
         rules: &CircuitRules,
     ) -> Option<Change> {
+        let Caller { account, tokens } = caller;
         match verdict {
             Verdict::Good => {
                 self.down_in_row = 0;
                 self.busy_in_row = 0;
                 self.cooling_until = None;
-                self.shared.forget();
+                self.shared.forget(tokens);
                 let slot = self.accounts.succeeded(account, now);
-                slot.breaker.forget();
+                slot.breaker.forget(tokens);
                 let own = slot.close(now);
                 self.close_shared(own, now)
             }
             Verdict::Begun => self.close(account, now),
             Verdict::Busy(asked) => {
-                self.be_busy(account, asked, now);
+                self.be_busy(caller, asked, now);
                 // It answers, so it works.
                 self.accounts.answered(account, now);
                 self.down_in_row = 0;
@@ -238,23 +288,31 @@ impl Circuit {
         if shared {
             self.accounts.begin_anew();
             self.down_in_row = 0;
+            self.is_down = false;
         }
         (own || shared).then_some(Change::Closed)
     }
 
-    /// The word of one account's call keeps that account away. To others it is as if there were no word,
-    /// until one of them hears the same: some limits are of a request's size.
-    fn be_busy(&mut self, account: u64, asked: Option<Duration>, now: Instant) {
+    /// A `Retry-After` keeps the account away whose call got it. For others it counts when one of them gets
+    /// one too, and then for prompts as long as both had: some limits are of a request's size.
+    fn be_busy(&mut self, caller: Caller, asked: Option<Duration>, now: Instant) {
+        let Caller { account, tokens } = caller;
+        // A prompt half as long has a chance, and one that is not long is like any other.
+        let tokens_min = if tokens < LONG_TOKENS { 0 } else { tokens / 2 };
+        let is_cooling = self.cooling_until.is_some_and(|until| until > now);
+        let known = if is_cooling { self.cooling_from } else { tokens_min };
+        self.cooling_from = known.min(tokens_min);
         let doubled = COOLING.saturating_mul(1 << self.busy_in_row.min(5));
         self.cooling_until = Some(now + doubled.min(COOLING_MAX));
         self.busy_in_row = self.busy_in_row.saturating_add(1);
         let Some(asked) = asked else { return };
         let until = now + asked.min(BUSY_MAX);
-        let is_busy = |slot: &Slot| slot.breaker.busy_until.is_some_and(|until| until > now);
-        if self.accounts.all().any(|slot| slot.account != account && is_busy(slot)) {
-            self.shared.busy_until = Some(until);
+        let others = self.accounts.all().filter(|slot| slot.account != account);
+        let others = others.filter_map(|slot| slot.breaker.busy_from(now)).min();
+        if let Some(others) = others {
+            self.shared.be_busy(until, tokens_min.max(others), now);
         }
-        self.accounts.at(account, now).breaker.busy_until = Some(until);
+        self.accounts.at(account, now).breaker.be_busy(until, tokens_min, now);
     }
 
     fn fail(&mut self, account: u64, now: Instant, rules: &CircuitRules) -> Option<Change> {
@@ -263,7 +321,8 @@ impl Circuit {
             CircuitState::Probing(_) if is_news => self.shared.open(now, rules),
             CircuitState::Probing(_) => {
                 // It has said so before: that is no reason to keep others from finding out for longer
-                // and longer.
+                // and longer. There was a connection.
+                self.is_down = false;
                 self.shared.state = CircuitState::Open { until: now + rules.open };
                 let slot = self.accounts.at(account, now);
                 return slot.breaker.open(now, rules).map(Change::OpenedForOne);
@@ -275,6 +334,9 @@ impl Circuit {
                 is_over.then(|| self.shared.open(now, rules)).flatten()
             }
         };
+        if shared.is_some() {
+            self.is_down = false;
+        }
         let slot = self.accounts.at(account, now);
         let is_over = match slot.breaker.state {
             CircuitState::Probing(_) => true,
@@ -289,15 +351,22 @@ impl Circuit {
         self.down_in_row = self.down_in_row.saturating_add(1);
         let is_over = match self.shared.state {
             CircuitState::Probing(_) => true,
-            CircuitState::Open { .. } => false,
+            // A call of another kind has found out instead of a probe.
+            CircuitState::Open { until } => until <= now,
             CircuitState::Closed | CircuitState::Recovered(_) => self.down_in_row >= rules.failures,
         };
+        self.is_down = self.is_down || is_over;
         is_over.then(|| self.shared.open(now, rules)).flatten().map(Change::Opened)
     }
 }
 
 impl Breaker {
-    pub(super) fn standing(&self, now: Instant, rules: &CircuitRules) -> CircuitStanding {
+    pub(super) fn standing(
+        &self,
+        tokens: u64,
+        now: Instant,
+        rules: &CircuitRules,
+    ) -> CircuitStanding {
         match self.state {
             CircuitState::Open { until } if until > now => {
                 return CircuitStanding::Open(until - now);
@@ -307,7 +376,9 @@ impl Breaker {
             }
             _ => {}
         }
-        if let Some(until) = self.busy_until.filter(|until| *until > now) {
+        let of_all = self.busy_until.filter(|until| *until > now);
+        let of_long = self.long_busy.filter(|busy| busy.until > now && tokens >= busy.tokens_min);
+        if let Some(until) = of_all.max(of_long.map(|busy| busy.until)) {
             return CircuitStanding::Busy(until - now);
         }
         match self.state {
@@ -319,6 +390,24 @@ impl Breaker {
             }
             CircuitState::Closed => CircuitStanding::Ready { share: 1.0 },
         }
+    }
+
+    /// Leaves calls with prompts of `tokens_min` and more to others until then.
+    fn be_busy(&mut self, until: Instant, tokens_min: u64, now: Instant) {
+        if tokens_min == 0 {
+            self.busy_until = Some(until);
+            return;
+        }
+        let known = self.long_busy.filter(|busy| busy.until > now);
+        let tokens_min = known.map_or(tokens_min, |busy| busy.tokens_min.min(tokens_min));
+        self.long_busy = Some(LongBusy { until, tokens_min });
+    }
+
+    /// Estimated tokens from which prompts have to wait; `None` where none has to.
+    fn busy_from(&self, now: Instant) -> Option<u64> {
+        let of_all = self.busy_until.filter(|until| *until > now).map(|_| 0);
+        let of_long = self.long_busy.filter(|busy| busy.until > now).map(|busy| busy.tokens_min);
+        of_all.or(of_long)
     }
 
     /// Whether it does more than let calls through.
@@ -362,10 +451,13 @@ impl Breaker {
         was_open
     }
 
-    /// A call has succeeded: what was before counts no more.
-    fn forget(&mut self) {
+    /// A call with a prompt of `tokens` has succeeded: what was before counts no more.
+    fn forget(&mut self, tokens: u64) {
         self.openings = 0;
         self.busy_until = None;
+        if self.long_busy.is_some_and(|busy| tokens >= busy.tokens_min) {
+            self.long_busy = None;
+        }
     }
 }
 

@@ -5,6 +5,8 @@
 //! | `choose` | the choice: priority, weight, load, conversations that stay where they are |
 //! | `circuit` | whether calls are worth making: circuit breaker, back-off, slow start |
 //! | `accounts` | what the accounts that called last have seen, each with one voice |
+//! | `kind` | kinds of calls, which have circuits of their own at each target |
+//! | `free` | limits of calls that cost nothing |
 //! | `channel` | a target with a credential, and what came of calls to it |
 //! | `candidates` | what one request may still try |
 //! | `quota` | what providers say is left of the operator's quota |
@@ -20,7 +22,12 @@ mod candidates;
 mod channel;
 mod choose;
 mod circuit;
+<<<<<<< HEAD
 mod credential_scan;
+=======
+mod free;
+mod kind;
+>>>>>>> d4da474b (Keep circuits by target and kind of call, and bound calls that cost nothing)
 mod memory;
 mod quota;
 mod stored;
@@ -41,9 +48,18 @@ pub use budget::RetryBudget;
 pub use candidates::{Candidates, Retry};
 use candidates::{Chosen, Whose};
 pub use channel::{Candidate, Channel, Orphaned, Outcome, TargetRank, UpstreamState};
+<<<<<<< HEAD
 use channel::{Finders, UntriedWay};
 pub use circuit::{Circuit, CircuitStanding};
 pub use credential_scan::{CredentialFinder, CredentialScan, HoldsCredential};
+=======
+use channel::{PlannedCall, UntriedWay};
+use circuit::Caller;
+pub use circuit::{Circuit, CircuitStanding};
+pub use free::{FreeCall, FreeCalls, FreeRefusal};
+pub use kind::CallKind;
+use kind::OtherKinds;
+>>>>>>> d4da474b (Keep circuits by target and kind of call, and bound calls that cost nothing)
 pub(crate) use memory::{Bounds, Memory};
 pub use quota::{QuotaKind, QuotaReport, QuotaStanding};
 use stored::Stored;
@@ -58,6 +74,9 @@ use crate::config::snapshot::{Credential, CredentialKind, Snapshot, Target, Upst
 pub struct Balancer {
     table: ArcSwap<Table>,
     budget: Arc<RetryBudget>,
+    /// Retries of calls that cost nothing: they take none from those that are paid for.
+    free_budget: Arc<RetryBudget>,
+    free_calls: Arc<FreeCalls>,
     unknown: Arc<UnknownNames>,
     stored: Arc<Stored>,
 }
@@ -67,6 +86,8 @@ pub struct Balancer {
 pub struct CandidateQuery<'a> {
     /// The number of the account.
     pub account: u64,
+    /// The kind of its calls.
+    pub kind: CallKind,
     /// The model's name, where the customer has chosen it: behind a pattern.
     pub name: Option<&'a str>,
     /// The least number of tokens that its prompt has.
@@ -100,8 +121,9 @@ pub struct Table {
 struct Identity {
     upstream: String,
     authority: String,
-    /// The upstream's name for the model; `None` for the account as a whole.
-    model: Option<String>,
+    /// The upstream's name for the model, and the kind of call that models are there for; `None` for the
+    /// account as a whole.
+    model: Option<(String, CallKind)>,
     /// A hash, so that no secret is kept beside the configuration.
     credential: u64,
 }
@@ -111,8 +133,17 @@ impl Balancer {
     #[must_use]
     pub fn new(snapshot: &Arc<Snapshot>) -> Arc<Self> {
         let table = ArcSwap::from_pointee(Table::default().next(snapshot));
-        let budget = Arc::new(RetryBudget::new(Instant::now()));
-        Arc::new(Self { table, budget, unknown: Arc::default(), stored: Arc::default() })
+        let budget = || Arc::new(RetryBudget::new(Instant::now()));
+        let (budget, free_budget) = (budget(), budget());
+        let (unknown, stored) = (Arc::default(), Arc::default());
+        let free_calls = FreeCalls::new();
+        Arc::new(Self { table, budget, free_budget, free_calls, unknown, stored })
+    }
+
+    /// The calls under way that cost nothing, and how many of them were made.
+    #[must_use]
+    pub fn free_calls(&self) -> &Arc<FreeCalls> {
+        &self.free_calls
     }
 
     /// The state of the targets of `snapshot`.
@@ -164,13 +195,15 @@ impl Balancer {
             unknown: Arc::clone(&self.unknown),
             is_unknown: false,
         });
+        let caller = Caller { account: asked.account, tokens: asked.tokens };
+        let call = PlannedCall { caller, kind: asked.kind };
         let mut ways = Vec::new();
         for (rank, target) in targets {
             let at_home = |channel: &&Arc<Channel>| asked.home.is_none_or(|at| at == channel.home);
             for channel in table.channels(target).iter().filter(at_home) {
                 let knows_not = |chosen: &Chosen| {
                     let unknown = &chosen.unknown;
-                    unknown.has(asked.account, channel, &chosen.name, Instant::now())
+                    unknown.has(call, channel, &chosen.name, Instant::now())
                 };
                 match chosen.as_mut().filter(|_| target.model.is_none()) {
                     Some(chosen) if knows_not(chosen) => chosen.is_unknown = true,
@@ -182,9 +215,10 @@ impl Balancer {
             }
         }
         let affinity = if ways.len() > 1 { affinity() } else { None };
-        let budget = Arc::clone(&self.budget);
+        let budget = if asked.kind.is_free() { &self.free_budget } else { &self.budget };
+        let budget = Arc::clone(budget);
         let stored = Arc::clone(&self.stored);
-        let whose = Whose { account: asked.account, tokens: asked.tokens, chosen, stored };
+        let whose = Whose { call, chosen, stored };
         Candidates::new(ways, whose, affinity, snapshot.balancing, budget)
     }
 }
@@ -209,11 +243,15 @@ impl Table {
             let state = self.upstreams.get(name).cloned().unwrap_or_default();
             next.upstreams.insert(name.clone(), state);
         }
-        for target in snapshot.models.iter().flat_map(|model| &model.targets) {
+        let targets = snapshot.models.iter().flat_map(|model| {
+            let kind = CallKind::main_of(model);
+            model.targets.iter().map(move |target| (kind, target))
+        });
+        for (kind, target) in targets {
             let credentials = &target.upstream.credentials;
             let channels = match credentials.as_slice() {
-                [] => vec![next.channel(self, target, None)],
-                all => all.iter().map(|one| next.channel(self, target, Some(one))).collect(),
+                [] => vec![next.channel(self, target, kind, None)],
+                all => all.iter().map(|one| next.channel(self, target, kind, Some(one))).collect(),
             };
             if next.channels.len() <= target.index {
                 next.channels.resize(target.index + 1, Vec::new());
@@ -229,6 +267,7 @@ impl Table {
         &mut self,
         before: &Self,
         target: &Target,
+        kind: CallKind,
         credential: Option<&Credential>,
     ) -> Arc<Channel> {
         let upstream = &target.upstream;
@@ -238,8 +277,10 @@ impl Table {
             model: None,
             credential: credential.map_or(0, hash),
         };
-        let identity =
-            Identity { model: Some(target.model.clone().unwrap_or_default()), ..account.clone() };
+        let identity = Identity {
+            model: Some((target.model.clone().unwrap_or_default(), kind)),
+            ..account.clone()
+        };
         if let Some(known) = self.known.get(&identity).or_else(|| before.known.get(&identity)) {
             let known = Arc::clone(known);
             self.accounts.insert(account, Arc::clone(&known.account));
@@ -255,7 +296,9 @@ impl Table {
             finders: Finders::new(credential),
             upstream: Arc::clone(state),
             account: shared,
+            kind,
             circuit: Mutex::default(),
+            others: OtherKinds::default(),
             in_flight: AtomicU32::new(0),
             seed: seed(target, credential),
             target_seed: seed(target, None),

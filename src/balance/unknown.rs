@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::channel::Channel;
+use super::channel::{Channel, PlannedCall};
 use super::memory::{Bounds, Memory};
 
 /// A name is unknown for so long: providers add models, and nobody should wait for theirs.
@@ -27,13 +27,19 @@ impl Default for UnknownNames {
 }
 
 impl UnknownNames {
-    /// Whether the account has heard at `channel` that there is no such model.
-    pub(super) fn has(&self, account: u64, channel: &Channel, name: &str, now: Instant) -> bool {
-        self.0.get(account, (channel.seed, name), now).is_some()
+    /// Whether the account was answered at `channel`, to calls of this kind, that there is no such model.
+    pub(super) fn has(
+        &self,
+        call: PlannedCall,
+        channel: &Channel,
+        name: &str,
+        now: Instant,
+    ) -> bool {
+        self.0.get(call.caller.account, (channel.seed, call.kind, name), now).is_some()
     }
 
     /// The account has just heard it.
-    pub(super) fn add(&self, account: u64, channel: &Channel, name: &str, now: Instant) {
-        self.0.put(account, (channel.seed, name), (), now);
+    pub(super) fn add(&self, call: PlannedCall, channel: &Channel, name: &str, now: Instant) {
+        self.0.put(call.caller.account, (channel.seed, call.kind, name), (), now);
     }
 }

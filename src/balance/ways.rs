@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::Table;
-use super::channel::{CallSize, Channel};
+use super::channel::{Channel, PlannedCall};
 use super::choose::{View, shares};
-use super::circuit::CircuitStanding;
+use super::circuit::{Caller, CircuitStanding};
 use crate::config::snapshot::{CircuitRules, Model, Target};
 
 /// One way to a model.
@@ -37,7 +37,10 @@ impl Table {
             .flat_map(|target| self.channels(target).iter().map(move |way| (target, way.as_ref())))
             .collect();
         let view = |(at, (target, channel)): (usize, &(&Target, &Channel))| {
-            (at, channel.view(target, CallSize { account, tokens: 0 }, now, rules))
+            let caller = Caller { account: account.unwrap_or_default(), tokens: 0 };
+            let view = channel.view(target, PlannedCall { caller, kind: channel.kind }, now, rules);
+            // Of nobody's calls those of all tell.
+            (at, View { standing: channel.standing(account, now, rules), ..view })
         };
         let views: Vec<(usize, View)> = ways.iter().enumerate().map(view).collect();
         let spread = ways.into_iter().zip(&views).zip(shares(&views));

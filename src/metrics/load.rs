@@ -26,6 +26,10 @@ words! {
         AccountWaiting = "account_waiting",
         /// The account has as many reads under way as it may.
         AccountReads = "account_reads",
+        /// The account makes as many calls that cost nothing as it may in a minute.
+        AccountFreeCalls = "account_free_calls",
+        /// An upstream gets as many calls that cost nothing as it may.
+        FreeCalls = "free_calls",
         /// All places of those without a valid key are taken.
         Unauthenticated = "unauthenticated",
         /// The address has its share of them.

@@ -15,6 +15,7 @@ mod embeddings;
 mod exhausted;
 mod fairness;
 mod fallbacks;
+mod free_calls;
 mod gemini;
 mod holds;
 mod hosted;

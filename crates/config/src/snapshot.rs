@@ -8,6 +8,7 @@ mod upstreams;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -240,6 +241,8 @@ pub struct Limits {
     pub unauthenticated: Unauthenticated,
     /// What is for one account.
     pub per_account: PerAccount,
+    /// What is for calls that cost nothing.
+    pub free_calls: FreeCallLimits,
     /// The memory that this process may use, in bytes, as far as that is known.
     pub memory_bytes: Option<u64>,
     /// Whether `body_memory_bytes_max` follows from it.
@@ -303,6 +306,19 @@ pub struct PerAccount {
     pub model_concurrency_percent: u32,
     /// Reads of much at once.
     pub reads_max: usize,
+}
+
+/// How many calls may be made that cost nothing, such as counts of tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FreeCallLimits {
+    /// Calls of one account in a minute.
+    pub account_per_minute: NonZeroU32,
+    /// Calls of all accounts to one upstream in a minute.
+    pub upstream_per_minute: NonZeroU32,
+    /// Calls under way at one upstream.
+    pub upstream_concurrent_max: usize,
+    /// Calls of one account under way at one upstream.
+    pub account_concurrent_max: usize,
 }
 
 /// How much keys and accounts may be used that have no limits of their own.

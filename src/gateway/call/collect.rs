@@ -146,7 +146,7 @@ impl CollectFrom<'_> {
             headers.push(headers::to_upstream(self.headers, request, id)?);
         }
         let (upstream, token) = (Arc::clone(&candidate.target.upstream), candidate.token.clone());
-        let channel = Arc::clone(&candidate.channel);
+        let quotas = candidate.quota_channel().cloned();
         let hidden = Hidden { upstream: &upstream, token: token.as_ref() };
         if let Err(error) = sending.admitted.payment.note_sent().await {
             return Err(exchange.fail(unrecorded(&error)));
@@ -155,7 +155,7 @@ impl CollectFrom<'_> {
         sending.attempt = Some(Attempt { progress: Progress::Sent, ..attempt });
         let (lacks_model, is_name_chosen) = (sending.lacks(404), sending.is_name_chosen());
         let reuse = ConnectionReuse::Allowed;
-        let poster = Poster { gateway, upstream: &upstream, channel: Some(&channel), reuse };
+        let poster = Poster { gateway, upstream: &upstream, channel: quotas.as_deref(), reuse };
         let offload = gateway.offload.as_ref();
         let caller = PartsCall { poster, offload, hidden, lacks_model, is_name_chosen };
         let requests: Vec<_> = requests.iter().zip(headers).collect();

@@ -5,7 +5,6 @@
 //! paid calls of the same upstream. Circuits, quotas and health hear nothing of it.
 
 mod cache;
-mod under_way;
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -27,7 +26,6 @@ use crate::metrics::CountOutcome;
 use crate::outbound::retry_after;
 use crate::pipeline::{CountRequest, Counted, Validated};
 use cache::CountCache;
-use under_way::CountsUnderWay;
 
 /// The longest body that is counted, in bytes: it is sent twice. Text that is longer fits no context.
 const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -48,7 +46,6 @@ const PAUSES_MAX: (usize, usize) = (10_000, 100);
 #[derive(Debug)]
 pub(crate) struct TokenCounts {
     cache: CountCache,
-    under_way: CountsUnderWay,
     /// Until when an upstream is not asked, by account.
     pauses: Memory<Instant>,
 }
@@ -57,7 +54,7 @@ impl TokenCounts {
     pub(crate) fn new() -> Self {
         let (all_max, account_max) = PAUSES_MAX;
         let pauses = Memory::new(Bounds { time: UNSUPPORTED_TIME, all_max, account_max });
-        Self { cache: CountCache::new(), under_way: CountsUnderWay::default(), pauses }
+        Self { cache: CountCache::new(), pauses }
     }
 }
 
@@ -159,8 +156,11 @@ impl<'a> ProviderCount<'a> {
     async fn ask(&self, customers: &HeaderMap, request: CountRequest) -> Result<u64, CountOutcome> {
         let Self { gateway, target, .. } = self;
         let upstream = &target.upstream;
-        let under_way = gateway.counts.under_way.begin(&upstream.name, self.account.number());
-        let Some(_under_way) = under_way else { return Err(CountOutcome::Busy) };
+        // An account with little money can bring about as many counts as one that asks for them.
+        let limits = gateway.config.load().limits.free_calls;
+        let free_calls = gateway.balancer.free_calls();
+        let entered = free_calls.try_enter(&upstream.name, self.account.number(), &limits);
+        let Ok(_free_call) = entered else { return Err(CountOutcome::Busy) };
         let auth = self.channel.credential.as_ref().and_then(|credential| credential.auth());
         let token = match auth {
             Some(auth) => {

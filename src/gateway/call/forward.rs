@@ -249,7 +249,9 @@ fn note_quota(exchange: &mut Exchange, call: &UpstreamCall) {
     if let Some(report) = call.quota()
         && let Some(attempt) = exchange.attempt()
     {
-        attempt.candidate.channel.note_quota(report, Instant::now());
+        if let Some(channel) = attempt.candidate.quota_channel() {
+            channel.note_quota(report, Instant::now());
+        }
     }
 }
 

@@ -17,6 +17,7 @@
 //! | `slots` | how many there may be at one time, in all and for one account |
 //! | `orphan` | answers that are read on although nobody waits for them |
 //! | `headers` | what of a request's headers goes upstream |
+//! | `free` | limits of calls that cost nothing |
 //! | `count` | providers' counters of tokens that are asked about a prompt |
 //! | `health` | upstreams that are asked how they are |
 
@@ -38,6 +39,7 @@ pub(super) mod collect;
 pub(super) mod submit;
 pub(super) mod repeat;
 pub(super) mod task_record;
+pub(super) mod free;
 pub(super) mod count;
 pub(super) mod health;
 

@@ -204,7 +204,7 @@ impl SubmitTo<'_> {
             Some(task) => retarget(gateway, &task, &candidate, &sending.admitted.resolved).await?,
         };
         let (upstream, token) = (Arc::clone(&candidate.target.upstream), candidate.token.clone());
-        let channel = Arc::clone(&candidate.channel);
+        let quotas = candidate.quota_channel().cloned();
         let hidden = Hidden { upstream: &upstream, token: token.as_ref() };
         let (path, body) = (request.path.clone(), request.body.clone().into_whole());
         sending.attempt = Some(Attempt::begin(candidate, request));
@@ -213,7 +213,7 @@ impl SubmitTo<'_> {
         let Some(call) = sending.admitted.call.submit() else { return Err(internal("no submit")) };
         // A handshake is short beside a task, and a lost submit is a task in doubt.
         let reuse = ConnectionReuse::Never;
-        let poster = Poster { gateway, upstream: &upstream, channel: Some(&channel), reuse };
+        let poster = Poster { gateway, upstream: &upstream, channel: quotas.as_deref(), reuse };
         let caller = SubmitCall { poster, call, hidden, lacks_model: lack };
         let failed = match ask(&caller, &path, headers, body).await {
             Ok((id, answer)) => {

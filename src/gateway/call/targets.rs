@@ -69,6 +69,18 @@ pub(crate) async fn ask_targets<W: AskTarget>(
             let failure = sending.give_up();
             return Err(exchange.fail(failure));
         };
+        if candidate.kind().is_free() {
+            let limits = exchange.snapshot.limits.free_calls;
+            // Most requests are paid for, and have no room for this.
+            match Box::pin(gateway.enter_free_call(&candidate, &limits)).await {
+                Ok(place) => candidate.begin_free(place, Instant::now()),
+                Err(refusal) => {
+                    drop(candidate);
+                    return Err(exchange.fail(refusal));
+                }
+            }
+        }
+        let sending = exchange.sending()?;
         if let Some(auth) = candidate.auth().cloned() {
             let (began, account) = (Instant::now(), sending.admitted.resolved.key.account);
             // Most upstreams take a key, and their requests have no room for this.

@@ -21,7 +21,7 @@ use http::{HeaderMap, Method};
 use pingora::http::RequestHeader;
 use pingora_proxy::Session;
 
-use crate::balance::{CandidateQuery, Candidates};
+use crate::balance::{CallKind, CandidateQuery, Candidates};
 use crate::config::snapshot::{Route, Snapshot};
 use crate::error::{Allow, ErrorKind, GatewayError};
 use crate::gateway::answer::respond;
@@ -117,6 +117,7 @@ pub(crate) async fn receive(
     let candidates = gateway.offload.run(body.bytes.len(), choose).await?;
     drop(request);
     gateway.slots.enter(&gateway.open, exchange)?;
+    count_free(gateway, &snapshot, &validated)?;
     let permit = pipeline::limit(&gateway.limits, &gateway.ledger, &snapshot, &validated).await?;
     exchange.permit = Some(permit);
     let fitted = match pipeline::admit(&gateway.ledger, exchange.id, validated).await? {
@@ -211,7 +212,7 @@ fn candidates(
     let binding = pipeline::binding(&gateway.balancer, validated)?;
     let tokens = validated.call.floor().input_tokens_total();
     let (account, name) = (account.number(), resolved.asked.as_deref());
-    let asked = CandidateQuery { account, name, tokens, home: binding.home };
+    let asked = CandidateQuery { account, kind: kind(validated), name, tokens, home: binding.home };
     let targets = validated.targets().filter(|(_, target)| binding.admits(target));
     let candidates = gateway.balancer.candidates(snapshot, targets, asked, affinity);
     // Where one does not know the name, another may.
@@ -222,6 +223,25 @@ fn candidates(
         return Err(pipeline::gone(validated));
     }
     Ok(candidates)
+}
+
+/// Counts a request that costs nothing and reaches an upstream for its account: before the limits of key,
+/// account and model, since what is refused takes nothing of the model's.
+fn count_free(
+    gateway: &Gateway,
+    snapshot: &Snapshot,
+    validated: &Validated,
+) -> Result<(), GatewayError> {
+    if !kind(validated).is_free() || validated.call.is_local() {
+        return Ok(());
+    }
+    let account = validated.resolved.key.account.number();
+    gateway.count_free_call(account, &snapshot.limits.free_calls)
+}
+
+/// The kind of calls that the request makes.
+fn kind(validated: &Validated) -> CallKind {
+    CallKind::from(validated.resolved.operation)
 }
 
 /// The whole body of a request for an operation.

@@ -1,6 +1,7 @@
 //! `routes.yaml`: listeners, admin, store, limits, upstreams and routes.
 
 use std::collections::{HashMap, HashSet};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,9 +10,9 @@ use ipnet::IpNet;
 use super::{bodies, upstreams};
 use crate::document::{Document, Fault};
 use crate::snapshot::{
-    AccessLog, Admin, Balancing, CircuitRules, Console, Limits, Listener, Mcp, PerAccount,
-    RateLimits, Reload, RequestLog, RetryRules, Route, Store, Tasks, Unauthenticated, Upstream,
-    WebhookHost, WebhookShares,
+    AccessLog, Admin, Balancing, CircuitRules, Console, FreeCallLimits, Limits, Listener, Mcp,
+    PerAccount, RateLimits, Reload, RequestLog, RetryRules, Route, Store, Tasks, Unauthenticated,
+    Upstream, WebhookHost, WebhookShares,
 };
 use crate::spans::Path;
 use crate::{Overrides, raw};
@@ -145,12 +146,25 @@ fn limits(document: &mut Document, raw: &raw::LimitsSection, waiting_max: u32) -
             model_concurrency_percent: account.model_concurrency_percent,
             reads_max: usize::try_from(account.reads_max).unwrap_or(usize::MAX),
         },
+        free_calls: free_calls(&raw.free_calls),
         memory_bytes: bodies.memory,
         body_memory_is_default: bodies.is_default,
         connections_max: raw.connections_max,
         connections_per_address_max: raw.connections_per_address_max,
         upstream_calls_max: raw.upstream_calls_max,
         sse_keepalive: raw.sse_keepalive.0,
+    }
+}
+
+fn free_calls(raw: &raw::FreeCalls) -> FreeCallLimits {
+    let (all, percent) = (raw.upstream_concurrent_requests, raw.account_concurrent_percent);
+    // Of 0 the schema has said that it is none.
+    let at_least_one = |limit| NonZeroU32::new(limit).unwrap_or(NonZeroU32::MIN);
+    FreeCallLimits {
+        account_per_minute: at_least_one(raw.account_requests_per_minute),
+        upstream_per_minute: at_least_one(raw.upstream_requests_per_minute),
+        upstream_concurrent_max: all,
+        account_concurrent_max: bodies::part_of(all, percent),
     }
 }
 

@@ -31,6 +31,38 @@ impl Default for Unauthenticated {
     }
 }
 
+/// Calls that cost nothing, such as counts of tokens: accounts without money can make them, and they go
+/// out under the operator's credentials.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct FreeCalls {
+    /// The calls of one account in a minute; a whole minute's may come at once. Default: 1200.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub(crate) account_requests_per_minute: u32,
+    /// The calls of all accounts to one upstream in a minute. Default: 6000.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub(crate) upstream_requests_per_minute: u32,
+    /// The calls under way at one upstream at one time. Default: 64.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(crate) upstream_concurrent_requests: usize,
+    /// The share of one account of `upstream_concurrent_requests`, in percent. Default: 25.
+    #[schemars(range(min = 1, max = 100))]
+    pub(crate) account_concurrent_percent: u32,
+}
+
+impl Default for FreeCalls {
+    fn default() -> Self {
+        // Claude Code counts some 200 texts of a session at one time, and little else. Providers take 2,000
+        // to 8,000 counts a minute (Anthropic, by tier) or 3,000 (Google) from an operator that pays.
+        Self {
+            account_requests_per_minute: 1200,
+            upstream_requests_per_minute: 6000,
+            upstream_concurrent_requests: 64,
+            account_concurrent_percent: 25,
+        }
+    }
+}
+
 /// The most that one account, all of its keys together, may have of the gateway at one time.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

@@ -6,8 +6,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 
 use super::{
-    Admin, Console, Entries, HoldsSection, Listener, Mcp, Model, PerAccount, StoreSection,
-    Unauthenticated, Upstream,
+    Admin, Console, Entries, FreeCalls, HoldsSection, Listener, Mcp, Model, PerAccount,
+    StoreSection, Unauthenticated, Upstream,
 };
 use crate::names::{AffinityName, OperationName};
 use crate::network::Network;
@@ -144,6 +144,8 @@ pub(crate) struct LimitsSection {
     pub(crate) unauthenticated: Unauthenticated,
     /// The most that one account may have of these at one time.
     pub(crate) per_account: PerAccount,
+    /// Calls that cost nothing, such as counts of tokens.
+    pub(crate) free_calls: FreeCalls,
     /// Customers' connections at one time; when there are as many, the one that has been idle the longest
     /// gives way. Never more than file descriptors allow. Default: as many as those allow, at most
     /// 20000.
@@ -176,6 +178,7 @@ impl Default for LimitsSection {
             requests_in_flight_max: 10_000,
             unauthenticated: Unauthenticated::default(),
             per_account: PerAccount::default(),
+            free_calls: FreeCalls::default(),
             connections_max: None,
             connections_per_address_max: None,
             upstream_calls_max: None,

@@ -1,0 +1,330 @@
+//! Limits of calls that cost nothing: by account, and by upstream.
+//!
+//! Accounts without money can make such calls, and they go out under the operator's credential. So each
+//! account has a rate, each upstream a rate and a number at one time, and of that number each account has
+//! a share. Calls above the number wait for a while, and the account with the fewest under way is next.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::config::snapshot::FreeCallLimits;
+use crate::limits::{Limits, Rates, Subject, Wait};
+
+/// The longest wait for a place: with the time of the call itself it is shorter than the 10 s after which
+/// clients give up at the earliest.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+/// Calls of one account that wait at one upstream. Claude Code counts each tool and file of a session at
+/// one time, up to some 200.
+const ACCOUNT_WAITING_MAX: usize = 256;
+/// Calls of all accounts that wait at one upstream: a look at all of them takes some microseconds.
+const WAITING_MAX: usize = 1024;
+/// When to come again without a place, which calls give back within tenths of a second.
+const RETRY_PLACE: Duration = Duration::from_secs(1);
+
+/// Why a free call may not be made now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FreeRefusal {
+    /// The account has made as many in a minute as it may: the limit, and the time until the next.
+    AccountRate(NonZeroU32, Duration),
+    /// All accounts together have at this upstream, for so long.
+    UpstreamRate(Duration),
+    /// As many are under way and wait as may, for so long.
+    Places(Duration),
+}
+
+/// The free calls of a gateway.
+pub struct FreeCalls {
+    account_rates: Limits,
+    upstream_rates: Limits,
+    upstreams: Mutex<HashMap<String, UpstreamQueue>>,
+}
+
+/// The free calls at one upstream.
+#[derive(Debug, Default)]
+struct UpstreamQueue {
+    /// The accounts of the calls under way.
+    running: Vec<u64>,
+    waiting: VecDeque<WaitingCall>,
+    /// The share of one account, as the last call saw it.
+    account_max: usize,
+}
+
+#[derive(Debug)]
+struct WaitingCall {
+    account: u64,
+    turn: oneshot::Sender<FreeCall>,
+}
+
+/// A free call that is under way until this is dropped.
+pub struct FreeCall {
+    all: Arc<FreeCalls>,
+    upstream: String,
+    account: u64,
+}
+
+impl FreeCalls {
+    /// No calls yet.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        let (account_rates, upstream_rates) = (Limits::new(), Limits::new());
+        Arc::new(Self { account_rates, upstream_rates, upstreams: Mutex::default() })
+    }
+
+    /// Counts a call for the rate of its account.
+    ///
+    /// # Errors
+    /// [`FreeRefusal::AccountRate`]; nothing was counted then.
+    pub fn count(&self, account: u64, limits: &FreeCallLimits) -> Result<(), FreeRefusal> {
+        let limit = limits.account_per_minute;
+        take(&self.account_rates, Subject::Account(account), limit)
+            .map_err(|wait| FreeRefusal::AccountRate(limit, wait))
+    }
+
+    /// A place for a call at an upstream, counted for its rate, after a wait of 5 s at most.
+    ///
+    /// # Errors
+    /// [`FreeRefusal::UpstreamRate`] or [`FreeRefusal::Places`].
+    pub async fn enter(
+        self: &Arc<Self>,
+        upstream: &str,
+        account: u64,
+        limits: &FreeCallLimits,
+    ) -> Result<FreeCall, FreeRefusal> {
+        self.count_upstream(upstream, limits)?;
+        let turn = {
+            let mut upstreams = self.upstreams.lock();
+            let queue = upstreams.entry(upstream.to_owned()).or_default();
+            if queue.begin(account, limits) {
+                return Ok(self.call(upstream, account));
+            }
+            queue.wait(account).ok_or(FreeRefusal::Places(RETRY_PLACE))?
+        };
+        // A place that is given while this ends is given back with the channel.
+        let turn = tokio::time::timeout(WAIT_MAX, turn).await;
+        turn.ok().and_then(Result::ok).ok_or(FreeRefusal::Places(RETRY_PLACE))
+    }
+
+    /// A place for a call at an upstream that is there at once, counted for both rates.
+    ///
+    /// # Errors
+    /// Any [`FreeRefusal`].
+    pub fn try_enter(
+        self: &Arc<Self>,
+        upstream: &str,
+        account: u64,
+        limits: &FreeCallLimits,
+    ) -> Result<FreeCall, FreeRefusal> {
+        let begun = {
+            let mut upstreams = self.upstreams.lock();
+            upstreams.entry(upstream.to_owned()).or_default().begin(account, limits)
+        };
+        let call = begun.then(|| self.call(upstream, account));
+        let call = call.ok_or(FreeRefusal::Places(RETRY_PLACE))?;
+        self.count(account, limits)?;
+        self.count_upstream(upstream, limits)?;
+        Ok(call)
+    }
+
+    fn count_upstream(&self, upstream: &str, limits: &FreeCallLimits) -> Result<(), FreeRefusal> {
+        let limit = limits.upstream_per_minute;
+        take(&self.upstream_rates, Subject::Model(upstream.into()), limit)
+            .map_err(FreeRefusal::UpstreamRate)
+    }
+
+    fn call(self: &Arc<Self>, upstream: &str, account: u64) -> FreeCall {
+        FreeCall { all: Arc::clone(self), upstream: upstream.to_owned(), account }
+    }
+}
+
+/// Counts a call against a limit a minute, or returns when there will be room.
+fn take(rates: &Limits, subject: Subject, limit: NonZeroU32) -> Result<(), Duration> {
+    let limit = Rates { requests_per_minute: Some(limit), ..Rates::default() };
+    match rates.take([(subject, limit)], None) {
+        Ok(permit) => {
+            drop(permit);
+            Ok(())
+        }
+        Err(refused) => Err(match refused.wait {
+            Wait::For(wait) => wait,
+            Wait::UntilOneEnds | Wait::UntilShared | Wait::Never => RETRY_PLACE,
+        }),
+    }
+}
+
+impl UpstreamQueue {
+    /// Begins a call of `account`, if there is a place.
+    fn begin(&mut self, account: u64, limits: &FreeCallLimits) -> bool {
+        self.account_max = limits.account_concurrent_max;
+        let has_place = self.running.len() < limits.upstream_concurrent_max
+            && self.running_of(account) < self.account_max;
+        if has_place {
+            self.running.push(account);
+        }
+        has_place
+    }
+
+    /// Puts a call of `account` behind those that wait; `None` where too many do.
+    fn wait(&mut self, account: u64) -> Option<oneshot::Receiver<FreeCall>> {
+        self.waiting.retain(|call| !call.turn.is_closed());
+        let own = self.waiting.iter().filter(|call| call.account == account).count();
+        if self.waiting.len() >= WAITING_MAX || own >= ACCOUNT_WAITING_MAX {
+            return None;
+        }
+        let (turn, receiver) = oneshot::channel();
+        self.waiting.push_back(WaitingCall { account, turn });
+        Some(receiver)
+    }
+
+    /// Ends a call of `account`; returns the call that begins in its place. It is of the account with the
+    /// fewest calls under way, and of those the one that has waited for longest.
+    fn end(&mut self, account: u64) -> Option<WaitingCall> {
+        if let Some(at) = self.running.iter().position(|running| *running == account) {
+            self.running.swap_remove(at);
+        }
+        self.waiting.retain(|call| !call.turn.is_closed());
+        let waiting = self.waiting.iter().enumerate();
+        let counted = waiting.map(|(at, call)| (self.running_of(call.account), at));
+        let (_, at) = counted.filter(|(own, _)| *own < self.account_max).min()?;
+        let next = self.waiting.remove(at)?;
+        self.running.push(next.account);
+        Some(next)
+    }
+
+    fn running_of(&self, account: u64) -> usize {
+        self.running.iter().filter(|running| **running == account).count()
+    }
+}
+
+impl Drop for FreeCall {
+    fn drop(&mut self) {
+        let next = {
+            let mut upstreams = self.all.upstreams.lock();
+            upstreams.get_mut(&self.upstream).and_then(|queue| queue.end(self.account))
+        };
+        if let Some(next) = next {
+            // One that has just given up gives its place to the next, since the call is dropped here.
+            drop(next.turn.send(self.all.call(&self.upstream, next.account)));
+        }
+    }
+}
+
+impl fmt::Debug for FreeCalls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FreeCalls").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for FreeCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FreeCall({}, {})", self.upstream, self.account)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits() -> FreeCallLimits {
+        let many = NonZeroU32::new(1000).expect("more than none");
+        FreeCallLimits {
+            account_per_minute: many,
+            upstream_per_minute: many,
+            upstream_concurrent_max: 4,
+            account_concurrent_max: 2,
+        }
+    }
+
+    fn per_minute(count: u32) -> NonZeroU32 {
+        NonZeroU32::new(count).expect("more than none")
+    }
+
+    #[test]
+    fn an_account_has_its_share_and_an_upstream_its_limit() {
+        let (calls, limits) = (FreeCalls::new(), limits());
+        let begin = |upstream, account| calls.try_enter(upstream, account, &limits).ok();
+        let mut begun = vec![begin("a", 1), begin("a", 1)];
+        assert!(begun.iter().all(Option::is_some));
+        assert!(begin("a", 1).is_none(), "its share");
+        assert!(begin("b", 1).is_some(), "another upstream");
+        begun.extend([begin("a", 2), begin("a", 3)]);
+        assert!(begun.iter().all(Option::is_some));
+        assert!(begin("a", 4).is_none(), "as many as may be");
+        begun.pop();
+        assert!(begin("a", 4).is_some());
+        begun.clear();
+        let left = calls.upstreams.lock().values().map(|queue| queue.running.len()).sum::<usize>();
+        assert_eq!(left, 0, "all places are given back");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_fewest_under_way_is_next_and_who_has_waited_in_vain_is_refused() {
+        let (calls, limits) = (FreeCalls::new(), limits());
+        let enter = |account| {
+            let calls = Arc::clone(&calls);
+            async move { calls.enter("a", account, &limits).await }
+        };
+        let hostile = [enter(1).await, enter(1).await, enter(2).await, enter(2).await];
+        assert!(hostile.iter().all(Result::is_ok));
+        // Many calls of the same accounts wait before the other one comes.
+        let waiting: Vec<_> = (0..20).map(|at| tokio::spawn(enter(1 + at % 2))).collect();
+        tokio::task::yield_now().await;
+        let other = tokio::spawn(enter(3));
+        tokio::task::yield_now().await;
+        let [first, ..] = hostile;
+        drop(first);
+        let other = other.await.expect("joined");
+        assert!(other.is_ok(), "it has the first place that is free");
+        for call in waiting {
+            let refused = call.await.expect("joined").err();
+            assert_eq!(refused, Some(FreeRefusal::Places(RETRY_PLACE)), "after five seconds");
+        }
+        drop(other);
+        assert!(enter(3).await.is_ok(), "those that have gone hold nothing");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_is_bounded() {
+        let (calls, limits) = (FreeCalls::new(), limits());
+        let under_way = [calls.enter("a", 1, &limits).await, calls.enter("a", 1, &limits).await];
+        let enter = || {
+            let calls = Arc::clone(&calls);
+            tokio::spawn(async move { calls.enter("a", 1, &limits).await.map(drop) })
+        };
+        let waiting: Vec<_> = (0..ACCOUNT_WAITING_MAX + 10).map(|_| enter()).collect();
+        tokio::task::yield_now().await;
+        let refused = waiting.iter().filter(|call| call.is_finished()).count();
+        assert_eq!(refused, 10, "at once");
+        drop(under_way);
+        let mut served = 0;
+        for call in waiting {
+            served += usize::from(call.await.expect("joined").is_ok());
+        }
+        assert_eq!(served, ACCOUNT_WAITING_MAX, "one after the other");
+    }
+
+    #[test]
+    fn rates_are_of_an_account_and_of_an_upstream() {
+        let calls = FreeCalls::new();
+        let limits = FreeCallLimits {
+            account_per_minute: per_minute(3),
+            upstream_per_minute: per_minute(5),
+            ..limits()
+        };
+        let make = |account| calls.try_enter("a", account, &limits).map(drop);
+        assert!((0..3).all(|_| make(1).is_ok()));
+        let Err(FreeRefusal::AccountRate(limit, wait)) = make(1) else { panic!("its own limit") };
+        assert!(limit.get() == 3 && wait <= Duration::from_secs(20), "{wait:?}");
+        assert!((0..2).all(|_| make(2).is_ok()), "another account");
+        assert!(matches!(make(2), Err(FreeRefusal::UpstreamRate(_))), "all that the upstream gets");
+        assert!(
+            calls.try_enter("b", 2, &limits).is_err(),
+            "what was refused counts for the account"
+        );
+    }
+}
