@@ -297,7 +297,9 @@ mod tests {
             tokio::spawn(async move { calls.enter("a", 1, &limits).await.map(drop) })
         };
         let waiting: Vec<_> = (0..ACCOUNT_WAITING_MAX + 10).map(|_| enter()).collect();
-        tokio::task::yield_now().await;
+        for _ in 0..waiting.len() {
+            tokio::task::yield_now().await;
+        }
         let refused = waiting.iter().filter(|call| call.is_finished()).count();
         assert_eq!(refused, 10, "at once");
         drop(under_way);

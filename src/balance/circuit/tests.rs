@@ -16,7 +16,7 @@ const READY: CircuitStanding = CircuitStanding::Ready { share: 1.0 };
 const A: u64 = 1;
 
 /// A call of `account` with a short prompt.
-fn call(account: u64) -> Caller {
+fn short(account: u64) -> Caller {
     Caller { account, tokens: 100 }
 }
 
@@ -27,57 +27,61 @@ fn secs(count: u64) -> Duration {
 #[test]
 fn it_opens_after_failures_in_a_row_and_closes_by_one_probe() {
     let (mut circuit, now) = (Circuit::default(), Instant::now());
-    assert_eq!(circuit.report(call(A), Verdict::Bad, now, &RULES), None);
-    assert_eq!(circuit.report(call(A), Verdict::Good, now, &RULES), None);
-    assert_eq!(circuit.report(call(A), Verdict::Bad, now, &RULES), None);
-    assert_eq!(circuit.report(call(A), Verdict::Bad, now, &RULES), None, "the row was broken");
-    let opened = circuit.report(call(A), Verdict::Bad, now, &RULES);
+    assert_eq!(circuit.report(short(A), Verdict::Bad, now, &RULES), None);
+    assert_eq!(circuit.report(short(A), Verdict::Good, now, &RULES), None);
+    assert_eq!(circuit.report(short(A), Verdict::Bad, now, &RULES), None);
+    assert_eq!(circuit.report(short(A), Verdict::Bad, now, &RULES), None, "the row was broken");
+    let opened = circuit.report(short(A), Verdict::Bad, now, &RULES);
     assert_eq!(opened, Some(Change::OpenedForOne(secs(5))));
     for standing in [
-        circuit.standing(call(A), now + secs(1), &RULES),
+        circuit.standing(short(A), now + secs(1), &RULES),
         circuit.standing_for_all(now + secs(1), &RULES),
     ] {
         assert_eq!(standing, CircuitStanding::Open(secs(4)), "nobody else has called");
     }
     assert!(!circuit.begin(A, now + secs(1)).is_any(), "not due yet");
     let due = now + secs(5);
-    assert_eq!(circuit.standing(call(A), due, &RULES), CircuitStanding::ProbeDue);
+    assert_eq!(circuit.standing(short(A), due, &RULES), CircuitStanding::ProbeDue);
     assert!(circuit.begin(A, due).is_any(), "the first finds out");
     assert!(!circuit.begin(A, due).is_any(), "one at a time");
-    assert_eq!(circuit.standing(call(A), due, &RULES), CircuitStanding::Probing);
-    assert_eq!(circuit.report(call(A), Verdict::Good, due, &RULES), Some(Change::Closed));
-    assert_eq!(circuit.standing(call(A), due, &RULES), CircuitStanding::Ready { share: 0.1 });
+    assert_eq!(circuit.standing(short(A), due, &RULES), CircuitStanding::Probing);
+    assert_eq!(circuit.report(short(A), Verdict::Good, due, &RULES), Some(Change::Closed));
+    assert_eq!(circuit.standing(short(A), due, &RULES), CircuitStanding::Ready { share: 0.1 });
     assert_eq!(
-        circuit.standing(call(A), due + secs(5), &RULES),
+        circuit.standing(short(A), due + secs(5), &RULES),
         CircuitStanding::Ready { share: 0.5 }
     );
-    assert_eq!(circuit.standing(call(A), due + secs(20), &RULES), READY);
+    assert_eq!(circuit.standing(short(A), due + secs(20), &RULES), READY);
 }
 
 #[test]
 fn a_probe_that_fails_doubles_the_pause_and_one_that_ends_without_an_answer_does_not() {
     let (mut circuit, mut now) = (Circuit::default(), Instant::now());
     for _ in 0..3 {
-        circuit.report(call(A), Verdict::Bad, now, &RULES);
+        circuit.report(short(A), Verdict::Bad, now, &RULES);
     }
     for pause in [5, 10, 15] {
-        assert_eq!(circuit.standing(call(A), now, &RULES), CircuitStanding::Open(secs(pause)));
+        assert_eq!(circuit.standing(short(A), now, &RULES), CircuitStanding::Open(secs(pause)));
         now += secs(pause);
         let probe = circuit.begin(A, now);
         assert!(probe.is_any(), "due");
         circuit.abandon(A, probe, now);
         assert!(circuit.begin(A, now).is_any(), "due again at once");
-        circuit.report(call(A), Verdict::Bad, now, &RULES);
+        circuit.report(short(A), Verdict::Bad, now, &RULES);
     }
-    assert_eq!(circuit.standing(call(A), now, &RULES), CircuitStanding::Open(secs(15)), "the most");
+    assert_eq!(
+        circuit.standing(short(A), now, &RULES),
+        CircuitStanding::Open(secs(15)),
+        "the most"
+    );
 }
 
 #[test]
 fn answers_that_break_off_are_failures_in_a_row() {
     let (mut circuit, now) = (Circuit::default(), Instant::now());
     for call in 0..3 {
-        assert_eq!(circuit.report(call(A), Verdict::Begun, now, &RULES), None);
-        assert_eq!(circuit.report(call(A), Verdict::Bad, now, &RULES).is_some(), call == 2);
+        assert_eq!(circuit.report(short(A), Verdict::Begun, now, &RULES), None);
+        assert_eq!(circuit.report(short(A), Verdict::Bad, now, &RULES).is_some(), call == 2);
     }
 }
 
@@ -86,102 +90,102 @@ fn a_share_of_failures_opens_it_and_old_ones_are_forgotten() {
     let (mut circuit, now) = (Circuit::default(), Instant::now());
     for call in 0..18 {
         let verdict = if call % 2 == 0 { Verdict::Bad } else { Verdict::Good };
-        assert_eq!(circuit.report(call(A), verdict, now, &RULES), None, "too few calls");
+        assert_eq!(circuit.report(short(A), verdict, now, &RULES), None, "too few calls");
     }
     let later = now + WINDOW;
     for call in 0..18 {
         let verdict = if call % 2 == 0 { Verdict::Bad } else { Verdict::Good };
         assert_eq!(
-            circuit.report(call(A), verdict, later, &RULES),
+            circuit.report(short(A), verdict, later, &RULES),
             None,
             "the first are forgotten"
         );
     }
-    circuit.report(call(A), Verdict::Good, later, &RULES);
-    let opened = circuit.report(call(A), Verdict::Bad, later, &RULES);
+    circuit.report(short(A), Verdict::Good, later, &RULES);
+    let opened = circuit.report(short(A), Verdict::Bad, later, &RULES);
     assert_eq!(opened, Some(Change::OpenedForOne(secs(5))), "10 of 20");
 }
 
 #[test]
 fn who_says_for_how_long_is_left_alone_and_who_does_not_comes_last() {
     let (mut circuit, now) = (Circuit::default(), Instant::now());
-    circuit.report(call(A), Verdict::Busy(Some(secs(7))), now, &RULES);
-    assert_eq!(circuit.standing(call(A), now + secs(2), &RULES), CircuitStanding::Busy(secs(5)));
-    assert_eq!(circuit.standing(call(A), now + secs(7), &RULES), READY);
-    circuit.report(call(A), Verdict::Busy(Some(secs(86_400))), now, &RULES);
-    assert_eq!(circuit.standing(call(A), now, &RULES), CircuitStanding::Busy(BUSY_MAX));
-    circuit.report(call(A), Verdict::Good, now, &RULES);
-    circuit.report(call(A), Verdict::Busy(None), now, &RULES);
-    circuit.report(call(A), Verdict::Busy(None), now, &RULES);
-    assert_eq!(circuit.standing(call(A), now + secs(1), &RULES), CircuitStanding::Cooling);
-    assert_eq!(circuit.standing(call(A), now + secs(2), &RULES), READY);
+    circuit.report(short(A), Verdict::Busy(Some(secs(7))), now, &RULES);
+    assert_eq!(circuit.standing(short(A), now + secs(2), &RULES), CircuitStanding::Busy(secs(5)));
+    assert_eq!(circuit.standing(short(A), now + secs(7), &RULES), READY);
+    circuit.report(short(A), Verdict::Busy(Some(secs(86_400))), now, &RULES);
+    assert_eq!(circuit.standing(short(A), now, &RULES), CircuitStanding::Busy(BUSY_MAX));
+    circuit.report(short(A), Verdict::Good, now, &RULES);
+    circuit.report(short(A), Verdict::Busy(None), now, &RULES);
+    circuit.report(short(A), Verdict::Busy(None), now, &RULES);
+    assert_eq!(circuit.standing(short(A), now + secs(1), &RULES), CircuitStanding::Cooling);
+    assert_eq!(circuit.standing(short(A), now + secs(2), &RULES), READY);
 }
 
 #[test]
 fn the_word_of_a_busy_upstream_is_for_all_once_two_have_heard_it() {
     let (mut circuit, now) = (Circuit::default(), Instant::now());
-    circuit.report(call(1), Verdict::Busy(Some(secs(7))), now, &RULES);
+    circuit.report(short(1), Verdict::Busy(Some(secs(7))), now, &RULES);
     assert_eq!(
-        circuit.standing(call(2), now, &RULES),
+        circuit.standing(short(2), now, &RULES),
         CircuitStanding::Cooling,
         "others come last"
     );
-    circuit.report(call(2), Verdict::Busy(Some(secs(7))), now, &RULES);
-    assert_eq!(circuit.standing(call(3), now, &RULES), CircuitStanding::Busy(secs(7)));
+    circuit.report(short(2), Verdict::Busy(Some(secs(7))), now, &RULES);
+    assert_eq!(circuit.standing(short(3), now, &RULES), CircuitStanding::Busy(secs(7)));
 }
 
 #[test]
 fn failures_of_several_accounts_open_it_for_all() {
     let (mut circuit, now) = (Circuit::default(), Instant::now());
-    assert_eq!(circuit.report(call(1), Verdict::Bad, now, &RULES), None);
-    assert_eq!(circuit.report(call(1), Verdict::Bad, now, &RULES), None);
-    assert_eq!(circuit.report(call(2), Verdict::Bad, now, &RULES), None);
-    let opened = circuit.report(call(3), Verdict::Bad, now, &RULES);
+    assert_eq!(circuit.report(short(1), Verdict::Bad, now, &RULES), None);
+    assert_eq!(circuit.report(short(1), Verdict::Bad, now, &RULES), None);
+    assert_eq!(circuit.report(short(2), Verdict::Bad, now, &RULES), None);
+    let opened = circuit.report(short(3), Verdict::Bad, now, &RULES);
     assert_eq!(opened, Some(Change::Opened(secs(5))), "a third account");
-    assert_eq!(circuit.standing(call(4), now, &RULES), CircuitStanding::Open(secs(5)));
+    assert_eq!(circuit.standing(short(4), now, &RULES), CircuitStanding::Open(secs(5)));
     assert_eq!(circuit.accounts_shut_out(now, &RULES), 0, "it is open for all");
 }
 
 #[test]
 fn connections_that_do_not_come_about_count_whoever_asks() {
     let (mut circuit, now) = (Circuit::default(), Instant::now());
-    circuit.report(call(1), Verdict::Down, now, &RULES);
-    circuit.report(call(1), Verdict::Down, now, &RULES);
-    let opened = circuit.report(call(1), Verdict::Down, now, &RULES);
+    circuit.report(short(1), Verdict::Down, now, &RULES);
+    circuit.report(short(1), Verdict::Down, now, &RULES);
+    let opened = circuit.report(short(1), Verdict::Down, now, &RULES);
     assert_eq!(opened, Some(Change::Opened(secs(5))));
-    assert_eq!(circuit.standing(call(2), now, &RULES), CircuitStanding::Open(secs(5)));
+    assert_eq!(circuit.standing(short(2), now, &RULES), CircuitStanding::Open(secs(5)));
 }
 
 #[test]
 fn who_has_failed_before_does_not_keep_others_from_finding_out() {
     let (mut circuit, now) = (Circuit::default(), Instant::now());
     for account in 1..=3 {
-        circuit.report(call(account), Verdict::Bad, now, &RULES);
+        circuit.report(short(account), Verdict::Bad, now, &RULES);
     }
     let mut due = now;
     for account in 1..=3 {
         due += secs(5);
         assert!(circuit.begin(account, due).is_any());
-        let opened = circuit.report(call(account), Verdict::Bad, due, &RULES);
+        let opened = circuit.report(short(account), Verdict::Bad, due, &RULES);
         assert_eq!(opened, Some(Change::OpenedForOne(secs(5))), "its own pause");
     }
     due += secs(5);
     assert_eq!(
-        circuit.standing(call(4), due, &RULES),
+        circuit.standing(short(4), due, &RULES),
         CircuitStanding::ProbeDue,
         "another may find out"
     );
     assert!(circuit.begin(4, due).is_any());
-    assert_eq!(circuit.standing(call(5), due + secs(9), &RULES), CircuitStanding::Probing);
+    assert_eq!(circuit.standing(short(5), due + secs(9), &RULES), CircuitStanding::Probing);
     assert_eq!(
-        circuit.standing(call(5), due + PROBE_MAX, &RULES),
+        circuit.standing(short(5), due + PROBE_MAX, &RULES),
         CircuitStanding::ProbeDue,
         "not for ever"
     );
-    assert_eq!(circuit.report(call(4), Verdict::Good, due, &RULES), Some(Change::Closed));
-    assert!(matches!(circuit.standing(call(5), due, &RULES), CircuitStanding::Ready { .. }));
+    assert_eq!(circuit.report(short(4), Verdict::Good, due, &RULES), Some(Change::Closed));
+    assert!(matches!(circuit.standing(short(5), due, &RULES), CircuitStanding::Ready { .. }));
     assert_eq!(
-        circuit.standing(call(3), due, &RULES),
+        circuit.standing(short(3), due, &RULES),
         CircuitStanding::ProbeDue,
         "its own is still open"
     );
@@ -218,17 +222,17 @@ fn one_account_cannot_shut_it_for_others() {
             let (mut circuit, mut now) = (Circuit::default(), Instant::now());
             for (verdict, wait_ms, other_calls) in calls {
                 now += Duration::from_millis(wait_ms);
-                if !matches!(circuit.standing(call(A), now, &RULES), CircuitStanding::Open(_)) {
+                if !matches!(circuit.standing(short(A), now, &RULES), CircuitStanding::Open(_)) {
                     circuit.begin(A, now);
-                    circuit.report(call(A), verdict, now, &RULES);
+                    circuit.report(short(A), verdict, now, &RULES);
                 }
-                let standing = circuit.standing(call(2), now, &RULES);
+                let standing = circuit.standing(short(2), now, &RULES);
                 let gets_calls =
                     matches!(standing, CircuitStanding::Ready { .. } | CircuitStanding::Cooling);
                 prop_assert!(gets_calls, "{:?}", standing);
                 if other_calls {
                     circuit.begin(2, now);
-                    circuit.report(call(2), Verdict::Good, now, &RULES);
+                    circuit.report(short(2), Verdict::Good, now, &RULES);
                 }
             }
             Ok(())
@@ -244,17 +248,17 @@ fn a_few_accounts_cannot_shut_it_for_many() {
         .run(&calls, |calls| {
             let (mut circuit, mut now) = (Circuit::default(), Instant::now());
             for honest in 10..19 {
-                circuit.report(call(honest), Verdict::Good, now, &RULES);
+                circuit.report(short(honest), Verdict::Good, now, &RULES);
             }
             for (turn, (attacker, wait_ms)) in calls.into_iter().enumerate() {
                 now += Duration::from_millis(wait_ms);
                 circuit.begin(attacker, now);
-                circuit.report(call(attacker), Verdict::Bad, now, &RULES);
+                circuit.report(short(attacker), Verdict::Bad, now, &RULES);
                 let honest = 10 + turn as u64 % 9;
-                let standing = circuit.standing(call(honest), now, &RULES);
+                let standing = circuit.standing(short(honest), now, &RULES);
                 let is_ready = matches!(standing, CircuitStanding::Ready { .. });
                 prop_assert!(is_ready, "{:?}", standing);
-                circuit.report(call(honest), Verdict::Good, now, &RULES);
+                circuit.report(short(honest), Verdict::Good, now, &RULES);
             }
             Ok(())
         })
@@ -273,10 +277,10 @@ fn an_upstream_that_fails_everybody_is_left_alone_and_found_again() {
             for _ in 0..2000 {
                 now += Duration::from_millis(random.u64(0..wait_ms));
                 let account = random.u64(0..accounts);
-                let standing = circuit.standing(call(account), now, &RULES);
+                let standing = circuit.standing(short(account), now, &RULES);
                 if matches!(standing, CircuitStanding::Ready { .. } | CircuitStanding::ProbeDue) {
                     circuit.begin(account, now);
-                    circuit.report(call(account), Verdict::Bad, now, &RULES);
+                    circuit.report(short(account), Verdict::Bad, now, &RULES);
                     asked += 1;
                 }
             }
@@ -285,13 +289,13 @@ fn an_upstream_that_fails_everybody_is_left_alone_and_found_again() {
             prop_assert!(asked <= most, "{} of 2000 calls of {} accounts", asked, accounts);
             now += RULES.open_max;
             let account = random.u64(0..accounts);
-            let standing = circuit.standing(call(account), now, &RULES);
+            let standing = circuit.standing(short(account), now, &RULES);
             let gets_a_call =
                 matches!(standing, CircuitStanding::ProbeDue | CircuitStanding::Ready { .. });
             prop_assert!(gets_a_call, "{:?}", standing);
             circuit.begin(account, now);
-            circuit.report(call(account), Verdict::Good, now, &RULES);
-            let standing = circuit.standing(call(account), now, &RULES);
+            circuit.report(short(account), Verdict::Good, now, &RULES);
+            let standing = circuit.standing(short(account), now, &RULES);
             let is_ready = matches!(standing, CircuitStanding::Ready { .. });
             prop_assert!(is_ready, "{:?}", standing);
             Ok(())
@@ -337,31 +341,31 @@ fn a_limit_of_long_prompts_keeps_long_prompts_away_alone() {
 fn other_kinds_of_calls_find_out_whether_it_can_be_reached_and_nothing_else() {
     let (mut circuit, now) = (Circuit::default(), Instant::now());
     for account in 1..=3 {
-        circuit.report(call(account), Verdict::Bad, now, &RULES);
+        circuit.report(short(account), Verdict::Bad, now, &RULES);
     }
     assert_eq!(circuit.standing_for_other_kinds(now), CircuitStanding::Open(secs(5)));
     let due = now + secs(5);
     assert_eq!(circuit.standing_for_other_kinds(due), READY, "they are not its probe");
     assert_eq!(circuit.connected(due), None);
-    assert_eq!(circuit.standing(call(4), due, &RULES), CircuitStanding::ProbeDue, "nor its end");
+    assert_eq!(circuit.standing(short(4), due, &RULES), CircuitStanding::ProbeDue, "nor its end");
 
     let mut circuit = Circuit::default();
     for _ in 0..3 {
-        circuit.report(call(1), Verdict::Down, now, &RULES);
+        circuit.report(short(1), Verdict::Down, now, &RULES);
     }
     assert_eq!(circuit.standing_for_other_kinds(now), CircuitStanding::Open(secs(5)));
     assert_eq!(circuit.standing_for_other_kinds(due), READY);
-    let opened = circuit.report(call(1), Verdict::Down, due, &RULES);
+    let opened = circuit.report(short(1), Verdict::Down, due, &RULES);
     assert_eq!(opened, Some(Change::Opened(secs(10))), "one has found out for all");
-    assert_eq!(circuit.report(call(1), Verdict::Down, due, &RULES), None, "once");
+    assert_eq!(circuit.report(short(1), Verdict::Down, due, &RULES), None, "once");
     let due = due + secs(10);
-    assert_eq!(circuit.standing(call(1), due, &RULES), CircuitStanding::ProbeDue);
+    assert_eq!(circuit.standing(short(1), due, &RULES), CircuitStanding::ProbeDue);
     assert_eq!(circuit.connected(due), Some(Change::Closed));
-    assert!(matches!(circuit.standing(call(1), due, &RULES), CircuitStanding::Ready { .. }));
+    assert!(matches!(circuit.standing(short(1), due, &RULES), CircuitStanding::Ready { .. }));
 
     // Rate limits and the failures of one account are nothing to other kinds.
-    circuit.report(call(1), Verdict::Busy(Some(secs(60))), due, &RULES);
-    circuit.report(call(2), Verdict::Busy(Some(secs(60))), due, &RULES);
-    assert!(matches!(circuit.standing(call(3), due, &RULES), CircuitStanding::Busy(_)));
+    circuit.report(short(1), Verdict::Busy(Some(secs(60))), due, &RULES);
+    circuit.report(short(2), Verdict::Busy(Some(secs(60))), due, &RULES);
+    assert!(matches!(circuit.standing(short(3), due, &RULES), CircuitStanding::Busy(_)));
     assert_eq!(circuit.standing_for_other_kinds(due), READY);
 }
