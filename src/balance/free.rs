@@ -1,20 +1,21 @@
 //! Limits of calls that cost nothing: by account, and by upstream.
 //!
 //! Accounts without money can make such calls, and they go out under the operator's credential. So each
-//! account has a rate, each upstream a rate and a number at one time, and of that number each account has
-//! a share. Calls above the number wait for a while, and the account with the fewest under way is next.
+//! account has a rate, and each upstream a rate and a number at one time, of which the share of an account
+//! shrinks as others take theirs. Calls without a place wait for a while, and the account with the fewest
+//! under way is next.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::config::snapshot::FreeCallLimits;
-use crate::limits::{Limits, Rates, Subject, Wait};
+use crate::limits::{Limits, Rates, Subject, Wait, share_of};
 
 /// The longest wait for a place: with the time of the call itself it is shorter than the 10 s after which
 /// clients give up at the earliest.
@@ -24,6 +25,9 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 const ACCOUNT_WAITING_MAX: usize = 256;
 /// Calls of all accounts that wait at one upstream: a look at all of them takes some microseconds.
 const WAITING_MAX: usize = 1024;
+/// The calls of a minute are counted in pieces of so many seconds, so that the minute slides.
+const PIECE_SECONDS: u64 = 10;
+const PIECES: usize = 6;
 /// When to come again without a place, which calls give back within tenths of a second.
 const RETRY_PLACE: Duration = Duration::from_secs(1);
 
@@ -32,7 +36,7 @@ const RETRY_PLACE: Duration = Duration::from_secs(1);
 pub enum FreeRefusal {
     /// The account has made as many in a minute as it may: the limit, and the time until the next.
     AccountRate(NonZeroU32, Duration),
-    /// All accounts together have at this upstream, for so long.
+    /// All accounts together have at this upstream, or this one its share of that, for so long.
     UpstreamRate(Duration),
     /// As many are under way and wait as may, for so long.
     Places(Duration),
@@ -40,8 +44,8 @@ pub enum FreeRefusal {
 
 /// The free calls of a gateway.
 pub struct FreeCalls {
+    began: Instant,
     account_rates: Limits,
-    upstream_rates: Limits,
     upstreams: Mutex<HashMap<String, UpstreamQueue>>,
 }
 
@@ -51,8 +55,19 @@ struct UpstreamQueue {
     /// The accounts of the calls under way.
     running: Vec<u64>,
     waiting: VecDeque<WaitingCall>,
-    /// The share of one account, as the last call saw it.
-    account_max: usize,
+    /// The number of places, and the percentage of one account, as the last call saw them.
+    places: (usize, usize),
+    /// The calls of the last minute, of all and of each account that made some.
+    minute: CallsOfMinute,
+    minutes: HashMap<u64, CallsOfMinute>,
+}
+
+/// The calls of the last minute.
+#[derive(Clone, Copy, Debug, Default)]
+struct CallsOfMinute {
+    calls: [u32; PIECES],
+    /// The number of the newest piece, counted from the beginning.
+    newest: u64,
 }
 
 #[derive(Debug)]
@@ -72,8 +87,8 @@ impl FreeCalls {
     /// No calls yet.
     #[must_use]
     pub fn new() -> Arc<Self> {
-        let (account_rates, upstream_rates) = (Limits::new(), Limits::new());
-        Arc::new(Self { account_rates, upstream_rates, upstreams: Mutex::default() })
+        let (began, account_rates) = (Instant::now(), Limits::new());
+        Arc::new(Self { began, account_rates, upstreams: Mutex::default() })
     }
 
     /// Counts a call for the rate of its account.
@@ -96,10 +111,10 @@ impl FreeCalls {
         account: u64,
         limits: &FreeCallLimits,
     ) -> Result<FreeCall, FreeRefusal> {
-        self.count_upstream(upstream, limits)?;
         let turn = {
             let mut upstreams = self.upstreams.lock();
             let queue = upstreams.entry(upstream.to_owned()).or_default();
+            queue.count(account, self.seconds(), limits).map_err(FreeRefusal::UpstreamRate)?;
             if queue.begin(account, limits) {
                 return Ok(self.call(upstream, account));
             }
@@ -120,21 +135,16 @@ impl FreeCalls {
         account: u64,
         limits: &FreeCallLimits,
     ) -> Result<FreeCall, FreeRefusal> {
-        let begun = {
-            let mut upstreams = self.upstreams.lock();
-            upstreams.entry(upstream.to_owned()).or_default().begin(account, limits)
-        };
-        let call = begun.then(|| self.call(upstream, account));
-        let call = call.ok_or(FreeRefusal::Places(RETRY_PLACE))?;
         self.count(account, limits)?;
-        self.count_upstream(upstream, limits)?;
-        Ok(call)
+        let mut upstreams = self.upstreams.lock();
+        let queue = upstreams.entry(upstream.to_owned()).or_default();
+        queue.count(account, self.seconds(), limits).map_err(FreeRefusal::UpstreamRate)?;
+        let has_begun = queue.begin(account, limits);
+        has_begun.then(|| self.call(upstream, account)).ok_or(FreeRefusal::Places(RETRY_PLACE))
     }
 
-    fn count_upstream(&self, upstream: &str, limits: &FreeCallLimits) -> Result<(), FreeRefusal> {
-        let limit = limits.upstream_per_minute;
-        take(&self.upstream_rates, Subject::Model(upstream.into()), limit)
-            .map_err(FreeRefusal::UpstreamRate)
+    fn seconds(&self) -> u64 {
+        self.began.elapsed().as_secs()
     }
 
     fn call(self: &Arc<Self>, upstream: &str, account: u64) -> FreeCall {
@@ -157,16 +167,80 @@ fn take(rates: &Limits, subject: Subject, limit: NonZeroU32) -> Result<(), Durat
     }
 }
 
+impl CallsOfMinute {
+    /// The number of calls up to now.
+    fn count(&mut self, seconds: u64) -> u32 {
+        let piece = seconds / PIECE_SECONDS;
+        if piece >= self.newest + PIECES as u64 {
+            self.calls = [0; PIECES];
+        } else {
+            (self.newest + 1..=piece).for_each(|over| self.calls[slot(over)] = 0);
+        }
+        self.newest = self.newest.max(piece);
+        self.calls.iter().fold(0, |sum, calls| sum.saturating_add(*calls))
+    }
+
+    /// One more call now; [`Self::count`] comes before.
+    fn add(&mut self) {
+        let calls = &mut self.calls[slot(self.newest)];
+        *calls = calls.saturating_add(1);
+    }
+
+    /// The time until the oldest calls are more than a minute ago.
+    fn until_fewer(&self, seconds: u64) -> Duration {
+        let mut pieces = (0..PIECES as u64).rev().filter_map(|age| self.newest.checked_sub(age));
+        let oldest = pieces.find(|piece| self.calls[slot(*piece)] > 0);
+        let over_at = (oldest.unwrap_or(self.newest) + PIECES as u64) * PIECE_SECONDS;
+        Duration::from_secs(over_at.saturating_sub(seconds).max(1))
+    }
+}
+
+/// Where the calls of a piece are counted.
+fn slot(piece: u64) -> usize {
+    usize::try_from(piece % PIECES as u64).unwrap_or(0)
+}
+
 impl UpstreamQueue {
+    /// Counts a call of `account`, or returns when there will be room.
+    fn count(
+        &mut self,
+        account: u64,
+        seconds: u64,
+        limits: &FreeCallLimits,
+    ) -> Result<(), Duration> {
+        let newest = self.minute.newest;
+        let all = self.minute.count(seconds);
+        if self.minute.newest > newest {
+            self.minutes.retain(|_, calls| calls.count(seconds) > 0);
+        }
+        let left = limits.upstream_per_minute.get().saturating_sub(all) as usize;
+        let mut calls = self.minutes.get(&account).copied().unwrap_or_default();
+        let own = calls.count(seconds) as usize;
+        if left == 0 || own >= share_of(left, limits.account_percent) {
+            let oldest = if own > 0 { calls } else { self.minute };
+            return Err(oldest.until_fewer(seconds));
+        }
+        calls.add();
+        self.minutes.insert(account, calls);
+        self.minute.add();
+        Ok(())
+    }
+
     /// Begins a call of `account`, if there is a place.
     fn begin(&mut self, account: u64, limits: &FreeCallLimits) -> bool {
-        self.account_max = limits.account_concurrent_max;
-        let has_place = self.running.len() < limits.upstream_concurrent_max
-            && self.running_of(account) < self.account_max;
+        self.places = (limits.upstream_concurrent_max, limits.account_percent);
+        let has_place = self.has_place(self.running_of(account));
         if has_place {
             self.running.push(account);
         }
         has_place
+    }
+
+    /// Whether there is a place for an account with so many calls under way.
+    fn has_place(&self, own: usize) -> bool {
+        let (max, percent) = self.places;
+        let free = max.saturating_sub(self.running.len());
+        free > 0 && own < share_of(free, percent)
     }
 
     /// Puts a call of `account` behind those that wait; `None` where too many do.
@@ -190,7 +264,7 @@ impl UpstreamQueue {
         self.waiting.retain(|call| !call.turn.is_closed());
         let waiting = self.waiting.iter().enumerate();
         let counted = waiting.map(|(at, call)| (self.running_of(call.account), at));
-        let (_, at) = counted.filter(|(own, _)| *own < self.account_max).min()?;
+        let (_, at) = counted.filter(|(own, _)| self.has_place(*own)).min()?;
         let next = self.waiting.remove(at)?;
         self.running.push(next.account);
         Some(next)
@@ -236,7 +310,7 @@ mod tests {
             account_per_minute: many,
             upstream_per_minute: many,
             upstream_concurrent_max: 4,
-            account_concurrent_max: 2,
+            account_percent: 50,
         }
     }
 
@@ -269,12 +343,12 @@ mod tests {
             let calls = Arc::clone(&calls);
             async move { calls.enter("a", account, &limits).await }
         };
-        let hostile = [enter(1).await, enter(1).await, enter(2).await, enter(2).await];
+        let hostile = [enter(1).await, enter(1).await, enter(2).await, enter(3).await];
         assert!(hostile.iter().all(Result::is_ok));
         // Many calls of the same accounts wait before the other one comes.
         let waiting: Vec<_> = (0..20).map(|at| tokio::spawn(enter(1 + at % 2))).collect();
         tokio::task::yield_now().await;
-        let other = tokio::spawn(enter(3));
+        let other = tokio::spawn(enter(4));
         tokio::task::yield_now().await;
         let [first, ..] = hostile;
         drop(first);
@@ -285,7 +359,7 @@ mod tests {
             assert_eq!(refused, Some(FreeRefusal::Places(RETRY_PLACE)), "after five seconds");
         }
         drop(other);
-        assert!(enter(3).await.is_ok(), "those that have gone hold nothing");
+        assert!(enter(5).await.is_ok(), "those that have gone hold nothing");
     }
 
     #[tokio::test(start_paused = true)]
@@ -322,11 +396,29 @@ mod tests {
         assert!((0..3).all(|_| make(1).is_ok()));
         let Err(FreeRefusal::AccountRate(limit, wait)) = make(1) else { panic!("its own limit") };
         assert!(limit.get() == 3 && wait <= Duration::from_secs(20), "{wait:?}");
-        assert!((0..2).all(|_| make(2).is_ok()), "another account");
-        assert!(matches!(make(2), Err(FreeRefusal::UpstreamRate(_))), "all that the upstream gets");
-        assert!(
-            calls.try_enter("b", 2, &limits).is_err(),
-            "what was refused counts for the account"
-        );
+        assert!(make(2).is_ok(), "another account");
+        let Err(FreeRefusal::UpstreamRate(wait)) = make(2) else { panic!("its share") };
+        assert!(wait <= Duration::from_secs(60), "{wait:?}");
+        assert!(make(3).is_ok(), "the last one is for who had none");
+        assert!(matches!(make(4), Err(FreeRefusal::UpstreamRate(_))), "all that the upstream gets");
+        assert!(calls.try_enter("b", 2, &limits).is_ok(), "another upstream");
+    }
+
+    #[test]
+    fn a_minute_slides_and_accounts_that_have_gone_are_forgotten() {
+        let limits = FreeCallLimits { upstream_per_minute: per_minute(100), ..limits() };
+        let mut queue = UpstreamQueue::default();
+        let mut make = |account, seconds| queue.count(account, seconds, &limits);
+        let made = (0..100).filter(|_| make(1, 5).is_ok()).count();
+        assert_eq!(made, 50, "an account alone has its percentage");
+        for (account, share) in [(2, 25), (3, 13), (4, 6)] {
+            let made = (0..100).filter(|_| make(account, 25).is_ok()).count();
+            assert_eq!(made, share, "and each that comes leaves the same part of the rest");
+        }
+        assert_eq!(make(1, 25), Err(Duration::from_secs(35)), "when the first are a minute ago");
+        assert!(make(1, 59).is_err() && make(1, 60).is_ok());
+        assert!(make(9, 1_000_000).is_ok());
+        assert_eq!(queue.minutes.len(), 1, "of one account");
+        assert_eq!(queue.minute.count(1_000_000), 1);
     }
 }

@@ -225,7 +225,6 @@ fn a_flood_of_counts_is_bounded_by_account_and_by_upstream() {
         "  free_calls: { account_requests_per_minute: 60, upstream_requests_per_minute: 100 }\n";
     let (gateway, _fault) = gateway(&DOORS[0], limits, "");
     let hostile = ["one", "two"].map(|name| customer(&gateway, name, None));
-    let began = Instant::now();
     let flood = |key: &str| {
         let statuses: Vec<u16> = (0..150)
             .map(|_| {
@@ -233,7 +232,7 @@ fn a_flood_of_counts_is_bounded_by_account_and_by_upstream() {
                 if answer.status() == 429 {
                     let seconds = answer.header("retry-after").expect("a time");
                     assert!(
-                        (1..=2).contains(&seconds.parse::<u32>().expect("seconds")),
+                        (1..=60).contains(&seconds.parse::<u32>().expect("seconds")),
                         "{seconds}"
                     );
                     assert_eq!(answer.json()["error"]["type"], "rate_limit_error", "{answer:?}");
@@ -243,12 +242,14 @@ fn a_flood_of_counts_is_bounded_by_account_and_by_upstream() {
             .collect();
         statuses.iter().filter(|status| **status == 200).count()
     };
-    let first = flood(&hostile[0]);
-    let of_one = usize::try_from(began.elapsed().as_secs()).expect("short") + 1;
-    assert!((60..=60 + of_one).contains(&first), "60 a minute, and one a second: {first}");
-    let second = flood(&hostile[1]);
-    let of_all = usize::try_from(began.elapsed().as_secs()).expect("short") * 2 + 2;
-    assert!((35..=40 + of_all).contains(&second), "what is left of the upstream's: {second}");
+    // A quarter of what it has and what is free, together: a third of what is free.
+    assert_eq!(flood(&hostile[0]), 25);
+    assert_eq!(flood(&hostile[1]), 19, "each that comes leaves the same part of the rest");
+    let other = customer(&gateway, "other", None);
+    for _ in 0..10 {
+        let count = call(&gateway, &other, DOORS[0].other, "m-429");
+        assert_eq!(count.status(), 200, "another account's counts are served: {count:?}");
+    }
     let paid = call(&gateway, &gateway.key, DOORS[0].paid, "m-429");
     assert_eq!(paid.status(), 200, "{paid:?}");
     assert_eq!(target(&gateway, "m-429")["state"], "ready");
@@ -283,8 +284,7 @@ fn counts_at_one_time_are_bounded_and_shared() {
     prices: { input_per_1m_tokens: 1, output_per_1m_tokens: 1 }
     limits: { context_tokens_max: 10000, output_tokens_max: 100 }
     reasoning: false\n";
-    let limits =
-        "  free_calls: { upstream_concurrent_requests: 8, account_concurrent_percent: 50 }\n";
+    let limits = "  free_calls: { upstream_concurrent_requests: 8, account_percent: 50 }\n";
     let gateway = Gateway::limited(limits, &upstreams, models);
     let hostile = ["one", "two"].map(|name| customer(&gateway, name, None));
     let other = customer(&gateway, "other", None);
@@ -312,7 +312,7 @@ fn counts_at_one_time_are_bounded_and_shared() {
     };
     let most = starts.iter().map(within).max().expect("counts");
     assert!(most <= 8, "{most} at one time");
-    assert!(most >= 6, "and not one after the other: {most}");
+    assert!(most >= 4, "and not one after the other: {most}");
 }
 
 /// Counts count as requests of their key, account and model.

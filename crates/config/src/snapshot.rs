@@ -317,8 +317,8 @@ pub struct FreeCallLimits {
     pub upstream_per_minute: NonZeroU32,
     /// Calls under way at one upstream.
     pub upstream_concurrent_max: usize,
-    /// Calls of one account under way at one upstream.
-    pub account_concurrent_max: usize,
+    /// The share of one account of the calls to an upstream, in percent of what it has and what is free.
+    pub account_percent: usize,
 }
 
 /// How much keys and accounts may be used that have no limits of their own.

@@ -157,14 +157,13 @@ fn limits(document: &mut Document, raw: &raw::LimitsSection, waiting_max: u32) -
 }
 
 fn free_calls(raw: &raw::FreeCalls) -> FreeCallLimits {
-    let (all, percent) = (raw.upstream_concurrent_requests, raw.account_concurrent_percent);
     // Of 0 the schema has said that it is none.
     let at_least_one = |limit| NonZeroU32::new(limit).unwrap_or(NonZeroU32::MIN);
     FreeCallLimits {
         account_per_minute: at_least_one(raw.account_requests_per_minute),
         upstream_per_minute: at_least_one(raw.upstream_requests_per_minute),
-        upstream_concurrent_max: all,
-        account_concurrent_max: bodies::part_of(all, percent),
+        upstream_concurrent_max: raw.upstream_concurrent_requests,
+        account_percent: usize::try_from(raw.account_percent).unwrap_or(100),
     }
 }
 

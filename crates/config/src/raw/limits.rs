@@ -45,9 +45,10 @@ pub(crate) struct FreeCalls {
     /// The calls under way at one upstream at one time. Default: 64.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(crate) upstream_concurrent_requests: usize,
-    /// The share of one account of `upstream_concurrent_requests`, in percent. Default: 25.
+    /// The share of one account of the calls to an upstream, in a minute and at one time, in percent of
+    /// what it has and what is free together. Default: 25.
     #[schemars(range(min = 1, max = 100))]
-    pub(crate) account_concurrent_percent: u32,
+    pub(crate) account_percent: u32,
 }
 
 impl Default for FreeCalls {
@@ -58,7 +59,7 @@ impl Default for FreeCalls {
             account_requests_per_minute: 1200,
             upstream_requests_per_minute: 6000,
             upstream_concurrent_requests: 64,
-            account_concurrent_percent: 25,
+            account_percent: 25,
         }
     }
 }
