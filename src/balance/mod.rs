@@ -22,12 +22,9 @@ mod candidates;
 mod channel;
 mod choose;
 mod circuit;
-<<<<<<< HEAD
 mod credential_scan;
-=======
 mod free;
 mod kind;
->>>>>>> d4da474b (Keep circuits by target and kind of call, and bound calls that cost nothing)
 mod memory;
 mod quota;
 mod stored;
@@ -48,18 +45,13 @@ pub use budget::RetryBudget;
 pub use candidates::{Candidates, Retry};
 use candidates::{Chosen, Whose};
 pub use channel::{Candidate, Channel, Orphaned, Outcome, TargetRank, UpstreamState};
-<<<<<<< HEAD
-use channel::{Finders, UntriedWay};
-pub use circuit::{Circuit, CircuitStanding};
-pub use credential_scan::{CredentialFinder, CredentialScan, HoldsCredential};
-=======
-use channel::{PlannedCall, UntriedWay};
+use channel::{Finders, PlannedCall, UntriedWay};
 use circuit::Caller;
 pub use circuit::{Circuit, CircuitStanding};
+pub use credential_scan::{CredentialFinder, CredentialScan, HoldsCredential};
 pub use free::{FreeCall, FreeCalls, FreeRefusal};
 pub use kind::CallKind;
 use kind::OtherKinds;
->>>>>>> d4da474b (Keep circuits by target and kind of call, and bound calls that cost nothing)
 pub(crate) use memory::{Bounds, Memory};
 pub use quota::{QuotaKind, QuotaReport, QuotaStanding};
 use stored::Stored;

@@ -35,6 +35,7 @@ fn channel() -> (Arc<Target>, Arc<Channel>) {
         seed: 0,
         target_seed: 0,
         home: Home(0),
+        finders: Finders::default(),
         last_failure: Mutex::new(None),
         quotas: Mutex::default(),
     };
