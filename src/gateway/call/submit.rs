@@ -204,7 +204,8 @@ impl SubmitTo<'_> {
             Some(task) => retarget(gateway, &task, &candidate, &sending.admitted.resolved).await?,
         };
         let (upstream, token) = (Arc::clone(&candidate.target.upstream), candidate.token.clone());
-        let quotas = candidate.quota_channel().cloned();
+        let (channel, quotas) =
+            (Arc::clone(&candidate.channel), candidate.quota_channel().cloned());
         let hidden = Hidden { upstream: &upstream, token: token.as_ref() };
         let (path, body) = (request.path.clone(), request.body.clone().into_whole());
         sending.attempt = Some(Attempt::begin(candidate, request));
