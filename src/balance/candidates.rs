@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::budget::RetryBudget;
-use super::channel::{Candidate, Channel, PlannedCall, TargetRank, UntriedWay};
+use super::candidate::{Candidate, TargetRank, UntriedWay};
+use super::channel::{Channel, PlannedCall};
 use super::choose::{View, choose};
 use super::circuit::CircuitStanding;
 use super::stored::{Keeper, Stored};

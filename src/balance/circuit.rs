@@ -143,7 +143,7 @@ pub(super) struct Breaker {
     /// How often it has opened since the last success.
     openings: u32,
     busy_until: Option<Instant>,
-    /// The same for long prompts alone.
+    /// What keeps long prompts away for a while, and no others.
     long_busy: Option<LongBusy>,
 }
 

@@ -84,7 +84,7 @@ pub struct FreeCall {
 }
 
 impl FreeCalls {
-    /// No calls yet.
+    /// Create a limiter that has counted no calls.
     #[must_use]
     pub fn new() -> Arc<Self> {
         let (began, account_rates) = (Instant::now(), Limits::new());

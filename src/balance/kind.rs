@@ -7,9 +7,9 @@ use parking_lot::Mutex;
 use super::channel::Outcome;
 use super::circuit::{Caller, Change, Circuit, CircuitStanding, Probe, Verdict};
 use crate::config::snapshot::{CircuitRules, Model};
-use crate::protocols::Operation;
 
-/// A kind of call. What one kind comes to says nothing of another one at the same target.
+/// A kind of call. What one kind comes to says nothing of another one at the same target. The pipeline
+/// derives it from the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CallKind {
     /// Chat, messages, responses and generated content, in every dialect: a request that is translated
@@ -70,30 +70,6 @@ impl CallKind {
     pub(super) fn main_of(model: &Model) -> Self {
         let kinds = model.operations.iter().map(|operation| Self::from(*operation));
         kinds.min().unwrap_or(Self::Generation)
-    }
-}
-
-impl From<Operation> for CallKind {
-    fn from(operation: Operation) -> Self {
-        match operation {
-            Operation::Chat
-            | Operation::Messages
-            | Operation::Responses
-            | Operation::GenerateContent => Self::Generation,
-            Operation::Embeddings => Self::Embeddings,
-            Operation::Rerank => Self::Rerank,
-            Operation::Moderations => Self::Moderations,
-            Operation::ImageGeneration => Self::ImageGeneration,
-            Operation::ImageEdit => Self::ImageEdit,
-            Operation::Video => Self::Video,
-            Operation::Speech => Self::Speech,
-            Operation::Transcription => Self::Transcription,
-            Operation::AudioTranslation => Self::AudioTranslation,
-            Operation::Compact => Self::Compact,
-            Operation::CountTokens | Operation::CountContentTokens | Operation::InputTokens => {
-                Self::TokenCount
-            }
-        }
     }
 }
 
@@ -180,20 +156,6 @@ impl OtherKinds {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_operation_that_costs_nothing_is_a_free_kind() {
-        let unnamed = [
-            Operation::CountTokens,
-            Operation::CountContentTokens,
-            Operation::InputTokens,
-            Operation::Compact,
-        ];
-        for operation in Operation::ALL.into_iter().chain(unnamed) {
-            let kind = CallKind::from(operation);
-            assert_eq!(kind.is_free(), !operation.is_billed(), "{operation:?}");
-        }
-    }
 
     #[test]
     fn a_channel_without_other_kinds_keeps_none() {

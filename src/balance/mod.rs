@@ -8,6 +8,7 @@
 //! | `kind` | kinds of calls, which have circuits of their own at each target |
 //! | `free` | limits of calls that cost nothing |
 //! | `channel` | a target with a credential, and what came of calls to it |
+//! | `candidate` | a channel that was chosen for a try, and what comes of the try |
 //! | `candidates` | what one request may still try |
 //! | `quota` | what providers say is left of the operator's quota |
 //! | `budget` | how many retries there may be |
@@ -18,6 +19,7 @@
 
 mod accounts;
 mod budget;
+mod candidate;
 mod candidates;
 mod channel;
 mod choose;
@@ -42,10 +44,12 @@ use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
 pub use budget::RetryBudget;
+use candidate::UntriedWay;
+pub use candidate::{Candidate, TargetRank};
 pub use candidates::{Candidates, Retry};
 use candidates::{Chosen, Whose};
-pub use channel::{Candidate, Channel, Orphaned, Outcome, TargetRank, UpstreamState};
-use channel::{Finders, PlannedCall, UntriedWay};
+pub use channel::{Channel, Orphaned, Outcome, UpstreamState};
+use channel::{Finders, PlannedCall};
 use circuit::Caller;
 pub use circuit::{Circuit, CircuitStanding};
 pub use credential_scan::{CredentialFinder, CredentialScan, HoldsCredential};

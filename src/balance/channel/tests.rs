@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::super::candidate::{Candidate, TargetRank, UntriedWay};
 use super::*;
 use crate::config::snapshot::Upstream;
 use crate::sample;
