@@ -32,6 +32,9 @@ const END_TIMEOUT: Duration = Duration::from_secs(60);
 const UNLOCK_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often the lock is tried meanwhile.
 const UNLOCK_POLL: Duration = Duration::from_millis(10);
+/// What the kernel takes of an answer ahead of what it sends, in bytes: two pieces of a large answer, so the
+/// way to the customer is filled while the next one comes.
+const UNSENT_BYTES_MAX: u32 = 64 * 1024;
 /// What the next process says when it has come up.
 const UP: u8 = b'u';
 
@@ -141,7 +144,19 @@ impl Inherited {
             None => TcpListener::bind(address).map_err(|error| cannot_listen(address, &error))?,
         };
         socket.set_nonblocking(true)?;
+        bound_unsent(&socket);
         Ok(socket)
+    }
+}
+
+/// Bounds what the kernel keeps of answers that are not taken, on each connection that is accepted from
+/// `listener`. By default that is up to 4 MiB (`net.ipv4.tcp_wmem`), which counts for the memory of a
+/// container under control groups v2: 40 streams that nobody read took 107 MiB.
+fn bound_unsent(listener: &TcpListener) {
+    // What was sent and is not acknowledged does not count, so long and fast ways are filled as before.
+    let bounded = socket2::SockRef::from(listener).set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
+    if let Err(error) = bounded {
+        log::warn!("the kernel does not bound what is unsent on a connection: {error}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! The end of a request: its money, its metrics, its line in the access log.
 
 use std::net::IpAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use http::HeaderMap;
@@ -16,6 +17,7 @@ use crate::gateway::call::sending::{Attempt, Progress};
 use crate::gateway::client;
 use crate::gateway::exchange::{CutReason, Exchange, RequestStage};
 use crate::gateway::local::inward;
+use crate::ids::RequestId;
 use crate::pipeline::{Bill, Ending};
 use crate::protocols::Contradiction;
 
@@ -206,16 +208,48 @@ fn shortened(method: &str) -> &str {
 impl Drop for Exchange {
     fn drop(&mut self) {
         if matches!(self.stage, RequestStage::Sending(_) | RequestStage::Relaying(_)) {
-            let bill = self.bill(self.ending(None));
-            self.settle(bill);
+            let id = self.id;
+            settle_or_void(id, || {
+                let bill = self.bill(self.ending(None));
+                self.settle(bill);
+            });
         }
         self.leave_in_flight();
+    }
+}
+
+/// Runs `settle`, and voids what is held where it panics. A task that panics drops its request, and what
+/// panicked may be the meter that is read here: a second panic that leaves a destructor would end the
+/// process, and with it the calls of everybody else.
+fn settle_or_void(id: RequestId, settle: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(settle)).is_err() {
+        log::error!(
+            "request {id}: its cost could not be worked out after a panic; nothing is charged"
+        );
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Settles in a destructor, with a meter that panics.
+    struct BrokenMeter;
+
+    impl Drop for BrokenMeter {
+        fn drop(&mut self) {
+            settle_or_void(RequestId::new(), || panic!("the meter panics again"));
+        }
+    }
+
+    #[test]
+    fn a_second_panic_while_a_request_is_settled_does_not_end_the_process() {
+        let unwound = catch_unwind(|| {
+            let _meter = BrokenMeter;
+            panic!("the meter panics");
+        });
+        assert!(unwound.is_err(), "the first panic goes on");
+    }
 
     #[test]
     fn a_method_takes_no_more_of_the_log_than_a_word() {
