@@ -2,6 +2,7 @@
 //! upstream, nothing is charged, and honest requests are served as before.
 
 mod amplification;
+mod attacks;
 mod form_rows;
 mod http1_rows;
 mod http2;

@@ -104,6 +104,33 @@ impl Gateway {
         )
     }
 
+    /// A gateway with the bounds that are shipped but for these `limits`, as lines of YAML, and at most so
+    /// many descriptors. What it logs is in the file `log`.
+    pub(crate) fn defended(
+        descriptors: Option<u32>,
+        limits: &str,
+        upstreams: &str,
+        models: &str,
+    ) -> Self {
+        let process = Process { logs: true, descriptors, ..Process::default() };
+        let gateway = Self::run_in("", "", "", (upstreams, models), process);
+        let path = gateway.path("routes.yaml");
+        let text = std::fs::read_to_string(&path).expect("the file");
+        let is_bound = |line: &&str| {
+            let name = line.trim_start().split(':').next().unwrap_or_default();
+            line.starts_with("  ") && (name.starts_with("body_") || name.ends_with("_timeout"))
+        };
+        let kept = text.lines().filter(|line| !is_bound(line));
+        let text = kept.fold(String::new(), |all, line| all + line + "\n");
+        let limits = match limits {
+            "" => "limits: {}\n".to_owned(),
+            lines => format!("limits:\n{lines}"),
+        };
+        std::fs::write(&path, text.replace("limits:\n", &limits)).expect("written");
+        gateway.admin("POST", "/admin/v1/reload", &Value::Null);
+        gateway
+    }
+
     /// Like [`Gateway::start_with`], with all of its files below `place`.
     pub(crate) fn below(place: &std::path::Path, upstream: SocketAddr, more: &str) -> Self {
         let directory = tempfile::tempdir_in(place).expect("a directory");
@@ -177,14 +204,17 @@ impl Gateway {
         self.address = self.listeners[0];
     }
 
-    /// Ends the process, and starts another over the same files in this control group.
+    /// Ends the process, and starts another over the same files in this control group. What it logs is in
+    /// the file `log`.
     pub(crate) fn restart_in(&mut self, group: &std::path::Path) {
         self.process.kill();
         let (routes, models) = (self.path("routes.yaml"), self.path("models.yaml"));
         let mut command = Command::new("sh");
         command.args(["-c", r#"echo $$ > "$0/cgroup.procs" && exec "$@""#]).arg(group);
         command.arg(env!("CARGO_BIN_EXE_tollgate"));
-        (self.process, self.listeners, self.admin) = spawn_as(command, &routes, &models, None);
+        let log = self.path("log");
+        (self.process, self.listeners, self.admin) =
+            spawn_as(command, &routes, &models, Some(&log));
         self.address = self.listeners[0];
     }
 

@@ -3,7 +3,9 @@
 
 mod admin;
 mod alone;
+pub(crate) mod attack;
 pub(crate) mod child;
+pub(crate) mod container;
 mod demo;
 mod digest;
 mod faketime;

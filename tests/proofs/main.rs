@@ -5,6 +5,8 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod attack_crashes;
+mod attacks;
 mod browser;
 mod console_browser;
 mod crash;

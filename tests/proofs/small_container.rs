@@ -1,35 +1,11 @@
 //! The gateway where the kernel kills what takes too much memory.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
-use crate::harness::{Gateway, ask, eventually, simulator};
+use crate::harness::container::Container;
+use crate::harness::{Gateway, ask, simulator};
 
 const GOOD: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
-
-/// A control group with little memory, removed on drop.
-struct Group(PathBuf);
-
-impl Group {
-    fn with_memory(bytes: usize) -> Self {
-        let first = Path::new("/sys/fs/cgroup/memory");
-        let (mount, file) = match first.exists() {
-            true => (first, "memory.limit_in_bytes"),
-            false => (Path::new("/sys/fs/cgroup"), "memory.max"),
-        };
-        let group = mount.join(format!("tollgate-test-{}", std::process::id()));
-        fs::create_dir(&group).expect("a control group");
-        fs::write(group.join(file), bytes.to_string()).expect("a limit of memory");
-        Self(group)
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // A process that was killed leaves it in a moment.
-        eventually("the group is empty", || fs::remove_dir(&self.0).is_ok());
-    }
-}
 
 /// The kernel kills a process that passes its group's limit. What bodies may take follows the limit.
 #[test]
@@ -43,8 +19,8 @@ fn a_small_container_is_not_killed_by_large_bodies() {
     let text = fs::read_to_string(&path).expect("the file");
     let text = text.replace("  body_max: 1MiB\n", "").replace("  body_memory_max: 64MiB\n", "");
     fs::write(&path, text.replace("timeout: 2s", "timeout: 20s")).expect("written");
-    let group = Group::with_memory(150 * MIB);
-    gateway.restart_in(&group.0);
+    let container = Container::with_memory(150 * MIB);
+    gateway.restart_in(&container.path);
     let mut served = 0;
     for size in [20 * MIB, 17 * MIB, 9 * MIB] {
         let url = format!("data:image/png;base64,{}", "x".repeat(size));
