@@ -174,7 +174,7 @@ fn without_descriptors_no_upstream_is_blamed_and_the_next_call_is_served() {
 /// The account of the gateway's key that is not its first one.
 fn account_of(gateway: &Gateway) -> String {
     let all = gateway.admin("GET", "/admin/v1/accounts", &Value::Null);
-    let all = all["accounts"].as_array().expect("accounts").clone();
+    let all = all["data"].as_array().expect("accounts").clone();
     let other = all.iter().find(|account| account["id"] != gateway.account.as_str());
     other.expect("two accounts")["id"].as_str().expect("an id").to_owned()
 }

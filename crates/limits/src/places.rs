@@ -4,11 +4,11 @@
 //! request takes the place that is given up.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::model_share::{TakenPlace, share_of_places};
+use super::model_share::{ModelPlaces, TakenPlace, share_of_places};
 use super::share::{Ask, Patience, Share, Told};
-use super::subject::{NoPlace, SharedPlaces};
 use super::{Limit, Subject, Wait};
 
 /// Places, and who is in them.
@@ -22,6 +22,19 @@ pub(super) struct Places {
     limit: AtomicU32,
     /// Requests whose customers have left, and that are no longer in a place.
     orphans: AtomicU32,
+}
+
+/// What the account of a request has of a model's places, and the percentage of them that is its share.
+pub(super) struct SharedPlaces {
+    pub(super) of_account: Arc<ModelPlaces>,
+    pub(super) percent: u32,
+}
+
+/// Why there is no place.
+pub(super) struct NoPlace {
+    pub(super) wait: Wait,
+    /// The account's share, where that is taken.
+    pub(super) share: Option<u32>,
 }
 
 fn joined(allowed: u32, in_flight: u32) -> u64 {

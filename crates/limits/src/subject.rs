@@ -10,7 +10,7 @@ use parking_lot::{RwLock, RwLockReadGuard};
 use super::bucket::Clock;
 use super::metered::Metered;
 use super::model_share::{ModelPlaces, TakenPlace};
-use super::places::Places;
+use super::places::{NoPlace, Places, SharedPlaces};
 use super::share::{Ask, Patience, Told};
 use super::{
     EstimatedTokens, Gauge, Limit, Permit, Rates, Refused, Scope, Standing, Subject, Wait,
@@ -169,19 +169,6 @@ impl Entry {
         let now_ns = || self.clock.now().as_u64();
         self.places.enter_shared(limit, share, now_ns, patience)
     }
-}
-
-/// What the account of a request has of a model's places, and the percentage of them that is its share.
-pub(super) struct SharedPlaces {
-    pub(super) of_account: Arc<ModelPlaces>,
-    pub(super) percent: u32,
-}
-
-/// Why there is no place.
-pub(super) struct NoPlace {
-    pub(super) wait: Wait,
-    /// The account's share, where that is taken.
-    pub(super) share: Option<u32>,
 }
 
 /// A request that is being let through, or not.
