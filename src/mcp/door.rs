@@ -88,7 +88,7 @@ impl Door {
         let Ok(bytes) = body.clone().collect().await.map(http_body_util::Collected::to_bytes);
         let id = match envelope::identify(&head, &bytes) {
             Ok(id) => id,
-            Err(answer) => return answer,
+            Err(answer) => return *answer,
         };
         drop(bytes);
         let is_json = envelope::is_json(&head.headers);

@@ -38,11 +38,15 @@ struct Identified {
 ///
 /// # Errors
 /// The answer to a body that can be none: no JSON, a batch, or no object.
-pub(super) fn identify(head: &Parts, body: &[u8]) -> Result<Option<NumberOrString>, HttpAnswer> {
+pub(super) fn identify(
+    head: &Parts,
+    body: &[u8],
+) -> Result<Option<NumberOrString>, Box<HttpAnswer>> {
     if head.method != Method::POST || !is_json(&head.headers) {
         return Ok(None);
     }
-    let bad = |code, message: &str| Err(error(StatusCode::BAD_REQUEST, None, code, message));
+    let bad =
+        |code, message: &str| Err(Box::new(error(StatusCode::BAD_REQUEST, None, code, message)));
     let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
     if first == Some(&b'{')
         && let Ok(Identified { id }) = serde_json::from_slice(body)
@@ -152,7 +156,7 @@ mod tests {
             let shown: String = body.chars().take(40).collect();
             let answer = identify(&head(), body.as_bytes()).expect_err("no message");
             assert_eq!(answer.status(), 400, "{shown}");
-            let error = json_of(answer).await;
+            let error = json_of(*answer).await;
             assert_eq!((&error["id"], &error["error"]["code"]), (&Value::Null, &json!(code)));
             let message = error["error"]["message"].as_str().expect("a message");
             assert!(message.contains(part), "{shown}: {message}");

@@ -112,16 +112,6 @@ pub(super) struct Load {
 
 impl Load {
     pub(super) fn new(r: &Registry) -> Self {
-        let shed = int_counters(
-            r,
-            "tollgate_requests_shed_total",
-            "Requests turned away because the gateway has enough to do.",
-            &["reason"],
-        );
-        for reason in Shed::ALL {
-            // A rate needs the zero that comes before the first.
-            shed.with_label_values(&[reason.as_str()]).inc_by(0);
-        }
         let places = int_gauges(
             r,
             "tollgate_places_taken",
@@ -129,24 +119,6 @@ impl Load {
             &["pool"],
         );
         let places = |pool: Pool| places.with_label_values(&[pool.as_str()]);
-        let connections_shed = int_counters(
-            r,
-            "tollgate_connections_shed_total",
-            "Customers' connections that were closed or refused because there were as many as may be.",
-            &["reason"],
-        );
-        for reason in ConnectionShed::ALL {
-            connections_shed.with_label_values(&[reason.as_str()]).inc_by(0);
-        }
-        let streams_refused = int_counters(
-            r,
-            "tollgate_streams_refused_total",
-            "Streams over HTTP/2 that were turned away because there were as many as may be.",
-            &["reason"],
-        );
-        for reason in StreamRefused::ALL {
-            streams_refused.with_label_values(&[reason.as_str()]).inc_by(0);
-        }
         Self {
             websockets: int_gauge(r, "tollgate_websockets", "WebSockets of customers open now."),
             websockets_evicted: int_counter(
@@ -166,8 +138,19 @@ impl Load {
                 "tollgate_connections_unauthenticated",
                 "Customers' connections open now on which no key was shown yet.",
             ),
-            connections_shed,
-            streams_refused,
+            connections_shed: by_reason(
+                r,
+                "tollgate_connections_shed_total",
+                "Customers' connections that were closed or refused because there were as many as may \
+                 be.",
+                ConnectionShed::ALL.iter().map(|reason| reason.as_str()),
+            ),
+            streams_refused: by_reason(
+                r,
+                "tollgate_streams_refused_total",
+                "Streams over HTTP/2 that were turned away because there were as many as may be.",
+                StreamRefused::ALL.iter().map(|reason| reason.as_str()),
+            ),
             connections: int_gauge(r, "tollgate_connections", "Customers' connections open now."),
             in_flight: int_gauge(r, "tollgate_requests_in_flight", "Requests being served now."),
             orphans: int_gauge(
@@ -191,7 +174,12 @@ impl Load {
                 "tollgate_request_body_bytes",
                 "Bytes of request bodies held in memory now.",
             ),
-            shed,
+            shed: by_reason(
+                r,
+                "tollgate_requests_shed_total",
+                "Requests turned away because the gateway has enough to do.",
+                Shed::ALL.iter().map(|reason| reason.as_str()),
+            ),
         }
     }
 
@@ -202,4 +190,18 @@ impl Load {
             Pool::Unauthenticated => &self.unauthenticated,
         }
     }
+}
+
+/// Counters by `reason`, each from zero on: a rate needs the zero that comes before the first.
+fn by_reason(
+    r: &Registry,
+    name: &str,
+    help: &str,
+    reasons: impl Iterator<Item = &'static str>,
+) -> IntCounterVec {
+    let counters = int_counters(r, name, help, &["reason"]);
+    for reason in reasons {
+        counters.with_label_values(&[reason]).inc_by(0);
+    }
+    counters
 }

@@ -248,10 +248,9 @@ impl Forward<'_> {
 fn note_quota(exchange: &mut Exchange, call: &UpstreamCall) {
     if let Some(report) = call.quota()
         && let Some(attempt) = exchange.attempt()
+        && let Some(channel) = attempt.candidate.quota_channel()
     {
-        if let Some(channel) = attempt.candidate.quota_channel() {
-            channel.note_quota(report, Instant::now());
-        }
+        channel.note_quota(report, Instant::now());
     }
 }
 

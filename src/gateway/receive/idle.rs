@@ -207,8 +207,7 @@ impl<T: Send + 'static> IdleState<T> {
 
     /// The state and its share, to go on with; `None` once it was evicted.
     pub(crate) fn take(self) -> Option<(T, BudgetShare)> {
-        let kept = self.slot.kept.lock().take();
-        kept
+        self.slot.kept.lock().take()
     }
 
     /// Waits until the state is evicted.

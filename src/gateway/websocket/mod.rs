@@ -178,6 +178,18 @@ impl Turns<'_> {
         ClientMessage::read(message, self.last.as_ref(), self.route.json_values_max, thinks)
     }
 
+    /// The request for a turn.
+    fn request(&self, body: Bytes) -> Inner {
+        Inner {
+            method: Method::POST,
+            path: self.route.path.clone(),
+            headers: self.headers.clone(),
+            body,
+            address: self.address,
+            origin: self.origin.clone(),
+        }
+    }
+
     /// Makes the request for a turn, and passes its answer on.
     async fn turn(
         &mut self,
@@ -185,15 +197,7 @@ impl Turns<'_> {
         body: Bytes,
         prompt: Option<Prompt>,
     ) -> Result<(), Ended> {
-        let request = Inner {
-            method: Method::POST,
-            path: self.route.path.clone(),
-            headers: self.headers.clone(),
-            body,
-            address: self.address,
-            origin: self.origin.clone(),
-        };
-        let asked = self.gateway.inward.ask(request);
+        let asked = self.gateway.inward.ask(self.request(body));
         let mut reply = match connection.while_open(asked).await? {
             Ok(reply) => reply,
             Err(error) => return connection.send(refusal(&error)).await,

@@ -147,8 +147,8 @@ impl Sim {
             return false;
         }
         let subjects = [(Subject::Key(1), self.rates)];
-        let taken =
-            node.limits.take_with(subjects, Some(EstimatedTokens::exact(units)), Patience::First);
+        let tokens = Some(EstimatedTokens::exact(units));
+        let taken = node.limits.take_with(subjects, None, tokens, Patience::First);
         let Ok(permit) = taken else {
             self.refused += units;
             return false;
