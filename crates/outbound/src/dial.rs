@@ -8,12 +8,10 @@
 //! | `tls` | settings and handshakes of TLS |
 //! | `proxy`, `socks` | what a forward proxy is asked for |
 //! | `error` | why there is no connection |
-//! | `local` | resources of this machine that are exhausted |
 //! | `connection` | what the caller reads from and writes to |
 
 mod connection;
 mod error;
-mod local;
 mod names;
 mod proxy;
 mod race;
@@ -36,7 +34,6 @@ pub use connection::DialedConnection;
 use connection::Io;
 use error::Reason;
 pub use error::{DialError, DialFault};
-pub use local::LocalResource;
 use names::Names;
 pub use names::{Name, Resolve};
 use race::race;

@@ -8,6 +8,7 @@ mod client;
 mod coding;
 mod dial;
 mod form;
+mod local;
 mod roots;
 
 use std::io;
@@ -25,10 +26,11 @@ use url::Url;
 pub use client::{AnswerTimes, Clients, HttpClient, OutboundBody, ProxyChoice, Reach};
 pub use coding::{CodingError, ContentCoding, Decoder};
 pub use dial::{
-    AllowedAddresses, DialError, DialFault, DialedConnection, Dialer, LocalResource, Name, Resolve,
+    AllowedAddresses, DialError, DialFault, DialedConnection, Dialer, Name, Resolve,
     certificate_refusal, read_roots,
 };
 pub use form::{FormAnswer, FormClient, FormLimits};
+pub use local::LocalResource;
 
 /// How long an unused connection is kept: as long as `timeouts.idle` keeps those of relayed requests by
 /// default.

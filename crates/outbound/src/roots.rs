@@ -16,7 +16,7 @@ use rustls::{
 };
 use rustls_platform_verifier::Verifier;
 
-use crate::dial::LocalResource;
+use crate::local::LocalResource;
 
 /// The protocol that all calls are made in, as TLS names it.
 pub(crate) const HTTP_1: &[u8] = b"http/1.1";

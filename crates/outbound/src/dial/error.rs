@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use tollgate_options::network::EnvironmentError;
 
-use super::local::LocalResource;
+use crate::local::LocalResource;
 
 /// Why there is no connection: who was to be reached, at which address, and what went wrong. Holds no
 /// credentials.

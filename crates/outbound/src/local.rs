@@ -53,7 +53,7 @@ impl LocalResource {
     }
 
     /// The resource whose exhaustion made a connection to an address fail.
-    pub(super) fn from_connect(to: SocketAddr, error: &io::Error) -> Option<Self> {
+    pub(crate) fn from_connect(to: SocketAddr, error: &io::Error) -> Option<Self> {
         match Errno::from_io_error(error)? {
             Errno::ADDRNOTAVAIL if has_source_address(to) => Some(Self::Ports),
             // `epoll_ctl`: `/proc/sys/fs/epoll/max_user_watches`.
@@ -64,7 +64,7 @@ impl LocalResource {
 
     /// The resource whose exhaustion made a look-up fail. A resolver reports most failures of its own
     /// system calls as "not found" or "try again": so the error says it, or what cannot be opened now.
-    pub(super) fn from_lookup(error: &io::Error) -> Option<Self> {
+    pub(crate) fn from_lookup(error: &io::Error) -> Option<Self> {
         Self::from_error(error).or_else(Self::find_exhausted)
     }
 
