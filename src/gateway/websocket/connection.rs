@@ -28,6 +28,8 @@ const OPEN_MAX: Duration = Duration::from_secs(3600);
 const WAITING_MAX: usize = 16;
 /// How long the other side may take to close as well.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Bytes of a message that may still come then: they are not counted.
+const CLOSING_BYTES_MAX: usize = 64 * 1024;
 
 /// Why a connection ends.
 #[derive(Debug, PartialEq, Eq)]
@@ -281,6 +283,10 @@ impl<'a> CustomerSocket<'a> {
 
     async fn flush(&mut self) -> Result<(), Ended> {
         let unsent = self.frames.take_unsent();
+        self.write(unsent).await
+    }
+
+    async fn write(&mut self, unsent: Bytes) -> Result<(), Ended> {
         if unsent.is_empty() {
             return Ok(());
         }
@@ -293,13 +299,25 @@ impl<'a> CustomerSocket<'a> {
     pub(super) async fn end(mut self, ended: Ended) {
         let Ended::Closed(code, reason) = ended else { return };
         self.frames.close(code, reason);
-        if self.flush().await.is_err() {
+        let unsent = self.frames.take_unsent();
+        let is_readable = self.frames.is_between_messages();
+        // Before anything waits for the other side: what has come so far is of no use any more, and may be
+        // what there was no room for.
+        self.frames = Frames::of_customer(self.limits.body_bytes_max);
+        self.waiting = VecDeque::new();
+        self.holds(0, 0);
+        if self.write(unsent).await.is_err() {
             return;
         }
         let closed = async {
             while let Ok(Some(bytes)) = self.session.read_request_body().await {
+                if !is_readable {
+                    // The rest of a message, or nobody knows what, up to the end of the connection.
+                    continue;
+                }
                 self.frames.feed(bytes);
-                if !matches!(self.frames.next(), Ok(None | Some(Unframed::Control))) {
+                let is_idle = matches!(self.frames.next(), Ok(None | Some(Unframed::Control)));
+                if !is_idle || self.frames.held_bytes() > CLOSING_BYTES_MAX {
                     return;
                 }
             }

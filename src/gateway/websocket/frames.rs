@@ -76,6 +76,11 @@ impl Frames {
         self.pipe.is_within_message()
     }
 
+    /// Whether what comes next begins a message.
+    pub(super) fn is_between_messages(&self) -> bool {
+        !self.is_broken && !self.pipe.is_within_message()
+    }
+
     /// What they come to; `None` until more have come.
     ///
     /// # Errors
