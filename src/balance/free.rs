@@ -38,7 +38,7 @@ pub enum FreeRefusal {
     AccountRate(NonZeroU32, Duration),
     /// All accounts together have at this upstream, or this one its share of that, for so long.
     UpstreamRate(Duration),
-    /// As many are under way and wait as may, for so long.
+    /// The number of calls under way and waiting is at its limit, for so long.
     Places(Duration),
 }
 

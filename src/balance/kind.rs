@@ -21,19 +21,19 @@ pub enum CallKind {
     Rerank,
     /// Classification of harmful content.
     Moderations,
-    /// Pictures from texts.
+    /// Pictures that are made from texts.
     ImageGeneration,
     /// Pictures from pictures and texts.
     ImageEdit,
     /// Tasks that make videos.
     Video,
-    /// Audio from texts.
+    /// Audio that is made from texts.
     Speech,
-    /// Texts from audio.
+    /// Texts that are made from audio.
     Transcription,
     /// English texts from audio.
     AudioTranslation,
-    /// Summaries of conversations.
+    /// Summaries of conversations for agents.
     Compact,
     /// Counts of tokens in every dialect, which are free.
     TokenCount,

@@ -43,7 +43,7 @@ pub(super) fn data() -> CommandOutput {
     Printable { inner: io::stdout().lock(), is_raw, begun: Vec::new() }
 }
 
-/// Standard error.
+/// The process's standard error, escaped.
 pub(super) fn err() -> Printable<Stderr> {
     Printable { inner: io::stderr(), is_raw: false, begun: Vec::new() }
 }

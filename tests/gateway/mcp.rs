@@ -565,7 +565,7 @@ async fn it_is_where_the_configuration_says_and_only_if_it_says_so() {
 async fn what_is_no_request_is_refused_by_the_protocols_rules() {
     let (_gateway, client) = gateway("body_max: 64KiB");
     let deep = format!(
-        r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}{}}}"#,
+        r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}1{}}}"#,
         r#"{"a":"#.repeat(5000),
         "}".repeat(5000)
     );

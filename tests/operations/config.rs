@@ -677,7 +677,7 @@ fn every_example_of_the_reference_loads() {
             loads(&format!("{block}{MINIMAL_ROUTES}"), MINIMAL_MODELS);
         }
     }
-    assert_eq!(blocks.len(), 46, "the number of examples in the pages");
+    assert_eq!(blocks.len(), 47, "the number of examples in the pages");
 }
 
 /// The loader must come to an end without a panic, whatever the bytes; proptest prints its seed.

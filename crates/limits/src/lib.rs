@@ -29,7 +29,7 @@ use entries::Entries;
 pub use in_use::{Count, Entered, Holders, InUse};
 pub use model_share::AccountShare;
 use model_share::{ModelPlaces, TakenPlace};
-pub use pool::{Exhausted, PooledUnits, UnitPool, share_of};
+pub use pool::{Exhausted, PoolRule, PooledUnits, UnitPool, share_of};
 pub use share::{Ask, MICROS, Patience, Told};
 use subject::{Entry, Taking};
 pub use tollgate_money::limit::{Gauge, Limit, Rates, Scope, Standing};

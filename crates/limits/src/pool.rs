@@ -21,6 +21,15 @@ pub fn share_of(free: usize, percent: usize) -> usize {
     }
 }
 
+/// The size of a pool, and the share of each holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolRule {
+    /// Units in all.
+    pub max: usize,
+    /// Of the units that a holder has and those that are free, the part that it may have, in percent.
+    pub percent: usize,
+}
+
 /// A number of units that are for all.
 #[derive(Debug, Default)]
 pub struct UnitPool(Count);
@@ -50,8 +59,8 @@ impl Drop for PooledUnits {
 }
 
 impl UnitPool {
-    /// Take `units` of `max` for a holder, which may have `percent` of what is left to it; for nobody in
-    /// particular where there is none. `which` is where it is counted what the holder has.
+    /// Take `units` for a holder, within its share; for nobody in particular where there is none. `which`
+    /// counts the units that the holder has.
     ///
     /// # Errors
     /// Whether the pool or the share is exhausted. Nothing was taken then.
@@ -60,17 +69,17 @@ impl UnitPool {
         holder: Option<&Arc<InUse>>,
         which: fn(&InUse) -> &Count,
         units: usize,
-        (max, percent): (usize, usize),
+        rule: PoolRule,
     ) -> Result<PooledUnits, Exhausted> {
         let of_holder = match holder {
             Some(holder) => {
-                let share = self.share(max, percent).max(units);
+                let share = self.share(rule).max(units);
                 let entered = holder.enter_with(which, units, share);
                 Some(entered.ok_or(Exhausted::Share(share))?)
             }
             None => None,
         };
-        if !self.0.take(units, max) {
+        if !self.0.take(units, rule.max) {
             return Err(Exhausted::Pool);
         }
         Ok(PooledUnits { pool: Arc::clone(self), units, _of_holder: of_holder })
@@ -78,8 +87,8 @@ impl UnitPool {
 
     /// The most that one holder may have now.
     #[must_use]
-    pub fn share(&self, max: usize, percent: usize) -> usize {
-        share_of(max.saturating_sub(self.0.taken()), percent)
+    pub fn share(&self, rule: PoolRule) -> usize {
+        share_of(rule.max.saturating_sub(self.0.taken()), rule.percent)
     }
 }
 
@@ -87,8 +96,12 @@ impl UnitPool {
 mod tests {
     use super::*;
 
+    fn rule(max: usize, percent: usize) -> PoolRule {
+        PoolRule { max, percent }
+    }
+
     /// Takes one unit after the other until the pool gives no more; how many that were.
-    fn fill(pool: &Arc<UnitPool>, rule: (usize, usize), kept: &mut Vec<PooledUnits>) -> usize {
+    fn fill(pool: &Arc<UnitPool>, rule: PoolRule, kept: &mut Vec<PooledUnits>) -> usize {
         let holder = Arc::<InUse>::default();
         let one = || pool.enter(Some(&holder), |in_use| &in_use.upstream_calls, 1, rule);
         let before = kept.len();
@@ -103,7 +116,7 @@ mod tests {
         for (max, percent) in [(16, 25), (100, 25), (76, 25), (1000, 50), (7, 100), (1, 25), (3, 1)]
         {
             let (pool, mut kept) = (Arc::new(UnitPool::default()), Vec::new());
-            let taken = fill(&pool, (max, percent), &mut kept);
+            let taken = fill(&pool, rule(max, percent), &mut kept);
             let exact = max * percent;
             assert!(
                 taken * 100 >= exact && taken <= exact.div_ceil(100),
@@ -117,7 +130,7 @@ mod tests {
         let (pool, mut kept) = (Arc::new(UnitPool::default()), Vec::new());
         let mut free = 1000_usize;
         for holder in 0..16 {
-            let taken = fill(&pool, (1000, 25), &mut kept);
+            let taken = fill(&pool, rule(1000, 25), &mut kept);
             assert!(taken > 0 && taken <= free.div_ceil(4), "holder {holder}: {taken} of {free}");
             free -= taken;
         }
@@ -127,17 +140,17 @@ mod tests {
     #[test]
     fn what_is_dropped_is_free_again_and_who_was_refused_took_nothing() {
         let (pool, mut kept) = (Arc::new(UnitPool::default()), Vec::new());
-        assert_eq!(fill(&pool, (3, 100), &mut kept), 3);
+        assert_eq!(fill(&pool, rule(3, 100), &mut kept), 3);
         let holder = Arc::<InUse>::default();
-        let one = || pool.enter(Some(&holder), |in_use| &in_use.upstream_calls, 1, (3, 100));
+        let one = || pool.enter(Some(&holder), |in_use| &in_use.upstream_calls, 1, rule(3, 100));
         assert_eq!(one().err(), Some(Exhausted::Pool));
         assert_eq!(holder.upstream_calls.taken(), 0);
         kept.clear();
         assert!(one().is_ok(), "all are free again");
-        let large = pool.enter(Some(&holder), |in_use| &in_use.upstream_calls, 3, (3, 25));
+        let large = pool.enter(Some(&holder), |in_use| &in_use.upstream_calls, 3, rule(3, 25));
         assert!(large.is_ok(), "one that is larger than the share fits while nobody has anything");
         assert_eq!(
-            pool.enter(Some(&holder), |in_use| &in_use.upstream_calls, 1, (3, 25)).err(),
+            pool.enter(Some(&holder), |in_use| &in_use.upstream_calls, 1, rule(3, 25)).err(),
             Some(Exhausted::Share(1))
         );
     }

@@ -403,7 +403,8 @@ fn forget_head(session: &mut Session) {
 /// come again.
 pub(crate) fn refused_at_once(session: &mut Session) -> bool {
     let is_stranger = |origin: &Origin| !origin.is_authenticated();
-    let is_refused = session.as_http2().is_some() && Origin::of(session).is_some_and(is_stranger);
+    let is_refused =
+        session.as_http2().is_some() && Origin::of_session(session).is_some_and(is_stranger);
     if is_refused {
         session.as_downstream_mut().shutdown_with_reason(h2::Reason::REFUSED_STREAM);
     }

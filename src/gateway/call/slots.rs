@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::exchange::Exchange;
 use crate::gateway::listen::open::Open;
-use crate::limits::{Exhausted, PooledUnits, UnitPool};
+use crate::limits::{Exhausted, PoolRule, PooledUnits, UnitPool};
 use crate::metrics::{Metrics, Shed};
 
 /// When a customer should come again who found no slot: one becomes free with every answer.
@@ -49,7 +49,10 @@ impl UpstreamSlots {
             return Ok(());
         }
         let limits = &exchange.snapshot.limits;
-        let rule = (open.upstream_calls_max(limits), limits.per_account.requests_in_flight_percent);
+        let rule = PoolRule {
+            max: open.upstream_calls_max(limits),
+            percent: limits.per_account.requests_in_flight_percent,
+        };
         let account = exchange.place.as_ref().and_then(|place| place.account());
         let entered = self.pool.enter(account, |in_use| &in_use.upstream_calls, 1, rule);
         let unit = entered.map_err(|exhausted| self.refuse(exhausted))?;

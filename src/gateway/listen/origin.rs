@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use http::StatusCode;
 use pingora::http::ResponseHeader;
 use pingora::protocols::raw_connect::ProxyDigest;
 use pingora_proxy::Session;
@@ -31,7 +30,7 @@ impl Origin {
     }
 
     /// The origin of a session's request; `None` for a request that the process makes for itself.
-    pub(crate) fn of(session: &Session) -> Option<&Self> {
+    pub(crate) fn of_session(session: &Session) -> Option<&Self> {
         let digest = session.digest()?.proxy_digest.as_ref()?;
         digest.user_data.as_ref()?.downcast_ref()
     }
@@ -44,7 +43,7 @@ impl Origin {
     /// The origin as the part of a connection's digest that Pingora leaves to applications: it keeps what a
     /// CONNECT proxy said of a connection, and customers' connections are made through none.
     pub(crate) fn into_digest(self) -> Option<Arc<ProxyDigest>> {
-        let head = ResponseHeader::build_no_case(StatusCode::OK, Some(0)).ok()?;
+        let head = ResponseHeader::build_no_case(200, Some(0)).ok()?;
         Some(Arc::new(ProxyDigest::new(Box::new(head), Some(Box::new(self)))))
     }
 

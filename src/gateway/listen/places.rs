@@ -15,7 +15,9 @@ use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::client;
 use crate::gateway::listen::open::SharedBounds;
 use crate::gateway::listen::origin::Origin;
-use crate::limits::{self, Count, Entered, Holders, InUse, PooledUnits, UnitPool, share_of};
+use crate::limits::{
+    self, Count, Entered, Holders, InUse, PoolRule, PooledUnits, UnitPool, share_of,
+};
 use crate::metrics::{Metrics, Pool, Shed};
 
 /// When to try again: places become free with every answer.
@@ -129,7 +131,7 @@ impl Places {
         let (in_use, percent) = (&place.holder, limits.per_account.requests_in_flight_percent);
         // Otherwise there are no places for so many.
         if bounds.connections < limits.requests_in_flight_max {
-            let rule = (bounds.connections, percent);
+            let rule = PoolRule { max: bounds.connections, percent };
             let enter =
                 || self.connections.enter(Some(in_use), |in_use| &in_use.connections, 1, rule).ok();
             let connection = origin.map(|origin| origin.share(account, enter));
@@ -137,14 +139,14 @@ impl Places {
                 let message = format!(
                     "This account may have requests in flight on {} connections at the moment. Send \
                      fewer at one time, or several over one connection with HTTP/2.",
-                    self.connections.share(bounds.connections, percent)
+                    self.connections.share(rule)
                 );
                 return Err(self.too_many(Shed::AccountConnections, message));
             }
             place.way.0 = connection.flatten();
         }
         if let Some(bytes) = stream_bytes {
-            let rule = (bounds.stream_bytes, percent);
+            let rule = PoolRule { max: bounds.stream_bytes, percent };
             let entered =
                 self.stream_bytes.enter(Some(in_use), |in_use| &in_use.stream_bytes, bytes, rule);
             place.way.1 = entered.ok();

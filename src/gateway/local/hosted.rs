@@ -189,7 +189,7 @@ impl Downstream {
                 .server_addr()
                 .and_then(|own| own.as_inet())
                 .is_some_and(|own| own.ip().to_canonical().is_loopback()),
-            origin: Origin::of(session).cloned(),
+            origin: Origin::of_session(session).cloned(),
             tls: here || peer.is_some_and(|peer| client::is_tls(peer, headers, trusted)),
         }
     }

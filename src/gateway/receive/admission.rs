@@ -61,7 +61,7 @@ impl Gateway {
             exchange.id.began_at(),
         )?;
         let account = key.account.number();
-        let origin = Origin::of(session);
+        let origin = Origin::of_session(session);
         if let Some(origin) = origin {
             origin.authenticate(account);
         }
@@ -110,7 +110,7 @@ impl Gateway {
 /// Notes that a request was turned away.
 fn shed(session: &mut Session, is_shed: &mut bool, error: GatewayError) -> GatewayError {
     *is_shed = true;
-    if let Some(origin) = Origin::of(session).filter(|_| session.as_http2().is_none()) {
+    if let Some(origin) = Origin::of_session(session).filter(|_| session.as_http2().is_none()) {
         origin.rest();
     }
     session.set_write_timeout(Some(SHED_TIMEOUT));

@@ -180,7 +180,7 @@ impl BudgetShare {
         }
     }
 
-    /// Empties the share.
+    /// Gives back all of the share's bytes.
     pub(super) fn release(&mut self) {
         self.give_back(self.bytes);
     }

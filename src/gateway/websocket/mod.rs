@@ -84,7 +84,7 @@ pub(crate) async fn serve(
     OF_CONNECTION.iter().for_each(|name| drop(headers.remove(name)));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let address = exchange.client(session);
-    let origin = Origin::of(session).cloned();
+    let origin = Origin::of_session(session).cloned();
     let turns = Turns { gateway, route, headers, address, origin, last: None };
     let limits = ReadLimits::new(exchange, route.body_bytes_max);
     let _open = gateway.places.websocket(exchange.place.as_ref(), &exchange.snapshot.limits)?;

@@ -180,7 +180,7 @@ async fn request(
     stream: &mut TcpStream,
     read: &mut Vec<u8>,
 ) -> std::io::Result<Option<(String, Vec<u8>)>> {
-    let mut chunk = [0; 16 * 1024];
+    let mut chunk = vec![0; 16 * 1024];
     loop {
         if let Some(end) = read.windows(4).position(|four| four == b"\r\n\r\n") {
             let head = String::from_utf8_lossy(&read[..end]).to_ascii_lowercase();

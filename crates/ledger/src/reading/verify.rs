@@ -121,7 +121,7 @@ pub fn verify(dir: &Path) -> Result<Report, OpenError> {
 /// A gateway may have it open.
 ///
 /// # Errors
-/// As [`verify`].
+/// The errors of [`verify`] itself.
 pub(crate) fn check(
     dir: &Path,
     to: Option<Seq>,
@@ -133,7 +133,7 @@ pub(crate) fn check(
 /// Checks the journal as [`check`] does, and what was read of sled against it.
 ///
 /// # Errors
-/// As [`verify`].
+/// The errors of [`verify`] itself.
 pub(crate) fn check_with_sled(
     dir: &Path,
     to: Option<Seq>,

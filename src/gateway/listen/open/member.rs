@@ -176,13 +176,14 @@ fn now() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::{InUse, UnitPool};
+    use crate::limits::{InUse, PoolRule, UnitPool};
 
     #[test]
     fn an_account_holds_a_connection_once_however_many_requests_it_has() {
         let (one, other) = (Member::new(None, None), Member::new(None, None));
         let (pool, in_use) = (Arc::<UnitPool>::default(), Arc::<InUse>::default());
-        let enter = || pool.enter(Some(&in_use), |in_use| &in_use.connections, 1, (4, 25)).ok();
+        let rule = PoolRule { max: 4, percent: 25 };
+        let enter = || pool.enter(Some(&in_use), |in_use| &in_use.connections, 1, rule).ok();
         let requests: Vec<_> = (0..3).map(|_| one.hold(1, enter)).collect();
         assert!(requests.iter().all(Option::is_some), "three requests over one connection");
         assert_eq!(in_use.connections.taken(), 1);

@@ -62,7 +62,7 @@ impl Held {
 }
 
 impl Held {
-    /// Removes a row.
+    /// Removes a row from its tree.
     pub(super) fn remove(&mut self, key: &[u8]) {
         self.0.remove(key);
     }
