@@ -141,6 +141,7 @@ impl Logged {
 }
 
 /// Requests that are good, of every kind.
+#[expect(clippy::too_many_lines, reason = "a list of inputs, one for each operation")]
 fn seeds(models: &[String]) -> Vec<(String, Value)> {
     let tool = json!({"type": "object", "properties": {"city": {"type": "string", "enum": ["a", "b"]}},
         "required": ["city"]});
