@@ -26,6 +26,11 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// can have, this is the rest for each.
 const LEFT_FOR_ONE: usize = 3;
 
+/// Retries of the honest account where its connection breaks: the default of OpenAI's and Anthropic's SDKs.
+const RETRIES: usize = 2;
+/// The time before a retry, which begins at half a second in those SDKs.
+const RETRY_AFTER: Duration = Duration::from_millis(500);
+
 /// The bounds of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
@@ -72,6 +77,8 @@ pub(crate) struct Arena {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HonestCalls {
     pub(crate) calls: usize,
+    /// Calls that were made again, over another connection.
+    pub(crate) retries: usize,
     pub(crate) failures: Vec<String>,
     pub(crate) slowest: Duration,
     pub(crate) slowest_at: Option<Door>,
@@ -84,7 +91,7 @@ impl HonestCalls {
         if took > self.slowest {
             (self.slowest, self.slowest_at) = (took, door);
         }
-        if let CallEnd::Badly(why) = ended {
+        if let CallEnd::Badly(why) | CallEnd::Cut(why) = ended {
             self.failures.push(format!("{door:?} after {took:?}: {why}"));
         }
     }
@@ -217,7 +224,16 @@ impl Arena {
     pub(crate) async fn honest_round(&self, model: &str, seen: &mut HonestCalls) {
         for door in Door::ALL {
             let began = Instant::now();
-            let ended = self.honest().call(door, model, "hello").await;
+            let mut ended = self.honest().call(door, model, "hello").await;
+            // As the SDKs of the providers do where a connection breaks before there is an answer.
+            for _ in 0..RETRIES {
+                if !matches!(ended, CallEnd::Cut(_)) {
+                    break;
+                }
+                seen.retries += 1;
+                sleep(RETRY_AFTER).await;
+                ended = self.honest().call(door, model, "hello").await;
+            }
             seen.add(Some(door), began, ended);
         }
     }
@@ -438,10 +454,11 @@ impl Arena {
         };
         let at = seen.slowest_at.map(|door| format!(" ({door:?})")).unwrap_or_default();
         println!(
-            "| {attack} | {door} | {:?} | {} | {} | {:.2} s{at} | {rss} MiB | {} MiB | {} | {descriptors} |",
+            "| {attack} | {door} | {:?} | {} | {} | {} | {:.2} s{at} | {rss} MiB | {} MiB | {} | {descriptors} |",
             self.standing,
             seen.calls,
             seen.failures.len(),
+            seen.retries,
             seen.slowest.as_secs_f64(),
             self.buffered_most.load(Ordering::Relaxed) >> 20,
             self.upstream.slow_most(),
@@ -481,6 +498,7 @@ impl HonestCalls {
     /// Adds other calls.
     pub(crate) fn merge(&mut self, other: Self) {
         self.calls += other.calls;
+        self.retries += other.retries;
         self.failures.extend(other.failures);
         if other.slowest > self.slowest {
             (self.slowest, self.slowest_at) = (other.slowest, other.slowest_at);
@@ -491,9 +509,9 @@ impl HonestCalls {
 /// The head of a table of [`Arena::report`]'s lines.
 pub(crate) fn table() {
     println!(
-        "\n| Attack | Door | Gateway | Honest calls | Failed | Slowest | Resident at most | \
+        "\n| Attack | Door | Gateway | Honest calls | Failed | Retried | Slowest | Resident at most | \
          Sockets' buffers at most | Upstream calls at most | Descriptors at the end |\n\
-         |---|---|---|---|---|---|---|---|---|---|"
+         |---|---|---|---|---|---|---|---|---|---|---|"
     );
 }
 

@@ -73,6 +73,10 @@ async fn through_every_door(
         let seen = arena.play(attack, door, model, time()).await;
         let (attack, door) = (format!("{attack:?}, {pace:?}, {model}"), format!("{door:?}"));
         let found = arena.report(&attack, &door, &seen);
+        // Few connections are left where many accounts open others all the time.
+        if accounts <= 2 && seen.retries > 0 {
+            faults.push(format!("{attack}, {door}, {standing:?}: {} retries", seen.retries));
+        }
         faults.extend(judge(found, &format!("{attack}, {door}, {standing:?}"), &seen));
     }
     assert_none(&faults);

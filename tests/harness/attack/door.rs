@@ -64,8 +64,10 @@ impl Drop for Streams {
 pub(crate) enum CallEnd {
     /// With a whole answer of status 200, and no error within.
     Well,
-    /// With another answer, or none.
+    /// With another answer, or none in time.
     Badly(String),
+    /// Without an answer, since the connection was not made or broke.
+    Cut(String),
 }
 
 fn other(error: impl ToString) -> io::Error {
@@ -191,7 +193,7 @@ impl Caller {
 fn judged(called: Result<io::Result<CallEnd>, tokio::time::error::Elapsed>) -> CallEnd {
     match called {
         Ok(Ok(ended)) => ended,
-        Ok(Err(error)) => CallEnd::Badly(format!("{error}")),
+        Ok(Err(error)) => CallEnd::Cut(format!("{error}")),
         Err(_) => CallEnd::Badly("nothing within a minute".to_owned()),
     }
 }
