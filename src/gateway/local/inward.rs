@@ -166,6 +166,16 @@ enum Piece {
     End,
 }
 
+impl Piece {
+    /// The bytes of the body in it.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Data(data) => data.len(),
+            Self::Head(_) | Self::End => 0,
+        }
+    }
+}
+
 impl Reply {
     async fn read_head(&mut self) -> Result<(), GatewayError> {
         let Some(Piece::Head(head)) = self.next().await else { return Err(unanswered()) };

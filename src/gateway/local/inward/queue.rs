@@ -11,13 +11,18 @@ use parking_lot::Mutex;
 use super::Piece;
 use crate::finished::Settled;
 
-/// Pieces of an answer that wait for their reader. Each is what an upstream sent at once, so this is
-/// about as much as a socket holds.
+/// Pieces of an answer that wait for their reader at most.
 const PIECES_MAX: usize = 16;
+/// Bytes of an answer with which no further piece is taken, as in a socket's send queue. A piece is what an
+/// upstream sent at once, up to 64 KiB: 16 of them for each turn that nobody read, over some 140 WebSockets,
+/// ended a process in 150 MiB.
+const BYTES_MAX: usize = 32 * 1024;
 
 #[derive(Default)]
 struct QueueState {
     pieces: VecDeque<Piece>,
+    /// What they hold.
+    bytes: usize,
     settled: Option<Settled>,
     /// Nothing more is written.
     is_over: bool,
@@ -71,9 +76,10 @@ impl QueueWriter {
         if state.has_left {
             return Err(HasLeft);
         }
-        if state.pieces.len() >= PIECES_MAX {
+        if state.pieces.len() >= PIECES_MAX || state.bytes >= BYTES_MAX {
             return Ok(Some(piece));
         }
+        state.bytes += piece.bytes();
         state.pieces.push_back(piece);
         let reader = state.reader.take();
         drop(state);
@@ -146,6 +152,7 @@ impl QueueReader {
     pub(super) fn try_next(&self) -> Option<Option<Piece>> {
         let mut state = self.0.lock();
         let Some(next) = state.pieces.pop_front() else { return state.is_over.then_some(None) };
+        state.bytes -= next.bytes();
         let writer = state.writer.take();
         drop(state);
         wake(writer);
@@ -228,6 +235,16 @@ mod tests {
         }
         writing.await.expect("all are written");
         assert_eq!(number(reader.next().await), None, "it is over");
+    }
+
+    #[tokio::test]
+    async fn large_pieces_wait_at_the_writer() {
+        let (writer, _, reader) = queue();
+        let large = || Piece::Data(Bytes::from(vec![0; 2 * BYTES_MAX]));
+        assert!(matches!(writer.try_send(large()), Ok(None)), "one is always taken");
+        assert!(matches!(writer.try_send(large()), Ok(Some(_))), "a second one waits");
+        assert!(reader.next().await.is_some());
+        assert!(matches!(writer.try_send(large()), Ok(None)), "there is room again");
     }
 
     #[tokio::test]
