@@ -175,13 +175,16 @@ impl Arena {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let [.., high, low] = number.to_be_bytes();
         let address = Ipv4Addr::new(127, 66, high, low.max(1));
-        Caller { gateway: self.gateway.address, key: self.hostile[account].key.clone(), address }
+        let key = self.hostile[account].key.clone();
+        // What it does not read stays with the gateway.
+        Caller { gateway: self.gateway.address, key, address, receive_bytes: Some(8 * 1024) }
     }
 
     /// A client of the honest account, at its one address.
     pub(crate) fn honest(&self) -> Caller {
         let address = Ipv4Addr::new(127, 0, 0, 2);
-        Caller { gateway: self.gateway.address, key: self.honest.key.clone(), address }
+        let key = self.honest.key.clone();
+        Caller { gateway: self.gateway.address, key, address, receive_bytes: None }
     }
 
     /// A number for a slow call.

@@ -33,6 +33,8 @@ pub(crate) struct Caller {
     pub(crate) key: String,
     /// The address that it connects from, in 127.0.0.0/8.
     pub(crate) address: Ipv4Addr,
+    /// Bytes that its kernel takes of answers ahead of it; the system's default without.
+    pub(crate) receive_bytes: Option<u32>,
 }
 
 /// A call that was sent. Dropping it hangs up.
@@ -79,6 +81,9 @@ impl Caller {
     pub(crate) async fn connect(&self) -> io::Result<TcpStream> {
         let socket = TcpSocket::new_v4()?;
         socket.set_reuseaddr(true)?;
+        if let Some(bytes) = self.receive_bytes {
+            socket.set_recv_buffer_size(bytes)?;
+        }
         socket.bind(SocketAddr::from((self.address, 0)))?;
         let stream = timeout(Duration::from_secs(20), socket.connect(self.gateway)).await??;
         stream.set_nodelay(true)?;

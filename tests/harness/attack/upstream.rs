@@ -11,7 +11,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 
-/// Between two events of 32 KiB: 130 KB/s, more than any model writes.
+/// Bytes of an event of a flood.
+const FLOOD_BYTES: usize = 8 * 1024;
+/// Events of a flood that come at once: more than sockets and queues take of an answer that nobody reads.
+const FLOOD_BURST: usize = 40;
+/// The time between the events behind these: 32 KB/s, more than models write.
 const FLOOD: Duration = Duration::from_millis(250);
 /// Longer than any test runs.
 const FOR_EVER: Duration = Duration::from_secs(3600);
@@ -23,7 +27,7 @@ pub(crate) enum Pace {
     Silent,
     /// A good head, and a little of the answer every 200 ms.
     Dribbling,
-    /// A stream of large events without end.
+    /// Many large events at once, and then others without end.
     Flooding,
 }
 
@@ -217,11 +221,15 @@ async fn take_time(stream: &mut TcpStream, pace: Pace, streams: bool) -> std::io
         (Pace::Silent, _) => (String::new(), FOR_EVER),
         (Pace::Dribbling, false) => (" ".to_owned(), Duration::from_millis(200)),
         (Pace::Dribbling, true) => (event("."), Duration::from_millis(200)),
-        (Pace::Flooding, false) => (" ".repeat(32 * 1024), FLOOD),
-        (Pace::Flooding, true) => (event(&"x".repeat(32 * 1024)), FLOOD),
+        (Pace::Flooding, false) => (" ".repeat(FLOOD_BYTES), FLOOD),
+        (Pace::Flooding, true) => (event(&"x".repeat(FLOOD_BYTES)), FLOOD),
     };
     if pace != Pace::Silent {
         stream.write_all(head.as_bytes()).await?;
+    }
+    if pace == Pace::Flooding {
+        let chunk = format!("{:x}\r\n{piece}\r\n", piece.len());
+        stream.write_all(chunk.repeat(FLOOD_BURST).as_bytes()).await?;
     }
     let mut scratch = [0; 1024];
     loop {
