@@ -181,7 +181,8 @@ mod tests {
             {"id": "\u{1b}[2J", "balance": {"left": null}},
         ]});
         let table = MONEY.table(&document);
-        let expected = "ID               LEFT\na               10.00\nlonger       1234.567\n\\u001b[2J           -";
+        let expected =
+            "ID             LEFT\na             10.00\nlonger     1234.567\n\\u001b[2J         -";
         assert_eq!(table, expected);
         assert_eq!(MONEY.main_values(&document), ["a", "longer", "\\u001b[2J"]);
     }

@@ -22,7 +22,7 @@ const SLOW: &str = "delay-ms=60000";
 struct Arena {
     gateway: Gateway,
     hostile: String,
-    _sims: [tollgate::sim::Sim; 2],
+    sims: [tollgate::sim::Sim; 2],
 }
 
 impl Arena {
@@ -57,7 +57,7 @@ impl Arena {
         admin(&format!("{path}/grants"), json!({"amount": "1000.00", "id": "hostile"}));
         let key = admin(&format!("{path}/keys"), json!({"name": "hostile"}));
         let hostile = key["key"].as_str().expect("a key").to_owned();
-        Self { gateway, hostile, _sims: sims }
+        Self { gateway, hostile, sims: sims }
     }
 
     /// An honest customer's call, which must be served at once.
@@ -66,6 +66,13 @@ impl Arena {
         let answer = ask(self.gateway.address, &self.gateway.chat_json(body));
         assert_eq!(answer.status(), 200, "an honest customer is served: {answer:?}");
         assert!(answer.took < Duration::from_secs(2), "within {:?}", answer.took);
+    }
+
+    /// Waits until so many slow calls are at work upstream: one that its customer leaves before is not made.
+    fn wait_for_calls(&self, count: u32) {
+        let arrived = || self.sims[1].requests_total() == count.into();
+        eventually("the upstream works at it", arrived);
+        eventually("they are counted", || (self.calls() - f64::from(count)).abs() < 0.5);
     }
 
     fn calls(&self) -> f64 {
@@ -123,8 +130,7 @@ fn abandoned_turns_keep_their_part_of_the_calls_to_upstreams() {
         let mut socket = arena.socket();
         begin_turn(&mut socket);
         if turn <= 4 {
-            let expected = f64::from(turn);
-            eventually("a turn is under way", || (arena.calls() - expected).abs() < 0.5);
+            arena.wait_for_calls(turn);
         } else {
             assert_eq!(refused_with(&mut socket), 429, "turn {turn}");
         }
@@ -143,8 +149,7 @@ fn abandoned_tool_calls_keep_their_part_of_the_calls_to_upstreams() {
     for call in 1..=4 {
         let mut stream = connect(arena.gateway.address);
         stream.write_all(&arena.tool_call()).expect("sent");
-        let expected = f64::from(call);
-        eventually("a call is under way", || (arena.calls() - expected).abs() < 0.5);
+        arena.wait_for_calls(call);
     }
     for _ in 0..8 {
         let answer = ask(arena.gateway.address, &arena.tool_call());
@@ -164,8 +169,7 @@ fn turns_under_way_hold_their_accounts_share_of_the_connections() {
     for (number, socket) in (1..).zip(&mut sockets) {
         begin_turn(socket);
         if number <= 5 {
-            let expected = f64::from(number);
-            eventually("a turn is under way", || (arena.calls() - expected).abs() < 0.5);
+            arena.wait_for_calls(number);
         } else {
             assert_eq!(refused_with(socket), 429, "turn {number}");
         }
@@ -186,7 +190,7 @@ fn when_all_calls_are_taken_others_are_told_to_come_again() {
         Arena::new("  upstream_calls_max: 4\n  per_account: { requests_in_flight_percent: 100 }\n");
     let mut sockets: Vec<_> = (0..4).map(|_| arena.socket()).collect();
     sockets.iter_mut().for_each(begin_turn);
-    eventually("four turns are under way", || (arena.calls() - 4.0).abs() < 0.5);
+    arena.wait_for_calls(4);
     let body = r#"{"model":"fast","messages":[{"role":"user","content":"hi"}]}"#;
     let began = Instant::now();
     let answer = ask(arena.gateway.address, &arena.gateway.chat_json(body));
