@@ -69,8 +69,9 @@ pub(crate) struct Arena {
     pub(crate) padding: usize,
     numbers: AtomicUsize,
     buffered_most: AtomicUsize,
+    anonymous_most: AtomicUsize,
     // Behind the gateway, which must have left it.
-    _container: Option<Container>,
+    container: Option<Container>,
 }
 
 /// Calls of the honest account, and how they ended.
@@ -142,7 +143,8 @@ impl Arena {
             padding: 0,
             numbers: AtomicUsize::new(1),
             buffered_most: AtomicUsize::default(),
-            _container: container,
+            anonymous_most: AtomicUsize::default(),
+            container,
         }
     }
 
@@ -365,10 +367,14 @@ impl Arena {
         [refused, served]
     }
 
-    /// Notes the most that the kernel has buffered for customers' connections at one time.
+    /// Notes the most that the kernel has buffered for customers' connections at one time, and that the
+    /// container's process has taken.
     async fn sample(&self, until: Instant) {
         while Instant::now() < until {
             self.buffered_most.fetch_max(buffered(self.gateway.address.port()), Ordering::Relaxed);
+            if let Some(container) = &self.container {
+                self.anonymous_most.fetch_max(container.anonymous_bytes(), Ordering::Relaxed);
+            }
             sleep(Duration::from_millis(200)).await;
         }
     }
@@ -451,13 +457,17 @@ impl Arena {
     /// A line for the record.
     pub(crate) fn report(&mut self, attack: &str, door: &str, seen: &HonestCalls) -> Vec<String> {
         let is_running = self.gateway.is_running();
-        let (rss, descriptors) = match is_running {
+        let (resident, descriptors) = match is_running {
             true => (self.gateway.rss_bytes_max() >> 20, self.gateway.descriptors()),
             false => (0, 0),
         };
+        let anonymous = match self.anonymous_most.load(Ordering::Relaxed) >> 20 {
+            0 => String::new(),
+            anonymous => format!(" ({anonymous} anonymous)"),
+        };
         let at = seen.slowest_at.map(|door| format!(" ({door:?})")).unwrap_or_default();
         println!(
-            "| {attack} | {door} | {:?} | {} | {} | {} | {:.2} s{at} | {rss} MiB | {} MiB | {} | {descriptors} |",
+            "| {attack} | {door} | {:?} | {} | {} | {} | {:.2} s{at} | {resident} MiB{anonymous} | {} MiB | {} | {descriptors} |",
             self.standing,
             seen.calls,
             seen.failures.len(),

@@ -40,6 +40,18 @@ impl Container {
     }
 }
 
+impl Container {
+    /// Memory of its processes that the kernel cannot take back: all but the pages of files.
+    pub(crate) fn anonymous_bytes(&self) -> usize {
+        let lines = fs::read_to_string(self.path.join("memory.stat")).unwrap_or_default();
+        // Named so in versions 1 and 2.
+        let value = lines
+            .lines()
+            .find_map(|line| line.strip_prefix("rss ").or_else(|| line.strip_prefix("anon ")));
+        value.and_then(|bytes| bytes.trim().parse().ok()).unwrap_or(0)
+    }
+}
+
 impl Drop for Container {
     fn drop(&mut self) {
         // A process that was killed leaves it in a moment.

@@ -261,7 +261,9 @@ impl SentCall {
         match self {
             Self::Plain(mut stream) => {
                 let mut read = Vec::new();
-                stream.read_to_end(&mut read).await?;
+                if stream.read_to_end(&mut read).await? == 0 {
+                    return Err(other("the connection was closed without an answer"));
+                }
                 let text = String::from_utf8_lossy(&read);
                 let is_good = text.starts_with("HTTP/1.1 200")
                     && !text.contains("\"isError\":true")
