@@ -31,6 +31,11 @@ const RETRIES: usize = 2;
 /// The time before a retry, which begins at half a second in those SDKs.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
+/// Bytes that may wait in the kernel for each call: 64 KiB to be sent, and requests on their way in.
+const BUFFERED_MAX: usize = 128 * 1024;
+/// Calls that are reckoned with at least, where few are let through.
+const CALLS_LEAST: usize = 100;
+
 /// The bounds of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
@@ -491,6 +496,10 @@ impl Arena {
         let share = max * accounts as f64 / (accounts + LEFT_FOR_ONE) as f64;
         if most as f64 > share.ceil() + accounts as f64 {
             faults.push(format!("{cell}: {most} calls reached the upstream, of {max} in all"));
+        }
+        let buffered = self.buffered_most.load(Ordering::Relaxed);
+        if buffered > most.max(CALLS_LEAST) * BUFFERED_MAX {
+            faults.push(format!("{cell}: {buffered} bytes wait in sockets, for {most} calls"));
         }
         let log = std::fs::read_to_string(self.gateway.path("log")).unwrap_or_default();
         if let Some(line) = log.lines().find(|line| line.contains("Too many open files")) {
