@@ -57,7 +57,7 @@ impl Arena {
         admin(&format!("{path}/grants"), json!({"amount": "1000.00", "id": "hostile"}));
         let key = admin(&format!("{path}/keys"), json!({"name": "hostile"}));
         let hostile = key["key"].as_str().expect("a key").to_owned();
-        Self { gateway, hostile, sims: sims }
+        Self { gateway, hostile, sims }
     }
 
     /// An honest customer's call, which must be served at once.
@@ -70,7 +70,7 @@ impl Arena {
 
     /// Waits until so many slow calls are at work upstream: one that its customer leaves before is not made.
     fn wait_for_calls(&self, count: u32) {
-        let arrived = || self.sims[1].requests_total() == count.into();
+        let arrived = || self.sims[1].requests_total() == u64::from(count);
         eventually("the upstream works at it", arrived);
         eventually("they are counted", || (self.calls() - f64::from(count)).abs() < 0.5);
     }
