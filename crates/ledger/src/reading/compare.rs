@@ -193,6 +193,3 @@ fn examine(swept: &Swept, reading: SledReading) -> SledRead {
         }),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,15 +1,14 @@
+//! What the check of an open ledger finds in sled, beside that of a stopped one: above all layers, since it
+//! opens ledgers, spends and reads.
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::*;
-use crate::memory::hold::Hold;
-use crate::records::act::Actor;
-use crate::records::record::VoidReason;
-use crate::rules::settlement::Settlement;
-use crate::{Ledger, Options, Report, Reserve, verify};
+use crate::{Actor, Hold, Ledger, Options, Report, Reserve, Settlement, VoidReason, verify};
 use tollgate_money::ids::{AccountId, KeyId, RequestId};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Usage, UsageSource};
