@@ -40,9 +40,6 @@ mod tasks;
 mod upkeep;
 mod journal;
 
-#[cfg(test)]
-mod sled_checks;
-
 use std::time::Duration;
 
 pub use self::archive::{Archive, ArchiveTo, BucketOptions, buckets_of, connect};

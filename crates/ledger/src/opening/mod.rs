@@ -8,3 +8,5 @@ pub(crate) mod options;
 pub(crate) mod recovery;
 pub(crate) mod repair;
 pub(crate) mod restore;
+#[cfg(test)]
+mod sled_checks;

@@ -1,5 +1,5 @@
-//! What the check of an open ledger finds in sled, beside that of a stopped one: above all layers, since it
-//! opens ledgers, spends and reads.
+//! What the check of an open ledger finds in sled, beside that of a stopped one: in the uppermost layer, since
+//! it opens ledgers, spends and reads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
