@@ -150,15 +150,12 @@ impl Candidate {
 
     /// Notes what came of a call that speaks for the target.
     fn report_main(&mut self, outcome: Outcome, now: Instant) {
-        let (own, account) = match outcome {
-            Outcome::Ok | Outcome::Refused => (Some(Verdict::Good), Some(Verdict::Good)),
-            Outcome::Begun => (Some(Verdict::Begun), Some(Verdict::Good)),
-            Outcome::Busy(asked) => (Some(Verdict::Busy(asked)), Some(Verdict::Good)),
+        let own = outcome.verdict();
+        let account = match (outcome, own) {
+            (Outcome::Credential, _) => Some(Verdict::Bad),
             // The credential may be good or not.
-            Outcome::Failed | Outcome::TimedOut | Outcome::Broken => (Some(Verdict::Bad), None),
-            Outcome::Unreachable | Outcome::Proxy => (Some(Verdict::Down), None),
-            Outcome::Credential => (None, Some(Verdict::Bad)),
-            Outcome::NotOffered => (None, None),
+            (_, Some(Verdict::Bad | Verdict::Down) | None) => None,
+            (_, Some(Verdict::Good | Verdict::Begun | Verdict::Busy(_))) => Some(Verdict::Good),
         };
         if !matches!(outcome, Outcome::Ok | Outcome::Begun | Outcome::Refused | Outcome::NotOffered)
         {
@@ -192,9 +189,15 @@ impl Candidate {
             Outcome::Credential => None,
             _ => channel.circuit.lock().connected(now),
         };
-        let own = channel.others.report(call.kind, call.caller, outcome, now, rules);
+        let verdict = match outcome {
+            // A credential can lack the permission for one endpoint.
+            Outcome::Credential => Some(Verdict::Bad),
+            _ => outcome.verdict().filter(|verdict| *verdict != Verdict::Down),
+        };
+        let own = verdict
+            .and_then(|verdict| channel.others.report(call.kind, call.caller, verdict, now, rules));
         of_target.into_iter().for_each(|change| self.tell(change, false, outcome));
-        if !matches!(outcome, Outcome::Unreachable | Outcome::Proxy | Outcome::NotOffered) {
+        if verdict.is_some() {
             self.probes[0] = Probe::default();
         }
         own.into_iter().for_each(|change| self.tell_of_kind(change, outcome));

@@ -239,12 +239,9 @@ impl Candidates {
 
 #[cfg(test)]
 mod tests {
-    use parking_lot::Mutex;
-
     use super::super::channel::Outcome;
     use super::super::circuit::Caller;
-    use super::super::kind::{CallKind, OtherKinds};
-    use super::super::stored::Home;
+    use super::super::kind::CallKind;
     use super::*;
     use crate::config::snapshot::{Affinity, CircuitRules, RetryRules, Upstream};
     use crate::sample;
@@ -267,21 +264,7 @@ mod tests {
             cost: None,
             pass_headers: Arc::default(),
         };
-        let channel = Channel {
-            credential: None,
-            finders: Default::default(),
-            upstream: Arc::default(),
-            account: Arc::default(),
-            kind: CallKind::Generation,
-            circuit: Mutex::default(),
-            others: OtherKinds::default(),
-            in_flight: 0.into(),
-            seed: 0,
-            target_seed: 0,
-            home: Home(0),
-            last_failure: Mutex::new(None),
-            quotas: Mutex::default(),
-        };
+        let channel = Channel::unused(CallKind::Generation);
         Some(UntriedWay { rank, target: Arc::new(target), channel: Arc::new(channel) })
     }
 

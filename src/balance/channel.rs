@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::choose::View;
-use super::circuit::{Caller, Circuit, CircuitStanding};
+use super::circuit::{Caller, Circuit, CircuitStanding, Verdict};
 use super::credential_scan::CredentialFinder;
 use super::kind::{CallKind, OtherKinds};
 use super::quota::{QuotaReport, QuotaStanding, Quotas};
@@ -58,6 +58,18 @@ impl Outcome {
         "timeout",
         "broken",
     ];
+
+    /// The verdict on the endpoint that was called; `None` where the outcome says nothing of it.
+    pub(super) fn verdict(self) -> Option<Verdict> {
+        match self {
+            Self::Ok | Self::Refused => Some(Verdict::Good),
+            Self::Begun => Some(Verdict::Begun),
+            Self::Busy(asked) => Some(Verdict::Busy(asked)),
+            Self::Failed | Self::TimedOut | Self::Broken => Some(Verdict::Bad),
+            Self::Unreachable | Self::Proxy => Some(Verdict::Down),
+            Self::Credential | Self::NotOffered => None,
+        }
+    }
 
     /// Its word in metrics and in the admin API: one of [`Self::WORDS`].
     #[must_use]
@@ -199,6 +211,12 @@ impl Channel {
         finder
     }
 
+    /// Whether a document holds what the upstream is shown in a try: the key, or this token.
+    #[must_use]
+    pub fn has_credential_in(&self, document: &[u8], token: Option<&Token>) -> bool {
+        self.finder(token).is_some_and(|finder| finder.is_in(document))
+    }
+
     /// Notes what an answer says of the operator's quota.
     pub fn note_quota(&self, report: &QuotaReport, now: Instant) {
         self.quotas.lock().take(report, now);
@@ -301,6 +319,28 @@ impl Channel {
             has_quota: call.kind != self.kind || !is_short(),
             seed: self.seed,
             target_seed: self.target_seed,
+        }
+    }
+}
+
+#[cfg(test)]
+impl Channel {
+    /// A channel without a credential, of whose calls nothing is known.
+    pub(super) fn unused(kind: CallKind) -> Self {
+        Self {
+            credential: None,
+            finders: Finders::default(),
+            upstream: Arc::default(),
+            account: Arc::default(),
+            kind,
+            circuit: Mutex::default(),
+            others: OtherKinds::default(),
+            in_flight: AtomicU32::new(0),
+            seed: 0,
+            target_seed: 0,
+            home: Home(0),
+            last_failure: Mutex::new(None),
+            quotas: Mutex::default(),
         }
     }
 }

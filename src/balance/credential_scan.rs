@@ -6,6 +6,9 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use memchr::memmem::Finder;
 
+use crate::config::snapshot::Credential;
+use crate::credentials::Token;
+
 /// The shortest credential that is searched for, in bytes. Shorter ones stand in texts by chance.
 const BYTES_MIN: usize = 8;
 /// From this length on a credential without a digit is searched for, in bytes. Shorter ones are words that
@@ -33,6 +36,15 @@ impl CredentialFinder {
             }
         }
         (!finders.is_empty()).then_some(Self { finders, secrets })
+    }
+
+    /// A finder of what a call shows its upstream: the token where the gateway has signed in, else the
+    /// credential.
+    pub fn of_call(credential: Option<&Credential>, token: Option<&Token>) -> Option<Self> {
+        match token {
+            Some(token) => Self::new(token.secrets()),
+            None => credential.and_then(|credential| Self::new(credential.secrets())),
+        }
     }
 
     /// Whether it was made of these secrets.

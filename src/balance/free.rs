@@ -97,8 +97,15 @@ impl FreeCalls {
     /// [`FreeRefusal::AccountRate`]; nothing was counted then.
     pub fn count(&self, account: u64, limits: &FreeCallLimits) -> Result<(), FreeRefusal> {
         let limit = limits.account_per_minute;
-        take(&self.account_rates, Subject::Account(account), limit)
-            .map_err(|wait| FreeRefusal::AccountRate(limit, wait))
+        let rates = Rates { requests_per_minute: Some(limit), ..Rates::default() };
+        let taken = self.account_rates.take([(Subject::Account(account), rates)], None);
+        // It is counted; the places at one time are those of an upstream.
+        taken.map(drop).map_err(|refused| match refused.wait {
+            Wait::For(wait) => FreeRefusal::AccountRate(limit, wait),
+            Wait::UntilOneEnds | Wait::UntilShared | Wait::Never => {
+                FreeRefusal::AccountRate(limit, RETRY_PLACE)
+            }
+        })
     }
 
     /// A place for a call at an upstream, counted for its rate, after a wait of 5 s at most.
@@ -149,21 +156,6 @@ impl FreeCalls {
 
     fn call(self: &Arc<Self>, upstream: &str, account: u64) -> FreeCall {
         FreeCall { all: Arc::clone(self), upstream: upstream.to_owned(), account }
-    }
-}
-
-/// Counts a call against a limit a minute, or returns when there will be room.
-fn take(rates: &Limits, subject: Subject, limit: NonZeroU32) -> Result<(), Duration> {
-    let limit = Rates { requests_per_minute: Some(limit), ..Rates::default() };
-    match rates.take([(subject, limit)], None) {
-        Ok(permit) => {
-            drop(permit);
-            Ok(())
-        }
-        Err(refused) => Err(match refused.wait {
-            Wait::For(wait) => wait,
-            Wait::UntilOneEnds | Wait::UntilShared | Wait::Never => RETRY_PLACE,
-        }),
     }
 }
 

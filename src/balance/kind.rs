@@ -4,61 +4,44 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use super::channel::Outcome;
 use super::circuit::{Caller, Change, Circuit, CircuitStanding, Probe, Verdict};
 use crate::config::snapshot::{CircuitRules, Model};
+use crate::words::words;
 
-/// A kind of call. What one kind comes to says nothing of another one at the same target. The pipeline
-/// derives it from the operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum CallKind {
-    /// Chat, messages, responses and generated content, in every dialect: a request that is translated
-    /// reaches the endpoint of another operation.
-    Generation,
-    /// Vectors for texts and pictures.
-    Embeddings,
-    /// Documents in the order of a query.
-    Rerank,
-    /// Classification of harmful content.
-    Moderations,
-    /// Pictures that are made from texts.
-    ImageGeneration,
-    /// Pictures from pictures and texts.
-    ImageEdit,
-    /// Tasks that make videos.
-    Video,
-    /// Audio that is made from texts.
-    Speech,
-    /// Texts that are made from audio.
-    Transcription,
-    /// English texts from audio.
-    AudioTranslation,
-    /// Summaries of conversations for agents.
-    Compact,
-    /// Counts of tokens in every dialect, which are free.
-    TokenCount,
+words! {
+    /// A kind of call. What one kind comes to says nothing of another one at the same target. The pipeline
+    /// derives it from the operation.
+    #[derive(PartialOrd, Ord)]
+    CallKind {
+        /// Chat, messages, responses and generated content, in every dialect: a request that is translated
+        /// reaches the endpoint of another operation.
+        Generation = "generation",
+        /// Vectors for texts and pictures.
+        Embeddings = "embeddings",
+        /// Documents in the order of a query.
+        Rerank = "rerank",
+        /// Classification of harmful content.
+        Moderations = "moderations",
+        /// Pictures that are made from texts.
+        ImageGeneration = "image_generation",
+        /// Pictures from pictures and texts.
+        ImageEdit = "image_edit",
+        /// Tasks that make videos.
+        Video = "video",
+        /// Audio that is made from texts.
+        Speech = "speech",
+        /// Texts that are made from audio.
+        Transcription = "transcription",
+        /// English texts from audio.
+        AudioTranslation = "audio_translation",
+        /// Summaries of conversations for agents.
+        Compact = "compact",
+        /// Counts of tokens in every dialect, which are free.
+        TokenCount = "token_count",
+    }
 }
 
 impl CallKind {
-    /// The word in logs and in the admin API.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Generation => "generation",
-            Self::Embeddings => "embeddings",
-            Self::Rerank => "rerank",
-            Self::Moderations => "moderations",
-            Self::ImageGeneration => "image_generation",
-            Self::ImageEdit => "image_edit",
-            Self::Video => "video",
-            Self::Speech => "speech",
-            Self::Transcription => "transcription",
-            Self::AudioTranslation => "audio_translation",
-            Self::Compact => "compact",
-            Self::TokenCount => "token_count",
-        }
-    }
-
     /// Whether its calls cost nothing, so that accounts without money can make them.
     #[must_use]
     pub fn is_free(self) -> bool {
@@ -104,25 +87,15 @@ impl OtherKinds {
         self.with(kind, |circuit| circuit.abandon(account, probe, now));
     }
 
-    /// What came of a call. Returns what that changed for its kind.
+    /// Notes the verdict on a call. Returns what that changed for its kind.
     pub(super) fn report(
         &self,
         kind: CallKind,
         caller: Caller,
-        outcome: Outcome,
+        verdict: Verdict,
         now: Instant,
         rules: &CircuitRules,
     ) -> Option<Change> {
-        let verdict = match outcome {
-            Outcome::Ok | Outcome::Refused => Verdict::Good,
-            Outcome::Begun => Verdict::Begun,
-            Outcome::Busy(asked) => Verdict::Busy(asked),
-            // A credential can lack the permission for one endpoint.
-            Outcome::Failed | Outcome::TimedOut | Outcome::Broken | Outcome::Credential => {
-                Verdict::Bad
-            }
-            Outcome::Unreachable | Outcome::Proxy | Outcome::NotOffered => return None,
-        };
         let mut kinds = self.0.lock();
         let at = kinds.iter().position(|(known, _)| *known == kind).unwrap_or_else(|| {
             kinds.push((kind, Circuit::default()));
@@ -174,7 +147,7 @@ mod tests {
         for account in 0..1000 {
             let caller = Caller { account, tokens: 1 };
             for kind in [CallKind::TokenCount, CallKind::Compact] {
-                others.report(kind, caller, Outcome::Failed, now, &rules);
+                others.report(kind, caller, Verdict::Bad, now, &rules);
             }
         }
         assert_eq!(others.0.lock().len(), 2, "one for each kind");

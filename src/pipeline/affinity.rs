@@ -2,7 +2,6 @@
 //! prompt cache. And which can be answered at one place only, because they refer to what is kept there.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use http::HeaderMap;
 use sha2::{Digest as _, Sha256};
@@ -111,8 +110,8 @@ pub fn binding<'a>(
     for reference in validated.calls().flat_map(|call| call.refers_to()) {
         let id = reference.id.as_str();
         let Some(found) = balancer.home(account, id) else {
-            let is_shared = |(_, target): (_, &Arc<Target>)| target.upstream.shares(id);
-            if id.is_empty() || !validated.targets().any(is_shared) {
+            let is_shared = validated.targets().any(|(_, target)| target.upstream.shares(id));
+            if id.is_empty() || !is_shared {
                 return Err(not_kept(reference));
             }
             binding.shared.push(id);

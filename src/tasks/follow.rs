@@ -227,10 +227,7 @@ impl Tasks {
             token.give_up_after(status);
         }
         let body = answer.whole_within(ANSWER_BYTES_MAX).await.map_err(told)?;
-        let finder = match &token {
-            Some(token) => CredentialFinder::new(token.secrets()),
-            None => credential.and_then(|one| CredentialFinder::new(one.secrets())),
-        };
+        let finder = CredentialFinder::of_call(credential, token.as_ref());
         if finder.is_some_and(|finder| finder.is_in(&body)) {
             // Its words would be the customer's, in the record and in webhooks.
             return Err("its answer holds the operator's credential".to_owned());

@@ -28,7 +28,6 @@ use bucket::Clock;
 use entries::Entries;
 pub use in_use::{Count, Entered, Holders, InUse};
 pub use model_share::AccountShare;
-use model_share::{ModelPlaces, TakenPlace};
 pub use pool::{Exhausted, PoolRule, PooledUnits, UnitPool, share_of};
 pub use share::{Ask, MICROS, Patience, Told};
 use subject::{Entry, Taking};
@@ -117,7 +116,7 @@ pub struct Limits {
     /// What accounts have in use, by their numbers.
     accounts: Holders<u64>,
     /// What accounts have of the places of models, by the model's id and the account's number.
-    models: Entries<(Arc<str>, u64), ModelPlaces>,
+    models: Holders<(Arc<str>, u64)>,
     clock: Clock,
     /// Whether other nodes let requests through as well.
     is_shared: bool,
@@ -140,7 +139,7 @@ impl Limits {
         Self {
             entries: Entries::new(),
             accounts: Holders::new(),
-            models: Entries::new(),
+            models: Holders::new(),
             clock: Clock::new(clock),
             is_shared: false,
             next_told: AtomicUsize::new(0),
@@ -191,10 +190,8 @@ impl Limits {
             if let (Subject::Model(model), Some(share)) = (&subject, share)
                 && rates.concurrent_requests.is_some()
             {
-                let of_account = (Arc::clone(model), share.account);
-                let places =
-                    self.models.find(of_account, ModelPlaces::is_idle, ModelPlaces::default);
-                taking.share_places(places, share.percent);
+                let of_account = self.models.holder((Arc::clone(model), share.account));
+                taking.share_places(of_account, share.percent);
             }
             let scope = subject.scope();
             taking.add(scope, self.entry(subject, &rates), &rates);
@@ -244,7 +241,7 @@ pub struct Permit {
     /// The entries whose places were free before the end, as bits in their order.
     orphan_of: u8,
     /// The account's part in the places of a model.
-    of_model: Option<TakenPlace>,
+    of_model: Option<Entered>,
     standing: Standing,
 }
 

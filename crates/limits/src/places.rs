@@ -7,7 +7,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::model_share::{ModelPlaces, TakenPlace, share_of_places};
+use super::in_use::{Entered, InUse};
+use super::model_share::share_of_places;
 use super::share::{Ask, Patience, Share, Told};
 use super::{Limit, Subject, Wait};
 
@@ -26,7 +27,7 @@ pub(super) struct Places {
 
 /// What the account of a request has of a model's places, and the percentage of them that is its share.
 pub(super) struct SharedPlaces {
-    pub(super) of_account: Arc<ModelPlaces>,
+    pub(super) of_account: Arc<InUse>,
     pub(super) percent: u32,
 }
 
@@ -120,7 +121,7 @@ impl Places {
         shared: &SharedPlaces,
         now_ns: impl Fn() -> u64,
         patience: Patience,
-    ) -> Result<TakenPlace, NoPlace> {
+    ) -> Result<Entered, NoPlace> {
         let SharedPlaces { of_account, percent } = shared;
         let (allowed, in_flight) = parted(self.counts.load(Ordering::Acquire));
         let places = match &self.share {
@@ -128,7 +129,8 @@ impl Places {
             Some(_) => allowed.min(limit.get()),
         };
         let share = share_of_places(places, in_flight, *percent);
-        let held = of_account.take(share);
+        let share_max = usize::try_from(share).unwrap_or(usize::MAX);
+        let held = of_account.enter(|in_use| &in_use.requests, share_max);
         // A node asks the others for more places where an account has its share as where all are taken.
         let bound = if held.is_some() { places } else { 0 };
         match (self.enter_within(limit, bound, now_ns, patience), held) {

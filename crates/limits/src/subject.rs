@@ -8,8 +8,8 @@ use governor::nanos::Nanos;
 use parking_lot::{RwLock, RwLockReadGuard};
 
 use super::bucket::Clock;
+use super::in_use::{Entered, InUse};
 use super::metered::Metered;
-use super::model_share::{ModelPlaces, TakenPlace};
 use super::places::{NoPlace, Places, SharedPlaces};
 use super::share::{Ask, Patience, Told};
 use super::{
@@ -165,7 +165,7 @@ impl Entry {
         limit: NonZeroU32,
         share: &SharedPlaces,
         patience: Patience,
-    ) -> Result<TakenPlace, NoPlace> {
+    ) -> Result<Entered, NoPlace> {
         let now_ns = || self.clock.now().as_u64();
         self.places.enter_shared(limit, share, now_ns, patience)
     }
@@ -177,7 +177,7 @@ pub(super) struct Taking {
     patience: Patience,
     /// What bounds its account's part in the places of the model that comes next.
     shared: Option<SharedPlaces>,
-    of_model: Option<TakenPlace>,
+    of_model: Option<Entered>,
     taken: Vec<Taken>,
     refused: Option<Refused>,
 }
@@ -208,7 +208,7 @@ impl Taking {
     }
 
     /// Has the subject that is added next, a model, share its places out among accounts.
-    pub(super) fn share_places(&mut self, of_account: Arc<ModelPlaces>, percent: u32) {
+    pub(super) fn share_places(&mut self, of_account: Arc<InUse>, percent: u32) {
         self.shared = Some(SharedPlaces { of_account, percent });
     }
 
@@ -255,11 +255,9 @@ impl Taking {
             Err(NoPlace { wait, share }) => {
                 // Others have places there: the account is at its own bound.
                 let scope = if share.is_some() { Scope::Account } else { scope };
-                let before = self.refused;
-                self.refuse(scope, Limit::Concurrency, limit, Some(wait));
-                if before != self.refused {
-                    self.refused = self.refused.map(|refused| Refused { share, ..refused });
-                }
+                let (limit, value, standing) =
+                    (Limit::Concurrency, limit.get(), Standing::default());
+                self.refuse_as(Refused { scope, limit, value, share, wait, standing });
                 false
             }
         }
@@ -290,9 +288,14 @@ impl Taking {
 
     fn refuse(&mut self, scope: Scope, limit: Limit, value: NonZeroU32, wait: Option<Wait>) {
         let Some(wait) = wait else { return };
-        if self.refused.is_none_or(|refused| refused.wait < wait) {
-            let (value, share, standing) = (value.get(), None, Standing::default());
-            self.refused = Some(Refused { scope, limit, value, share, wait, standing });
+        let (value, share, standing) = (value.get(), None, Standing::default());
+        self.refuse_as(Refused { scope, limit, value, share, wait, standing });
+    }
+
+    /// Keeps the refusal with the longest wait.
+    fn refuse_as(&mut self, refused: Refused) {
+        if self.refused.is_none_or(|known| known.wait < refused.wait) {
+            self.refused = Some(refused);
         }
     }
 }

@@ -6,36 +6,25 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use rustix::io::Errno;
+use tollgate_money::words::words;
 
 /// Files and sockets that a look-up has open at one time: glibc reads `/etc/hosts` and `/etc/resolv.conf`,
 /// and asks a server over a socket.
 const LOOKUP_DESCRIPTORS: usize = 3;
 
-/// A resource of this machine without which no connection can be opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LocalResource {
-    /// File descriptors, of the process (`EMFILE`) or of the machine (`ENFILE`).
-    Descriptors,
-    /// Local ports for connections to one address and port (`EADDRNOTAVAIL`).
-    Ports,
-    /// Memory of the kernel (`ENOMEM`, `ENOBUFS`), or its bound on watched sockets (`ENOSPC`).
-    Memory,
+words! {
+    /// A resource of this machine without which no connection can be opened.
+    LocalResource {
+        /// File descriptors, of the process (`EMFILE`) or of the machine (`ENFILE`).
+        Descriptors = "descriptors",
+        /// Local ports for connections to one address and port (`EADDRNOTAVAIL`).
+        Ports = "ports",
+        /// Memory of the kernel (`ENOMEM`, `ENOBUFS`), or its bound on watched sockets (`ENOSPC`).
+        Memory = "memory",
+    }
 }
 
 impl LocalResource {
-    /// Every resource, in the order in which documents list them.
-    pub const ALL: [Self; 3] = [Self::Descriptors, Self::Ports, Self::Memory];
-
-    /// Its word in metrics and in the log.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Descriptors => "descriptors",
-            Self::Ports => "ports",
-            Self::Memory => "memory",
-        }
-    }
-
     /// Whether a connection to another address may find it. Ports are counted for each destination.
     #[must_use]
     pub fn is_per_destination(self) -> bool {

@@ -25,21 +25,7 @@ fn channel() -> (Arc<Target>, Arc<Channel>) {
         cost: None,
         pass_headers: Arc::default(),
     };
-    let channel = Channel {
-        credential: None,
-        upstream: Arc::default(),
-        account: Arc::default(),
-        kind: CallKind::Generation,
-        circuit: Mutex::default(),
-        others: OtherKinds::default(),
-        in_flight: 0.into(),
-        seed: 0,
-        target_seed: 0,
-        home: Home(0),
-        finders: Finders::default(),
-        last_failure: Mutex::new(None),
-        quotas: Mutex::default(),
-    };
+    let channel = Channel::unused(CallKind::Generation);
     (Arc::new(target), Arc::new(channel))
 }
 

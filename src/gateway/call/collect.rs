@@ -95,11 +95,10 @@ pub(crate) async fn answer(
 
 /// Whether a document holds the credential with which the target was asked.
 fn holds_credential(exchange: &mut Exchange, document: &[u8]) -> bool {
-    let finder = exchange.attempt().and_then(|attempt| {
+    exchange.attempt().is_some_and(|attempt| {
         let Candidate { channel, token, .. } = &attempt.candidate;
-        channel.finder(token.as_ref())
-    });
-    finder.is_some_and(|finder| finder.is_in(document))
+        channel.has_credential_in(document, token.as_ref())
+    })
 }
 
 /// Asks targets for all of the parts of an answer.

@@ -5,16 +5,13 @@
 //! bounded whichever way requests come, and one account leaves room for others.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::error::{ErrorKind, GatewayError};
+use crate::error::GatewayError;
 use crate::gateway::exchange::Exchange;
 use crate::gateway::listen::open::Open;
+use crate::gateway::listen::places::{overloaded, too_many};
 use crate::limits::{Exhausted, PoolRule, PooledUnits, UnitPool};
 use crate::metrics::{Metrics, Shed};
-
-/// When a customer should come again who found no slot: one becomes free with every answer.
-const RETRY_SLOT: Duration = Duration::from_secs(1);
 
 /// The slots of this process.
 pub(crate) struct UpstreamSlots {
@@ -65,19 +62,16 @@ impl UpstreamSlots {
     fn refuse(&self, exhausted: Exhausted) -> GatewayError {
         match exhausted {
             Exhausted::Pool => {
-                self.metrics.request_shed(Shed::UpstreamCalls);
                 let message = "Too many calls to providers are under way. Try again shortly.";
-                GatewayError::new(ErrorKind::Overloaded, message).retry_after(RETRY_SLOT)
+                overloaded(&self.metrics, Shed::UpstreamCalls, message)
             }
             Exhausted::Share(share) => {
-                self.metrics.request_shed(Shed::AccountUpstreamCalls);
                 let message = format!(
                     "This account may have {share} calls to providers under way at the moment. \
                      Abandoned answers count until the provider has ended them. Send fewer at one \
                      time, and try again when one of them has ended."
                 );
-                let error = GatewayError::new(ErrorKind::RateLimited, message);
-                error.code("ConcurrencyExceeded").retry_after(RETRY_SLOT)
+                too_many(&self.metrics, Shed::AccountUpstreamCalls, message)
             }
         }
     }

@@ -252,8 +252,7 @@ fn shown(
     id: &str,
     answer: Bytes,
 ) -> Bytes {
-    let finder = channel.finder(hidden.token);
-    if finder.is_none_or(|finder| !finder.is_in(&answer)) {
+    if !channel.has_credential_in(&answer, hidden.token) {
         return answer;
     }
     gateway.metrics.answer_withheld(&hidden.upstream.name);

@@ -44,7 +44,6 @@ const CONNECTION_BYTES: u64 = 20 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bounds {
     all: usize,
-    upstream_calls: usize,
     of_address: usize,
 }
 
@@ -94,9 +93,10 @@ impl Open {
         metrics: Arc<Metrics>,
     ) -> Self {
         let open = Self::with(descriptors, count, Some((config, metrics)));
-        if let (Some((_, metrics)), Some(bounds)) = (&open.source, open.bounds()) {
-            metrics.connections_max(bounds.all);
-            metrics.upstream_calls_max(bounds.upstream_calls);
+        if let Some((config, metrics)) = &open.source {
+            let limits = &config.load().limits;
+            metrics.connections_max(open.connections_max(limits));
+            metrics.upstream_calls_max(open.upstream_calls_max(limits));
         }
         open
     }
@@ -193,8 +193,7 @@ impl Open {
         let limits = &config.load().limits;
         let all = self.connections_max(limits);
         let of_address = limits.connections_per_address_max.unwrap_or((all / 2).max(1));
-        let upstream_calls = self.upstream_calls_max(limits);
-        Some(Bounds { all, of_address, upstream_calls })
+        Some(Bounds { all, of_address })
     }
 
     /// What `address` is counted by; `None` for proxies, which stand for many.

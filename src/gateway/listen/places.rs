@@ -45,8 +45,10 @@ pub(crate) struct Place {
     places: Arc<Places>,
     pool: Pool,
     holder: Arc<InUse>,
-    /// What the account has of the connection, and of streams.
-    way: (Option<Arc<PooledUnits>>, Option<PooledUnits>),
+    /// The account's part of the connection.
+    _connection: Option<Arc<PooledUnits>>,
+    /// The account's part of the streams over HTTP/2.
+    _stream: Option<PooledUnits>,
 }
 
 impl Place {
@@ -102,9 +104,8 @@ impl Places {
         let (max, holder) = (limits.requests_in_flight_max, self.accounts.account(account));
         self.enter(Pool::Customers, holder, max, of_account).map_err(|is_all| {
             if is_all {
-                self.shed(Shed::InFlight);
                 let message = "Too many requests are in flight. Try again shortly.";
-                return GatewayError::new(ErrorKind::Overloaded, message).retry_after(RETRY_PLACE);
+                return overloaded(&self.metrics, Shed::InFlight, message);
             }
             let message = format!(
                 "This account may have {of_account} requests in flight at the moment. Send fewer at \
@@ -143,18 +144,18 @@ impl Places {
                 );
                 return Err(self.too_many(Shed::AccountConnections, message));
             }
-            place.way.0 = connection.flatten();
+            place._connection = connection.flatten();
         }
         if let Some(bytes) = stream_bytes {
             let rule = PoolRule { max: bounds.stream_bytes, percent };
             let entered =
                 self.stream_bytes.enter(Some(in_use), |in_use| &in_use.stream_bytes, bytes, rule);
-            place.way.1 = entered.ok();
-            if place.way.1.is_none() {
+            let entered = entered.map_err(|_| {
                 let message = "This account has as many streams over HTTP/2 in flight as one \
                                account may have at the moment. Send fewer at one time.";
-                return Err(self.too_many(Shed::AccountConnections, message.to_owned()));
-            }
+                self.too_many(Shed::AccountConnections, message.to_owned())
+            });
+            place._stream = Some(entered?);
         }
         Ok(place)
     }
@@ -200,7 +201,7 @@ impl Places {
             return Err(false);
         }
         self.metrics.place_taken(pool);
-        Ok(Place { places: Arc::clone(self), pool, holder, way: (None, None) })
+        Ok(Place { places: Arc::clone(self), pool, holder, _connection: None, _stream: None })
     }
 
     /// A place among those who wait for a task, for who has `place`.
@@ -264,14 +265,25 @@ impl Places {
     }
 
     fn too_many(&self, shed: Shed, message: String) -> GatewayError {
-        self.shed(shed);
-        let error = GatewayError::new(ErrorKind::RateLimited, message);
-        error.code("ConcurrencyExceeded").retry_after(RETRY_PLACE)
+        too_many(&self.metrics, shed, message)
     }
 
     fn shed(&self, reason: Shed) {
         self.metrics.request_shed(reason);
     }
+}
+
+/// The refusal of a request whose account has its share of what requests have at one time.
+pub(crate) fn too_many(metrics: &Metrics, shed: Shed, message: String) -> GatewayError {
+    metrics.request_shed(shed);
+    let error = GatewayError::new(ErrorKind::RateLimited, message);
+    error.code("ConcurrencyExceeded").retry_after(RETRY_PLACE)
+}
+
+/// The refusal of a request for which the gateway has no room.
+pub(crate) fn overloaded(metrics: &Metrics, shed: Shed, message: &'static str) -> GatewayError {
+    metrics.request_shed(shed);
+    GatewayError::new(ErrorKind::Overloaded, message).retry_after(RETRY_PLACE)
 }
 
 #[cfg(test)]

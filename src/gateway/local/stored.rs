@@ -161,10 +161,7 @@ pub(crate) async fn answer(
             CallFailure::from_outbound(&error).error(Delivery::Relay).cause(error)
         })?;
         let hidden = Hidden { upstream, token: token.as_ref() };
-        let finder = match &token {
-            Some(token) => CredentialFinder::new(token.secrets()),
-            None => credential.and_then(|one| CredentialFinder::new(one.secrets())),
-        };
+        let finder = CredentialFinder::of_call(credential, token.as_ref());
         let scan = CredentialScan::new(finder.map(Arc::new));
         pass_on(session, exchange, asked, hidden, scan, answer).await
     };
