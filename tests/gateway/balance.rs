@@ -619,11 +619,8 @@ fn a_session_goes_on_elsewhere_and_belongs_to_its_account() {
     }
     let [sim]: [Sim; 1] = sims();
     let gateway = pooled(&sim, "one: sk-one, two: sk-two");
-    let account = gateway.admin("POST", "/admin/v1/accounts", &json!({"name": "other"}));
-    let account = format!("/admin/v1/accounts/{}", account["id"].as_str().expect("an id"));
-    gateway.admin("POST", &format!("{account}/grants"), &json!({"amount": "1.00", "id": "first"}));
-    let other = gateway.admin("POST", &format!("{account}/keys"), &json!({"name": "other"}));
-    let keys = [gateway.key.as_str(), other["key"].as_str().expect("a key")];
+    let other = gateway.customer("other", Some("1.00"));
+    let keys = [gateway.key.as_str(), other.as_str()];
     let mut apart = 0;
     for session in 0..16 {
         for key in keys {

@@ -1,7 +1,7 @@
 //! Who may take what from whom: customers share upstreams, and none of them takes an upstream, or what
 //! it keeps, from another.
 
-use crate::harness::{Answer, Gateway, ask, simulator};
+use crate::harness::{Answer, Gateway, simulator};
 use serde_json::{Value, json};
 use tollgate::sim::{Behaviour, Sim};
 
@@ -16,28 +16,9 @@ fn works(sim: &Sim) {
     sim.set_behaviour(Behaviour::default());
 }
 
-/// The key of another account that has money.
-fn customer(gateway: &Gateway, name: &str) -> String {
-    let account = gateway.admin("POST", "/admin/v1/accounts", &json!({"name": name}));
-    let path = format!("/admin/v1/accounts/{}", account["id"].as_str().expect("an id"));
-    gateway.admin("POST", &format!("{path}/grants"), &json!({"amount": "1.00", "id": name}));
-    let key = gateway.admin("POST", &format!("{path}/keys"), &json!({"name": name}));
-    key["key"].as_str().expect("a key").to_owned()
-}
-
-fn post(gateway: &Gateway, key: &str, path: &str, body: &Value) -> Answer {
-    let body = body.to_string();
-    let head = format!(
-        "POST {path} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {key}\r\n\
-         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
-    ask(gateway.address, &[head.as_bytes(), body.as_bytes()].concat())
-}
-
 fn chat(gateway: &Gateway, key: &str, model: &str) -> Answer {
     let messages = json!([{"role": "user", "content": "hi"}]);
-    post(gateway, key, "/v1/chat/completions", &json!({"model": model, "messages": messages}))
+    gateway.ask_as(key, "/v1/chat/completions", &json!({"model": model, "messages": messages}))
 }
 
 /// What the admin API says of the first target at upstream `a`.
@@ -88,7 +69,7 @@ fn names_that_nobody_knows_are_the_customers_matter() {
     works(&sims[1]);
     let answer = chat(&gateway, &gateway.key, "x-good");
     assert_eq!(answer.status(), 200, "the second upstream knows it: {answer:?}");
-    let other = customer(&gateway, "other");
+    let other = gateway.customer("other", Some("1.00"));
     assert_eq!(chat(&gateway, &other, "x-nope").status(), 200, "another account asks for itself");
     assert_eq!(chat(&gateway, &gateway.key, "x-nope").status(), 404, "who has heard it has");
     assert!(gateway.metrics().contains("tollgate_retry_budget_exhausted_total 0"));
@@ -113,7 +94,8 @@ fn one_customers_failures_shut_no_upstream_for_others() {
     for fault in ["fault=status=500", "fault=status=403", "fault=status=401"] {
         let sim = simulator(&[]);
         let gateway = gateway(&[&sim], "m");
-        let (one, other) = (customer(&gateway, "one"), customer(&gateway, "other"));
+        let (one, other) =
+            (gateway.customer("one", Some("1.00")), gateway.customer("other", Some("1.00")));
         assert_eq!(chat(&gateway, &other, "m").status(), 200, "{fault}");
         fails(&sim, fault);
         for _ in 0..20 {
@@ -135,10 +117,10 @@ fn failures_of_many_customers_shut_an_upstream_for_all() {
     let sim = simulator(&["fault=status=500"]);
     let gateway = gateway(&[&sim], "m");
     for call in 0..5 {
-        let key = customer(&gateway, &format!("customer {call}"));
+        let key = gateway.customer(&format!("customer {call}"), Some("1.00"));
         assert_eq!(chat(&gateway, &key, "m").status(), 502);
     }
-    let next = customer(&gateway, "next");
+    let next = gateway.customer("next", Some("1.00"));
     assert_eq!(chat(&gateway, &next, "m").status(), 502);
     assert_eq!(sim.requests_total(), 5, "it was not asked any more");
     let target = target(&gateway);
@@ -184,7 +166,7 @@ balancing: {{ circuit: {{ failures: 1000 }} }}
         let body = json!({
             "model": "m", "input": input, "dimensions": 64, "encoding_format": "float",
         });
-        post(&gateway, &gateway.key, "/v1/embeddings", &body)
+        gateway.ask_as(&gateway.key, "/v1/embeddings", &body)
     };
     let answer = embed(json!(["one", "two"]));
     assert_eq!(answer.status(), 200, "{answer:?}");
@@ -232,9 +214,9 @@ fn what_an_upstream_keeps_is_the_accounts_own() {
         body.as_object_mut()
             .expect("an object")
             .extend(fields.as_object().expect("fields").clone());
-        post(&gateway, key, "/v1/responses", &body)
+        gateway.ask_as(key, "/v1/responses", &body)
     };
-    let stranger = customer(&gateway, "stranger");
+    let stranger = gateway.customer("stranger", Some("1.00"));
     let credential = || {
         let last = sim.requests().pop().expect("a request");
         last.header("authorization").expect("a credential").to_owned()

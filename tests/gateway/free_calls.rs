@@ -157,17 +157,6 @@ fn call_with(gateway: &Gateway, key: &str, path: &str, model: &str, text: &str) 
     ask(gateway.address, &[head.as_bytes(), body.as_bytes()].concat())
 }
 
-/// The key of another account with this money.
-fn customer(gateway: &Gateway, name: &str, money: Option<&str>) -> String {
-    let account = gateway.admin("POST", "/admin/v1/accounts", &json!({"name": name}));
-    let path = format!("/admin/v1/accounts/{}", account["id"].as_str().expect("an id"));
-    if let Some(amount) = money {
-        gateway.admin("POST", &format!("{path}/grants"), &json!({"amount": amount, "id": name}));
-    }
-    let key = gateway.admin("POST", &format!("{path}/keys"), &json!({"name": name}));
-    key["key"].as_str().expect("a key").to_owned()
-}
-
 fn target(gateway: &Gateway, model: &str) -> Value {
     let all = gateway.admin("GET", "/admin/v1/upstreams", &Value::Null);
     let targets = all["upstreams"][0]["targets"].as_array().expect("targets").clone();
@@ -181,7 +170,7 @@ fn failures_of_free_and_separate_endpoints_shut_no_paid_call() {
     for door in &DOORS {
         let (gateway, fault) = gateway(door, "", "");
         let money = (!door.is_free).then_some("1.00");
-        let hostile = ["one", "two", "three"].map(|name| customer(&gateway, name, money));
+        let hostile = ["one", "two", "three"].map(|name| gateway.customer(name, money));
         for name in &FAULTS {
             let model = format!("m-{name}");
             *fault.lock().expect("no poison") = name;
@@ -224,7 +213,7 @@ fn a_flood_of_counts_is_bounded_by_account_and_by_upstream() {
     let limits =
         "  free_calls: { account_requests_per_minute: 60, upstream_requests_per_minute: 100 }\n";
     let (gateway, _fault) = gateway(&DOORS[0], limits, "");
-    let hostile = ["one", "two"].map(|name| customer(&gateway, name, None));
+    let hostile = ["one", "two"].map(|name| gateway.customer(name, None));
     let flood = |key: &str| {
         let statuses: Vec<u16> = (0..150)
             .map(|_| {
@@ -245,7 +234,7 @@ fn a_flood_of_counts_is_bounded_by_account_and_by_upstream() {
     // A quarter of what it has and what is free, together: a third of what is free.
     assert_eq!(flood(&hostile[0]), 25);
     assert_eq!(flood(&hostile[1]), 19, "each that comes leaves the same part of the rest");
-    let other = customer(&gateway, "other", None);
+    let other = gateway.customer("other", None);
     for _ in 0..10 {
         let count = call(&gateway, &other, DOORS[0].other, "m-429");
         assert_eq!(count.status(), 200, "another account's counts are served: {count:?}");
@@ -286,8 +275,8 @@ fn counts_at_one_time_are_bounded_and_shared() {
     reasoning: false\n";
     let limits = "  free_calls: { upstream_concurrent_requests: 8, account_percent: 50 }\n";
     let gateway = Gateway::limited(limits, &upstreams, models);
-    let hostile = ["one", "two"].map(|name| customer(&gateway, name, None));
-    let other = customer(&gateway, "other", None);
+    let hostile = ["one", "two"].map(|name| gateway.customer(name, None));
+    let other = gateway.customer("other", None);
     std::thread::scope(|scope| {
         let counts: Vec<_> = (0..60)
             .map(|at| {
@@ -355,7 +344,7 @@ fn a_limit_of_long_prompts_is_no_limit_of_short_ones() {
     limits: { context_tokens_max: 2000000, output_tokens_max: 100 }
     reasoning: false\n";
     let gateway = Gateway::serving(&upstreams, models);
-    let hostile = ["one", "two"].map(|name| customer(&gateway, name, Some("5.00")));
+    let hostile = ["one", "two"].map(|name| gateway.customer(name, Some("5.00")));
     let long = "word ".repeat(200_000);
     for key in &hostile {
         let answer = call_with(&gateway, key, "/v1/messages", "m", &long);
@@ -364,7 +353,7 @@ fn a_limit_of_long_prompts_is_no_limit_of_short_ones() {
         assert_eq!(answer.status(), 200, "its own short ones go on: {answer:?}");
     }
     let asked = up.requests().len();
-    let third = customer(&gateway, "third", Some("5.00"));
+    let third = gateway.customer("third", Some("5.00"));
     let answer = call(&gateway, &third, "/v1/messages", "m");
     assert_eq!(answer.status(), 200, "{answer:?}");
     let answer = call_with(&gateway, &third, "/v1/messages", "m", &long);

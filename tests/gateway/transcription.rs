@@ -72,16 +72,6 @@ fn hear(gateway: &Gateway, model: &str, file: &[u8], more: &[Part<'_>]) -> Answe
     post(gateway, TRANSCRIPTIONS, &form(&parts))
 }
 
-/// The key of another account, which has so much.
-fn customer(gateway: &Gateway, credit: &str) -> String {
-    let account = gateway.admin("POST", "/admin/v1/accounts", &json!({"name": "other"}));
-    let path = format!("/admin/v1/accounts/{}", account["id"].as_str().expect("an id"));
-    let grant = json!({"amount": credit, "id": "first"});
-    gateway.admin("POST", &format!("{path}/grants"), &grant);
-    let key = gateway.admin("POST", &format!("{path}/keys"), &json!({"name": "other"}));
-    key["key"].as_str().expect("a key").to_owned()
-}
-
 /// What the account has spent.
 fn spent(gateway: &Gateway) -> Value {
     gateway.settled()["spent"].clone()
@@ -197,7 +187,9 @@ fn a_balance_pays_for_a_file_to_the_nano_dollar() {
         [("whisper-1", "0.009", "0.008999999"), ("gpt-4o-transcribe", "0.02241", "0.022409999")]
     {
         let form = form(&[("file a.wav", &wav(90, 0)), ("model", model.as_bytes())]);
-        let ask = |credit| post_as(&gateway, &customer(&gateway, credit), TRANSCRIPTIONS, &form);
+        let ask = |credit| {
+            post_as(&gateway, &gateway.customer("other", Some(credit)), TRANSCRIPTIONS, &form)
+        };
         let refused = ask(less);
         assert_eq!((refused.status(), ask(need).status()), (402, 200), "{}", refused.json());
         let error = &refused.json()["error"];
@@ -229,7 +221,7 @@ fn a_file_is_held_as_long_as_it_is_decoded() {
         let gateway = gateway(&sim, &format!("usage=prompt={seconds}"));
         let before = sim.requests_total();
         let form = form(&[("file speech", &file), ("model", b"whisper-1")]);
-        let poor = customer(&gateway, "0.359999999");
+        let poor = gateway.customer("other", Some("0.359999999"));
         let answer = post_as(&gateway, &poor, TRANSCRIPTIONS, &form);
         assert_eq!((answer.status(), sim.requests_total()), (402, before), "{name}");
         let answer = post(&gateway, TRANSCRIPTIONS, &form);

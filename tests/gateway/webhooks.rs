@@ -207,16 +207,6 @@ fn silent_receivers(count: usize) -> Vec<TcpListener> {
     (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect()
 }
 
-/// A key of another account, with $10.
-fn another_customer(gateway: &Gateway) -> String {
-    let account = gateway.admin("POST", "/admin/v1/accounts", &json!({"name": "another"}));
-    let path = format!("/admin/v1/accounts/{}", account["id"].as_str().expect("an id"));
-    let grant = json!({"amount": "10.00", "id": "first"});
-    gateway.admin("POST", &format!("{path}/grants"), &grant);
-    let key = gateway.admin("POST", &format!("{path}/keys"), &json!({"name": "another"}));
-    key["key"].as_str().expect("a key").to_owned()
-}
-
 /// 400 announcements to dead receivers of one account hold up nobody else's.
 #[test]
 fn dead_receivers_of_one_account_delay_no_others() {
@@ -229,7 +219,7 @@ fn dead_receivers_of_one_account_delay_no_others() {
     let gateway = Gateway::serving(&upstreams, models);
     gateway.grant("100.00", "more");
     let dead = silent_receivers(40);
-    let key = another_customer(&gateway);
+    let key = gateway.customer("another", Some("10.00"));
     let begun = Instant::now();
     for number in 0..400 {
         let address = dead[number % dead.len()].local_addr().expect("an address");

@@ -224,11 +224,20 @@ impl Gateway {
         self
     }
 
-    /// A key of another account.
+    /// A key of another account, which has no money.
     pub(crate) fn stranger(&self) -> String {
-        let account = self.admin("POST", "/admin/v1/accounts", &json!({"name": "stranger"}));
-        let path = format!("/admin/v1/accounts/{}/keys", text(&account, "id"));
-        text(&self.admin("POST", &path, &json!({"name": "stranger"})), "key")
+        self.customer("stranger", None)
+    }
+
+    /// A key of another account, which is granted `money`.
+    pub(crate) fn customer(&self, name: &str, money: Option<&str>) -> String {
+        let account = self.admin("POST", "/admin/v1/accounts", &json!({"name": name}));
+        let path = format!("/admin/v1/accounts/{}", text(&account, "id"));
+        if let Some(amount) = money {
+            let grant = json!({"amount": amount, "id": "first"});
+            self.admin("POST", &format!("{path}/grants"), &grant);
+        }
+        text(&self.admin("POST", &format!("{path}/keys"), &json!({"name": name})), "key")
     }
 
     /// Gives the account more money, once per `id`.
@@ -269,6 +278,17 @@ impl Gateway {
             self.key
         );
         [head.as_bytes(), body.as_ref()].concat()
+    }
+
+    /// The answer to a request with another account's key.
+    pub(crate) fn ask_as(&self, key: &str, path: &str, body: &Value) -> Answer {
+        let body = body.to_string();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {key}\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        ask(self.address, &[head.as_bytes(), body.as_bytes()].concat())
     }
 
     /// A `GET` with the key.

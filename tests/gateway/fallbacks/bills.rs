@@ -98,14 +98,10 @@ fn the_dearest_is_held_and_asked_of_the_balance() {
     assert!((both - 2.0 * as_asked).abs() < 1e-12, "charged as if it had no fallback");
 
     // Money for one alone and not for the other is a refusal, and not an answer without a fallback.
-    let account = gateway.admin("POST", "/admin/v1/accounts", &json!({"name": "poor"}));
-    let path = format!("/admin/v1/accounts/{}", account["id"].as_str().expect("an id"));
-    gateway.admin("POST", &format!("{path}/grants"), &json!({"amount": alone, "id": "g"}));
-    let made = gateway.admin("POST", &format!("{path}/keys"), &json!({"name": "poor"}));
-    let key = made["key"].as_str().expect("a key");
+    let key = gateway.customer("poor", Some(alone.as_str()));
     for (model, status) in [("cheap", 402), ("alone", 200)] {
         let request = String::from_utf8(gateway.chat_json(body(model, nothing()))).expect("text");
-        let answer = ask(gateway.address, request.replace(&gateway.key, key).as_bytes());
+        let answer = ask(gateway.address, request.replace(&gateway.key, &key).as_bytes());
         assert_eq!(answer.status(), status, "{model}: {answer:?}");
     }
 }

@@ -52,18 +52,7 @@ struct Idle {
 
 /// Keys of four accounts that have `amount`, or nothing.
 fn four_accounts(gateway: &Gateway, amount: Option<&str>) -> Vec<String> {
-    let account = |number: usize| {
-        let text =
-            |document: &Value, field: &str| document[field].as_str().expect(field).to_owned();
-        let account = gateway.admin("POST", "/admin/v1/accounts", &json!({"name": "idle"}));
-        let path = format!("/admin/v1/accounts/{}", text(&account, "id"));
-        if let Some(amount) = amount {
-            let grant = json!({"amount": amount, "id": format!("first-{number}")});
-            gateway.admin("POST", &format!("{path}/grants"), &grant);
-        }
-        text(&gateway.admin("POST", &format!("{path}/keys"), &json!({"name": "idle"})), "key")
-    };
-    (0..4).map(account).collect()
+    (0..4).map(|_| gateway.customer("idle", amount)).collect()
 }
 
 /// Keeps 89 WebSockets open over these keys, each of which has sent `message`.

@@ -51,12 +51,7 @@ impl Arena {
         ];
         let models = format!("models:\n{}", models.concat());
         let gateway = Gateway::limited(limits, &upstreams, &models);
-        let admin = |path: &str, body: Value| gateway.admin("POST", path, &body);
-        let account = admin("/admin/v1/accounts", json!({"name": "hostile"}));
-        let path = format!("/admin/v1/accounts/{}", account["id"].as_str().expect("an id"));
-        admin(&format!("{path}/grants"), json!({"amount": "1000.00", "id": "hostile"}));
-        let key = admin(&format!("{path}/keys"), json!({"name": "hostile"}));
-        let hostile = key["key"].as_str().expect("a key").to_owned();
+        let hostile = gateway.customer("hostile", Some("1000.00"));
         Self { gateway, hostile, sims }
     }
 

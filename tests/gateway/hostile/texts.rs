@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Act, Answer, Gateway, Reply, Responder, Scripted, ask, eventually};
+use crate::harness::{Act, Gateway, Reply, Responder, Scripted, ask, eventually};
 
 const KEY: &str = "sk-upstream/of-a-test-1";
 
@@ -58,22 +58,8 @@ fn gateway(at: SocketAddr) -> (Gateway, String) {
     shared_ids: [vs_shared, 'pmpt_shared*'] }}\n"
     );
     let gateway = Gateway::serving(&upstreams, MODELS);
-    let account = gateway.admin("POST", "/admin/v1/accounts", &json!({"name": "other"}));
-    let path = format!("/admin/v1/accounts/{}", account["id"].as_str().expect("an id"));
-    gateway.admin("POST", &format!("{path}/grants"), &json!({"amount": "1.00", "id": "other"}));
-    let key = gateway.admin("POST", &format!("{path}/keys"), &json!({"name": "other"}));
-    let key = key["key"].as_str().expect("a key").to_owned();
+    let key = gateway.customer("other", Some("1.00"));
     (gateway, key)
-}
-
-fn post(gateway: &Gateway, key: &str, path: &str, body: &Value) -> Answer {
-    let body = body.to_string();
-    let head = format!(
-        "POST {path} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {key}\r\n\
-         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
-    ask(gateway.address, &[head.as_bytes(), body.as_bytes()].concat())
 }
 
 fn chat(model: &str) -> Value {
@@ -143,22 +129,22 @@ fn names_of_models_that_lead_elsewhere_reach_no_upstream() {
         "x/%c0%ae%c0%ae/y",
         "x/．．/y",
     ] {
-        let answer = post(&gateway, &gateway.key, CHAT, &chat(&format!("az-{rest}")));
+        let answer = gateway.ask_as(&gateway.key, CHAT, &chat(&format!("az-{rest}")));
         let error = answer.json()["error"].clone();
         assert_eq!((answer.status(), &error["param"]), (404, &json!("model")), "{rest}: {error}");
         let encoded: String = rest.bytes().map(|byte| format!("%{byte:02X}")).collect();
         let path = format!("/v1beta/models/gem-{encoded}:generateContent");
         let body = json!({"contents": [{"parts": [{"text": "hi"}]}]});
-        let answer = post(&gateway, &gateway.key, &path, &body);
+        let answer = gateway.ask_as(&gateway.key, &path, &body);
         assert_eq!(answer.status(), 404, "{rest}: {answer:?}");
         assert_eq!(answer.json()["error"]["status"], "NOT_FOUND", "{rest}: {answer:?}");
     }
     assert!(upstream.requests().is_empty(), "no upstream was asked");
     assert_eq!(gateway.settled()["spent"], "0.00");
-    let answer = post(&gateway, &other, CHAT, &chat("az-gpt/4.1:x"));
+    let answer = gateway.ask_as(&other, CHAT, &chat("az-gpt/4.1:x"));
     assert_eq!(answer.status(), 200, "{answer:?}");
     let body = json!({"contents": [{"parts": [{"text": "hi"}]}]});
-    let answer = post(&gateway, &other, "/v1beta/models/gem-2.5/x:generateContent", &body);
+    let answer = gateway.ask_as(&other, "/v1beta/models/gem-2.5/x:generateContent", &body);
     assert_eq!(answer.status(), 200, "{answer:?}");
     let paths: Vec<String> =
         upstream.requests().iter().map(|request| request.target().1.to_owned()).collect();
@@ -203,7 +189,7 @@ fn queries_reach_upstreams_by_a_list() {
         ),
     ] {
         let before = upstream.requests().len();
-        let answer = post(&gateway, &key, &path, body);
+        let answer = gateway.ask_as(&key, &path, body);
         assert_eq!(answer.status(), 200, "{path}: {answer:?}");
         let requests = upstream.requests();
         let (_, target) = requests.get(before).expect("a request").target();
@@ -243,7 +229,7 @@ fn what_upstreams_keep_is_named_by_those_who_were_given_it() {
         for (name, value) in fields.as_object().expect("fields") {
             body[name] = value.clone();
         }
-        post(&gateway, key, "/v1/responses", &body)
+        gateway.ask_as(key, "/v1/responses", &body)
     };
     for fields in [
         json!({"input": [{"role": "user", "content": file}]}),
@@ -263,13 +249,13 @@ fn what_upstreams_keep_is_named_by_those_who_were_given_it() {
     for path in ["/v1/messages", "/v1/messages/count_tokens"] {
         let body = json!({"model": "claude", "max_tokens": 9,
             "messages": [{"role": "user", "content": document}]});
-        let answer = post(&gateway, &gateway.key, path, &body);
+        let answer = gateway.ask_as(&gateway.key, path, &body);
         assert_eq!(answer.status(), 400, "{path}: {answer:?}");
         assert_eq!(answer.json()["error"]["type"], "invalid_request_error", "{answer:?}");
     }
     let mut body = chat("m");
     body["messages"][0]["content"] = json!([{"type": "file", "file": {"file_id": "file-a"}}]);
-    assert_eq!(post(&gateway, &gateway.key, CHAT, &body).status(), 400);
+    assert_eq!(gateway.ask_as(&gateway.key, CHAT, &body).status(), 400);
     assert!(upstream.requests().is_empty(), "no upstream was asked");
     assert_eq!(gateway.settled()["spent"], "0.00");
     // What the operator shares goes where it is, whoever names it.
@@ -289,12 +275,8 @@ fn what_upstreams_keep_is_named_by_those_who_were_given_it() {
     // Both have been given the container by now, and a third account has not.
     let answer = respond(&other, &json!({"input": [code]}));
     assert_eq!(answer.status(), 200, "{answer:?}");
-    let account = gateway.admin("POST", "/admin/v1/accounts", &json!({"name": "third"}));
-    let path = format!("/admin/v1/accounts/{}", account["id"].as_str().expect("an id"));
-    gateway.admin("POST", &format!("{path}/grants"), &json!({"amount": "1.00", "id": "third"}));
-    let third = gateway.admin("POST", &format!("{path}/keys"), &json!({"name": "third"}));
-    let third = third["key"].as_str().expect("a key");
-    assert_eq!(respond(third, &json!({"input": [code]})).status(), 400);
+    let third = gateway.customer("third", Some("1.00"));
+    assert_eq!(respond(&third, &json!({"input": [code]})).status(), 400);
     // Files on the web are anybody's.
     let web = json!([{"type": "input_file", "file_url": "https://example.com/a.pdf"}]);
     let answer = respond(&other, &json!({"input": [{"role": "user", "content": web}]}));
@@ -362,7 +344,7 @@ fn a_stream_with_the_operators_credential_ends_before_it() {
         let (gateway, _) = gateway(upstream.address);
         let mut body = chat("m");
         body["stream"] = json!(true);
-        let answer = post(&gateway, &gateway.key, CHAT, &body);
+        let answer = gateway.ask_as(&gateway.key, CHAT, &body);
         let text = String::from_utf8_lossy(&answer.body()).into_owned();
         assert_eq!(answer.status(), 200, "{text}");
         assert!(text.contains("Hello"), "what came before is the customer's: {text}");
@@ -389,7 +371,7 @@ fn texts_that_begin_like_the_credential_pass_unchanged() {
     let mut body = chat("m");
     body["stream"] = json!(true);
     body["stream_options"] = json!({"include_usage": true});
-    let answer = post(&gateway, &other, CHAT, &body);
+    let answer = gateway.ask_as(&other, CHAT, &body);
     let text = String::from_utf8_lossy(&answer.body()).into_owned();
     assert!(text.contains(&begun) && text.contains(END), "{text}");
 }
@@ -424,7 +406,7 @@ fn a_document_with_the_operators_credential_is_not_delivered() {
             (200, "content-type: application/json\r\n".to_owned(), told.clone())
         });
         let (gateway, other) = gateway(upstream.address);
-        let answer = post(&gateway, &gateway.key, path, &body);
+        let answer = gateway.ask_as(&gateway.key, path, &body);
         let text = String::from_utf8_lossy(&answer.bytes).into_owned();
         assert_eq!(answer.status(), 502, "{path}: {text}");
         assert!(!text.contains("sk-upstream"), "{path}: {text}");
@@ -436,7 +418,7 @@ fn a_document_with_the_operators_credential_is_not_delivered() {
         });
         // The target is still there for the other account.
         is_told.store(false, Ordering::SeqCst);
-        let answer = post(&gateway, &other, path, &body);
+        let answer = gateway.ask_as(&other, path, &body);
         assert_eq!(answer.status(), 200, "{path}: {answer:?}");
     }
 }
