@@ -32,6 +32,13 @@ use table::Table;
 /// is out of breath.
 const LEAVE_TIMEOUT: Duration = Duration::from_millis(100);
 
+/// Time for which a connection does not give way to one from elsewhere: in it the first request can be read and
+/// its key checked, or the first message of a WebSocket can arrive. Without it, a flood of connections closes
+/// those of customers that have just come, before anybody has looked at them.
+const GRACE: Duration = Duration::from_millis(50);
+/// Time after which it is looked again whether anybody can give way.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
 /// What connections, and streams, may take of the process's memory: one in so many parts each.
 const MEMORY_SHARE: u64 = 8;
 /// Memory of a call to an upstream, beside bodies: an abandoned one over plain TCP was measured to take
@@ -116,7 +123,8 @@ impl Open {
         let memory = source.as_ref().and_then(|(config, _)| config.load().limits.memory_bytes);
         let streams_max = descriptors.streams.min(fitting(memory, streams::STREAM_BYTES as u64));
         let streams = Arc::new(Streams::new(streams_max, metrics));
-        let (table, freed) = (Mutex::default(), Notify::new());
+        let table = Table { grace: GRACE, ..Table::default() };
+        let (table, freed) = (Mutex::new(table), Notify::new());
         Self { table, freed, count, streams, descriptors, source }
     }
 
@@ -250,9 +258,9 @@ impl Open {
         gives_way
     }
 
-    /// Nobody can give way. Those about to come could, once they are here.
+    /// Nobody can give way. Those about to come could, once they are here, and new ones after their grace.
     fn nobody_leaves(&self, table: &Table, reason: ConnectionShed) -> Arrival {
-        if !table.arriving.is_empty() {
+        if !table.arriving.is_empty() || table.is_grace_pending {
             return Arrival::Wait;
         }
         self.shed(reason);
@@ -317,7 +325,10 @@ impl ConnectionFilter for Filter {
                 match self.open.arrive(peer, self.is_proxied) {
                     Arrival::Welcome => return true,
                     Arrival::Full => return false,
-                    Arrival::Wait => self.open.freed.notified().await,
+                    Arrival::Wait => {
+                        let _freed =
+                            tokio::time::timeout(LOOK_AGAIN, self.open.freed.notified()).await;
+                    }
                 }
             }
         };

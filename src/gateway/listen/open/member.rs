@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -169,8 +169,13 @@ impl Member {
     }
 }
 
+/// The moment of a duration ago, in milliseconds since the first connection came.
+pub(super) fn ms_before_now(duration: Duration) -> u64 {
+    u64::try_from(BEGINNING.elapsed().saturating_sub(duration).as_millis()).unwrap_or(0)
+}
+
 fn now() -> u64 {
-    u64::try_from(BEGINNING.elapsed().as_millis()).unwrap_or(0) << SINCE_SHIFT
+    ms_before_now(Duration::ZERO) << SINCE_SHIFT
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::member::{Member, MemberStanding};
+use super::member::{self, Member, MemberStanding};
 
 /// An accepted connection that has not come by then has failed before it began.
 const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -31,6 +31,11 @@ pub(super) struct Table {
     /// By address: those that are here and have not been told to give way.
     pub(super) addresses: HashMap<IpAddr, Address>,
     pub(super) chosen: Chosen,
+    /// Time for which a connection does not give way to one from elsewhere after it has come, or after its
+    /// last request.
+    pub(super) grace: Duration,
+    /// Connections for which the grace goes on could have given way when it was looked last.
+    pub(super) is_grace_pending: bool,
 }
 
 #[derive(Default)]
@@ -108,6 +113,7 @@ impl Table {
             Some(network) if !self.addresses.contains_key(&network) => Chosen::default(),
             network => std::mem::take(self.chosen_of(network)),
         };
+        self.is_grace_pending = false;
         let told = loop {
             match chosen.next.pop_front() {
                 Some((seen, member)) if member.give_way(seen) => break Some(member),
@@ -116,9 +122,9 @@ impl Table {
                     break None;
                 }
                 None => {
-                    chosen.next = self.choose(network, max);
+                    (chosen.next, self.is_grace_pending) = self.choose(network, max);
                     if chosen.next.is_empty() {
-                        let is_lasting = self.arriving.is_empty();
+                        let is_lasting = self.arriving.is_empty() && !self.is_grace_pending;
                         chosen.futile_until = is_lasting.then(|| Instant::now() + FUTILE_PAUSE);
                         break None;
                     }
@@ -146,26 +152,37 @@ impl Table {
     }
 
     /// Those that have been idle the longest. Where many were never known, of them; else of those that
-    /// were.
+    /// were. The second value is true where there are others that are too new to be chosen.
     fn choose(
         &self,
         network: Option<IpAddr>,
         max: usize,
-    ) -> VecDeque<(MemberStanding, Arc<Member>)> {
+    ) -> (VecDeque<(MemberStanding, Arc<Member>)>, bool) {
         let of_address = |member: &&Arc<Member>| network.is_none() || member.network == network;
         let (mut strange, mut known) = (Vec::new(), Vec::new());
+        let (mut fresh_strangers, mut has_fresh) = (0, false);
+        // An address that wants room for itself gets it at once, since others wait behind it.
+        let grace = if network.is_none() { self.grace } else { Duration::ZERO };
+        let fresh_since = member::ms_before_now(grace);
         for member in self.members.iter().flatten().filter(of_address) {
             let standing = member.standing();
-            match (standing.may_leave(), standing.is_strange()) {
-                (true, true) => strange.push((standing, member)),
-                (true, false) => known.push((standing, member)),
-                (false, _) => {}
+            if !standing.may_leave() {
+                continue;
+            }
+            let is_fresh = standing.since() > fresh_since;
+            has_fresh |= is_fresh;
+            match (standing.is_strange(), is_fresh) {
+                (true, true) => fresh_strangers += 1,
+                (true, false) => strange.push((standing, member)),
+                (false, true) => {}
+                (false, false) => known.push((standing, member)),
             }
         }
         let share = max / STRANGERS_SHARE;
         // In a flood most of the strangers are still about to come.
         let of_address = |at: &&(Option<IpAddr>, Instant)| network.is_none() || at.0 == network;
-        let strangers = strange.len() + self.arriving.values().filter(of_address).count();
+        let strangers =
+            strange.len() + fresh_strangers + self.arriving.values().filter(of_address).count();
         let (mut chosen, count_max) = match strangers.checked_sub(share) {
             Some(above) if above > 0 || known.is_empty() => (strange, above.max(1)),
             _ if known.is_empty() => (strange, 1),
@@ -181,7 +198,9 @@ impl Table {
             chosen.truncate(count);
         }
         chosen.sort_unstable_by_key(|(standing, _)| standing.since());
-        chosen.into_iter().map(|(standing, member)| (standing, Arc::clone(member))).collect()
+        let chosen =
+            chosen.into_iter().map(|(standing, member)| (standing, Arc::clone(member))).collect();
+        (chosen, has_fresh)
     }
 
     /// Of customers who could give way, leaves those of accounts that have more than their share of the

@@ -41,6 +41,21 @@ fn strangers_give_way_first_and_those_idle_the_longest_of_them() {
     assert!(!table.one_gives_way(None, 8), "and nobody is told twice");
 }
 
+/// A flood of connections does not close one that has come just now, whose key nobody has checked yet, and
+/// does not close an idle customer in its place.
+#[test]
+fn who_has_just_come_has_time_to_show_a_key() {
+    let grace = Duration::from_millis(200);
+    let mut table = Table { grace, ..Table::default() };
+    let all: Vec<_> =
+        [true, false, false, false, false].map(|known| add(&mut table, None, known)).into();
+    assert!(!table.one_gives_way(None, 5), "all are new");
+    assert!(table.is_grace_pending, "which will pass");
+    std::thread::sleep(grace);
+    all[1].know();
+    assert_eq!(given_way(&mut table, None, 5, &all), 2, "the oldest that has shown none");
+}
+
 /// A customer who is idle does not give way to a flood because most of it is still about to come.
 #[test]
 fn those_about_to_come_are_strangers_too() {
