@@ -33,45 +33,45 @@ use crate::gateway::listen::transport::{self, Transport};
 use crate::gateway::listen::{hooks, http2};
 use crate::gateway::patience::Patience;
 
-/// How an HTTP/2 connection begins (RFC 9113, section 3.4).
+/// Connection preface of HTTP/2 (RFC 9113, section 3.4).
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The largest request head, over HTTP/2 too. Browsers stay below 16 KiB.
 pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// What a head gets at first; ordinary ones need no more.
+/// Initial capacity of the buffer for a request head; ordinary heads need no more.
 const HEAD_BYTES_INITIAL: usize = 4 * 1024;
 /// The time within which a head must be complete, and within which the first one must begin.
 pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection that has just been accepted may take to begin its first request when the
-/// gateway shuts down: the request is on its way, and closing would lose it.
+/// Time that a newly accepted connection has for its first request during a shutdown: the request is probably
+/// on its way, and closing would lose it.
 const FRESH_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a connection may wait for its next request. Cloud load balancers keep idle connections
-/// for up to 600 s, and lose a request when the other end closes first.
+/// Idle timeout of a connection. Cloud load balancers keep idle connections for up to 600 s, and lose a
+/// request when the other end closes first.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(620);
-/// How long a connection may be idle on which nobody has shown a key: browsers and probes come again at
-/// no cost, and whoever only wants to keep connections open has to open them anew.
+/// Idle timeout of a connection without any authenticated request. Browsers and probes reconnect at no cost,
+/// and a client that only wants to occupy connections has to open them anew.
 const STRANGERS_IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Requests on one connection before it is closed, so that clients spread anew over load-balanced
 /// gateways.
 pub(crate) const REQUESTS_MAX: u32 = 10_000;
-/// How long, and for how many bytes, a refused customer is listened to after the answer. Closing
-/// with unread bytes resets the connection, and the answer may be lost with it.
+/// Time, and below it bytes, for which the gateway goes on reading after a refusal. Closing with unread bytes
+/// resets the connection, and the answer may be lost with it.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 const LINGER_BYTES_MAX: usize = 1024 * 1024;
 
 /// Writes a refusal as a whole HTTP/1.1 message that says `connection: close`.
 pub(crate) type Refuse = fn(&GatewayError) -> Bytes;
 
-/// Whether a request's header shows a key that is good.
+/// Check of a request header: true if it has a valid API key.
 pub(crate) type IsKnown = Arc<dyn Fn(&RequestHeader) -> bool + Send + Sync>;
 
 /// The application behind every customer-facing address.
 pub struct Connections<P> {
-    /// What answers requests over HTTP/1.1.
+    /// Application for HTTP/1.1.
     proxy: P,
-    /// What answers streams over HTTP/2, as Pingora drives it.
+    /// Application for HTTP/2, as Pingora drives streams.
     driven: Arc<HttpProxy<P>>,
     transport: Transport,
-    /// Whether HTTP/2 may begin without having been agreed on.
+    /// Accept HTTP/2 with prior knowledge, that is, without ALPN.
     h2c: bool,
     refuse: Refuse,
     open: Arc<Open>,
@@ -107,7 +107,7 @@ where
         Self { deadline, is_known, ..self }
     }
 
-    /// What decides about connections before they come here.
+    /// The filter that admits connections to this listener before they are accepted.
     #[must_use]
     pub fn filter(&self) -> Arc<dyn ConnectionFilter> {
         self.open.filter(self.transport.is_proxied())
@@ -242,7 +242,7 @@ async fn closing(shutdown: &mut ShutdownWatch, is_first: bool) {
     }
 }
 
-/// What came over a connection.
+/// First bytes of a request, as they were received.
 enum ReceivedHead {
     /// A complete and sound HTTP/1 head, and what follows it.
     Sound(Box<SoundHead>),

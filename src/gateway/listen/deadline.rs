@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::listen::wrapped::tells_of_inner;
 
-/// When requests in flight must end.
+/// Deadline of requests in flight during a shutdown.
 #[derive(Debug, Default)]
 pub struct Deadline {
     is_near: AtomicBool,
@@ -39,7 +39,7 @@ impl Deadline {
         waits(&self.told_near)
     }
 
-    /// Whether connections are to be closed behind each answer.
+    /// True while connections are to be closed after each answer.
     pub(crate) fn is_near(&self) -> bool {
         self.is_near.load(Ordering::Acquire)
     }
@@ -50,13 +50,13 @@ impl Deadline {
         self.told.send_replace(true);
     }
 
-    /// Whether requests in flight must end.
+    /// True once requests in flight must end.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// What `work` comes to, or `None` if they must end before it is done.
+    /// The result of `work`, or `None` if the deadline comes first.
     pub(crate) async fn or_done<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             done = work => Some(done),
@@ -81,7 +81,7 @@ fn waits(told: &watch::Sender<bool>) -> impl Future<Output = ()> + Send + Sync +
     }
 }
 
-/// What a customer reads whose request the deadline has cut.
+/// Error for a customer whose request is cut at the deadline.
 pub(crate) fn stopping(has_begun: bool) -> GatewayError {
     let message = if has_begun {
         "The gateway is stopping and had to cut the answer. What was delivered is charged."
@@ -101,11 +101,12 @@ pub(crate) struct Cuttable {
     inner: Stream,
     deadline: Arc<Deadline>,
     reached: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
-    /// Who is woken at the deadline. A connection is nearly always read by one task.
+    /// Waker of the task that reads the connection, woken at the deadline. A connection is nearly always read
+    /// by one task.
     woken: Option<Waker>,
     /// Reads in one turn; 0 for as many as there are.
     reads_max: u8,
-    /// Those in this turn.
+    /// Reads in the current turn.
     reads: u8,
 }
 

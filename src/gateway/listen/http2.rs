@@ -34,19 +34,19 @@ const ERROR_RESETS_MAX: usize = 256;
 const REFUSED_MAX: u32 = 32;
 /// Streams of one connection that are turned away. Libraries that are told so wait for others to end.
 const TURNED_AWAY_MAX: u32 = 1000;
-/// What one stream may have waiting to be sent, in bytes: a customer who opens 100 streams, grants
-/// every window and reads nothing costs 6 MiB.
+/// Bytes of one stream that may wait to be sent: a customer who opens 100 streams, grants every window and
+/// reads nothing costs 6 MiB.
 const SEND_BUFFER_BYTES_MAX: usize = 64 * 1024;
-/// How long the client has, after its last request, to see that the connection is being closed.
+/// Time that the client has, after its last request, to notice GOAWAY.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What decides whether a stream is taken.
+/// Admission of streams on a connection.
 pub(crate) struct Door<'a> {
     /// The connection that the request came over.
     pub(crate) member: &'a Arc<Member>,
     /// The streams of all connections.
     pub(crate) streams: &'a Arc<Streams>,
-    /// Whether a stream shows a key that is good.
+    /// True if the header of a stream has a valid API key.
     pub(crate) is_known: &'a IsKnown,
 }
 

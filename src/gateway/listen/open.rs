@@ -28,8 +28,8 @@ pub(crate) use member::Member;
 pub(crate) use streams::{StreamPlace, Streams, stream_bytes};
 use table::Table;
 
-/// How long one who comes waits for one who gives way: that takes microseconds, unless the machine
-/// is out of breath.
+/// Time that a newcomer waits for another connection to close: that takes microseconds, unless the machine is
+/// overloaded.
 const LEAVE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Time for which a connection does not give way to one from elsewhere: in it the first request can be read and
@@ -39,15 +39,15 @@ const GRACE: Duration = Duration::from_millis(50);
 /// Time after which it is looked again whether anybody can give way.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// What connections, and streams, may take of the process's memory: one in so many parts each.
+/// Part of the process's memory for connections, and the same for streams: one in so many.
 const MEMORY_SHARE: u64 = 8;
 /// Memory of a call to an upstream, beside bodies: an abandoned one over plain TCP was measured to take
 /// 43 KiB, and the call of an MCP tool several times that.
 const UPSTREAM_CALL_BYTES: u64 = 64 * 1024;
-/// What a connection takes before anything is asked over it: measured, 20 KiB.
+/// Memory of a connection before its first request: measured, 20 KiB.
 const CONNECTION_BYTES: u64 = 20 * 1024;
 
-/// How many connections there may be.
+/// Largest numbers of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bounds {
     all: usize,
@@ -80,7 +80,7 @@ pub(crate) struct Ticket {
     member: Arc<Member>,
 }
 
-/// What becomes of a connection that has been accepted.
+/// Decision about a connection in the kernel's accept queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Arrival {
     /// The connection may be served.
@@ -133,8 +133,8 @@ impl Open {
         &self.streams
     }
 
-    /// What decides about connections to a listener. Behind one with a PROXY header (`is_proxied`) it
-    /// is not known yet who comes.
+    /// Connection filter of a listener. With a PROXY header (`is_proxied`) the client's address is unknown
+    /// before that is read.
     pub(crate) fn filter(self: &Arc<Self>, is_proxied: bool) -> Arc<dyn ConnectionFilter> {
         Arc::new(Filter { open: Arc::clone(self), is_proxied })
     }
@@ -184,8 +184,8 @@ impl Open {
         SharedBounds { connections, stream_bytes: self.streams.bytes_max() }
     }
 
-    /// How many calls to upstreams may be under way, abandoned ones included: as many as the descriptors
-    /// that customers leave for them, and as fit into their part of the memory.
+    /// Largest number of calls to upstreams at one time, abandoned ones included: bounded by the descriptors
+    /// that are left for them and by their part of the memory.
     pub(crate) fn upstream_calls_max(&self, limits: &Limits) -> usize {
         let default = || fitting(limits.memory_bytes, UPSTREAM_CALL_BYTES);
         limits.upstream_calls_max.unwrap_or_else(default).min(self.descriptors.upstream_calls())
@@ -204,7 +204,7 @@ impl Open {
         Some(Bounds { all, of_address })
     }
 
-    /// What `address` is counted by; `None` for proxies, which stand for many.
+    /// Network by which `address` is counted; `None` for trusted proxies, which stand for many clients.
     fn network(&self, address: IpAddr) -> Option<IpAddr> {
         let (config, _) = self.source.as_ref()?;
         let snapshot: Arc<Snapshot> = config.load();
@@ -238,7 +238,7 @@ impl Open {
         Arrival::Welcome
     }
 
-    /// Whether there may be one more from this address; if need be, one of its own gives way.
+    /// True if the network may have one more connection; if need be, one of its own is closed for it.
     fn has_room_at(&self, table: &mut Table, network: IpAddr, bounds: Bounds) -> bool {
         let arriving =
             |table: &Table| table.arriving.values().filter(|(at, _)| *at == Some(network)).count();
@@ -274,7 +274,8 @@ impl Open {
     }
 }
 
-/// How many of so many bytes fit into their share of the memory, where that is known.
+/// Number of items of `each_bytes` that fit into their part of the memory; no bound where the memory is
+/// unknown.
 fn fitting(memory: Option<u64>, each_bytes: u64) -> usize {
     let count = memory.map(|memory| (memory / MEMORY_SHARE / each_bytes).max(1));
     count.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX)

@@ -53,7 +53,7 @@ impl Origin {
         self.connection.know();
     }
 
-    /// Whether any request over the connection was ever authenticated.
+    /// True if any request over the connection was authenticated.
     pub(crate) fn is_authenticated(&self) -> bool {
         self.connection.is_known()
     }

@@ -20,9 +20,9 @@ use crate::limits::{
 };
 use crate::metrics::{Metrics, Pool, Shed};
 
-/// When to try again: places become free with every answer.
+/// `Retry-After` of a refusal: slots become free with every answer.
 const RETRY_PLACE: Duration = Duration::from_secs(1);
-/// How long an account's reads wait for each other before one is refused.
+/// Time that the reads of an account wait for each other before one is refused.
 const READ_WAIT: Duration = Duration::from_secs(2);
 
 /// All places of this process, over all listeners.
@@ -33,9 +33,9 @@ pub(crate) struct Places {
     connections: Arc<UnitPool>,
     /// The bytes of customers' streams over HTTP/2.
     stream_bytes: Arc<UnitPool>,
-    /// What comes from where, of those without a key.
+    /// Requests in flight of unauthenticated clients, counted by client network.
     networks: Holders<Option<IpAddr>>,
-    /// What accounts have in use.
+    /// Usage of each account.
     accounts: Arc<limits::Limits>,
     metrics: Arc<Metrics>,
 }
@@ -52,7 +52,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// What the account has in use, for a customer's.
+    /// Usage of the account, for a customer's request.
     pub(crate) fn account(&self) -> Option<&Arc<InUse>> {
         (self.pool == Pool::Customers).then_some(&self.holder)
     }

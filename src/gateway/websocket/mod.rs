@@ -51,7 +51,7 @@ use events::{End, Outgoing, TurnEvents};
 pub(crate) use handshake::{can_be_had, is_asked_for};
 use turn::{ClientMessage, LastResponse, Prompt};
 
-/// What belongs to the connection, and is no part of a request that is made on it.
+/// Hop-by-hop headers of the handshake, which are not passed to the requests of its turns.
 const OF_CONNECTION: [HeaderName; 9] = [
     HOST,
     CONNECTION,
@@ -166,7 +166,7 @@ impl Turns<'_> {
         }
     }
 
-    /// Whether the account of the connection has something to pay with.
+    /// True if the account of the connection has any money.
     fn is_funded(&self, connection: &CustomerSocket<'_>) -> bool {
         let available = |account| self.gateway.ledger.available_and_held(account).0;
         connection.account().is_none_or(|account| available(account) > Nanousd::ZERO)
@@ -262,12 +262,12 @@ impl Turns<'_> {
         Ok(())
     }
 
-    /// What the connection has in mind, in bytes.
+    /// Memory of the remembered conversation, in bytes.
     fn in_mind(&self) -> usize {
         self.last.as_ref().map_or(0, LastResponse::bytes)
     }
 
-    /// What `prompt` takes besides what the connection has in mind, in bytes.
+    /// Memory of `prompt` beyond the remembered conversation, in bytes.
     fn beside(&self, prompt: Option<&Prompt>) -> usize {
         let last = self.last.as_ref().map(|last| &last.conversation);
         prompt.map_or(0, |prompt| prompt.bytes_beside(last))

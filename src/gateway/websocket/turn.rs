@@ -1,5 +1,5 @@
-//! What a message asks for: a turn, which becomes a request like any other, or that the gateway has in mind
-//! what the next turn goes on from.
+//! Messages of a client: a turn, which becomes a request like any other, or a conversation to remember for
+//! the next turn.
 //!
 //! Messages: OpenAI's guide "WebSocket mode", and what Codex sends.
 
@@ -12,9 +12,10 @@ use crate::pipeline;
 use crate::protocols::json::{Object, Value};
 use crate::protocols::splice::json_string;
 
-/// What of a message is for the connection, and no part of a request; or written anew.
+/// Fields of a message that are for the connection, or rewritten, and are not copied into the request.
 const OWN_FIELDS: [&str; 4] = ["type", "generate", "stream", "previous_response_id"];
-/// What has a provider hand out its reasoning, so that it can come back with the next turn.
+/// Value of `include` with which a provider returns encrypted reasoning, so that it can come back with the
+/// next turn.
 const SEALED_REASONING: &str = r#""reasoning.encrypted_content""#;
 /// Parts of a prompt above which they are joined: each takes memory of its own, and time whenever the prompt
 /// is cloned. A session of an agent has some hundred turns.
@@ -23,23 +24,23 @@ const PARTS_MAX: usize = 512;
 /// allocator's.
 const PART_BYTES: usize = 96;
 
-/// What a message asks for.
+/// A parsed message of a client.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ClientMessage {
-    /// That the model answers: a turn.
+    /// Generate a response: a turn.
     Turn {
         /// The body of the request for it.
         body: Bytes,
         /// All that it is made of.
         prompt: Prompt,
     },
-    /// That the next turn can go on from this. It costs nothing.
+    /// Remember this conversation for the next turn. It costs nothing.
     WarmUp(Prompt),
     /// Nothing: Codex says when it has processed a response.
     Nothing,
 }
 
-/// What a response is made of, as far as the gateway has it.
+/// Conversation behind a response, as far as the gateway has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Prompt {
     /// The response that an upstream keeps, from which the first of the items goes on.
@@ -55,7 +56,7 @@ pub(super) struct Prompt {
 pub(super) struct LastResponse {
     /// Its id, as the customer was told it.
     pub(super) id: String,
-    /// What it was made of, and what it says.
+    /// Input and output of the response.
     pub(super) conversation: Prompt,
 }
 

@@ -110,7 +110,7 @@ async fn break_off(session: &mut Session, how: &[u8]) -> Result<bool> {
     Ok(true)
 }
 
-/// What `request`, sent in pieces of so many bytes, is answered with; and whether the connection is kept.
+/// Send `request` in pieces of `step` bytes; returns the answer and whether the connection is kept.
 async fn exchange<F>(
     request: &[u8],
     piece_bytes: usize,

@@ -19,27 +19,28 @@ const BUSY: u64 = 2;
 const LEAVING: u64 = 4;
 /// It is not open any more, although something of it may still be at work.
 const GONE: u64 = 8;
-/// What stands above these is when a request began or ended last, or the connection came, in
-/// milliseconds since the first one.
+/// Shift of the timestamp above the flags: milliseconds since the first connection at which a request began
+/// or ended last, or the connection came.
 const SINCE_SHIFT: u32 = 8;
 
-/// What milliseconds are counted from.
+/// Epoch of the timestamps.
 static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// A connection. What changes with every request is in one word, so that no request waits for a lock.
 pub(crate) struct Member {
-    /// Whose it is; `None` where one address stands for many customers.
+    /// Client network; `None` where one address stands for many customers.
     pub(super) network: Option<IpAddr>,
     /// The account that has shown a key on it last; 0 for none.
     account: AtomicU64,
     state: AtomicU64,
-    /// What accounts with requests under way have of it: many, behind a load balancer over HTTP/2.
+    /// Shares of the connection that accounts with requests in flight hold: several behind a load balancer
+    /// over HTTP/2.
     held: Mutex<Vec<(u64, Weak<PooledUnits>)>>,
     leave: Notify,
     metrics: Option<Arc<Metrics>>,
 }
 
-/// How a connection stands at a moment.
+/// State of a connection at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MemberStanding(u64);
 
@@ -49,7 +50,7 @@ impl MemberStanding {
         self.0 & KNOWN == 0
     }
 
-    /// Whether it could give way: a customer's request that is under way is not cut.
+    /// True if the connection may be closed for another: a customer's request in flight is not cut.
     pub(super) fn may_leave(self) -> bool {
         self.0 & (LEAVING | GONE) == 0 && (self.is_strange() || self.0 & BUSY == 0)
     }
@@ -116,7 +117,7 @@ impl Member {
         self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, changed).is_ok()
     }
 
-    /// Whether one of its requests was authenticated.
+    /// True if any of its requests was authenticated.
     pub(crate) fn is_known(&self) -> bool {
         self.state.load(Ordering::Relaxed) & KNOWN != 0
     }
@@ -148,7 +149,7 @@ impl Member {
         told.is_ok()
     }
 
-    /// Whether it has been told to give way.
+    /// True once the connection was asked to close.
     pub(super) fn is_leaving(&self) -> bool {
         self.state.load(Ordering::Acquire) & LEAVING != 0
     }

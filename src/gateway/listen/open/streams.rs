@@ -15,17 +15,17 @@ use parking_lot::Mutex;
 use super::Member;
 use crate::metrics::{Metrics, StreamRefused};
 
-/// What a stream takes at least: measured, 25 KiB.
+/// Least memory of a stream: measured, 25 KiB.
 pub(super) const STREAM_BYTES: usize = 32 * 1024;
 /// Streams of one connection at a time, until one of its requests was authenticated. Browsers ask for
 /// a page and its parts with fewer.
 const STRANGERS_ON_A_CONNECTION: usize = 8;
 /// Streams of all such connections together: 32 MiB.
 const STRANGERS_MAX: usize = 1024;
-/// Those of one address among them.
+/// Unauthenticated streams of one address.
 const STRANGERS_OF_AN_ADDRESS: usize = STRANGERS_MAX / 8;
 
-/// What a stream with this header takes, in bytes.
+/// Memory of a stream with this header, in bytes.
 pub(crate) fn stream_bytes(headers: &HeaderMap) -> usize {
     let fields = headers.iter().map(|(name, value)| name.as_str().len() + value.len());
     STREAM_BYTES + fields.sum::<usize>()
@@ -60,7 +60,7 @@ impl Streams {
         }
     }
 
-    /// What the streams of those who are known may take, in bytes.
+    /// Memory for the streams of authenticated customers, in bytes.
     pub(super) fn bytes_max(&self) -> usize {
         self.bytes_max
     }

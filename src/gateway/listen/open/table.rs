@@ -11,7 +11,7 @@ use super::member::{self, Member, MemberStanding};
 const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// So many are chosen at a time to give way one after the other, since choosing takes a look at all.
 const CHOSEN_MAX: usize = 64;
-/// How long it is not looked again for somebody to give way when nobody could.
+/// Pause after a search that found no connection to close.
 pub(super) const FUTILE_PAUSE: Duration = Duration::from_millis(50);
 /// Connections that nobody is known on give way first, while they are more than one in so many: a flood
 /// of them passes the others by, and yet a customer who has just come has time to show a key.
@@ -24,7 +24,7 @@ pub(super) struct Table {
     pub(super) members: Vec<Option<Arc<Member>>>,
     pub(super) free: Vec<usize>,
     pub(super) count: usize,
-    /// Those that have been told to give way and are still there.
+    /// Connections that were asked to close and are still open.
     pub(super) leaving: usize,
     /// Accepted, and about to come.
     pub(super) arriving: HashMap<SocketAddr, (Option<IpAddr>, Instant)>,
@@ -44,7 +44,7 @@ pub(super) struct Address {
     pub(super) chosen: Chosen,
 }
 
-/// Who is to give way next, the first one first.
+/// Queue of connections to close, the next one first.
 #[derive(Default)]
 pub(super) struct Chosen {
     next: VecDeque<(MemberStanding, Arc<Member>)>,
@@ -151,8 +151,9 @@ impl Table {
         }
     }
 
-    /// Those that have been idle the longest. Where many were never known, of them; else of those that
-    /// were. The second value is true where there are others that are too new to be chosen.
+    /// Choose the connections that have been idle the longest: of those without an authenticated request
+    /// where these are more than their share, else of customers'. The second value is true where others are
+    /// too new to be chosen.
     fn choose(
         &self,
         network: Option<IpAddr>,

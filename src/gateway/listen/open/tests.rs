@@ -1,4 +1,4 @@
-//! Who gives way, without sockets.
+//! Choice of the connections to close, without sockets.
 
 use super::table::FUTILE_PAUSE;
 use super::*;
