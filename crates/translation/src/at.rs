@@ -20,7 +20,7 @@ const KEY_LETTERS_MAX: usize = 64;
 /// The members of an object, in the order in which they were written.
 pub(crate) type Members<'a> = Vec<(Cow<'a, str>, Raw<'a>)>;
 
-/// Where in a request something stands.
+/// Path of a JSON value in a request, for error messages and for the names of dropped fields.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FieldPath<'p> {
     up: Option<&'p FieldPath<'p>>,
@@ -209,12 +209,12 @@ fn push_key(key: &str, out: &mut String) {
     out.extend(letters.map(|letter| if is_plain(letter) { letter } else { '_' }));
 }
 
-/// Whether a value is there and says something.
+/// True unless the value is `null`.
 pub(crate) fn is_given(value: Raw<'_>) -> bool {
     value.get() != "null"
 }
 
-/// Whether a text is one JSON object.
+/// True if a text is exactly one JSON object.
 pub(crate) fn is_object(text: &str) -> bool {
     text.trim_start().starts_with('{') && json::read::<&serde_json::value::RawValue>(text).is_some()
 }

@@ -10,7 +10,7 @@ use crate::schemas::{self, Subset};
 use crate::tool_schema;
 use crate::turns::AlternatingTurns;
 
-/// What is said of a tool that stands in the conversation and is not offered any more.
+/// Description of a tool that the conversation calls and the request no longer offers.
 const GONE: &str =
     "Was called earlier in this conversation and is not available any more. Do not call it.";
 /// The most strict tools of a request to Claude (Anthropic's documentation of structured outputs, "Schema
@@ -151,7 +151,7 @@ pub(crate) fn tool_choice<'p>(parts: &'p [PromptPart<'p>]) -> Option<&'p ToolCho
     })
 }
 
-/// Whether only one tool may be called at a time.
+/// True if only one tool may be called at a time.
 pub(crate) fn is_single(parts: &[PromptPart<'_>]) -> bool {
     parts.iter().any(|part| matches!(part, PromptPart::ParallelTools(false)))
 }

@@ -12,7 +12,7 @@ use crate::dialect::Untranslatable;
 use crate::names;
 use crate::part::{PromptPart, Tool, ToolChoice};
 
-/// Why a call of a tool that was left out cannot be asked for.
+/// Reason for refusing a choice that names a tool that was left out.
 pub(crate) const RUN_BY_PROVIDER: &str =
     "it asks for a call of a tool that only the provider of another model runs";
 
@@ -144,7 +144,7 @@ impl<'a> OfferedTools<'a> {
     }
 }
 
-/// What a model reads in the place of a search's result: the tools stand in the prompt.
+/// Text that a model reads instead of a tool search's result: the tools themselves stand in the prompt.
 pub(crate) fn found_text<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
     // As providers see the tools of a namespace.
     let names: Vec<String> = names.into_iter().map(names::shown).collect();

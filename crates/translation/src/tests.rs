@@ -1,4 +1,5 @@
-//! What holds for every dialect: what is written is read again, through any of them and back.
+//! Round trips through every dialect: a written request or answer reads back the same, through any dialect
+//! and back.
 
 use std::borrow::Cow;
 
@@ -77,7 +78,7 @@ fn any_picture() -> impl Strategy<Value = ContentPart<'static>> {
     })
 }
 
-/// What a user says, an assistant answers, and tools give back.
+/// A user's text, an assistant's answer, and results of tools.
 fn any_exchange() -> impl Strategy<Value = Vec<PromptPart<'static>>> {
     let said = prop::collection::vec(
         prop_oneof![3 => any_text().prop_map(text), 1 => any_picture()],
@@ -171,17 +172,17 @@ prop_compose! {
     }
 }
 
-/// What a user says last: upstreams want it so.
+/// A last turn of the user, as upstreams require.
 fn user_at_end() -> [PromptPart<'static>; 2] {
     [PromptPart::Turn(Speaker::User), PromptPart::Content(text("Go on."))]
 }
 
-/// Whether the tool is declared because the conversation has calls of it.
+/// True if the tool is declared because the conversation has calls of it.
 fn is_of_history(tool: &Tool<'_>) -> bool {
     tool.description.as_deref().is_some_and(|text| text.starts_with("Was called earlier"))
 }
 
-/// What is said, in one order for all dialects, with turns of one role joined.
+/// Lists the conversation in one order for all dialects, with consecutive turns of one role joined.
 fn list_said(parts: &[PromptPart<'_>]) -> Vec<String> {
     let mut said = Vec::new();
     let mut role = None;
@@ -203,7 +204,7 @@ fn list_said(parts: &[PromptPart<'_>]) -> Vec<String> {
     said
 }
 
-/// What is asked for beside that, in one order.
+/// Lists the settings of a request, in one order.
 fn asked(parts: &[PromptPart<'_>]) -> Vec<String> {
     let must_call = parts.contains(&PromptPart::ToolChoice(ToolChoice::Any));
     let mut asked: Vec<String> = parts
@@ -315,7 +316,7 @@ fn any_answer() -> impl Strategy<Value = Vec<AnswerPart<'static>>> {
     })
 }
 
-/// What an answer says, with pieces of one block joined.
+/// Lists the contents of an answer, with pieces of one block joined.
 fn list_told<'a>(answer: impl IntoIterator<Item = AnswerPart<'a>>) -> Vec<String> {
     let mut told: Vec<String> = Vec::new();
     for piece in answer {
@@ -348,7 +349,7 @@ fn frame() -> AnswerFrame {
     }
 }
 
-/// What a reader makes of a whole stream.
+/// Reads a complete stream.
 fn read_events(dialect: &dyn Dialect, events: &[u8]) -> Vec<AnswerPart<'static>> {
     let mut reader = dialect.stream_reader();
     let (mut answer, keep) = (Vec::new(), |answer: &mut Vec<_>, piece: AnswerPart<'_>| {
@@ -455,7 +456,7 @@ proptest! {
 
 // Seals.
 
-/// What the assistant said, as the customer sends it back.
+/// The assistant's message as the customer sends it back.
 fn sent_back(place: usize, document: &Value) -> Value {
     match place {
         0 => json!({"messages": [document["choices"][0]["message"]]}),

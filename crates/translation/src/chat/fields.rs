@@ -1,11 +1,11 @@
-//! What becomes of the fields of a chat completion that no other dialect has words for.
+//! Handling of the fields of a chat completion that exist in no other dialect.
 //!
 //! Sources: OpenAI's reference and SDKs; the bodies of opencode, VS Code's Copilot Chat, aider,
 //! LangChain and Vercel's AI SDK; OpenRouter's, DeepSeek's, Qwen's and vLLM's references.
 
 use crate::fate::{FateTable, FieldFate, Rows};
 
-/// Why a field that the gateway does not know is refused.
+/// Refusal of a field that the gateway does not know.
 const UNKNOWN: FieldFate =
     FieldFate::Refused("the gateway does not know it, and it may change the price or the meaning");
 /// Values by which a customer asks for no tier.
@@ -119,8 +119,8 @@ pub(super) const REASONING: FateTable = FateTable {
     others: FieldFate::LeftOut,
 };
 
-/// What a customer says beside the fields that all dialects have: pictures and files under names of
-/// other programs' are part of what is said.
+/// Refusal of media under field names of other programs: they belong to the content, so dropping them would
+/// change the question.
 const ATTACHED: FieldFate = FieldFate::Refused("what is shown to the model stands in `content`");
 const SAID: Rows = &[
     ("images", ATTACHED),

@@ -1,4 +1,4 @@
-//! What a customer's chat completion asks for, as parts.
+//! Reads a customer's chat completion request as parts.
 
 use std::borrow::Cow;
 
@@ -122,7 +122,7 @@ fn response_format<'a>(
     }
 }
 
-/// How much is thought, by OpenAI's word, OpenRouter's and Anthropic's objects, or Qwen's fields.
+/// Reads the reasoning effort: OpenAI's word, OpenRouter's or Anthropic's object, or Qwen's fields.
 fn thinking(
     at: &FieldPath<'_>,
     key: &str,

@@ -1,4 +1,4 @@
-//! What is said in a customer's chat completion, as parts.
+//! Reads the messages of a customer's chat completion request as parts.
 
 use std::borrow::Cow;
 

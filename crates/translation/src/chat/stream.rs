@@ -43,8 +43,8 @@ pub(super) struct ChatReader {
     has_begun: bool,
     has_choice: bool,
     blocks: OpenCalls,
-    /// What each choice has said. Nobody asks for several answers: some upstreams put calls into a choice
-    /// of their own (GitHub Copilot).
+    /// The state of each choice. One answer alone is requested, yet some upstreams put calls into a second
+    /// choice (GitHub Copilot).
     said: Vec<SaidChoice>,
     stop: Option<Stop<'static>>,
     reasoning: u64,
@@ -57,7 +57,7 @@ struct SaidChoice {
     thoughts: ThoughtReader,
     /// Characters of its text.
     characters: u64,
-    /// What its text refers to.
+    /// Citations in its text.
     cited: Vec<CitedUrl>,
 }
 
@@ -145,7 +145,7 @@ impl ChatReader {
         Ok(())
     }
 
-    /// What a choice has said, and the blocks of all.
+    /// The state of the choice `index`, and the blocks of all choices.
     fn choice(&mut self, index: u64) -> (&mut SaidChoice, &mut OpenCalls) {
         let known = self.said.iter().position(|said| said.index == index);
         let place = known.unwrap_or_else(|| {
@@ -208,16 +208,16 @@ impl ChatReader {
 
 /// Writes chunks for a customer.
 pub(super) struct ChatWriter {
-    /// What every chunk begins with, up to its choices.
+    /// Beginning of every chunk, up to its choices.
     head: Vec<u8>,
-    /// What every chunk ends with that has a choice.
+    /// End of every chunk that has a choice.
     tail: &'static [u8],
     shows_usage: bool,
     free_tools: Vec<String>,
     calls: usize,
     /// The input of a call that takes free text, which is unwrapped when it is whole.
     free: Option<String>,
-    /// Whether anything of the input of the open call has come.
+    /// True once a piece of the open call's input has come.
     has_input: bool,
     thought_bytes: usize,
     seals: usize,
@@ -331,7 +331,7 @@ impl ChatWriter {
         out.extend_from_slice(b"data: [DONE]\n\n");
     }
 
-    /// What is left to write of the open call.
+    /// Writes the rest of the open call.
     fn end_call(&mut self, out: &mut Vec<u8>) {
         if let Some(input) = self.free.take() {
             self.call(out, |call, out| {

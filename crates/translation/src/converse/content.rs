@@ -1,4 +1,4 @@
-//! What is said in a turn, as content of the Converse API.
+//! Writes the content of a turn for the Converse API.
 
 use std::borrow::Cow;
 

@@ -67,7 +67,7 @@ struct WireDelta<'a> {
     delta: WireBlockDelta<'a>,
 }
 
-/// What is new of a block, which has one of these members, or one that has no words in other dialects.
+/// A delta of a content block: one of these members, or one that other dialects cannot express.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct WireBlockDelta<'a> {

@@ -125,7 +125,7 @@ fn tool_config(
     config.end(out);
 }
 
-/// What is said beside tools and turns.
+/// Settings of a request beside tools and turns.
 struct Settings<'p> {
     output_max: u64,
     thinks: Option<Thinks>,

@@ -1,4 +1,4 @@
-//! What a customer's request for content asks for, as parts.
+//! Reads a customer's `generateContent` request as parts.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use crate::part::{
     ContentPart, MediaPart, PromptPart, Reasoning, Source, Speaker, Text, ToolCall, ToolResult,
 };
 
-/// What Google says of a request that asks nothing.
+/// Google's message for a request without contents.
 const NO_CONTENTS: &str = "* GenerateContentRequest.contents: contents is not specified";
 
 pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslatable> {
@@ -120,11 +120,11 @@ fn instructions<'a>(
     Ok(())
 }
 
-/// What is said, as it is read.
+/// The conversation read so far.
 #[derive(Default)]
 struct ReadConversation<'a> {
     said: Vec<PromptPart<'a>>,
-    /// What each result among them says of its call, in order.
+    /// References of its results to their calls, in order.
     results: Vec<calls::NamedResult<'a>>,
 }
 
@@ -379,8 +379,7 @@ fn result<'a>(
     Ok((ToolResult { id, content, is_error, cache: None }, name))
 }
 
-/// What came out: the text behind one of the keys that Google's documents have for it, or the whole
-/// object as text.
+/// Reads a tool's output: the text behind one of the keys of Google's documents, or the whole object as text.
 fn output<'a>(
     at: &FieldPath<'_>,
     value: Raw<'a>,

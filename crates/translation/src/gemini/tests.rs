@@ -1,5 +1,5 @@
-//! What is Gemini's own: calls without ids, schemas in OpenAPI's words, thoughts in pieces, and what an
-//! upstream answers in odd cases.
+//! Tests of Gemini's peculiarities: calls without ids, schemas in OpenAPI's words, reasoning in pieces, and
+//! unusual upstream answers.
 
 use serde_json::{Value, json};
 

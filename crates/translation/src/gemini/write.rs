@@ -205,8 +205,8 @@ fn end_content(parts: Members, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// What a call came to: "the number of function response parts is equal to the number of function call
-/// parts of the function call turn" (gemini-cli 3814), so that one without a result has one that says so.
+/// Writes the result of a call. "the number of function response parts is equal to the number of function
+/// call parts of the function call turn" (gemini-cli 3814), so a call without a result gets a placeholder.
 fn function_response(call: &ToolCall<'_>, result: Option<&ToolResult<'_>>, out: &mut Vec<u8>) {
     let content = result.map_or(&[][..], |result| &result.content);
     let texts: Vec<&str> = content.iter().filter_map(turns::text_of).collect();

@@ -1,4 +1,4 @@
-//! What a customer's message asks for, as parts.
+//! Reads a customer's message request as parts.
 
 use crate::at::{FieldPath, OmissionLog, Raw, document, is_given};
 use crate::dialect::{AnswerFrame, TranslatableRequest, Untranslatable};

@@ -431,8 +431,8 @@ impl MessageSettings<'_> {
     }
 }
 
-/// Whether the name of a customer's user is one that Anthropic takes: "user_id appears to contain an email
-/// address", or a number of a telephone.
+/// True if Anthropic accepts the user's name as `user_id`. It refuses e-mail addresses ("user_id appears to
+/// contain an email address") and telephone numbers.
 fn is_opaque(user: &str) -> bool {
     let is_phone = |letter: char| letter.is_ascii_digit() || " +-().".contains(letter);
     let digits = user.chars().filter(char::is_ascii_digit).count();

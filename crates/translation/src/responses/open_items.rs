@@ -9,7 +9,7 @@ use crate::part::AnswerPart;
 use crate::responses::item::{CitedText, WireItem};
 use crate::sequence::{Passed, Sequencer};
 
-/// How an event names its item.
+/// Reference of an event to its item.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ItemName<'n> {
     /// The `output_index` of the event.
@@ -18,7 +18,7 @@ pub(super) struct ItemName<'n> {
     pub(super) id: Option<&'n str>,
 }
 
-/// What an item is.
+/// Type of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ItemKind {
     Message,
@@ -42,7 +42,7 @@ impl ItemKind {
         }
     }
 
-    /// Whether a part of this kind can stand in it.
+    /// True if an item of this kind can contain such a part.
     fn has(self, part: PartKind) -> bool {
         match part {
             PartKind::Text(_) | PartKind::Refusal(_) => self == Self::Message,
@@ -94,7 +94,7 @@ struct OpenItem {
     has_ended: bool,
     parts: Sequencer<PartKind>,
     passed: Vec<(PartKind, Passed)>,
-    /// What the texts of a message refer to.
+    /// Citations in the texts of a message.
     cited: Vec<CitedText>,
 }
 
@@ -117,7 +117,7 @@ impl OpenItems {
         self.has_calls
     }
 
-    /// Whether an item or a part waits for another to end.
+    /// True if an item or a part waits for another to end.
     pub(super) fn has_waiting(&self) -> bool {
         let open = self.items.iter().filter(|item| !item.has_ended);
         self.order.has_waiting() || open.into_iter().any(|item| item.parts.has_waiting())
@@ -295,7 +295,7 @@ impl OpenItems {
         Ok(())
     }
 
-    /// Whether an item of this name and kind has ended already.
+    /// True if an item of this name and kind has already ended.
     fn has_said(&self, name: ItemName<'_>, kind: ItemKind) -> bool {
         let found = self.find(name).and_then(|place| self.items.get(place));
         let is_named = name.index.is_some() || name.id.is_some();

@@ -1,4 +1,4 @@
-//! What a customer's response asks for, as parts.
+//! Reads a customer's response request as parts.
 
 use crate::at::{FieldPath, Members, OmissionLog, Raw, document, is_given};
 use crate::dialect::{AnswerFrame, TranslatableRequest, Untranslatable};
@@ -8,7 +8,7 @@ use crate::responses::fields;
 use crate::responses::read_items;
 use crate::responses::read_tools::ReadTools;
 
-/// What an answer repeats of its request, and what it says where the request does not.
+/// Request members that an answer repeats, with the defaults for absent ones.
 const REPEATED: [(&str, &str); 17] = [
     ("instructions", "null"),
     ("max_output_tokens", "null"),

@@ -47,7 +47,7 @@ struct WireEvent<'a> {
     annotation: Option<&'a RawValue>,
 }
 
-/// Whether an event whose fields are not those that are read is one of a new type.
+/// True if an event that does not parse is of a type that is not known here.
 fn is_new(data: &[u8]) -> bool {
     let kind = std::str::from_utf8(data).ok().and_then(json::kind);
     let known = ["response.output_", "response.reasoning", "response.refusal", "response.function"];

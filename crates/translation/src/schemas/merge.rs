@@ -8,7 +8,7 @@ use crate::at::{FieldPath, Members as Read, Raw};
 use crate::dialect::Untranslatable;
 use crate::json::Members;
 
-/// Where the definitions of a schema stand: since draft 2019-09, and before.
+/// Keys that hold the definitions of a schema: since draft 2019-09, and before.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
 /// The reference, to where definitions are written.

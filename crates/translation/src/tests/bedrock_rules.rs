@@ -1,4 +1,4 @@
-//! What the validators of Bedrock's Converse API refuse: reports are named where the rules stand.
+//! Rules of the validators of Bedrock's Converse API; each names the public report of its error.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What the validators of the Gemini API and of Vertex AI refuse: reports are named where the rules stand.
+//! Rules of the validators of the Gemini API and of Vertex AI; each names the public report of its error.
 
 use serde_json::{Value, json};
 

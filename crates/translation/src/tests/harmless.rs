@@ -1,4 +1,5 @@
-//! What says nothing to another provider stops no request: it is left out by its name, in every cell.
+//! Fields without a meaning for another provider stop no request: they are left out by name, for every pair
+//! of dialects.
 
 use serde_json::{Value, json};
 
@@ -12,7 +13,7 @@ use super::{target, write_events};
 
 const UPSTREAMS: [&dyn UpstreamDialect; 5] = [&Chat, &Messages, &Responses, &Gemini, &Converse];
 
-/// What each other dialect makes of a request, and the names of what is left out by its reader.
+/// The request in each other dialect, and the names of the fields that its reader left out.
 fn translated(customer: &dyn Dialect, body: &Value) -> (Vec<Value>, Vec<String>) {
     let text = body.to_string();
     let mut names = Vec::new();

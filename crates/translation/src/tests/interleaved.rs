@@ -250,7 +250,7 @@ fn sequential(streamed: &Streamed) -> Vec<Value> {
     streamed.begin.iter().chain(blocks).chain(&streamed.end).cloned().collect()
 }
 
-/// What a reader hands on of these events.
+/// Reads events, and returns the parts.
 pub(super) fn read(
     upstream: &dyn UpstreamDialect,
     events: &[Value],
@@ -266,7 +266,7 @@ pub(super) fn read(
     Ok(read)
 }
 
-/// What a customer's SDK puts together of a stream: text, thoughts, and calls with their inputs.
+/// A stream assembled as a customer's SDK does: text, reasoning, and calls with their inputs.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct StreamedAnswer {
     pub(super) text: String,
@@ -274,7 +274,8 @@ pub(super) struct StreamedAnswer {
     pub(super) calls: Vec<(String, String, String)>,
 }
 
-/// What customers of the dialect at `place` of [`DIALECTS`] read, by the rules of its official SDKs.
+/// Reads an answer as customers of the dialect at `place` of [`DIALECTS`] do, by the rules of its official
+/// SDKs.
 pub(super) fn read_as_customer(place: usize, answer: &[AnswerPart<'_>]) -> StreamedAnswer {
     let mut writer = DIALECTS[place].stream_writer(&frame());
     let mut events = Vec::new();
@@ -485,7 +486,7 @@ fn the_open_block_is_handed_on_at_once_and_the_others_are_counted() {
     assert!(reader.held_bytes() < 300, "{}", reader.held_bytes());
 }
 
-/// What a chat completion's chunks say, in which calls are numbered, named and cut in odd ways.
+/// Chunks of a chat completion whose calls are numbered, named and split in unusual ways.
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table of streams")]
 fn calls_of_chat_completions_are_found_by_what_names_them() {

@@ -1,4 +1,4 @@
-//! What OpenAI and those who copied its API refuse of a request, beside its grammar.
+//! Rules of OpenAI and of its API's copies beyond the request's grammar.
 
 use super::*;
 use crate::names::CallIds;
@@ -11,7 +11,7 @@ fn mistral() -> TranslationTarget {
     TranslationTarget { call_ids: CallIds::Nine, ..common() }
 }
 
-/// What a customer's request becomes over an upstream.
+/// Translates a customer's request for an upstream.
 fn over(
     customer: &dyn Dialect,
     upstream: &dyn UpstreamDialect,

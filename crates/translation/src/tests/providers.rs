@@ -1,10 +1,10 @@
-//! What providers that copied chat completions write otherwise.
+//! Deviations of providers that copied chat completions.
 
 use super::*;
 use crate::names::CallIds;
 use crate::part::FailureKind::{self, Busy, Denied, Filtered, Invalid, TooLong, Upstream};
 
-/// What an answer says that has this message, whole and streamed in pieces of its texts.
+/// Reads an answer of this message, complete and streamed in these pieces.
 fn read_both(message: &Value, deltas: &[Value], finish: &str) -> Vec<String> {
     let whole =
         json!({"id": "x", "choices": [{"index": 0, "message": message, "finish_reason": finish}]});

@@ -1,4 +1,4 @@
-//! What nobody knows yet is passed over, and an end without an answer is no end.
+//! Unknown events and blocks are skipped, and an end without an answer is a failure.
 
 use serde_json::{Value, json};
 
@@ -94,7 +94,7 @@ fn unknown_events_items_and_pieces_are_passed_over() {
     assert_eq!(answer_parts(&Gemini, &gemini), ["text ab", "Stop(Done)"]);
 }
 
-/// What is said beside a block of which nothing is said does not wait for its end.
+/// A block is not delayed by an unknown block beside it.
 #[test]
 fn nobody_waits_for_what_is_passed_over() {
     let rows: [(&dyn UpstreamDialect, [Value; 3]); 2] = [
@@ -197,7 +197,7 @@ fn an_end_without_an_answer_is_a_failure() {
     }
 }
 
-/// Those who copied chat completions have words for it too, and some send no choice at all.
+/// Copies of chat completions report failures in their own formats, and some send no choice at all.
 #[test]
 fn a_chat_completion_that_failed_is_a_failure() {
     for word in [

@@ -199,7 +199,7 @@ fn chat(talk: &Talk, rng: &mut Rng) -> Value {
     body
 }
 
-/// What chat completions and responses have in common.
+/// Settings that chat completions and responses share.
 fn openai_settings(body: &mut Value, talk: &Talk) {
     put(body, "temperature", talk.temperature);
     put(body, "top_p", talk.top_p);
