@@ -74,7 +74,7 @@ impl<'p> FieldPath<'p> {
         }
         let PathStep::Root(Some(OmissionLog(noted))) = step.step else { return };
         let Ok(mut noted) = noted.try_borrow_mut() else { return };
-        if noted.len() < OMISSIONS_MAX && !noted.iter().any(|known| known.name == name) {
+        if noted.len() < OMISSIONS_MAX && !noted.iter().any(|omission| omission.name == name) {
             noted.push(Omission { name, field: self.to_string() });
         }
     }
@@ -112,8 +112,8 @@ impl<'p> FieldPath<'p> {
     }
 
     /// The refusal of something that is not what it should be, such as "a string".
-    pub(crate) fn malformed(&self, wanted: &str) -> Untranslatable {
-        Untranslatable::malformed(self.to_string(), wanted)
+    pub(crate) fn malformed(&self, expected: &str) -> Untranslatable {
+        Untranslatable::malformed(self.to_string(), expected)
     }
 
     /// The value as a text.
@@ -236,8 +236,8 @@ fn repeated_key<'m>(members: &'m Members<'_>) -> Option<&'m str> {
             .find(|(key, rest)| rest.clone().any(|(later, _)| later == *key))
             .map(|(key, _)| &**key);
     }
-    let mut known = HashSet::with_capacity(members.len());
-    members.iter().map(|(key, _)| &**key).find(|key| !known.insert(*key))
+    let mut seen = HashSet::with_capacity(members.len());
+    members.iter().map(|(key, _)| &**key).find(|key| !seen.insert(*key))
 }
 
 #[cfg(test)]

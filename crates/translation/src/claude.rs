@@ -37,11 +37,11 @@ pub(crate) fn thinking(
     losses: &mut Losses,
     conversation: &AlternatingTurns<'_>,
 ) -> Result<Option<Thinks>, Untranslatable> {
-    let asked = parts.iter().rev().find_map(|part| match part {
+    let requested = parts.iter().rev().find_map(|part| match part {
         PromptPart::Thinking(thinking) => Some(*thinking),
         _ => None,
     });
-    let wanted = match (asked, target.thinking) {
+    let setting = match (requested, target.thinking) {
         (None, _) => return Ok(None),
         (Some(Thinking::Off), ThinkingStyle::None) => return Ok(None),
         (Some(Thinking::Off), _) => return Ok(Some(Thinks::Off)),
@@ -65,11 +65,11 @@ pub(crate) fn thinking(
     let is_forced = parts
         .iter()
         .any(|part| matches!(part, PromptPart::ToolChoice(ToolChoice::Any | ToolChoice::Named(_))));
-    let wanted = match wanted {
+    let setting = match setting {
         Thinks::Budget(tokens) => Thinks::Budget(budget_below(tokens, output_max)),
         other => other,
     };
-    let is_refused = match wanted {
+    let is_refused = match setting {
         Thinks::Budget(tokens) => tokens < BUDGET_MIN || conversation.has_unsealed_calls(),
         _ => false,
     };
@@ -77,7 +77,7 @@ pub(crate) fn thinking(
         losses.drop_hint(target.mode, "reasoning_effort")?;
         return Ok(None);
     }
-    Ok(Some(wanted))
+    Ok(Some(setting))
 }
 
 /// A budget of `tokens` for an answer of `output_max` tokens, which Anthropic has it be below. One that is

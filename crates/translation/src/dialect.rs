@@ -228,7 +228,7 @@ impl Efforts {
     #[must_use]
     pub fn of_words<'w>(words: impl IntoIterator<Item = &'w str>) -> Self {
         let places = words.into_iter().filter_map(|word| {
-            let found = Self::WORDS.iter().position(|known| *known == word);
+            let found = Self::WORDS.iter().position(|candidate| *candidate == word);
             found.and_then(|place| u32::try_from(place).ok())
         });
         Self(places.fold(0, |words, place| words | 1_u8.wrapping_shl(place)))
@@ -238,7 +238,7 @@ impl Efforts {
     /// or else the least. `none` is no effort.
     #[must_use]
     pub fn nearest(self, effort: Effort) -> Option<&'static str> {
-        let wanted = match effort {
+        let level = match effort {
             Effort::Minimal => 1,
             Effort::Low => 2,
             Effort::Medium => 3,
@@ -246,9 +246,9 @@ impl Efforts {
             Effort::ExtraHigh => 5,
             Effort::Max => 6,
         };
-        let known = || (1..Self::WORDS.len()).filter(|place| self.has(*place));
-        let below = known().rfind(|place| *place <= wanted);
-        below.or_else(|| known().next()).and_then(|place| Self::WORDS.get(place).copied())
+        let supported = || (1..Self::WORDS.len()).filter(|place| self.has(*place));
+        let below = supported().rfind(|place| *place <= level);
+        below.or_else(|| supported().next()).and_then(|place| Self::WORDS.get(place).copied())
     }
 
     /// The word for no thoughts, if the model knows it.
@@ -362,9 +362,9 @@ impl Untranslatable {
 
     /// A field that is not what it should be, such as "a string".
     #[must_use]
-    pub fn malformed(field: impl Into<Cow<'static, str>>, wanted: &str) -> Self {
+    pub fn malformed(field: impl Into<Cow<'static, str>>, expected: &str) -> Self {
         let field = field.into();
-        let message = format!("`{field}` must be {wanted}.");
+        let message = format!("`{field}` must be {expected}.");
         Self { field, message }
     }
 }

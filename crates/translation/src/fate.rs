@@ -60,13 +60,13 @@ pub(crate) struct FateTable {
 
 impl FateTable {
     fn fate(&self, name: &str) -> FieldFate {
-        let row = self.rows.iter().find(|(known, _)| *known == name);
+        let row = self.rows.iter().find(|(row_name, _)| *row_name == name);
         row.map_or(self.others, |(_, fate)| *fate)
     }
 
     /// True if the table has a row of this name.
     pub(crate) fn knows(&self, name: &str) -> bool {
-        self.rows.iter().any(|(known, _)| *known == name)
+        self.rows.iter().any(|(row_name, _)| *row_name == name)
     }
 
     /// Deals with a field that is not carried.

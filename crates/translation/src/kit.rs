@@ -106,13 +106,13 @@ pub(crate) fn openai_thinking(
 /// Of several ways to say how much is thought, the one that says most: not at all, or how much.
 pub(crate) fn strongest(all: &[Thinking]) -> Option<Thinking> {
     let off = all.iter().find(|one| **one == Thinking::Off);
-    let told = all.iter().find(|one| **one != Thinking::Adaptive);
-    off.or(told).or(all.first()).copied()
+    let definite = all.iter().find(|one| **one != Thinking::Adaptive);
+    off.or(definite).or(all.first()).copied()
 }
 
 /// The requested reasoning where a request sets it several times: Anthropic's has a switch and an effort.
-pub(crate) fn asked_thinking(parts: &[PromptPart<'_>]) -> Option<Thinking> {
-    let asked = parts.iter().filter_map(|part| match part {
+pub(crate) fn requested_thinking(parts: &[PromptPart<'_>]) -> Option<Thinking> {
+    let requested = parts.iter().filter_map(|part| match part {
         PromptPart::Thinking(thinking) => Some(*thinking),
         _ => None,
     });
@@ -121,7 +121,7 @@ pub(crate) fn asked_thinking(parts: &[PromptPart<'_>]) -> Option<Thinking> {
         Thinking::Effort(_) | Thinking::Budget(_) => 1,
         Thinking::Off => 2,
     };
-    asked.max_by_key(weight)
+    requested.max_by_key(weight)
 }
 
 /// Texts at which an answer ends, each once. An empty one is refused, and ends nothing.
@@ -375,8 +375,9 @@ pub(crate) fn failure_of(status: u16, value: &serde_json::Value) -> UpstreamFail
         serde_json::Value::Null => value,
         error => error,
     };
-    let said = [&error["message"], error, &value["message"], &error["detail"], &value["detail"]];
-    let message = said.into_iter().find_map(|one| one.as_str()).filter(|text| !text.is_empty());
+    let messages =
+        [&error["message"], error, &value["message"], &error["detail"], &value["detail"]];
+    let message = messages.into_iter().find_map(|one| one.as_str()).filter(|text| !text.is_empty());
     let (named, param) = match failure::first_detail(value) {
         Some((message, field)) => (Some(message), Some(field)),
         None => (None, error["param"].as_str().map(str::to_owned)),

@@ -267,8 +267,8 @@ impl Aliases {
     pub fn restore<'a>(&self, piece: AnswerPart<'a>) -> AnswerPart<'a> {
         match piece {
             AnswerPart::ToolCall { id, name, seal } if !self.by_name.is_empty() => {
-                let known = self.by_name.iter().find(|(_, alias)| **alias == name);
-                let name = known.map_or(name, |(known, _)| Cow::Owned(known.clone()));
+                let original = self.by_name.iter().find(|(_, alias)| **alias == name);
+                let name = original.map_or(name, |(original, _)| Cow::Owned(original.clone()));
                 AnswerPart::ToolCall { id, name, seal }
             }
             other => other,

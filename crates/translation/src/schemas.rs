@@ -521,9 +521,9 @@ fn check_object(
     if named && !more.starts_with('{') || more == "false" {
         return Ok(());
     }
-    let wanted =
+    let expected =
         "an object whose properties all have names: the provider of this model takes no other";
-    Err(at.malformed(wanted))
+    Err(at.malformed(expected))
 }
 
 fn untyped(at: &FieldPath<'_>) -> Untranslatable {

@@ -216,10 +216,10 @@ fn is_strict_node(node: &Value, depth: usize) -> bool {
     let Some(members) = node.as_object().filter(|_| depth <= STRICT_DEPTH_MAX) else {
         return false;
     };
-    let is_known = |key: &String| {
+    let is_supported = |key: &String| {
         STRICT_KEYWORDS.contains(&key.as_str()) || STRICT_BOUNDS.contains(&key.as_str())
     };
-    if !members.keys().all(is_known) {
+    if !members.keys().all(is_supported) {
         return false;
     }
     let has_kind = ["type", "anyOf", "$ref"].iter().any(|key| members.contains_key(*key));
@@ -227,9 +227,9 @@ fn is_strict_node(node: &Value, depth: usize) -> bool {
     if !has_kind || format.is_some_and(|format| !STRICT_FORMATS.contains(&format)) {
         return false;
     }
-    let is_kind = |wanted: &str| match members.get("type") {
-        Some(Value::String(kind)) => kind == wanted,
-        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == wanted),
+    let is_kind = |expected: &str| match members.get("type") {
+        Some(Value::String(kind)) => kind == expected,
+        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == expected),
         _ => false,
     };
     if (is_kind("object") || members.contains_key("properties")) && !is_strict_object(members) {

@@ -281,8 +281,8 @@ impl<'p> AlternatingTurns<'p> {
 }
 
 impl<'p> MergedTurn<'p> {
-    fn push(&mut self, said: TurnContent<'p>, cache: Option<Cache>) {
-        self.blocks.push(TurnBlock { content: said, cache });
+    fn push(&mut self, content: TurnContent<'p>, cache: Option<Cache>) {
+        self.blocks.push(TurnBlock { content: content, cache });
     }
 
     /// Adds a text, unless it is blank: "text content blocks must contain non-whitespace text"

@@ -174,7 +174,7 @@ pub(super) fn failure(
     if let Some(error) = value(error).filter(|error| !error.is_null()) {
         return Some(kit::failure_in_answer(&serde_json::json!({"error": error})));
     }
-    value(base_resp).and_then(|said| kit::failure_of_base_resp(&said))
+    value(base_resp).and_then(|base_resp| kit::failure_of_base_resp(&base_resp))
 }
 
 /// The failure that an upstream sends instead of a choice: OpenRouter in the choice's `error`, Zhipu in its
@@ -227,7 +227,7 @@ pub(super) fn stop_with(stop: Stop<'static>, has_calls: bool) -> Stop<'static> {
 }
 
 /// Reads the text, reasoning and refusal of a choice.
-fn read_said(
+fn read_message(
     message: &mut WireMessage<'_>,
     out: &mut Vec<AnswerPart<'_>>,
 ) -> Result<(), Malformed> {
@@ -276,7 +276,7 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
             return Ok(out);
         }
         let mut message = choice.message.unwrap_or_default();
-        read_said(&mut message, &mut out)?;
+        read_message(&mut message, &mut out)?;
         calls.extend(message.tool_calls.into_iter().flatten());
         stopped = Some(last_stop(stopped, stop(&word.0)));
     }
@@ -399,7 +399,7 @@ impl<'a> WrittenMessage<'a> {
                 }
             }
             AnswerPart::Stop(stop) => self.reason = finish_reason(stop),
-            AnswerPart::End(known) => self.counts = *known,
+            AnswerPart::End(reported) => self.counts = *reported,
             AnswerPart::Error(failure) => self.failure = Some(failure),
         }
     }

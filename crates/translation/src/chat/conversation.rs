@@ -267,11 +267,11 @@ impl<'p> Conversation<'p, '_> {
                 );
                 let is_blank = |one: &Cow<'_, ContentPart<'_>>| matches!(one.as_ref(), ContentPart::Text(one) if one.text.trim().is_empty());
                 // Moonshot and others refuse a message that says nothing.
-                let is_said = match self.target.chat {
+                let has_content = match self.target.chat {
                     ChatStyle::Openai => !contents.is_empty(),
                     ChatStyle::Common => !contents.iter().all(is_blank),
                 };
-                if is_said {
+                if has_content {
                     self.push(PromptMessage::User(contents));
                 }
             }

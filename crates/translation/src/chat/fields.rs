@@ -122,7 +122,7 @@ pub(super) const REASONING: FateTable = FateTable {
 /// Refusal of media under field names of other programs: they belong to the content, so dropping them would
 /// change the question.
 const ATTACHED: FieldFate = FieldFate::Refused("what is shown to the model stands in `content`");
-const SAID: Rows = &[
+const MESSAGE_ROWS: Rows = &[
     ("images", ATTACHED),
     ("files", ATTACHED),
     ("attachments", ATTACHED),
@@ -131,7 +131,7 @@ const SAID: Rows = &[
     ("prompt_cache_breakpoint", FieldFate::LeftOut),
 ];
 /// Fields of messages of a user, of instructions, and of results of tools.
-pub(super) const MESSAGE: FateTable = FateTable { rows: SAID, others: FieldFate::LeftOut };
+pub(super) const MESSAGE: FateTable = FateTable { rows: MESSAGE_ROWS, others: FieldFate::LeftOut };
 
 /// Fields of messages of the assistant: they repeat what an answer had.
 pub(super) const ASSISTANT: FateTable = FateTable {
@@ -187,4 +187,5 @@ pub(super) const CONTENTS: FateTable = FateTable {
     others: FieldFate::Refused("is not known to the gateway"),
 };
 /// Types of contents of the assistant: they repeat what an answer had.
-pub(super) const SAID_CONTENTS: FateTable = FateTable { rows: &[], others: FieldFate::LeftOut };
+pub(super) const ASSISTANT_CONTENTS: FateTable =
+    FateTable { rows: &[], others: FieldFate::LeftOut };

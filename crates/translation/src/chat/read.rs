@@ -71,9 +71,9 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
         tools.check(&at, &choice)?;
         parts.push(PromptPart::ToolChoice(choice));
     }
-    let said = parts.len();
+    let messages_from = parts.len();
     tools.put(&[], &mut parts);
-    frame.free_tools = kit::free_tools(parts.get(said..).unwrap_or_default());
+    frame.free_tools = kit::free_tools(parts.get(messages_from..).unwrap_or_default());
     parts.extend(completion.or(output).map(PromptPart::OutputMax));
     parts.extend(user.map(PromptPart::User));
     parts.extend(kit::strongest(&thoughts).map(PromptPart::Thinking));

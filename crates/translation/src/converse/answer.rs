@@ -154,9 +154,9 @@ fn bare_name(name: &str) -> &str {
 
 /// Classifies a failure by its name; `status` is 0 in the middle of a stream, where there is only the name.
 pub(super) fn failure_of(status: u16, name: &str, value: &Value) -> UpstreamFailure {
-    let said = [&value["message"], &value["Message"], &value["originalMessage"]];
-    let said = said.into_iter().find_map(Value::as_str).filter(|text| !text.is_empty());
-    let message = said.map_or_else(
+    let messages = [&value["message"], &value["Message"], &value["originalMessage"]];
+    let message = messages.into_iter().find_map(Value::as_str).filter(|text| !text.is_empty());
+    let message = message.map_or_else(
         || match (name, status) {
             ("", status) => format!("The provider refused the request ({status})."),
             (name, _) => format!("The provider answered with {name}."),

@@ -234,8 +234,8 @@ impl ConverseReader {
             }
             WireReasoningDelta { signature: Some(more), .. } => {
                 self.blocks.begin(index);
-                let known = self.signatures.iter_mut().find(|(place, _)| *place == index);
-                match known {
+                let signature = self.signatures.iter_mut().find(|(place, _)| *place == index);
+                match signature {
                     Some((_, signature)) => kit::push_signature(signature, &more.0)?,
                     None => self.signatures.push((index, more.0.into_owned())),
                 }

@@ -513,7 +513,7 @@ pub(super) fn write(answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
     for piece in answer {
         match piece {
             AnswerPart::Stop(reason) => stop = reason,
-            AnswerPart::End(known) => counts = *known,
+            AnswerPart::End(reported) => counts = *reported,
             piece => gathered.take(piece),
         }
     }
@@ -527,8 +527,10 @@ pub(super) fn write(answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
                 out.push(b',');
             }
             match part {
-                WrittenPart::Text(said) => text(said, false, None, out),
-                WrittenPart::Thought { text: said, seal } => text(said, true, seal.as_deref(), out),
+                WrittenPart::Text(content) => text(content, false, None, out),
+                WrittenPart::Thought { text: content, seal } => {
+                    text(content, true, seal.as_deref(), out)
+                }
                 WrittenPart::Call(call) => call.write(out),
             }
         }

@@ -53,14 +53,14 @@ impl Calls {
 /// # Errors
 /// A result without a call before it.
 pub(super) fn match_results(
-    said: &mut Vec<PromptPart<'_>>,
+    parts: &mut Vec<PromptPart<'_>>,
     results: Vec<NamedResult<'_>>,
 ) -> Result<(), Untranslatable> {
     let mut results = results.into_iter();
     let mut calls = Calls::default();
     let (mut answered, mut repeated) = (HashMap::new(), Vec::new());
-    for place in 0..said.len() {
-        let (before, rest) = said.split_at_mut(place);
+    for place in 0..parts.len() {
+        let (before, rest) = parts.split_at_mut(place);
         let Some(part) = rest.first_mut() else { break };
         match part {
             PromptPart::ToolCall(call) => {
@@ -83,8 +83,8 @@ pub(super) fn match_results(
                     }
                     None if is_repeated(before, &answered, result) => repeated.push(place),
                     None => {
-                        let wanted = "the result of a call that stands before it";
-                        return Err(Untranslatable::malformed(field, wanted));
+                        let expected = "the result of a call that stands before it";
+                        return Err(Untranslatable::malformed(field, expected));
                     }
                 }
             }
@@ -92,7 +92,7 @@ pub(super) fn match_results(
         }
     }
     let mut place = 0;
-    said.retain(|_| {
+    parts.retain(|_| {
         let stays = repeated.binary_search(&place).is_err();
         place += 1;
         stays

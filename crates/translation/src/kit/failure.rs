@@ -44,10 +44,10 @@ pub(super) fn word(value: &Value) -> String {
 /// A body that is not JSON, as a JSON string if it is a short plain text: SiliconFlow and proxies answer so.
 pub(super) fn plain_text(body: &[u8]) -> Value {
     let text = std::str::from_utf8(body).unwrap_or_default().trim();
-    let is_said = text.len() <= PLAIN_TEXT_BYTES_MAX
+    let is_readable = text.len() <= PLAIN_TEXT_BYTES_MAX
         && !text.starts_with(['<', '{', '['])
         && !text.contains(char::is_control);
-    Value::from(if is_said { text } else { "" })
+    Value::from(if is_readable { text } else { "" })
 }
 
 /// The first complaint of a list, and the field that it is about, as FastAPI and Mistral have it.
@@ -85,8 +85,8 @@ fn refused(code: i64) -> String {
 /// Reads MiniMax's `base_resp`; `None` if it reports success.
 ///
 /// Source of the codes: <https://platform.minimax.io/docs/api-reference/errorcode>.
-pub(crate) fn of_base_resp(said: &Value) -> Option<UpstreamFailure> {
-    let code = said["status_code"].as_i64().filter(|code| *code != 0)?;
+pub(crate) fn of_base_resp(base_resp: &Value) -> Option<UpstreamFailure> {
+    let code = base_resp["status_code"].as_i64().filter(|code| *code != 0)?;
     let kind = match code {
         1002 | 1039 | 1041 | 2056 => FailureKind::Busy,
         1004 | 1008 | 2049 => FailureKind::Denied,
@@ -94,7 +94,7 @@ pub(crate) fn of_base_resp(said: &Value) -> Option<UpstreamFailure> {
         1042 | 2013 => FailureKind::Invalid,
         _ => FailureKind::Upstream,
     };
-    let message = said["status_msg"].as_str().unwrap_or_default();
+    let message = base_resp["status_msg"].as_str().unwrap_or_default();
     let has = |words: &[&str]| words.iter().any(|word| message.to_ascii_lowercase().contains(word));
     let kind =
         if kind == FailureKind::Invalid && has(&TOO_LONG) { FailureKind::TooLong } else { kind };

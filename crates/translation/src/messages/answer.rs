@@ -334,7 +334,7 @@ pub(super) fn write(answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
                     sequence = text.as_deref();
                 }
             }
-            AnswerPart::End(known) => counts = *known,
+            AnswerPart::End(reported) => counts = *reported,
         }
     }
     blocks.close(&mut out);

@@ -31,11 +31,11 @@ pub(super) fn request(
     let mut conversation = AlternatingTurns::gather(parts, ThoughtsAtEnd::Drop, is_own);
     let mut out = Vec::with_capacity(1024);
     let mut members = Members::object(&mut out);
-    let asked = parts.iter().find_map(|part| match part {
+    let requested = parts.iter().find_map(|part| match part {
         PromptPart::OutputMax(tokens) => Some(*tokens),
         _ => None,
     });
-    let output_max = asked.unwrap_or(target.output_max);
+    let output_max = requested.unwrap_or(target.output_max);
     members.integer(&mut out, "max_tokens", output_max);
     let thinks = claude::thinking(parts, output_max, target, losses, &conversation)?;
     claude::end_turns(&mut conversation, parts, thinks, target, losses)?;
@@ -225,8 +225,8 @@ fn tool_result(
     }
     if list.len() == 1 && is_error {
         blocks.next(&mut list);
-        let said = if result.is_none() { turns::NO_RESULT } else { turns::EMPTY_FAILURE };
-        text(said, None, &mut list);
+        let placeholder = if result.is_none() { turns::NO_RESULT } else { turns::EMPTY_FAILURE };
+        text(placeholder, None, &mut list);
     }
     if list.len() > 1 {
         blocks.end(&mut list);

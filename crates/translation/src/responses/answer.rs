@@ -453,7 +453,7 @@ pub(super) fn write(answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
                 }
             }
             AnswerPart::Stop(stop) => status = Status::after(stop),
-            AnswerPart::End(known) => counts = *known,
+            AnswerPart::End(reported) => counts = *reported,
             AnswerPart::Error(failure) => return kit::openai_error(failure),
         }
     }

@@ -277,7 +277,7 @@ impl OpenItems {
         };
         let place = match self.find(name).filter(is_same) {
             Some(place) => place,
-            None if self.has_said(name, kind) => return Ok(()),
+            None if self.has_ended_item(name, kind) => return Ok(()),
             None => {
                 self.begin(name, kind, out);
                 if let Some(call) = item.call() {
@@ -296,7 +296,7 @@ impl OpenItems {
     }
 
     /// True if an item of this name and kind has already ended.
-    fn has_said(&self, name: ItemName<'_>, kind: ItemKind) -> bool {
+    fn has_ended_item(&self, name: ItemName<'_>, kind: ItemKind) -> bool {
         let found = self.find(name).and_then(|place| self.items.get(place));
         let is_named = name.index.is_some() || name.id.is_some();
         is_named && found.is_some_and(|item| item.kind == kind && item.has_ended)
@@ -331,8 +331,8 @@ impl OpenItem {
         if text.is_empty() {
             return self.parts.begin(part);
         }
-        let known = self.passed.iter().rposition(|(known, _)| *known == part);
-        let place = known.unwrap_or_else(|| {
+        let entry = self.passed.iter().rposition(|(entry, _)| *entry == part);
+        let place = entry.unwrap_or_else(|| {
             // Parts of a summary are paragraphs.
             if let PartKind::Summary(1..) = part {
                 self.parts.push(part, AnswerPart::Reasoning("\n\n".into()), out);
@@ -348,9 +348,9 @@ impl OpenItem {
 
     /// Says what of a whole part has not come in pieces, and ends it.
     fn complete(&mut self, part: PartKind, whole: &str, out: &mut dyn FnMut(AnswerPart<'_>)) {
-        let known = self.passed.iter().find(|(known, _)| *known == part);
-        let rest = known.map_or(whole, |(_, passed)| passed.rest(whole));
-        if known.is_none() && part == PartKind::FreeInput {
+        let entry = self.passed.iter().find(|(entry, _)| *entry == part);
+        let rest = entry.map_or(whole, |(_, passed)| passed.rest(whole));
+        if entry.is_none() && part == PartKind::FreeInput {
             self.passed.push((part, Passed::default()));
             // Free text can be empty, and is an object with nothing in it then.
             self.parts.push(part, part.piece(whole.into()), out);

@@ -405,7 +405,7 @@ impl ResponseSettings<'_> {
                 _ => {}
             }
         }
-        if let Some(thinking) = kit::asked_thinking(parts) {
+        if let Some(thinking) = kit::requested_thinking(parts) {
             self.thinking(thinking)?;
         }
         if verbosity.is_none() && format.is_none() {

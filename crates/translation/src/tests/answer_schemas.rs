@@ -43,7 +43,7 @@ fn check(schema: &Value) -> Result<(), String> {
             "anyOf" => value.as_array().ok_or("no array")?.iter().try_for_each(check)?,
             "minItems" if has("array") && (value == &json!(0) || value == &json!(1)) => {}
             "format" if has("string") => {
-                let known = [
+                let keywords = [
                     "date-time",
                     "time",
                     "date",
@@ -55,7 +55,7 @@ fn check(schema: &Value) -> Result<(), String> {
                     "ipv6",
                     "uuid",
                 ];
-                if !known.iter().any(|word| value == word) {
+                if !keywords.iter().any(|word| value == word) {
                     return Err(format!("format {value}"));
                 }
             }

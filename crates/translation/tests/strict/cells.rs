@@ -200,8 +200,8 @@ impl CellTally {
             *self.refused.entry(field).or_default() += count;
         }
         for (key, (count, example)) in other.faults {
-            let known = self.faults.entry(key).or_insert((0, example));
-            known.0 += count;
+            let fault = self.faults.entry(key).or_insert((0, example));
+            fault.0 += count;
         }
     }
 

@@ -340,9 +340,9 @@ fn assistant(
     if chance(rng, 2) {
         for _ in 0..rng.usize(1..4) {
             *number += 1;
-            let known = tools.get(rng.usize(0..tools.len() + 1)).map(|tool| tool.name.clone());
+            let offered = tools.get(rng.usize(0..tools.len() + 1)).map(|tool| tool.name.clone());
             // A tool of an earlier request may be gone.
-            let name = known.unwrap_or_else(|| "gone_tool".to_owned());
+            let name = offered.unwrap_or_else(|| "gone_tool".to_owned());
             turn.calls.push(CallDef {
                 id: call_id(rng, customer, *number),
                 name,
