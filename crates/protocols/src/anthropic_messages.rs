@@ -114,7 +114,8 @@ impl Codec for AnthropicMessages {
     }
 }
 
-/// What the price depends on. A tier is never asked for: where capacity was bought, it is used.
+/// Traits of the request on which the price depends. No tier is requested from Anthropic: priority capacity
+/// is used where it was bought.
 fn traits(body: &Object<'_>) -> Traits {
     let word = |field: &str| body.get_non_null(field).and_then(|value| value.as_str());
     Traits {
@@ -125,7 +126,7 @@ fn traits(body: &Object<'_>) -> Traits {
     }
 }
 
-/// Whether the request switches thinking on or off, if it says so.
+/// True or false if the request switches thinking on or off.
 fn thinks(body: &Object<'_>) -> Option<bool> {
     let thinking = body.get_non_null("thinking")?.as_object().ok();
     let kind = thinking.and_then(|thinking| thinking.get("type"));
@@ -185,7 +186,7 @@ struct MessagesCall {
     possible: Possible,
 }
 
-/// What the model could use at all: a report above it says that its limits are out of date.
+/// The model's limits: a report above them shows that they are out of date.
 #[derive(Clone, Copy, Debug, Default)]
 struct Possible {
     input: u64,
@@ -194,7 +195,7 @@ struct Possible {
 }
 
 impl Possible {
-    /// What all rounds together can use.
+    /// Maximum usage of all rounds together.
     fn usage(self) -> Usage {
         Usage {
             input_tokens: self.input.saturating_mul(self.loops),
@@ -409,7 +410,7 @@ fn combine(a: Usage, b: Usage, with: fn(u64, u64) -> u64) -> Usage {
     }
 }
 
-/// What an event of a stream says.
+/// The members of a stream event that count.
 #[derive(Default)]
 struct MessagesEvent<'a> {
     kind: &'a [u8],
@@ -490,12 +491,12 @@ impl<'a> MessagesEvent<'a> {
     }
 }
 
-/// What a stream has shown so far.
+/// Meters a stream of message events.
 struct MessagesTally {
     known: StreamState,
     /// The unit of cache writes of which a report does not say how long they are kept.
     unsplit: Unit,
-    /// What the reports say one after the other, of which each leaves out what has not changed.
+    /// The usage reported so far; each report leaves out unchanged members.
     reported: WireMessagesUsage,
     ended: bool,
     /// Of tools that the upstream runs, where it may.

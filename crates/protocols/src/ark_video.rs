@@ -28,8 +28,8 @@ use series::SeriesFeatures;
 /// The path of submits, and of tasks with their id behind it.
 const TASKS_PATH: &str = "/api/v3/contents/generations/tasks";
 
-/// What a request can say (spec section 2.5, and `service_tier`). Ark also has `tools` that search the
-/// web, at a price.
+/// Request fields (spec section 2.5, and `service_tier`). Ark also has `tools` that search the web, at a
+/// price.
 const FIELDS: [&str; 19] = [
     "model",
     "content",
@@ -283,13 +283,13 @@ fn pixels(resolution: Resolution) -> u64 {
     }
 }
 
-/// What a video counts as.
+/// Tokens billed for a video of this length and resolution.
 fn tokens(seconds: u64, resolution: Resolution) -> u64 {
     let frames = seconds.saturating_mul(FRAMES_PER_SECOND);
     frames.saturating_mul(pixels(resolution)).div_ceil(PIXELS_PER_TOKEN)
 }
 
-/// How Ark takes submits.
+/// Ark's side of submitting a task.
 #[derive(Debug)]
 struct Ark;
 
@@ -372,8 +372,8 @@ fn state_of(word: &str) -> Option<TaskState> {
     })
 }
 
-/// What a task used that has succeeded, if its record tells. It tells the seconds of the video that was
-/// made; those of videos that went in are as they were held.
+/// Usage of a task that succeeded, if its record reports it. It reports the seconds of the generated video;
+/// those of input videos stay as they were held.
 fn used(document: &Value, facts: &Facts) -> Option<Usage> {
     let usage = &document["usage"];
     let tokens = usage["completion_tokens"].as_u64().max(usage["total_tokens"].as_u64());

@@ -103,8 +103,7 @@ impl Codec for BedrockConverse {
     }
 }
 
-/// Whether the request switches thinking on or off, if it says so: one of Anthropic's models, in
-/// Anthropic's words.
+/// True or false if a request for a model of Anthropic's switches thinking on or off, in Anthropic's fields.
 fn thinks(body: &Object<'_>) -> Option<bool> {
     let fields = body.get_non_null("additionalModelRequestFields")?.as_object().ok()?;
     let thinking = fields.get_non_null("thinking")?.as_object().ok()?;
@@ -124,9 +123,9 @@ struct ConverseCall {
     unsplit: Unit,
     thinks: Option<bool>,
     input_ways: InputWays,
-    /// Where the body names the model, which goes into the path.
+    /// Position of the model's name in the body; it moves into the path.
     model: Option<Range<usize>>,
-    /// What the model could use at all: a report above it says that its limits are out of date.
+    /// The model's limits: a report above them shows that they are out of date.
     possible: Usage,
 }
 
@@ -201,7 +200,7 @@ struct WireConverseUsage {
     cache_details: Option<Vec<WireCacheDetail>>,
 }
 
-/// What was written to the cache for one time.
+/// Tokens written to the cache with one lifetime.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct WireCacheDetail {
@@ -264,7 +263,7 @@ pub(super) fn event_data(message: &EventFrame<'_>) -> Vec<u8> {
     data
 }
 
-/// What a stream has shown so far.
+/// Meters a stream of Converse events.
 struct ConverseTally {
     known: StreamState,
     /// The unit of cache writes of which a report does not say how long they are kept.

@@ -14,7 +14,7 @@ use super::{Call, Codec, Collect, Collected, Content, Dialect, Fault, Operation,
 use tollgate_money::error::{ErrorKind, GatewayError};
 use tollgate_money::price::{Usage, UsageSource};
 
-/// Who speaks where the customer names nobody whom the upstream knows.
+/// Voice used where the customer names none that the upstream has.
 const DEFAULT_VOICE: &str = "Cherry";
 /// OpenAI's voices, which its clients ask for.
 const OPENAI_VOICES: [&str; 13] = [

@@ -25,10 +25,10 @@ pub(super) use input::{Era, ModelClass, VideoSource};
 use parameters::Billed;
 pub(super) use parameters::size_of;
 
-/// What a request can say (spec section 2.4).
+/// Request fields (spec section 2.4).
 const FIELDS: [&str; 8] =
     ["model", "input", "parameters", "duration", "resolution", "aspect_ratio", WAIT, WEBHOOK_URL];
-/// Where the contract says what a request means that says nothing (spec section 2.4).
+/// Seconds of a video if the request gives none (spec section 2.4).
 pub(super) const SECONDS_DEFAULT: u32 = 5;
 pub(super) const RESOLUTION_DEFAULT: Resolution = Resolution::P720;
 pub(super) const ASPECT_RATIO_DEFAULT: &str = "16:9";
@@ -121,7 +121,7 @@ fn billed(body: &Object<'_>, limits: &ModelLimits) -> Result<Billed, GatewayErro
     })
 }
 
-/// How DashScope takes submits.
+/// DashScope's side of submitting a task.
 #[derive(Debug)]
 struct Dashscope;
 
@@ -209,8 +209,8 @@ fn succeeded(answer: &Value) -> Result<(Option<Usage>, Value), Fault> {
     Ok((seconds.map(|seconds| Usage { seconds, ..Usage::ZERO }), document))
 }
 
-/// What is billed from version 2.6 on, input included, and before: there of each video. The most that
-/// the figures come to counts.
+/// Billed seconds: from version 2.6 on with the input, before that of each video. The largest of the figures
+/// counts.
 fn billed_seconds(usage: &Value) -> Option<u64> {
     let seconds = |field: &str| video::reported_seconds(&usage[field]);
     let videos = usage["video_count"].as_u64().unwrap_or(1).max(1);

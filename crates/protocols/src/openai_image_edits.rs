@@ -28,7 +28,7 @@ pub(super) const FIELDS: [&str; 11] = [
 ];
 /// The names of image files: SDKs send the second for lists.
 pub(super) const IMAGES: [&str; 2] = ["image", "image[]"];
-/// What else OpenAI takes (its API reference, "Create image edit"), at no price of its own.
+/// Further fields of OpenAI's (its API reference, "Create image edit"), without a price of their own.
 pub(super) const OTHERS: [&str; 5] =
     ["user", "safety_identifier", "input_fidelity", "output_compression", "moderation"];
 
@@ -192,7 +192,7 @@ fn check_images(fields: &Fields<'_>, limits: &ImageLimits) -> Result<(), Gateway
     }
 }
 
-/// What becomes of `response_format` on the way to the upstream.
+/// Edit of `response_format` on the way to the upstream.
 #[derive(Debug)]
 enum ResponseFormatEdit {
     /// It stays as it is.

@@ -11,8 +11,8 @@ use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms};
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::Traits;
 
-/// What a request can say of OpenAI's own (its API reference, "Create image"): what decides the price
-/// is read below, and the rest has none.
+/// Request fields of OpenAI's own (its API reference, "Create image"): those that decide the price are read
+/// below, and the rest has none.
 pub(super) const OPENAI_FIELDS: [&str; 15] = [
     "model",
     "prompt",
@@ -123,7 +123,7 @@ impl Codec for ArkImages {
     }
 }
 
-/// What can be said must have no price that nobody knows.
+/// Refuses fields whose price is unknown.
 fn check_fields(
     body: &Object<'_>,
     fields: &[&str],
@@ -352,7 +352,7 @@ mod tests {
         }
     }
 
-    /// What a stream of `events` comes to, for a request with these fields.
+    /// Measurement of a stream of `events`, for a request with these fields.
     fn streamed(
         codec: &dyn Codec,
         fields: &str,

@@ -10,8 +10,8 @@ use super::{Call, Codec, Dialect, Operation, Reference, Request, Terms};
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::Usage;
 
-/// What a request can say (spec section 2.9, and `stream_format`). What is spoken decides what it
-/// costs, however it is spoken.
+/// Request fields (spec section 2.9, and `stream_format`). The text alone decides the cost, not the voice or
+/// format.
 pub(super) const FIELDS: [&str; 7] =
     ["model", "input", "voice", "response_format", "instructions", "speed", "stream_format"];
 

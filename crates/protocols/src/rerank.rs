@@ -173,7 +173,7 @@ fn text_of<'a>(document: &Value<'a>) -> Option<Value<'a>> {
     }
 }
 
-/// Where documents stand that are objects, and their texts as they are written.
+/// Positions of documents that are objects, and of their texts.
 fn objects(body: &Object<'_>) -> Vec<(Range<usize>, Range<usize>)> {
     let Some(documents) = body.get_non_null("documents") else { return Vec::new() };
     let start = documents.range.start;
@@ -191,18 +191,18 @@ fn objects(body: &Object<'_>) -> Vec<(Range<usize>, Range<usize>)> {
 struct RerankCall {
     terms: Terms,
     billed: PricedUnits,
-    /// What the model takes of so many documents.
+    /// Maximum tokens that the model accepts for so many documents.
     tokens_max: u64,
-    /// What Voyage wants otherwise.
+    /// Edits for Voyage's variant of the API.
     voyage: Option<VoyageEdits>,
 }
 
 /// The places in a body that Voyage would not understand.
 #[derive(Debug)]
 struct VoyageEdits {
-    /// Where the key `top_n` stands in the body.
+    /// Position of the key `top_n` in the body.
     top_n: Option<Range<usize>>,
-    /// Where documents stand that are objects, and their texts.
+    /// Positions of documents that are objects, and of their texts.
     objects: Vec<(Range<usize>, Range<usize>)>,
 }
 
@@ -215,7 +215,7 @@ impl Call for RerankCall {
         &mut self.terms
     }
 
-    /// What it costs is in the request: there is no output.
+    /// True: there is no output, so the request shows the whole cost.
     fn is_all_shown(&self) -> bool {
         true
     }

@@ -23,7 +23,7 @@ mod usage;
 use meter::{DocumentMeter, TextMeter, TranscriptTally};
 use usage::BilledUnits;
 
-/// AudioForm that a form can have once.
+/// Fields that a form can have once.
 pub(super) const FIELDS: [&str; 7] =
     ["file", "model", "language", "prompt", "response_format", "temperature", "stream"];
 /// Lists, whose parts SDKs name with brackets or without. The words of the first two are read by the model.
@@ -37,7 +37,7 @@ pub(super) const LISTS: [&str; 8] = [
     "timestamp_granularities",
     "timestamp_granularities[]",
 ];
-/// AudioForm of a form that asks for a translation.
+/// Fields of a form that requests a translation.
 pub(super) const TRANSLATION_FIELDS: [&str; 5] =
     ["file", "model", "prompt", "response_format", "temperature"];
 /// Text tokens that stand around the prompt at most: OpenAI's models bill ten and fewer.
@@ -154,7 +154,7 @@ impl<'a> AudioForm<'a> {
         }
     }
 
-    /// Whether the answer is no JSON.
+    /// True if the requested answer is not JSON.
     fn asks_for_text(&self) -> Result<bool, GatewayError> {
         match self.text("response_format")? {
             None | Some("json" | "verbose_json" | "diarized_json") => Ok(false),

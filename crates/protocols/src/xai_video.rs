@@ -20,8 +20,8 @@ use tollgate_money::error::{ErrorKind, GatewayError};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Resolution, Traits, Usage};
 
-/// What a request can say (spec section 2.6), and xAI's `user`. It also knows videos and further images
-/// to go by, and a place to put the video: what those cost is in no price.
+/// Request fields (spec section 2.6), and xAI's `user`. xAI also has fields for reference videos and images,
+/// and for a storage place: their cost is in no price.
 const FIELDS: [&str; 9] = [
     "model",
     "prompt",
@@ -33,7 +33,7 @@ const FIELDS: [&str; 9] = [
     WAIT,
     WEBHOOK_URL,
 ];
-/// What an `image` can say.
+/// Fields of an `image`.
 const IMAGE_FIELDS: [&str; 1] = ["url"];
 /// Ticks in which xAI says what it bills: ten thousand million are a dollar.
 const TICKS_PER_NANOUSD: u64 = 10;
@@ -160,7 +160,7 @@ fn check_image(body: &Object<'_>, limits: &ModelLimits) -> Result<bool, GatewayE
     Ok(true)
 }
 
-/// How xAI takes submits.
+/// xAI's side of submitting a task.
 #[derive(Debug)]
 struct Xai;
 
@@ -180,8 +180,8 @@ impl VideoUpstream for Xai {
     }
 }
 
-/// What a refusal says: `{"error": {"message", "type", "param", "code"}}`, or flat, with two strings,
-/// `{"code", "error"}`.
+/// A refusal: `{"error": {"message", "type", "param", "code"}}`, or flat, with two strings, `{"code",
+/// "error"}`.
 #[derive(Debug, Default)]
 struct XaiError {
     code: String,
@@ -225,7 +225,7 @@ impl XaiError {
     }
 }
 
-/// What a failure means. `status` is the answer's; a failure can come with a good one.
+/// Classifies a failure. `status` is the answer's; a failure can come with a successful one.
 fn fault(status: u16, body: &Bytes) -> Fault {
     let refusal = XaiError::read(body);
     if refusal.is_moderation() && status <= 403 {
@@ -327,7 +327,7 @@ fn done(read: &Value, facts: &Facts) -> Result<Report, Fault> {
     Ok(Report { state: TaskState::Failed, usage: Some(charged), billed, document })
 }
 
-/// What xAI bills the operator, rounded up.
+/// xAI's bill to the operator, rounded up.
 fn billed(usage: &Value) -> Option<Nanousd> {
     let ticks = usage["cost_in_usd_ticks"].as_u64()?;
     i64::try_from(ticks.div_ceil(TICKS_PER_NANOUSD)).ok().map(Nanousd::new)

@@ -8,7 +8,7 @@ use tollgate_money::error::GatewayError;
 
 const UNSUPPORTED_ROLE: &str = "InvalidParameter.UnsupportedRole";
 
-/// What a block is.
+/// Type of a content block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BlockKind {
     Text,
@@ -27,7 +27,7 @@ const KINDS: [(&str, BlockKind, &[&str]); 5] = [
 const BLOCK_FIELDS: [&str; 7] =
     ["type", "role", "text", "image_url", "video_url", "audio_url", "draft_task"];
 
-/// What the blocks have in them, as far as it counts.
+/// Contents of the blocks, as far as they affect price or validity.
 #[derive(Debug, Default)]
 pub(super) struct Content {
     has_text: bool,
@@ -35,18 +35,17 @@ pub(super) struct Content {
     has_audio: bool,
     /// A video is among the inputs.
     pub(super) has_video: bool,
-    /// What the text can have beside its words.
+    /// Commands found in the text.
     pub(super) commands: Commands,
     /// The ids of the tasks that it goes on from.
     pub(super) tasks: Vec<String>,
 }
 
-/// What stands in a text that can be a command, such as `--resolution 1080p`: models before 2.0 obey
-/// them, beside or before the fields. How Ark finds them is nowhere said, so it is two dashes before a
-/// letter wherever they stand.
+/// Commands in a prompt, such as `--resolution 1080p`: models before 2.0 obey them, beside or before the
+/// fields. Ark does not document how it finds them, so two dashes before a letter count wherever they stand.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Commands {
-    /// Whether the text has any command.
+    /// True if the text has a command.
     pub(super) any: bool,
     /// One of them can be about sound.
     pub(super) audio: bool,
@@ -105,8 +104,8 @@ impl Content {
         Ok(content)
     }
 
-    /// What the model begins with must be there: an image for one whose name says that it makes videos
-    /// from images, or that is said to need some.
+    /// Checks that the first frame is present where the model's name says that it animates images, or where
+    /// the configuration requires images.
     pub(super) fn check_start(&self, model: &str, images_min: u32) -> Result<(), GatewayError> {
         const FIELD: &str = "content";
         let is_of_images = model.split('-').any(|word| word == "i2v");

@@ -39,7 +39,7 @@ const fn count(
 #[derive(Debug)]
 pub(super) struct LocalCount {
     operation: Operation,
-    /// How the makers of their models count what is no text.
+    /// Counting of media by the makers of the models.
     media: MediaCount,
     dialects: &'static [Dialect],
 }

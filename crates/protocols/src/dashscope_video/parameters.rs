@@ -6,7 +6,7 @@ use crate::video::{self, INVALID, MISSING, NOT_IN_ENUM, refuse};
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::{ImageSize, Resolution};
 
-/// What a request is billed by.
+/// Billing parameters of a request.
 #[derive(Debug)]
 pub(super) struct Billed {
     pub(super) seconds: u32,
@@ -17,13 +17,13 @@ pub(super) struct Billed {
 
 const ASPECT_RATIO_MISMATCH: &str = "InvalidParameter.AspectRatioMismatch";
 
-/// What decides what is made, or some parsers would take for it.
+/// Fields that decide the output; spellings that lenient parsers take for them are refused as well.
 const FIELDS: [&str; 5] = [SIZE, RESOLUTION, "duration", "ratio", "audio"];
 const SIZE: &str = "size";
 const RESOLUTION: &str = "resolution";
 
-/// What would multiply the seconds that are billed, or the price of each: refused, unless an operator
-/// lets it through. Everything else passes (spec section 2.4).
+/// Fields that would multiply the billed seconds or their price: refused, unless an operator lets them
+/// through. Everything else passes (spec section 2.4).
 const MULTIPLIERS: [&str; 16] = [
     "n",
     "count",
@@ -204,7 +204,7 @@ pub(crate) fn size_of(resolution: Resolution, ratio: &str) -> Option<String> {
     Some(format!("{width}*{height}"))
 }
 
-/// Whether a ratio is of what is wider than high.
+/// Compares width with height.
 fn orientation(ratio: &str) -> Option<std::cmp::Ordering> {
     let (width, height) = ratio.split_once(':')?;
     let side = |text: &str| text.parse::<u32>().ok();
