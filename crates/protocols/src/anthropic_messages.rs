@@ -14,6 +14,7 @@ use super::disjoint::{
     CACHE_CONTROL, CacheWritten, NamedCount, RequestedLifetime, WireLifetimes, count,
 };
 use super::estimate::TextSize;
+use super::fields;
 use super::json::Object;
 use super::json_cursor::Cursor;
 use super::limits::{MissingUsage, ModelLimits};
@@ -71,9 +72,9 @@ impl Codec for AnthropicMessages {
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
         let prompt = offer::read(body, &offer::MESSAGES, limits)?;
-        super::check_messages(body)?;
+        fields::check_messages(body)?;
         // Zero is legal: it only writes the prompt to the cache.
-        let asked = super::output_tokens(body, "max_tokens", 0, limits)?;
+        let asked = fields::output_tokens(body, "max_tokens", 0, limits)?;
         let output_tokens_max = asked.unwrap_or(limits.output_tokens_max);
         let terms = Terms::of_prompt(body, &prompt, limits, output_tokens_max)?.with_output_limit(
             asked,
@@ -160,8 +161,8 @@ impl Codec for AnthropicCountTokens {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        super::refuse_case_variants(body, &COUNTED_FIELDS)?;
-        super::check_messages(body)?;
+        fields::refuse_case_variants(body, &COUNTED_FIELDS)?;
+        fields::check_messages(body)?;
         let tokens = prompt_tokens(body, MediaCount::Anthropic, limits.pictures);
         let terms = Terms::of_whole(body, Usage::ZERO, Usage::ZERO)
             .with_references(offer::references(body, &offer::MESSAGES));

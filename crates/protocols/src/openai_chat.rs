@@ -12,6 +12,7 @@ use super::disjoint::{
     CACHE_CONTROL, CacheWritten, InclusiveCounts, LIFETIMES, NamedCount, RequestedLifetime,
     WireLifetimes, count,
 };
+use super::fields;
 use super::json::{Object, Value};
 use super::limits::{MissingUsage, ModelLimits};
 use super::metering::{
@@ -65,18 +66,14 @@ impl Codec for OpenaiChat {
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
         let prompt = offer::read(body, &offer::CHAT, limits)?;
-        super::check_messages(body)?;
+        fields::check_messages(body)?;
         for (field, range) in RANGES {
             check_range(body, field, &range)?;
         }
         check_stop(body)?;
-        let choices = super::integer(body, "n", 1..=CHOICES_MAX)?.unwrap_or(1);
-        let asked = super::output_tokens(body, "max_tokens", 1, limits)?.max(super::output_tokens(
-            body,
-            "max_completion_tokens",
-            1,
-            limits,
-        )?);
+        let choices = fields::integer(body, "n", 1..=CHOICES_MAX)?.unwrap_or(1);
+        let asked = fields::output_tokens(body, "max_tokens", 1, limits)?
+            .max(fields::output_tokens(body, "max_completion_tokens", 1, limits)?);
         // Some models make them unasked.
         let makes_pictures = limits.priced.has_unit(Unit::ImageOutputTokens);
         let hidden = hidden_tokens(body, limits);
@@ -107,7 +104,7 @@ impl Codec for OpenaiChat {
             makes_pictures,
             is_thinking_priced: limits.priced.thinking,
             traits: Traits {
-                service_tier: super::service_tier(body),
+                service_tier: fields::service_tier(body),
                 thinking: thinking(body),
                 ..Traits::default()
             },
@@ -204,8 +201,8 @@ impl UsageOptions {
         }
         let object = options
             .as_object()
-            .map_err(|error| invalid(super::no_object(FIELD, &options, &error)))?;
-        super::refuse_case_variants(&object, &["include_usage"])?;
+            .map_err(|error| invalid(fields::no_object(FIELD, &options, &error)))?;
+        fields::refuse_case_variants(&object, &["include_usage"])?;
         let offset = options.range.start;
         let Some(value) = object.get("include_usage") else {
             let (at, comma) = object.insertion_point();
