@@ -39,7 +39,6 @@ fn only_one_place_names_each_heavy_dependency() {
         ("pingora::", &["src/gateway/", "src/cli/"]),
         ("pingora_proxy::", &["src/gateway/"]),
         ("client::legacy", &["crates/outbound/"]),
-        ("rusty_s3", &["crates/ledger/src/archive/", "crates/options/src/archive.rs"]),
         ("opentelemetry", &["src/traces.rs"]),
         ("axum::", &["src/admin/", "src/console/", "src/web/"]),
         ("askama::", &["src/admin/console/", "src/console/", "src/web/"]),

@@ -62,11 +62,7 @@ impl TokenBucket {
 
     /// A bucket with so many millionths of a unit remaining: at most its size; below zero, more was used
     /// than there was.
-    pub(super) fn with_remaining(
-        limit: NonZeroU32,
-        clock: &Clock,
-        remaining_micros: i128,
-    ) -> Self {
+    pub(super) fn with_remaining(limit: NonZeroU32, clock: &Clock, remaining_micros: i128) -> Self {
         let bucket = Self::new(limit, clock);
         let used_micros = i128::from(limit.get()) * MICROS - remaining_micros;
         let used_ns = u128::try_from(used_micros).unwrap_or(0) * u128::from(bucket.interval_ns);
@@ -132,10 +128,7 @@ impl TokenBucket {
         let weight_ns = units.saturating_mul(self.interval_ns);
         let now_ns = self.since_made_ns(now_ns);
         self.change(|full_at_ns| {
-            full_at_ns
-                .max(now_ns)
-                .saturating_add(weight_ns)
-                .min(now_ns.saturating_add(DEBT_MAX_NS))
+            full_at_ns.max(now_ns).saturating_add(weight_ns).min(now_ns.saturating_add(DEBT_MAX_NS))
         });
     }
 
