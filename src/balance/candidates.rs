@@ -244,10 +244,11 @@ mod tests {
     use super::super::kind::CallKind;
     use super::*;
     use crate::config::snapshot::{Affinity, CircuitRules, RetryRules, Upstream};
+    use crate::protocols::Operation;
     use crate::sample;
 
     const CALL: PlannedCall =
-        PlannedCall { caller: Caller { account: 1, tokens: 1 }, kind: CallKind::Generation };
+        PlannedCall { caller: Caller { account: 1, tokens: 1 }, kind: CallKind::GENERATION };
 
     fn way(model: usize, priority: u32) -> Option<UntriedWay> {
         way_at(TargetRank { model, is_translated: false }, priority)
@@ -264,7 +265,7 @@ mod tests {
             cost: None,
             pass_headers: Arc::default(),
         };
-        let channel = Channel::unused(CallKind::Generation);
+        let channel = Channel::unused(CallKind::GENERATION);
         Some(UntriedWay { rank, target: Arc::new(target), channel: Arc::new(channel) })
     }
 
@@ -400,7 +401,7 @@ mod tests {
             assert!(has(CALL));
             let other = PlannedCall { caller: Caller { account: 2, tokens: 1 }, ..CALL };
             assert!(!has(other), "another account's name");
-            let count = PlannedCall { kind: CallKind::TokenCount, ..CALL };
+            let count = PlannedCall { kind: CallKind::from(Operation::CountTokens), ..CALL };
             assert!(!has(count), "another endpoint may know it");
             assert_eq!(candidates.pass_over(now), priority < 2);
         }

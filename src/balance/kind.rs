@@ -6,53 +6,42 @@ use parking_lot::Mutex;
 
 use super::circuit::{Caller, Change, Circuit, CircuitStanding, Probe, Verdict};
 use crate::config::snapshot::{CircuitRules, Model};
-use crate::words::words;
+use crate::protocols::Operation;
 
-words! {
-    /// A kind of call. What one kind comes to says nothing of another one at the same target. The pipeline
-    /// derives it from the operation.
-    #[derive(PartialOrd, Ord)]
-    CallKind {
-        /// Chat, messages, responses and generated content, in every dialect: a request that is translated
-        /// reaches the endpoint of another operation.
-        Generation = "generation",
-        /// Vectors for texts and pictures.
-        Embeddings = "embeddings",
-        /// Documents in the order of a query.
-        Rerank = "rerank",
-        /// Classification of harmful content.
-        Moderations = "moderations",
-        /// Pictures that are made from texts.
-        ImageGeneration = "image_generation",
-        /// Pictures from pictures and texts.
-        ImageEdit = "image_edit",
-        /// Tasks that make videos.
-        Video = "video",
-        /// Audio that is made from texts.
-        Speech = "speech",
-        /// Texts that are made from audio.
-        Transcription = "transcription",
-        /// English texts from audio.
-        AudioTranslation = "audio_translation",
-        /// Summaries of conversations for agents.
-        Compact = "compact",
-        /// Counts of tokens in every dialect, which are free.
-        TokenCount = "token_count",
+/// A kind of upstream endpoint: failures of one kind say nothing about another at the same target. Prompts are
+/// one kind in every dialect, because a translated request reaches another operation's endpoint.
+///
+/// A kind is represented by its first operation, and ordered as operations are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CallKind(Operation);
+
+impl CallKind {
+    /// Prompts: the kind of a model that lists no operation.
+    pub(super) const GENERATION: Self = Self(Operation::Chat);
+
+    /// True if such calls cost nothing, so that accounts without money can make them.
+    #[must_use]
+    pub fn is_free(self) -> bool {
+        !self.0.is_billed()
+    }
+
+    /// The word in logs, metrics and the admin API.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        self.0.call_kind()
+    }
+
+    /// The kind that stands for a target of this model: the first of its operations'.
+    pub(super) fn main_of(model: &Model) -> Self {
+        let kinds = model.operations.iter().map(|operation| Self::from(*operation));
+        kinds.min().unwrap_or(Self::GENERATION)
     }
 }
 
-impl CallKind {
-    /// Whether its calls cost nothing, so that accounts without money can make them.
-    #[must_use]
-    pub fn is_free(self) -> bool {
-        self == Self::TokenCount
-    }
-
-    /// The kind that a model is there for: its calls speak for the target. Of several, the first in the
-    /// order of the kinds.
-    pub(super) fn main_of(model: &Model) -> Self {
-        let kinds = model.operations.iter().map(|operation| Self::from(*operation));
-        kinds.min().unwrap_or(Self::Generation)
+impl From<Operation> for CallKind {
+    fn from(operation: Operation) -> Self {
+        let is_alike = |other: &&Operation| other.call_kind() == operation.call_kind();
+        Self(Operation::EVERY.iter().find(is_alike).copied().unwrap_or(operation))
     }
 }
 
@@ -131,6 +120,35 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_operation_that_costs_nothing_is_a_free_kind() {
+        for operation in Operation::EVERY {
+            let kind = CallKind::from(*operation);
+            assert_eq!(kind.is_free(), !operation.is_billed(), "{operation:?}");
+        }
+    }
+
+    #[test]
+    fn kinds_are_distinguished_as_endpoints_are() {
+        let kinds: std::collections::BTreeSet<_> =
+            Operation::EVERY.iter().map(|operation| CallKind::from(*operation).as_str()).collect();
+        let expected = [
+            "audio_translation",
+            "compact",
+            "embeddings",
+            "generation",
+            "image_edit",
+            "image_generation",
+            "moderations",
+            "rerank",
+            "speech",
+            "token_count",
+            "transcription",
+            "video",
+        ];
+        assert_eq!(kinds, expected.into());
+    }
+
+    #[test]
     fn a_channel_without_other_kinds_keeps_none() {
         let (others, now) = (OtherKinds::default(), Instant::now());
         let caller = Caller { account: 1, tokens: 1 };
@@ -141,12 +159,13 @@ mod tests {
             open_max: std::time::Duration::from_secs(1),
             slow_start: std::time::Duration::from_secs(1),
         };
-        assert!(!others.begin(CallKind::TokenCount, 1, now).is_any());
-        others.standing(CallKind::TokenCount, caller, now, &rules);
+        assert!(!others.begin(CallKind::from(Operation::CountTokens), 1, now).is_any());
+        others.standing(CallKind::from(Operation::CountTokens), caller, now, &rules);
         assert_eq!(others.0.lock().capacity(), 0);
         for account in 0..1000 {
             let caller = Caller { account, tokens: 1 };
-            for kind in [CallKind::TokenCount, CallKind::Compact] {
+            for kind in [CallKind::from(Operation::CountTokens), CallKind::from(Operation::Compact)]
+            {
                 others.report(kind, caller, Verdict::Bad, now, &rules);
             }
         }

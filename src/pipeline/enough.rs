@@ -74,7 +74,7 @@ impl Enough {
                 "No output limit would do: its input and a single token of output can cost \
                  ${least}. Add ${missing}."
             ),
-            EnoughLimit::NoField => format!("Add ${missing}{}.", self.cheaper()),
+            EnoughLimit::NoField => format!("Add ${missing}{}.", self.operation.info().cheaper),
         };
         let message =
             format!("This request can cost up to ${amount}, and ${funds} is available. {advice}");
@@ -104,14 +104,6 @@ impl Enough {
     fn limited(&self, error: GatewayError) -> GatewayError {
         let tokens = self.tokens().and_then(|tokens| u32::try_from(tokens).ok());
         GatewayError { max_tokens_affordable: tokens.and_then(NonZeroU32::new), ..error }
-    }
-
-    /// How a request without an output limit is made cheaper, where one thing does it whatever the model.
-    fn cheaper(&self) -> &'static str {
-        match self.operation {
-            Operation::Transcription | Operation::AudioTranslation => ", or send shorter audio",
-            _ => "",
-        }
     }
 }
 

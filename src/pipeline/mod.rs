@@ -7,7 +7,6 @@
 mod authenticate;
 mod resolve;
 mod affinity;
-mod call_kind;
 mod validate;
 mod counted;
 mod limit;

@@ -103,7 +103,7 @@ pub use dialect::Dialect;
 pub use disjoint::{Contradiction, Contradictions};
 pub use meter::{Framing, KnownMeter, Meter, ReportedSides};
 pub use offered::{OfferedKey, offered_keys};
-pub use operation::Operation;
+pub use operation::{BodyKind, Operation, OperationInfo};
 pub use registry::{REGISTRY, TASK_REGISTRY, codec, is_served, task_codec};
 pub use request::{NamedInPath, Request};
 pub use stored::Reference;

@@ -56,27 +56,9 @@ struct ThinkingBudget {
 /// operations without a limit of output tokens.
 #[must_use]
 pub fn field_name(operation: Operation, limits: &ModelLimits) -> Option<&'static str> {
-    match operation {
-        Operation::Chat => Some(match chat_style(limits) {
-            ChatStyle::Common => "max_tokens",
-            ChatStyle::Openai => "max_completion_tokens",
-        }),
-        Operation::Messages => Some("max_tokens"),
-        Operation::Responses => Some("max_output_tokens"),
-        Operation::GenerateContent => Some("maxOutputTokens"),
-        Operation::CountTokens
-        | Operation::CountContentTokens
-        | Operation::InputTokens
-        | Operation::Compact
-        | Operation::Embeddings
-        | Operation::Rerank
-        | Operation::Moderations
-        | Operation::ImageGeneration
-        | Operation::ImageEdit
-        | Operation::Video
-        | Operation::Speech
-        | Operation::Transcription
-        | Operation::AudioTranslation => None,
+    match (operation, chat_style(limits)) {
+        (Operation::Chat, ChatStyle::Openai) => Some("max_completion_tokens"),
+        _ => operation.info().output_limit,
     }
 }
 

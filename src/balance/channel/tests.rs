@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use super::super::candidate::{Candidate, TargetRank, UntriedWay};
 use super::*;
 use crate::config::snapshot::Upstream;
+use crate::protocols::Operation;
 use crate::sample;
 
 const RULES: CircuitRules = CircuitRules {
@@ -25,7 +26,7 @@ fn channel() -> (Arc<Target>, Arc<Channel>) {
         cost: None,
         pass_headers: Arc::default(),
     };
-    let channel = Channel::unused(CallKind::Generation);
+    let channel = Channel::unused(CallKind::GENERATION);
     (Arc::new(target), Arc::new(channel))
 }
 
@@ -76,10 +77,10 @@ proptest! {
         let (at, mut now) = (channel(), Instant::now());
         for (outcome, account, wait_ms, is_count) in calls {
             now += Duration::from_millis(wait_ms);
-            let kind = if is_count { CallKind::TokenCount } else { CallKind::Compact };
+            let kind = if is_count { CallKind::from(Operation::CountTokens) } else { CallKind::from(Operation::Compact) };
             make(&at, planned(kind, account), outcome, now);
             for paying in [account, 99] {
-                let call = planned(CallKind::Generation, paying);
+                let call = planned(CallKind::GENERATION, paying);
                 let standing = at.1.standing_of(call, now, &RULES);
                 prop_assert_eq!(standing, CircuitStanding::Ready { share: 1.0 });
             }
@@ -92,15 +93,23 @@ proptest! {
 #[test]
 fn each_kind_is_shut_by_its_own_failures() {
     let (at, now) = (channel(), Instant::now());
-    let counts = |account| make(&at, planned(CallKind::TokenCount, account), Outcome::Failed, now);
+    let counts = |account| {
+        make(&at, planned(CallKind::from(Operation::CountTokens), account), Outcome::Failed, now)
+    };
     assert!((1..=3).all(counts), "three accounts");
     assert!(!counts(4), "shut for all");
-    assert!(make(&at, planned(CallKind::Compact, 4), Outcome::Ok, now), "another kind goes on");
+    assert!(
+        make(&at, planned(CallKind::from(Operation::Compact), 4), Outcome::Ok, now),
+        "another kind goes on"
+    );
     let shut = at.1.shut_kinds(now, &RULES);
-    assert_eq!(shut.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), [CallKind::TokenCount]);
+    assert_eq!(
+        shut.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(),
+        [CallKind::from(Operation::CountTokens)]
+    );
     // One count finds out when its time is over, and paid calls are no part in that.
     let due = now + RULES.open;
-    assert!(make(&at, planned(CallKind::TokenCount, 5), Outcome::Ok, due));
+    assert!(make(&at, planned(CallKind::from(Operation::CountTokens), 5), Outcome::Ok, due));
     assert!(at.1.shut_kinds(due, &RULES).is_empty(), "it works again");
 }
 
@@ -109,23 +118,29 @@ fn failures_of_the_main_kind_and_of_connections_concern_all_kinds() {
     let (at, now) = (channel(), Instant::now());
     let is_made = |kind, now| make(&at, planned(kind, 9), Outcome::Ok, now);
     for account in 1..=3 {
-        make(&at, planned(CallKind::Generation, account), Outcome::Failed, now);
+        make(&at, planned(CallKind::GENERATION, account), Outcome::Failed, now);
     }
-    assert!(!is_made(CallKind::Generation, now) && !is_made(CallKind::TokenCount, now));
+    assert!(
+        !is_made(CallKind::GENERATION, now)
+            && !is_made(CallKind::from(Operation::CountTokens), now)
+    );
     let due = now + RULES.open;
-    assert!(is_made(CallKind::TokenCount, due));
-    let call = planned(CallKind::Generation, 9);
+    assert!(is_made(CallKind::from(Operation::CountTokens), due));
+    let call = planned(CallKind::GENERATION, 9);
     assert_eq!(at.1.standing_of(call, due, &RULES), CircuitStanding::ProbeDue, "a paid call's");
 
     let (at, now) = (channel(), Instant::now());
     for _ in 0..3 {
-        make(&at, planned(CallKind::TokenCount, 1), Outcome::Unreachable, now);
+        make(&at, planned(CallKind::from(Operation::CountTokens), 1), Outcome::Unreachable, now);
     }
     let standing = |kind, now| at.1.standing_of(planned(kind, 9), now, &RULES);
-    assert_eq!(standing(CallKind::Generation, now), CircuitStanding::Open(RULES.open));
+    assert_eq!(standing(CallKind::GENERATION, now), CircuitStanding::Open(RULES.open));
     let due = now + RULES.open;
-    assert!(make(&at, planned(CallKind::TokenCount, 1), Outcome::Failed, due), "it finds out");
-    let reached = standing(CallKind::Generation, due);
+    assert!(
+        make(&at, planned(CallKind::from(Operation::CountTokens), 1), Outcome::Failed, due),
+        "it finds out"
+    );
+    let reached = standing(CallKind::GENERATION, due);
     assert!(matches!(reached, CircuitStanding::Ready { .. }), "there is a connection: {reached:?}");
 }
 
@@ -137,10 +152,13 @@ fn a_call_that_costs_nothing_takes_no_share_of_the_load() {
         let way = UntriedWay { rank: TargetRank::default(), target, channel };
         Candidate::begin(way, 0, false, planned(kind, 1), Instant::now(), RULES)
     };
-    let counts = [begin(CallKind::TokenCount), begin(CallKind::TokenCount)];
+    let counts = [
+        begin(CallKind::from(Operation::CountTokens)),
+        begin(CallKind::from(Operation::CountTokens)),
+    ];
     assert_eq!((channel.in_flight(), channel.upstream.in_flight()), (0, 2));
     assert!(counts[0].quota_channel().is_none(), "its answers tell of other quotas");
-    let paid = begin(CallKind::Generation);
+    let paid = begin(CallKind::GENERATION);
     assert_eq!((channel.in_flight(), channel.upstream.in_flight()), (1, 3));
     assert!(paid.quota_channel().is_some());
     drop((counts, paid));

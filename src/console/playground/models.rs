@@ -11,30 +11,40 @@ use crate::protocols::{Dialect, Operation};
 /// Models of one kind that can be chosen: a page with more is slow to use, and long.
 const EACH_MAX: usize = 150;
 
-/// The kinds of calls, in the order of the page, each with its models.
+/// The forms of the playground with the models of each, in the order of operations.
 pub(super) fn all(config: &Snapshot) -> Vec<Value> {
-    type FindSetup = fn(&Model, Operation) -> Option<Value>;
-    let kinds: [(&str, &[Operation], FindSetup); 4] = [
-        ("chat", &[Operation::Chat, Operation::Messages], chat),
-        ("image", &[Operation::ImageGeneration], image),
-        ("video", &[Operation::Video], video),
-        ("speech", &[Operation::Speech], speech),
-    ];
-    let listed = kinds.into_iter().map(|(kind, operations, asked)| {
-        let models = operations.iter().flat_map(|operation| models_for(config, *operation, asked));
-        let models: Vec<Value> = models.take(EACH_MAX).collect();
-        (kind, models)
-    });
-    let some = listed.filter(|(_, models)| !models.is_empty());
-    some.map(|(kind, models)| json!({"kind": kind, "models": models})).collect()
+    let mut forms: Vec<(&str, Vec<Value>)> = Vec::new();
+    for operation in Operation::ALL {
+        let Some(form) = operation.info().playground else { continue };
+        let Some(setup) = setup_of(form) else { continue };
+        let models = models_for(config, operation, setup);
+        match forms.iter_mut().find(|(other, _)| *other == form) {
+            Some((_, listed)) => listed.extend(models),
+            None => forms.push((form, models)),
+        }
+    }
+    for (_, models) in &mut forms {
+        models.truncate(EACH_MAX);
+    }
+    let some = forms.into_iter().filter(|(_, models)| !models.is_empty());
+    some.map(|(form, models)| json!({"kind": form, "models": models})).collect()
+}
+
+/// Describes to the page how a model is requested; `None` for models that it cannot request.
+type FindSetup = fn(&Model, Operation) -> Option<Value>;
+
+fn setup_of(form: &str) -> Option<FindSetup> {
+    match form {
+        "chat" => Some(chat),
+        "image" => Some(image),
+        "video" => Some(video),
+        "speech" => Some(speech),
+        _ => None,
+    }
 }
 
 /// The models that do `operation` and that the page can ask, in the order of `models.yaml`.
-fn models_for(
-    config: &Snapshot,
-    operation: Operation,
-    asked: fn(&Model, Operation) -> Option<Value>,
-) -> Vec<Value> {
+fn models_for(config: &Snapshot, operation: Operation, setup: FindSetup) -> Vec<Value> {
     let Some(path) = path_of(config, operation) else { return Vec::new() };
     let named = config.models.iter().filter(|model| !model.is_wildcard());
     let doing = named.filter(|model| {
@@ -44,13 +54,13 @@ fn models_for(
             operation == Operation::Chat && model.serves(operation) && !speaks(Operation::Messages);
         speaks(operation) || is_translated
     });
-    let asked = |model: &Arc<Model>| {
-        let mut asked = asked(model, operation)?;
-        asked["id"] = json!(model.id);
-        asked["path"] = json!(path);
-        Some(asked)
+    let described = |model: &Arc<Model>| {
+        let mut described = setup(model, operation)?;
+        described["id"] = json!(model.id);
+        described["path"] = json!(path);
+        Some(described)
     };
-    doing.filter_map(asked).collect()
+    doing.filter_map(described).collect()
 }
 
 fn dialect(model: &Model) -> Option<Dialect> {

@@ -37,7 +37,7 @@ use crate::gateway::proxy::Gateway;
 use crate::gateway::websocket;
 use crate::ledger::Key;
 use crate::pipeline::{self, Admission, Validated};
-use crate::protocols::{NamedInPath, Operation, Request};
+use crate::protocols::{BodyKind, NamedInPath, Operation, Request};
 use body::{HeldBody, ReadLimits};
 use reading::BodyReading;
 use tight::{Fitted, TightRequest};
@@ -163,7 +163,8 @@ async fn understand_aside<'a>(
     let leave = gateway.offload.enter(body.bytes.len()).await;
     let budget = exchange.snapshot.limits.body_memory_bytes_max;
     // Of forms, and of inputs to embed, nothing is made that has something for each value.
-    let is_counted = route.operation.takes_form() || route.operation == Operation::Embeddings;
+    let body_kind = route.operation.info().body;
+    let is_counted = matches!(body_kind, BodyKind::Form | BodyKind::JsonWithTokenIds);
     let values_max = if is_counted { 0 } else { route.json_values_max };
     let room = leave.is_large().then(|| body.room_to_read(values_max, budget));
     let _room = room.transpose().map_err(|full| gateway.bodies.shed(full))?;

@@ -7,13 +7,6 @@ use crate::names::Protocol;
 use crate::raw;
 use crate::spans::Path;
 
-/// Operations that no file names, and whose paths are copied from documentation all the same.
-const UNNAMED: [Operation; 4] = [
-    Operation::CountTokens,
-    Operation::Compact,
-    Operation::CountContentTokens,
-    Operation::InputTokens,
-];
 /// Endpoints of APIs that no codec asks.
 const OTHER_ENDPOINTS: [&str; 8] = [
     "/completions",
@@ -77,7 +70,7 @@ fn fault(protocol: Protocol, host: &str, prefix: &str) -> Option<(String, String
 
 /// The endpoint that a path ends with, if it does.
 fn endpoint(prefix: &str) -> Option<String> {
-    let operations = Operation::ALL.into_iter().chain(UNNAMED);
+    let operations = Operation::EVERY.iter().copied();
     let codecs = operations.flat_map(|operation| {
         Dialect::ALL.into_iter().filter_map(move |dialect| codec(operation, dialect))
     });

@@ -52,64 +52,6 @@ fn typed(raw: &raw::ModelLimits) -> Vec<&'static str> {
     .collect()
 }
 
-/// Whether a limit has an effect on an operation.
-fn applies(limit: &str, operation: Operation) -> bool {
-    use Operation::{
-        AudioTranslation, Chat, Embeddings, GenerateContent, ImageEdit, ImageGeneration, Messages,
-        Moderations, Rerank, Responses, Speech, Transcription, Video,
-    };
-    match limit {
-        "context_tokens_max" => operation != Speech,
-        "output_tokens_max" => !matches!(operation, Embeddings | Rerank | Moderations | Speech),
-        "dimensions" | "batch_inputs_max" | "token_ids" => operation == Embeddings,
-        "documents_max" => operation == Rerank,
-        "images_max" | "sizes" | "side_max" | "side_multiple" | "aspect_ratio_max"
-        | "qualities" | "output_formats" | "response_formats" | "stream" => {
-            matches!(operation, ImageGeneration | ImageEdit)
-        }
-        "mask" => operation == ImageEdit,
-        "reference_images_min" | "reference_images_max" => {
-            matches!(operation, ImageGeneration | ImageEdit | Video)
-        }
-        "resolutions" | "seconds_min" | "minus_one" => operation == Video,
-        "seconds_max" => matches!(operation, Video | Transcription | AudioTranslation),
-        "billed_seconds_min" | "audio_tokens_per_second" => {
-            matches!(operation, Transcription | AudioTranslation)
-        }
-        "characters_max" | "audio_formats" | "instructions" => operation == Speech,
-        _ => matches!(operation, Chat | Messages | Responses | GenerateContent),
-    }
-}
-
-/// Which limits an operation cannot do without: the hold is computed from them.
-fn needed(operation: Operation, billed_by_tokens: bool) -> &'static [&'static str] {
-    match operation {
-        Operation::Chat
-        | Operation::Messages
-        | Operation::Responses
-        | Operation::GenerateContent => &["context_tokens_max", "output_tokens_max"],
-        Operation::ImageGeneration | Operation::ImageEdit if billed_by_tokens => {
-            &["context_tokens_max", "output_tokens_max"]
-        }
-        Operation::Video => &["seconds_max"],
-        Operation::Transcription | Operation::AudioTranslation if billed_by_tokens => {
-            &["output_tokens_max"]
-        }
-        Operation::CountTokens
-        | Operation::CountContentTokens
-        | Operation::InputTokens
-        | Operation::Compact
-        | Operation::Embeddings
-        | Operation::Rerank
-        | Operation::Moderations
-        | Operation::ImageGeneration
-        | Operation::ImageEdit
-        | Operation::Speech
-        | Operation::Transcription
-        | Operation::AudioTranslation => &[],
-    }
-}
-
 /// Compiles a model's limits, and notes what is missing, superfluous or contradictory.
 pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> ModelLimits {
     let operations: Vec<Operation> = raw.operations.iter().map(|name| name.0).collect();
@@ -122,7 +64,7 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> M
     let raw = &raw.limits;
     let typed = typed(raw);
     for limit in &typed {
-        if !operations.iter().any(|operation| applies(limit, *operation)) {
+        if !operations.iter().any(|operation| operation.info().limits.contains(limit)) {
             let message =
                 format!("`{limit}` has no effect on {}", price_fields::listed(&operations));
             document.note(Fault::at_key(&at.key(limit), message).warning());
@@ -130,8 +72,10 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> M
     }
     let mut said = HashSet::new();
     for operation in &operations {
-        let needed = needed(*operation, billed_by_tokens);
-        for limit in needed.iter().filter(|limit| !typed.contains(limit)) {
+        let row = operation.info();
+        let by_tokens: &[&str] = if billed_by_tokens { row.limits_required_by_tokens } else { &[] };
+        let required = row.limits_required.iter().chain(by_tokens);
+        for limit in required.filter(|limit| !typed.contains(limit)) {
             if said.insert(limit) {
                 let message = format!("`{operation}` needs the limit `{limit}`");
                 let help = format!(

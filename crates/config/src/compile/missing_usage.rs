@@ -51,13 +51,11 @@ pub(super) fn check(
     operations: &[Operation],
     targets: &[Target],
 ) {
-    let prompts =
-        [Operation::Chat, Operation::Messages, Operation::Responses, Operation::GenerateContent];
     let may_hide = !raw.free
         && raw.reasoning != Some(false)
         && raw.missing_usage.is_none()
         && raw.limits.output_tokens_max.is_some_and(|most| most >= OUTPUT_TOKENS_MIN)
-        && operations.iter().any(|operation| prompts.contains(operation));
+        && operations.iter().any(|operation| operation.info().is_prompt);
     let unknown = targets.iter().find(|target| {
         target.upstream.dialect == Dialect::Openai && !reports(&target.upstream.destination.host)
     });

@@ -158,24 +158,21 @@ fn translated(
         };
         targets.iter().any(|target| bridge(target).is_some())
     };
-    let prompts =
-        [Operation::Chat, Operation::Messages, Operation::Responses, Operation::GenerateContent];
-    prompts.into_iter().filter(|one| !is_native(*one) && can_be(*one)).collect()
+    Operation::prompts().filter(|one| !is_native(*one) && can_be(*one)).collect()
 }
 
 /// Notes what says how requests are read that this model does not get.
 fn check_reading(document: &mut Document, at: &Path, raw: &raw::Model, operations: &[Operation]) {
-    use Operation::{Chat, GenerateContent, Messages, Responses};
-    let prompts = [Chat, Messages, Responses, GenerateContent];
-    let typed = [
-        ("reasoning", raw.reasoning.is_some(), &prompts[..]),
-        ("missing_usage", raw.missing_usage.is_some(), &prompts),
-        ("searches_max", raw.searches_max.is_some(), &prompts),
-        ("pass_tools", !raw.pass_tools.is_empty(), &prompts),
-        ("pass_content", !raw.pass_content.is_empty(), &prompts),
+    let has_prompts = operations.iter().any(|operation| operation.info().is_prompt);
+    let of_prompts = [
+        ("reasoning", raw.reasoning.is_some()),
+        ("missing_usage", raw.missing_usage.is_some()),
+        ("searches_max", raw.searches_max.is_some()),
+        ("pass_tools", !raw.pass_tools.is_empty()),
+        ("pass_content", !raw.pass_content.is_empty()),
     ];
-    for (field, is_typed, fitting) in typed {
-        if is_typed && !operations.iter().any(|operation| fitting.contains(operation)) {
+    for (field, is_set) in of_prompts {
+        if is_set && !has_prompts {
             let message =
                 format!("`{field}` has no effect on {}", price_fields::listed(operations));
             document.note(Fault::at_key(&at.key(field), message).warning());
@@ -191,9 +188,8 @@ fn check_pass_paths(
     raw: &raw::Model,
     operations: &[Operation],
 ) {
-    use Operation::{GenerateContent, ImageEdit, ImageGeneration, Video};
-    let nested = [ImageGeneration, ImageEdit, Video, GenerateContent];
-    if operations.is_empty() || operations.iter().any(|operation| nested.contains(operation)) {
+    let passes_nested = operations.iter().any(|operation| operation.info().passes_nested_fields);
+    if operations.is_empty() || passes_nested {
         return;
     }
     for (index, field) in raw.pass_fields.iter().enumerate() {

@@ -16,59 +16,6 @@ const MILLION: u64 = 1_000_000;
 /// Nobody sells a token or a character for less: a tenth of a cent for a million.
 const LEAST_RATE: Rate = Rate::from_femtousd(1_000_000);
 
-/// The units that operations are billed by: one of these sets must have a price for each.
-fn ways_to_bill(operation: Operation) -> &'static [&'static [Unit]] {
-    use Unit::{
-        AudioSeconds, Characters, Images, InputTokens, OutputTokens, Requests, RerankUnits, Seconds,
-    };
-    match operation {
-        Operation::Chat
-        | Operation::Messages
-        | Operation::Responses
-        | Operation::GenerateContent => &[&[InputTokens, OutputTokens]],
-        Operation::CountTokens
-        | Operation::CountContentTokens
-        | Operation::InputTokens
-        | Operation::Compact => &[],
-        Operation::Embeddings => &[&[InputTokens]],
-        Operation::Rerank => &[&[InputTokens], &[RerankUnits], &[Requests]],
-        Operation::Moderations => &[&[InputTokens], &[Requests]],
-        Operation::ImageGeneration | Operation::ImageEdit => {
-            &[&[Images], &[InputTokens, OutputTokens]]
-        }
-        Operation::Video => &[&[Seconds], &[OutputTokens]],
-        Operation::Speech => &[&[Characters]],
-        Operation::Transcription | Operation::AudioTranslation => {
-            &[&[AudioSeconds], &[InputTokens, OutputTokens], &[Requests]]
-        }
-    }
-}
-
-/// The units that an operation can be billed by beside those that it cannot do without.
-fn billed_beside(operation: Operation) -> &'static [Unit] {
-    use Unit::{ContainerSessions, FileSearches, Images, Requests, ToolCalls, WebSearches};
-    match operation {
-        Operation::Chat | Operation::GenerateContent => &[WebSearches, Requests],
-        Operation::Messages => &[WebSearches, ContainerSessions, Requests],
-        Operation::Responses => {
-            &[WebSearches, FileSearches, ContainerSessions, ToolCalls, Images, Requests]
-        }
-        Operation::Embeddings
-        | Operation::ImageGeneration
-        | Operation::ImageEdit
-        | Operation::Speech => &[Requests],
-        Operation::CountTokens
-        | Operation::CountContentTokens
-        | Operation::InputTokens
-        | Operation::Compact
-        | Operation::Rerank
-        | Operation::Moderations
-        | Operation::Video
-        | Operation::Transcription
-        | Operation::AudioTranslation => &[],
-    }
-}
-
 /// Compiles a model's prices and notes what is missing, superfluous or contradictory.
 pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> PriceList {
     let operations: Vec<Operation> = raw.operations.iter().map(|name| name.0).collect();
@@ -82,7 +29,7 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> P
         return PriceList::default();
     }
     for operation in &operations {
-        let ways = ways_to_bill(*operation);
+        let ways = operation.info().billed_by;
         if ways.iter().any(|way| way.iter().all(|unit| typed.contains(unit))) {
             continue;
         }
@@ -148,10 +95,10 @@ fn without_effect(document: &mut Document, at: &Path, typed: &[Unit], operations
 /// Whether one of the operations can be billed by a unit.
 pub(crate) fn has_effect(unit: Unit, operations: &[Operation]) -> bool {
     let billed = |unit: Unit| {
-        let mut ways = operations.iter().flat_map(|operation| ways_to_bill(*operation));
+        let mut ways = operations.iter().flat_map(|operation| operation.info().billed_by);
         ways.any(|way| way.contains(&unit))
     };
-    if operations.iter().any(|operation| billed_beside(*operation).contains(&unit)) {
+    if operations.iter().any(|operation| operation.info().billed_beside.contains(&unit)) {
         return true;
     }
     // Whoever uses a unit may use those that have its price by default.
@@ -163,7 +110,7 @@ pub(crate) fn has_effect(unit: Unit, operations: &[Operation]) -> bool {
 pub(crate) fn lacking(typed: &[Unit], operations: &[Operation]) -> Vec<Unit> {
     let mut lacking = Vec::new();
     for operation in operations {
-        let ways = ways_to_bill(*operation);
+        let ways = operation.info().billed_by;
         let is_whole = |way: &&[Unit]| way.iter().all(|unit| typed.contains(unit));
         if ways.iter().any(is_whole) {
             continue;
@@ -179,11 +126,7 @@ pub(crate) fn lacking(typed: &[Unit], operations: &[Operation]) -> Vec<Unit> {
 
 /// Warns of prices that look like another figure than the one that is asked for, under conditions too.
 fn suspicious(document: &mut Document, at: &Path, raw: &raw::Model, operations: &[Operation]) {
-    let is_text = |op: &Operation| {
-        use Operation::{Chat, GenerateContent, Messages, Responses};
-        matches!(op, Chat | Messages | Responses | GenerateContent)
-    };
-    let is_text = operations.iter().any(is_text);
+    let is_text = operations.iter().any(|operation| operation.info().is_prompt);
     let prices_at = at.key("prices");
     suspicious_prices(document, &prices_at, (&raw.prices, &raw.prices), is_text);
     for (index, one) in raw.prices_when.iter().enumerate() {

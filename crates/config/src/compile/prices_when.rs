@@ -48,8 +48,8 @@ fn check(document: &mut Document, at: &Path, one: &raw::PricesWhen, operations: 
     if conditions.is_empty() {
         document.note(Fault::at_key(&at.key("when"), "there is no condition"));
     }
-    for (field, fitting) in conditions {
-        if !operations.iter().any(|operation| fitting.contains(operation)) {
+    for field in conditions {
+        if !operations.iter().any(|operation| operation.info().conditions.contains(&field)) {
             let message = format!("`{field}` is nothing that {} can ask for", listed(operations));
             document.note(Fault::at_key(&at.key("when").key(field), message));
         }
@@ -120,31 +120,21 @@ pub(super) fn condition(when: &raw::When) -> Condition {
     }
 }
 
-/// The conditions that were typed, and the operations whose requests can meet each.
-fn conditions(when: &raw::When) -> Vec<(&'static str, &'static [Operation])> {
-    use Operation::{
-        Chat, Embeddings, GenerateContent, ImageEdit, ImageGeneration, Messages, Moderations,
-        Rerank, Responses, Video,
-    };
-    const PROMPTS: &[Operation] = &[Chat, Messages, Responses, GenerateContent];
-    const WITH_TOKENS: &[Operation] =
-        &[Chat, Messages, Responses, GenerateContent, Embeddings, Rerank, Moderations];
-    // Of responses what the tool for images is asked for.
-    const IMAGES: &[Operation] = &[ImageGeneration, ImageEdit, Responses];
-    let typed = [
-        ("input_tokens_above", WITH_TOKENS, when.input_tokens_above.is_some()),
-        ("service_tier", PROMPTS, when.service_tier.is_some()),
-        ("speed", &[Messages], when.speed.is_some()),
-        ("inference_geo", &[Messages], when.inference_geo.is_some()),
-        ("thinking", PROMPTS, when.thinking.is_some()),
-        ("time_utc", &Operation::ALL, when.time_utc.is_some()),
-        ("resolution", &[Video], when.resolution.is_some()),
-        ("size", IMAGES, when.size.is_some()),
-        ("quality", IMAGES, when.quality.is_some()),
-        ("audio", &[Video], when.audio.is_some()),
-        ("draft", &[Video], when.draft.is_some()),
-        ("video_input", &[Video], when.video_input.is_some()),
+/// The conditions of an entry.
+fn conditions(when: &raw::When) -> Vec<&'static str> {
+    let all = [
+        ("input_tokens_above", when.input_tokens_above.is_some()),
+        ("service_tier", when.service_tier.is_some()),
+        ("speed", when.speed.is_some()),
+        ("inference_geo", when.inference_geo.is_some()),
+        ("thinking", when.thinking.is_some()),
+        ("time_utc", when.time_utc.is_some()),
+        ("resolution", when.resolution.is_some()),
+        ("size", when.size.is_some()),
+        ("quality", when.quality.is_some()),
+        ("audio", when.audio.is_some()),
+        ("draft", when.draft.is_some()),
+        ("video_input", when.video_input.is_some()),
     ];
-    let typed = typed.into_iter().filter(|(_, _, is_typed)| *is_typed);
-    typed.map(|(field, fitting, _)| (field, fitting)).collect()
+    all.into_iter().filter_map(|(field, is_set)| is_set.then_some(field)).collect()
 }

@@ -20,7 +20,7 @@ use tollgate_options::holds::HoldRules;
 use tollgate_options::ledger::REPEATED_WITHIN;
 use tollgate_options::network::ProxyRules;
 use tollgate_options::request_log::SIZE_MIN;
-use tollgate_protocols::{Dialect, Operation};
+use tollgate_protocols::{BodyKind, Dialect, Operation};
 
 /// The time that a receiver of webhooks may take at most: with as long in line, a node of a fleet is
 /// done before its time with the task is over.
@@ -218,29 +218,6 @@ fn balancing(document: &mut Document, raw: &raw::Balancing) -> Balancing {
     }
 }
 
-/// The path that `operation` has in the customers' contract.
-fn default_path(operation: Operation) -> &'static str {
-    match operation {
-        Operation::Chat => "/v1/chat/completions",
-        Operation::Messages => "/v1/messages",
-        Operation::CountTokens => "/v1/messages/count_tokens",
-        Operation::Responses => "/v1/responses",
-        // The model and what it is to do stand behind it.
-        Operation::GenerateContent | Operation::CountContentTokens => "/v1beta/models",
-        Operation::Compact => "/v1/responses/compact",
-        Operation::InputTokens => "/v1/responses/input_tokens",
-        Operation::Embeddings => "/v1/embeddings",
-        Operation::Rerank => "/v1/rerank",
-        Operation::Moderations => "/v1/moderations",
-        Operation::ImageGeneration => "/v1/images/generations",
-        Operation::ImageEdit => "/v1/images/edits",
-        Operation::Video => "/v1/videos/generations",
-        Operation::Speech => "/v1/audio/speech",
-        Operation::Transcription => "/v1/audio/transcriptions",
-        Operation::AudioTranslation => "/v1/audio/translations",
-    }
-}
-
 /// Whether this build has a codec for `operation` at all.
 fn is_served(operation: Operation) -> bool {
     Dialect::ALL.into_iter().any(|dialect| tollgate_protocols::is_served(operation, dialect))
@@ -248,9 +225,9 @@ fn is_served(operation: Operation) -> bool {
 
 /// The values that a JSON body of this kind may have where its route does not say.
 fn json_values_max(limits: &Limits, operation: Operation) -> usize {
-    match operation {
-        Operation::Embeddings => limits.json_values_max.saturating_mul(TOKEN_IDS_FACTOR),
-        _ => limits.json_values_max,
+    match operation.info().body {
+        BodyKind::JsonWithTokenIds => limits.json_values_max.saturating_mul(TOKEN_IDS_FACTOR),
+        BodyKind::Json | BodyKind::JsonNamedInPath | BodyKind::Form => limits.json_values_max,
     }
 }
 
@@ -263,7 +240,7 @@ fn routes(
     let Some(raw) = raw else {
         let route = |operation| {
             let json_values_max = json_values_max(limits, operation);
-            let path = default_path(operation).to_owned();
+            let path = operation.info().path.to_owned();
             Arc::new(Route { path, operation, body_bytes_max, json_values_max })
         };
         let routes = Operation::ALL.into_iter().filter(|op| is_served(*op)).map(route).collect();
@@ -276,7 +253,7 @@ fn routes(
         let path_at = at.key("path");
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
         if !raw.path.starts_with('/') || !raw.path.bytes().all(plain) || raw.path.contains("//") {
-            let help = format!("such as `{}`", default_path(raw.operation.0));
+            let help = format!("such as `{}`", raw.operation.0.info().path);
             document.note(Fault::at_value(&path_at, "this is not a plain path").help(help));
         } else if super::hosted::OWN_PATHS.contains(&raw.path.as_str()) {
             document.note(Fault::at_value(&path_at, "the gateway answers this path itself"));
@@ -310,18 +287,9 @@ fn routes(
 /// and OpenAI's have a conversation summed up.
 fn with_paths_below(mut routes: Vec<Arc<Route>>) -> Vec<Arc<Route>> {
     let below = routes.iter().flat_map(|route| {
-        let below: &[(&str, Operation)] = match route.operation {
-            Operation::Messages => &[("/count_tokens", Operation::CountTokens)],
-            Operation::Responses => {
-                &[("/compact", Operation::Compact), ("/input_tokens", Operation::InputTokens)]
-            }
-            // What is to be done stands behind the model.
-            Operation::GenerateContent => &[("", Operation::CountContentTokens)],
-            _ => &[],
-        };
-        below.iter().map(|(below, operation)| {
+        route.operation.children().map(|(operation, below)| {
             let path = format!("{}{below}", route.path);
-            Arc::new(Route { path, operation: *operation, ..Route::clone(route) })
+            Arc::new(Route { path, operation, ..Route::clone(route) })
         })
     });
     let below: Vec<_> = below.collect();

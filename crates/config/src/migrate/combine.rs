@@ -5,7 +5,6 @@ use std::collections::HashSet;
 use super::Migration;
 use super::deployment::{Deployment, RATE_MAX};
 use super::plan::{PlannedModel, PlannedTarget};
-use super::provider::is_prompt;
 use crate::compile::{has_effect, lacking};
 use tollgate_money::price::Unit;
 use tollgate_protocols::{Dialect, Operation};
@@ -61,7 +60,7 @@ impl Migration<'_> {
     /// Warns of a model whose targets speak several protocols: they do not stand in for each other.
     fn dialects(&mut self, deployments: &[Deployment], model: &PlannedModel) {
         let Some(first) = deployments.first() else { return };
-        let is_text = model.operations.iter().any(|operation| is_prompt(*operation));
+        let is_text = model.operations.iter().any(|operation| operation.info().is_prompt);
         let answers_openai = deployments.iter().any(|one| one.dialect == Dialect::Openai);
         let spoken = |one: &Deployment| match one.compatible {
             Some(_) if answers_openai => Dialect::Openai,
@@ -207,7 +206,7 @@ fn gcd(a: u64, b: u64) -> u64 {
 
 /// The limits that operations need: the least that is said, else those of our own list.
 fn fill_limits(deployments: &[Deployment], model: &mut PlannedModel) {
-    let is_text = model.operations.iter().any(|operation| is_prompt(*operation));
+    let is_text = model.operations.iter().any(|operation| operation.info().is_prompt);
     let listed = deployments.iter().find_map(|one| one.listed.as_ref());
     if !is_text {
         if let Some(listed) = listed {

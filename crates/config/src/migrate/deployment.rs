@@ -6,7 +6,7 @@ use tollgate_protocols::{Dialect, Operation};
 use super::field::{INFO, PARAMS, PRICES, offers};
 use super::place::{host_name, is_region};
 use super::plan::PlannedUpstream;
-use super::provider::{self, ApiLocation, Provider, is_prompt};
+use super::provider::{self, ApiLocation, Provider};
 use super::tree::Node;
 use super::values::Values;
 use super::{Migration, figure, listed};
@@ -175,7 +175,7 @@ impl Migration<'_> {
         if mode == Some("responses") && provider.serves(operation) {
             return Some(vec![operation]);
         }
-        if is_prompt(operation) {
+        if operation.info().is_prompt {
             return Some(provider.prompts());
         }
         if !provider.serves(operation) {
@@ -300,41 +300,21 @@ fn compatible(provider: &Provider, upstream: &PlannedUpstream) -> Option<Planned
     })
 }
 
-/// What models of a mode of LiteLLM's do; `None` for a mode that is not served.
+/// The operation of models of this `mode`; `None` for a mode that is not served.
 fn by_mode(mode: &str) -> Option<Operation> {
-    Some(match mode {
-        "chat" => Operation::Chat,
-        "responses" => Operation::Responses,
-        "embedding" => Operation::Embeddings,
-        "rerank" => Operation::Rerank,
-        "moderation" => Operation::Moderations,
-        "image_generation" => Operation::ImageGeneration,
-        "image_edit" => Operation::ImageEdit,
-        "video_generation" => Operation::Video,
-        "audio_speech" => Operation::Speech,
-        "audio_transcription" => Operation::Transcription,
-        _ => return None,
-    })
+    Operation::ALL.into_iter().find(|operation| operation.info().litellm_mode == Some(mode))
 }
 
-/// What a model does by its name, where nothing says it.
+/// The operation that a model's name suggests, where no mode is set.
 fn by_name(own: &str) -> Operation {
-    let has = |words: &[&str]| words.iter().any(|word| own.contains(word));
-    if has(&["embed"]) {
-        Operation::Embeddings
-    } else if has(&["rerank"]) {
-        Operation::Rerank
-    } else if has(&["moderation"]) {
-        Operation::Moderations
-    } else if has(&["whisper", "transcribe"]) {
-        Operation::Transcription
-    } else if has(&["dall-e", "gpt-image", "imagen-", "titan-image", "nova-canvas", "stability."]) {
-        Operation::ImageGeneration
-    } else if own.starts_with("tts-") || own.ends_with("-tts") {
-        Operation::Speech
-    } else {
-        Operation::Chat
-    }
+    let fits = |pattern: &&str| match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
+        (Some(_), Some(_)) => own.contains(pattern.trim_matches('*')),
+        (Some(end), None) => own.ends_with(end),
+        (None, Some(begin)) => own.starts_with(begin),
+        (None, None) => own == *pattern,
+    };
+    let named = Operation::ALL.into_iter().find(|one| one.info().model_names.iter().any(fits));
+    named.unwrap_or(Operation::Chat)
 }
 
 /// What `model_info` says of the most that one request can use.

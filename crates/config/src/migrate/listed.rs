@@ -3,7 +3,6 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
-use super::provider::is_prompt;
 use super::tree::{self, Field, Node};
 use tollgate_money::price::Unit;
 use tollgate_protocols::Operation;
@@ -66,7 +65,7 @@ pub(super) fn find(upstream: &str, model: &str) -> Option<Listed> {
     let limits = limits.iter().filter_map(|field| Some((field.key.clone(), written(&field.node)?)));
     let limits = limits.collect();
     let when = found.node.get("prices_when").map(Node::items).unwrap_or_default();
-    let is_text = operations.iter().any(|operation| is_prompt(*operation));
+    let is_text = operations.iter().any(|operation| operation.info().is_prompt);
     let prices_when: Option<Vec<String>> =
         when.iter().filter(|entry| !is_text || is_of_length(entry)).map(entry_as_written).collect();
     // A price under a condition that cannot be written would be sold at another one.

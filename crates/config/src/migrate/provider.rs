@@ -196,7 +196,7 @@ impl Provider {
     /// The operations of prompts that it serves: what it speaks itself, and then what is translated.
     pub(super) fn prompts(&self) -> Vec<Operation> {
         let dialect = self.protocol.dialect();
-        let all = Operation::ALL.into_iter().filter(|operation| is_prompt(*operation));
+        let all = Operation::prompts();
         let is_native = |operation: &Operation| {
             is_served(*operation, dialect)
                 && (*operation != Operation::Responses || self.has_responses)
@@ -217,7 +217,7 @@ impl Provider {
 
     /// Whether it serves an operation.
     pub(super) fn serves(&self, operation: Operation) -> bool {
-        if is_prompt(operation) {
+        if operation.info().is_prompt {
             return self.prompts().contains(&operation);
         }
         is_served(operation, self.protocol.dialect())
@@ -230,12 +230,6 @@ impl Provider {
         let protocol = self.protocol.as_str();
         format!("over the protocol `{protocol}` these are served: {}", served.join(", "))
     }
-}
-
-/// Whether requests of this operation are prompts, which can be translated.
-pub(super) fn is_prompt(operation: Operation) -> bool {
-    use Operation::{Chat, GenerateContent, Messages, Responses};
-    matches!(operation, Chat | Messages | Responses | GenerateContent)
 }
 
 #[cfg(test)]

@@ -1,0 +1,302 @@
+//! The table of operations: a row each, in the order in which documents list them.
+
+use super::{BodyKind, OperationInfo};
+use tollgate_money::price::Unit::{
+    AudioSeconds, Characters, ContainerSessions, FileSearches, Images, InputTokens, OutputTokens,
+    Requests, RerankUnits, Seconds, ToolCalls, WebSearches,
+};
+
+/// Makes the enum of operations and its rows.
+macro_rules! operations {
+    ($($(#[$doc:meta])* $variant:ident $row:tt)+) => {
+        /// An operation that a customer can request: one for each kind of endpoint.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Operation {
+            $($(#[$doc])* $variant,)+
+        }
+
+        impl Operation {
+            /// Every operation, those included that have no name in YAML.
+            pub const EVERY: &[Self] = &[$(Self::$variant),+];
+
+            /// The operation's row.
+            #[must_use]
+            pub const fn info(self) -> &'static OperationInfo {
+                match self {
+                    $(Self::$variant => const { &operations!(@row $row) },)+
+                }
+            }
+        }
+    };
+    (@row { $($field:ident: $value:expr),+ ; ..$rest:expr }) => {
+        OperationInfo { $($field: $value,)+ ..$rest }
+    };
+}
+
+/// What most operations have: JSON that is billed.
+const JSON: OperationInfo = OperationInfo {
+    name: "",
+    path: "",
+    body: BodyKind::Json,
+    parent: None,
+    default_model: None,
+    is_billed: true,
+    is_prompt: false,
+    billed_by: &[],
+    billed_beside: &[],
+    limits: &["context_tokens_max"],
+    limits_required: &[],
+    limits_required_by_tokens: &[],
+    conditions: &["time_utc"],
+    passes_nested_fields: false,
+    output_limit: None,
+    cheaper: "",
+    call_kind: None,
+    playground: None,
+    litellm_mode: None,
+    model_names: &[],
+};
+
+/// A prompt in any dialect. A translated one reaches the endpoint of another prompt, so all are one kind.
+const PROMPT: OperationInfo = OperationInfo {
+    is_prompt: true,
+    billed_by: &[&[InputTokens, OutputTokens]],
+    billed_beside: &[WebSearches, Requests],
+    limits: &["context_tokens_max", "output_tokens_max", "pictures"],
+    limits_required: &["context_tokens_max", "output_tokens_max"],
+    conditions: &["time_utc", "input_tokens_above", "service_tier", "thinking"],
+    call_kind: Some("generation"),
+    ..JSON
+};
+
+/// A count of a prompt's tokens.
+const COUNT: OperationInfo =
+    OperationInfo { is_billed: false, call_kind: Some("token_count"), ..JSON };
+
+const IMAGE: OperationInfo = OperationInfo {
+    billed_by: &[&[Images], &[InputTokens, OutputTokens]],
+    billed_beside: &[Requests],
+    limits: &IMAGE_LIMITS,
+    limits_required_by_tokens: &["context_tokens_max", "output_tokens_max"],
+    conditions: &["time_utc", "size", "quality"],
+    passes_nested_fields: true,
+    ..JSON
+};
+
+const IMAGE_LIMITS: [&str; 13] = [
+    "context_tokens_max",
+    "output_tokens_max",
+    "images_max",
+    "sizes",
+    "side_max",
+    "side_multiple",
+    "aspect_ratio_max",
+    "qualities",
+    "output_formats",
+    "response_formats",
+    "stream",
+    "reference_images_min",
+    "reference_images_max",
+];
+
+const EDIT_LIMITS: [&str; 14] = {
+    let mut limits = ["mask"; 14];
+    let mut at = 0;
+    while at < IMAGE_LIMITS.len() {
+        limits[at] = IMAGE_LIMITS[at];
+        at += 1;
+    }
+    limits
+};
+
+/// Text from audio.
+const AUDIO_TO_TEXT: OperationInfo = OperationInfo {
+    body: BodyKind::Form,
+    billed_by: &[&[AudioSeconds], &[InputTokens, OutputTokens], &[Requests]],
+    limits: &[
+        "context_tokens_max",
+        "output_tokens_max",
+        "seconds_max",
+        "billed_seconds_min",
+        "audio_tokens_per_second",
+    ],
+    limits_required_by_tokens: &["output_tokens_max"],
+    cheaper: ", or send shorter audio",
+    ..JSON
+};
+
+operations! {
+    /// `POST /v1/chat/completions`
+    Chat {
+        name: "chat",
+        path: "/v1/chat/completions",
+        // Models that are never translated take this field; see `output_limit` for the others.
+        output_limit: Some("max_tokens"),
+        playground: Some("chat"),
+        litellm_mode: Some("chat");
+        ..PROMPT
+    }
+    /// `POST /v1/messages`
+    Messages {
+        name: "messages",
+        path: "/v1/messages",
+        billed_beside: &[WebSearches, ContainerSessions, Requests],
+        conditions: &[
+            "time_utc", "input_tokens_above", "service_tier", "thinking", "speed", "inference_geo",
+        ],
+        output_limit: Some("max_tokens"),
+        playground: Some("chat");
+        ..PROMPT
+    }
+    /// `POST /v1/messages/count_tokens`
+    CountTokens {
+        name: "count_tokens",
+        path: "/v1/messages/count_tokens",
+        parent: Some(Operation::Messages);
+        ..COUNT
+    }
+    /// `POST /v1/responses`
+    Responses {
+        name: "responses",
+        path: "/v1/responses",
+        billed_beside: &[
+            WebSearches, FileSearches, ContainerSessions, ToolCalls, Images, Requests,
+        ],
+        // Size and quality are those of the image generation tool.
+        conditions: &[
+            "time_utc", "input_tokens_above", "service_tier", "thinking", "size", "quality",
+        ],
+        output_limit: Some("max_output_tokens"),
+        litellm_mode: Some("responses");
+        ..PROMPT
+    }
+    /// `POST /v1beta/models/{model}:generateContent` and `:streamGenerateContent`
+    GenerateContent {
+        name: "generate_content",
+        path: "/v1beta/models",
+        body: BodyKind::JsonNamedInPath,
+        passes_nested_fields: true,
+        output_limit: Some("maxOutputTokens");
+        ..PROMPT
+    }
+    /// `POST /v1beta/models/{model}:countTokens`
+    CountContentTokens {
+        name: "count_content_tokens",
+        path: "/v1beta/models",
+        body: BodyKind::JsonNamedInPath,
+        parent: Some(Operation::GenerateContent);
+        ..COUNT
+    }
+    /// `POST /v1/responses/compact`
+    Compact {
+        name: "compact",
+        path: "/v1/responses/compact",
+        parent: Some(Operation::Responses);
+        ..JSON
+    }
+    /// `POST /v1/responses/input_tokens`
+    InputTokens {
+        name: "input_tokens",
+        path: "/v1/responses/input_tokens",
+        parent: Some(Operation::Responses);
+        ..COUNT
+    }
+    /// `POST /v1/embeddings`
+    Embeddings {
+        name: "embeddings",
+        path: "/v1/embeddings",
+        body: BodyKind::JsonWithTokenIds,
+        billed_by: &[&[InputTokens]],
+        billed_beside: &[Requests],
+        limits: &["context_tokens_max", "dimensions", "batch_inputs_max", "token_ids"],
+        conditions: &["time_utc", "input_tokens_above"],
+        litellm_mode: Some("embedding"),
+        model_names: &["*embed*"];
+        ..JSON
+    }
+    /// `POST /v1/rerank`
+    Rerank {
+        name: "rerank",
+        path: "/v1/rerank",
+        billed_by: &[&[InputTokens], &[RerankUnits], &[Requests]],
+        limits: &["context_tokens_max", "documents_max"],
+        conditions: &["time_utc", "input_tokens_above"],
+        litellm_mode: Some("rerank"),
+        model_names: &["*rerank*"];
+        ..JSON
+    }
+    /// `POST /v1/moderations`
+    Moderations {
+        name: "moderations",
+        path: "/v1/moderations",
+        default_model: Some("omni-moderation-latest"),
+        billed_by: &[&[InputTokens], &[Requests]],
+        conditions: &["time_utc", "input_tokens_above"],
+        litellm_mode: Some("moderation"),
+        model_names: &["*moderation*"];
+        ..JSON
+    }
+    /// `POST /v1/images/generations`
+    ImageGeneration {
+        name: "image_generation",
+        path: "/v1/images/generations",
+        playground: Some("image"),
+        litellm_mode: Some("image_generation"),
+        model_names: &[
+            "*dall-e*", "*gpt-image*", "*imagen-*", "*titan-image*", "*nova-canvas*", "*stability.*",
+        ];
+        ..IMAGE
+    }
+    /// `POST /v1/images/edits`
+    ImageEdit {
+        name: "image_edit",
+        path: "/v1/images/edits",
+        body: BodyKind::Form,
+        limits: &EDIT_LIMITS,
+        litellm_mode: Some("image_edit");
+        ..IMAGE
+    }
+    /// `POST /v1/videos/generations`
+    Video {
+        name: "video",
+        path: "/v1/videos/generations",
+        billed_by: &[&[Seconds], &[OutputTokens]],
+        limits: &[
+            "context_tokens_max", "output_tokens_max", "reference_images_min", "reference_images_max",
+            "resolutions", "seconds_min", "seconds_max", "minus_one",
+        ],
+        limits_required: &["seconds_max"],
+        conditions: &["time_utc", "resolution", "audio", "draft", "video_input"],
+        passes_nested_fields: true,
+        playground: Some("video"),
+        litellm_mode: Some("video_generation");
+        ..JSON
+    }
+    /// `POST /v1/audio/speech`
+    Speech {
+        name: "speech",
+        path: "/v1/audio/speech",
+        billed_by: &[&[Characters]],
+        billed_beside: &[Requests],
+        limits: &["characters_max", "audio_formats", "instructions"],
+        playground: Some("speech"),
+        litellm_mode: Some("audio_speech"),
+        model_names: &["tts-*", "*-tts"];
+        ..JSON
+    }
+    /// `POST /v1/audio/transcriptions`
+    Transcription {
+        name: "transcription",
+        path: "/v1/audio/transcriptions",
+        litellm_mode: Some("audio_transcription"),
+        model_names: &["*whisper*", "*transcribe*"];
+        ..AUDIO_TO_TEXT
+    }
+    /// `POST /v1/audio/translations`: English text from audio in other languages. The name is not
+    /// `translation`, which means the translation of requests between dialects.
+    AudioTranslation {
+        name: "audio_translation",
+        path: "/v1/audio/translations";
+        ..AUDIO_TO_TEXT
+    }
+}
