@@ -16,9 +16,9 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use tollgate_money::error::{ErrorKind, GatewayError};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{InputWays, Traits, Usage, UsageSource};
+use tollgate_types::error::{ErrorKind, GatewayError};
 
 pub mod openai_chat;
 pub mod anthropic_messages;

@@ -7,8 +7,8 @@
 use super::json::Object;
 use super::limits::ModelLimits;
 use super::{Call, Codec, Dialect, Operation, Reference, Request, Terms};
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::Usage;
+use tollgate_types::error::GatewayError;
 
 /// What a request can say (spec section 2.9, and `stream_format`). What is spoken decides what it
 /// costs, however it is spoken.

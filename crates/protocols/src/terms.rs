@@ -13,8 +13,8 @@ use super::offer::Prompt;
 use super::server_tools::{Reread, ToolResult};
 use super::splice::{Splice, json_string};
 use super::stored::Reference;
-use tollgate_money::error::{ErrorKind, GatewayError};
 use tollgate_money::price::Usage;
+use tollgate_types::error::{ErrorKind, GatewayError};
 
 /// What every request says, whatever its protocol.
 #[derive(Debug)]

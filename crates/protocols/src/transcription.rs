@@ -13,8 +13,8 @@ use super::form::{Form, Part};
 use super::limits::{ModelLimits, TranscriptionLimits};
 use super::metering::StreamMeter;
 use super::{Call, Codec, Dialect, Framing, Meter, ModelField, Operation, Request, Terms};
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{CacheWrites, InputWays, Unit, Usage};
+use tollgate_types::error::GatewayError;
 
 pub(super) mod chunking;
 mod meter;

@@ -16,9 +16,9 @@ use super::video::{
     WAIT, WEBHOOK_URL, refuse,
 };
 use super::{Call, Codec, Dialect, Fault, Operation, Request};
-use tollgate_money::error::{ErrorKind, GatewayError};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Resolution, Traits, Usage};
+use tollgate_types::error::{ErrorKind, GatewayError};
 
 /// What a request can say (spec section 2.6), and xAI's `user`. It also knows videos and further images
 /// to go by, and a place to put the video: what those cost is in no price.

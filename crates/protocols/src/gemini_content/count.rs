@@ -14,8 +14,8 @@ use crate::splice::{Splice, json_string};
 use crate::{
     Call, Codec, Dialect, Framing, Meter, Operation, PathAsked, Request, Terms, no_object, offer,
 };
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::Usage;
+use tollgate_types::error::GatewayError;
 
 /// The codec of Google's `countTokens`.
 #[derive(Debug)]
