@@ -66,7 +66,7 @@ impl Codec for OpenaiModerations {
     }
 }
 
-/// What there is to judge.
+/// Inputs to moderate.
 #[derive(Default)]
 struct Inputs {
     count: u64,
@@ -137,9 +137,9 @@ impl Inputs {
 #[derive(Debug)]
 struct ModerationCall {
     terms: Terms,
-    /// Where the model's name goes, and whether a comma goes before it, in a body that has none.
+    /// Position for the model's name in a body without one; true if a comma precedes it.
     insertion: Option<(usize, bool)>,
-    /// What the model takes of so many inputs.
+    /// Maximum tokens that the model accepts for so many inputs.
     tokens_max: u64,
 }
 
@@ -152,7 +152,7 @@ impl Call for ModerationCall {
         &mut self.terms
     }
 
-    /// What it costs is in the request.
+    /// True: there is no output, so the request shows the whole cost.
     fn is_all_shown(&self) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! Why a form is refused, in words for the customer.
+//! Reasons for refusing a form, worded for the customer.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use tollgate_types::error::{ErrorKind, GatewayError};
 
 use super::{HEAD_BYTES_MAX, HEADER_LINES_MAX, PARTS_MAX};
 
-/// Why a body is not an acceptable form.
+/// Reason why a body is not an acceptable form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FormError {
     /// The `Content-Type` is not `multipart/form-data`.

@@ -1,4 +1,4 @@
-//! What is accepted as JSON, to the byte.
+//! The accepted grammar of JSON, to the byte.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -31,7 +31,7 @@ pub(super) fn unquote(quoted: &str) -> Option<Cow<'_, str>> {
     serde_json::from_str::<String>(quoted).ok().map(Cow::Owned)
 }
 
-/// What stands between the quotes of a valid string, without its escapes.
+/// The text between the quotes of a valid string, without its escapes.
 pub(super) fn unquote_text(inner: &str) -> Cow<'_, str> {
     if !has_backslash(inner.as_bytes()) {
         return Cow::Borrowed(inner);
@@ -48,7 +48,7 @@ pub(super) struct Scanner<'a> {
     /// Values seen so far, at any depth.
     values: usize,
     values_max: usize,
-    /// Where the key stands that was read last.
+    /// Position of the key that was read last.
     last_key: Range<usize>,
     spelling: Spelling,
 }
@@ -173,7 +173,7 @@ impl<'a> Scanner<'a> {
         Ok(Object { text, members, key_lengths, close, keys_escaped, values, spelling })
     }
 
-    /// What the spelling of the value that the text is has beyond its meaning.
+    /// Bytes by which the spelling of the value in the text exceeds its meaning.
     pub(super) fn excess(mut self) -> usize {
         // It was read as a part of a document before.
         let _is_whole = self.value(1).is_ok();

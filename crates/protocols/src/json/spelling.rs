@@ -20,7 +20,7 @@ const MEDIA_KEYS: [&str; 3] = ["data", "bytes", "file_data"];
 /// The longest beginning of a `data:` URL, up to its data.
 const DATA_URL_START_MAX: usize = 128;
 
-/// What a scanner has noted of the spelling of a document.
+/// Notes of a scanner on the spelling of a document.
 #[derive(Debug)]
 pub(super) struct Spelling {
     /// Bytes that the document has beyond its compact form without escapes.
@@ -38,10 +38,10 @@ pub(super) struct Spelling {
 /// A string that holds media in base64.
 #[derive(Clone, Debug)]
 struct InlineBase64 {
-    /// Where the base64 begins in the decoded text, and its bytes.
+    /// Start of the base64 in the decoded text, and its bytes.
     begin: usize,
     bytes: usize,
-    /// Where the string stands as it is written, without its quotes.
+    /// Position of the string as written, without its quotes.
     written: Range<usize>,
 }
 
@@ -94,7 +94,7 @@ impl Spelling {
         self.media.iter().map(data).collect()
     }
 
-    /// Whether a mark is due at this position.
+    /// True if a mark is due at this position.
     #[inline(always)]
     pub(super) fn is_mark_due(&self, at: usize) -> bool {
         at >= self.next_mark
@@ -138,7 +138,7 @@ impl Spelling {
     }
 }
 
-/// Whether a text has no other letters than base64 has, of either alphabet.
+/// True if a text has only letters of base64, of either alphabet.
 fn is_base64(text: &[u8]) -> bool {
     let is_letter =
         |byte: u8| byte.is_ascii_alphanumeric() | matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_');
@@ -233,7 +233,7 @@ struct Decoder<'a> {
     text: &'a [u8],
     at: usize,
     in_string: bool,
-    /// What an escape said and was not gone over yet, and how much of it was.
+    /// The decoded letter of an escape, as far as it is still unread.
     letter: [u8; 4],
     letter_bytes: usize,
     letter_at: usize,
