@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::limits::AudioFormat;
-use tollgate_money::error::GatewayError;
+use tollgate_types::error::GatewayError;
 use tollgate_money::price::{Usage, UsageSource};
 
 /// A call whose answer the gateway puts together before it sends any of it: from several requests, or

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::disjoint::Contradictions;
-use tollgate_money::error::GatewayError;
+use tollgate_types::error::GatewayError;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Traits, Usage, UsageSource};
 

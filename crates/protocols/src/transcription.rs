@@ -15,7 +15,7 @@ use super::limits::{ModelLimits, TranscriptionLimits};
 use super::metering::StreamMeter;
 use super::terms::ModelField;
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms};
-use tollgate_money::error::GatewayError;
+use tollgate_types::error::GatewayError;
 use tollgate_money::price::{CacheWrites, InputWays, Unit, Usage};
 
 pub(super) mod chunking;
