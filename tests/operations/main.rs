@@ -23,6 +23,7 @@ mod migrate;
 mod modules;
 mod names;
 mod observability;
+mod operation_rows;
 mod price_lists;
 mod python;
 mod readme;

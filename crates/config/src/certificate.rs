@@ -16,7 +16,7 @@ use tollgate_types::clock::UnixMs;
 /// A PEM file is at most this long, in bytes: a chain of a dozen certificates is 32 KiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Where a listener's certificate and key are.
+/// Paths of a listener's certificate and private key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
     /// PEM: the server's own certificate first, then the intermediates.
@@ -38,16 +38,16 @@ impl CertificateFiles {
 
 /// A certificate chain and its key, ready to be shown to clients.
 pub struct Certificate {
-    /// Where it was read.
+    /// The files it was read from.
     pub files: CertificateFiles,
-    /// What TLS works with.
+    /// Certificate chain and key in the form that rustls uses.
     pub certified: Arc<CertifiedKey>,
     /// The end of its validity.
     pub not_after: UnixMs,
     fingerprint: [u8; 32],
 }
 
-/// Which of the two files is at fault.
+/// The file of a pair that an error is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificateFile {
     /// The file of the certificate's chain.
@@ -56,14 +56,14 @@ pub enum CertificateFile {
     Key,
 }
 
-/// Why a pair of files cannot be used. Nothing of what is in the files is repeated.
+/// An unusable pair of certificate files. Never repeats their contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateError {
     /// The file at fault.
     pub file: CertificateFile,
-    /// What is wrong with it.
+    /// Cause, for the operator.
     pub message: String,
-    /// What the operator can do about it.
+    /// Suggested fix.
     pub help: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! Where a fleet's database is.
+//! Addresses of a fleet's database.
 
 use super::scalar::{Scalar, ScalarError, scalar};
 use tollgate_options::database_url::{Host, hosts_of};

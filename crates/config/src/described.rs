@@ -10,7 +10,7 @@ use tollgate_types::secret::Secret;
 
 /// Hex digits of a secret's fingerprint: enough to see that another one was written.
 const FINGERPRINT_HEX_DIGITS: usize = 8;
-/// How a digest is told from what was typed: no YAML that is read here has this character.
+/// Prefix of a digest. YAML read here cannot contain this character, so no value looks like a digest.
 const HIDDEN: &str = "\0";
 /// Fields of `routes.yaml` that take effect at a restart.
 const RESTART_ONLY: [&str; 4] = ["listeners", "admin", "store", "shutdown"];
@@ -22,13 +22,13 @@ const NAMES: [&str; 3] = ["path", "address", "upstream"];
 /// Something that differs between two configurations.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Change {
-    /// Where, such as `upstreams.openai.timeouts.read`.
+    /// Path of the field, such as `upstreams.openai.timeouts.read`.
     pub field: String,
-    /// What is there now; `None` for what is added.
+    /// Value in force; `None` for an added field.
     pub running: Option<Value>,
-    /// What the files say; `None` for what is removed.
+    /// Value in the files; `None` for a removed field.
     pub files: Option<Value>,
-    /// Whether it takes effect at a restart only.
+    /// True for a field that takes effect at a restart only.
     pub restart_only: bool,
 }
 
@@ -68,7 +68,7 @@ fn show(value: &mut Value, key: &[u8]) {
     }
 }
 
-/// What is shown of a digest; `None` for anything else.
+/// The fingerprint that replaces a digest; `None` for other values.
 fn fingerprint(text: &str, key: &[u8]) -> Option<String> {
     let digest = text.strip_prefix(HIDDEN)?;
     // The key has a length of its own, so nothing can be put between the two.
@@ -129,7 +129,7 @@ pub fn as_yaml(described: &Value) -> String {
     serde_yaml::to_string(described).unwrap_or_default()
 }
 
-/// What the files change of what runs, in the order of the files, what is removed last.
+/// Differences between the configuration in force and the files, in the order of the files, removals last.
 #[must_use]
 pub fn changes(running: &Value, files: &Value) -> Vec<Change> {
     let mut changes = Vec::new();

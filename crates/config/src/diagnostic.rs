@@ -1,4 +1,4 @@
-//! What the operator is told about a file: where, what and what to do, in the style of a compiler.
+//! Diagnostics about a file in the style of a compiler: place, message and help.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tollgate_types::closest::closest;
 use tollgate_types::printable::{escaped, is_steering};
 
-/// How much a diagnostic matters.
+/// Severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -24,16 +24,16 @@ pub enum Severity {
 /// One thing to say about a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Diagnostic {
-    /// How much it matters.
+    /// Severity.
     pub severity: Severity,
-    /// What is the matter, in one sentence without a full stop.
+    /// Message: one sentence without a full stop.
     pub message: String,
     /// The file, as the operator named it.
     pub file: String,
-    /// Where in the file; `None` when it is about the file as a whole.
+    /// Excerpt of the file; `None` for a fault of the file as a whole.
     #[serde(flatten)]
     pub place: Option<SourceExcerpt>,
-    /// What to do.
+    /// Suggested fix.
     pub help: Option<String>,
 }
 
@@ -45,7 +45,7 @@ pub struct SourceExcerpt {
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
-    /// How many characters are meant; at least 1.
+    /// Number of marked characters, at least 1.
     pub width: usize,
     /// The line, with secrets overwritten by asterisks; of a long one a part, with `…` where it was cut.
     pub text: String,
@@ -174,15 +174,15 @@ impl SourceExcerpt {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename = "Report")]
 pub struct DiagnosticReport {
-    /// Whether the files can be used.
+    /// True if the files can be used.
     pub ok: bool,
-    /// How many errors there are.
+    /// Number of errors.
     pub errors: usize,
-    /// How many warnings there are.
+    /// Number of warnings.
     pub warnings: usize,
     /// The hash of files that can be used.
     pub configuration: Option<String>,
-    /// What there is to say.
+    /// All diagnostics, in the order of the files.
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -198,7 +198,7 @@ pub fn report(configuration: Option<&str>, diagnostics: &[Diagnostic]) -> Diagno
     }
 }
 
-/// How many of them matter this much.
+/// The number of diagnostics of this severity.
 #[must_use]
 pub fn count(diagnostics: &[Diagnostic], severity: Severity) -> usize {
     diagnostics.iter().filter(|diagnostic| diagnostic.severity == severity).count()

@@ -34,7 +34,7 @@ pub(super) struct Document {
     /// The values as typed, for showing and comparing.
     pub(super) described: described::Described,
     value: Value,
-    /// What could not be filled in.
+    /// Variables and files that could not be filled in.
     pub(super) unfilled: Vec<Unfilled>,
     faults: Vec<Fault>,
 }
@@ -165,7 +165,7 @@ impl Document {
         }
     }
 
-    /// What is wrong with the keys that stand beside those at the ends of these paths.
+    /// Faults of the keys beside those at the ends of these paths.
     pub(super) fn faults_beside<T: JsonSchema>(&self, paths: &[&[&str]]) -> Vec<Fault> {
         let mut faults = shape::check(&self.value, &shape::schema_of::<T>(), &self.spans);
         let is_beside = |path: &Path| {
@@ -203,7 +203,7 @@ impl Document {
         self.faults.extend(noted);
     }
 
-    /// Whether the document has this top-level field.
+    /// True if the document has this top-level field.
     pub(super) fn has_field(&self, field: &str) -> bool {
         self.value.get(field).is_some()
     }
@@ -215,18 +215,18 @@ impl Document {
         fields.into_iter().flatten().filter_map(|(key, _)| key.as_str()).collect()
     }
 
-    /// Whether the value at `path` is `true`.
+    /// True if the value at `path` is `true`.
     pub(super) fn is_true(&self, path: &[&str]) -> bool {
         let at = path.iter().try_fold(&self.value, |value, key| value.get(key));
         at.and_then(Value::as_bool) == Some(true)
     }
 
-    /// Where a path that is typed here leads: a relative one begins at the file's directory.
+    /// Resolves a path of the file: relative paths begin at the file's directory.
     pub(super) fn beside(&self, path: &str) -> PathBuf {
         FilePath::new(&self.file).parent().unwrap_or(FilePath::new("")).join(path)
     }
 
-    /// Whether an error has been noted.
+    /// True after an error has been noted.
     pub(super) fn has_errors(&self) -> bool {
         self.faults.iter().any(|fault| fault.severity == Severity::Error)
     }
@@ -282,7 +282,7 @@ fn graft(from: &Value, to: &mut serde_yaml::Mapping, path: &[&str]) {
     }
 }
 
-/// What is to be said of problems that are not listed.
+/// The diagnostic that counts unlisted problems.
 fn more(file: String, severities: impl Iterator<Item = Severity>) -> Option<Diagnostic> {
     let severities: Vec<Severity> = severities.collect();
     let errors = severities.iter().filter(|severity| **severity == Severity::Error).count();

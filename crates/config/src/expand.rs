@@ -1,4 +1,4 @@
-//! What is filled in after parsing: `${VAR}`, `${VAR:-default}`, `$$` and `{file: PATH}`.
+//! Expands `${VAR}`, `${VAR:-default}`, `$$` and `{file: PATH}` after parsing.
 //!
 //! Expansion works on the values of a parsed document, so nothing that a variable holds can change
 //! the structure of a file.
@@ -18,22 +18,22 @@ pub(super) type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// A secret in a file is at most this long, in bytes: a key or a token, not a device.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
-/// What could not be filled in.
+/// A variable or file that could not be filled in.
 #[derive(Clone, Debug)]
 pub(super) struct Unfilled {
     /// The path of the value at fault.
     pub(super) path: Path,
-    /// Which variable or file, and why: the beginning of a sentence.
+    /// Name of the variable or file, and the reason: the beginning of a sentence.
     pub(super) reason: String,
-    /// What the operator can do about it.
+    /// Suggested fix.
     pub(super) help: String,
 }
 
 /// Fills in the values of a document.
 pub(super) struct Expansion<'a> {
-    /// Where variables come from.
+    /// Source of variables.
     pub(super) env: Env<'a>,
-    /// What relative paths of `{file: PATH}` are relative to.
+    /// Directory that relative paths of `{file: PATH}` begin at.
     pub(super) directory: &'a FilePath,
     /// The values as they were typed, with their places.
     pub(super) spans: &'a Spans,

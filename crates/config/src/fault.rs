@@ -1,4 +1,4 @@
-//! What is to be said about a value of a file.
+//! Faults of values in a file, before they have a place in its text.
 
 use super::diagnostic::Severity;
 use super::spans::Path;
@@ -8,10 +8,10 @@ use super::spans::Path;
 pub(super) struct Fault {
     /// The path of the value at fault.
     pub(super) path: Path,
-    /// Whether its key is meant, rather than the value.
+    /// True to mark the key instead of the value.
     pub(super) on_key: bool,
     pub(super) severity: Severity,
-    /// What is the matter.
+    /// Message: one sentence without a full stop.
     pub(super) message: String,
     pub(super) help: Option<String>,
 }

@@ -192,7 +192,7 @@ const SHAPES: [Shape; 16] = [
     },
 ];
 
-/// What is said of a shape with so many entries, and how long that took.
+/// Diagnostics of a shape with so many entries, and the time to find them.
 fn check(shape: &Shape, entries: usize) -> (Vec<Diagnostic>, Duration) {
     let dir = tempfile::tempdir().expect("a directory");
     let (routes, models) = (dir.path().join("routes.yaml"), dir.path().join("models.yaml"));
@@ -208,7 +208,7 @@ fn check(shape: &Shape, entries: usize) -> (Vec<Diagnostic>, Duration) {
     (said, begun.elapsed())
 }
 
-/// What writes a file with so many entries.
+/// Writes a file with so many entries.
 type Generator = fn(usize) -> String;
 
 /// Litellm's configurations that are made to take long.

@@ -61,7 +61,7 @@ use tollgate_options::network::ProxyRules;
 /// The field in which models are listed, in either file.
 const MODELS: &str = "models";
 
-/// Where the configuration comes from.
+/// Source of the configuration.
 #[derive(Clone, Debug)]
 pub enum Sources {
     /// Two files that the operator has written.
@@ -99,7 +99,7 @@ impl Sources {
     }
 }
 
-/// What takes precedence over the files.
+/// Settings of the command line that take precedence over the files.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     /// The only address to listen on.
@@ -127,7 +127,7 @@ pub fn load(
     load_with(sources, overrides, &variable)
 }
 
-/// What an environment variable of this process holds.
+/// The value of an environment variable.
 #[expect(clippy::disallowed_methods, reason = "the configuration is what reads the environment")]
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
@@ -196,7 +196,7 @@ fn read_files(
     }
 }
 
-/// Whether a `routes.yaml` has the models itself.
+/// True if a `routes.yaml` contains the models.
 fn has_models(routes: &std::path::Path, bytes: &[u8]) -> bool {
     let document = Document::parse(&routes.to_string_lossy(), bytes, &|_| None, routes_schema());
     document.is_ok_and(|document| document.has_field(MODELS))

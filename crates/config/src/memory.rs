@@ -43,7 +43,7 @@ fn of_group(root: &Path, line: &str) -> Vec<u64> {
     limits.filter(|limit| *limit < NO_LIMIT).collect()
 }
 
-/// What the machine has.
+/// Physical memory of the machine, in bytes.
 fn physical(root: &Path) -> Option<u64> {
     let text = fs::read_to_string(root.join("proc/meminfo")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;

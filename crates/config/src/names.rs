@@ -13,7 +13,7 @@ use tollgate_protocols::{Dialect, Operation};
 use super::scalar::{Scalar, ScalarError, scalar};
 use super::snapshot::{Affinity, RepeatAfter};
 
-/// What `protocol` says of an upstream: a dialect, or a provider that speaks one in a way of its own.
+/// The field `protocol` of an upstream: a dialect, or a provider with a variant of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
     /// A dialect as its maker speaks it.

@@ -23,7 +23,7 @@ const FEMTOUSD_EXPONENT: u32 = 15;
 const MILLION_EXPONENT: u32 = 6;
 /// A thousand, as a power of ten.
 const THOUSAND_EXPONENT: u32 = 3;
-/// What a decimal looks like, to editors.
+/// Pattern of a decimal, for editors.
 const PATTERN: &str = r"^([0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?|.*\$\{.*)$";
 
 impl Scalar for PerMillion {

@@ -16,19 +16,19 @@ use tollgate_types::clock::UnixMs;
 #[derive(Debug)]
 pub struct ConfigHandle {
     current: ArcSwap<Snapshot>,
-    /// What the process started with: what restart-only fields still are.
+    /// The configuration at the start of the process: restart-only fields keep its values.
     started: Arc<Snapshot>,
     sources: Sources,
     overrides: Overrides,
     /// What the files held when they were last tried, whether they were taken or refused. Its lock
     /// keeps two reloads at a time from finishing in the wrong order.
     tried: Mutex<String>,
-    /// When the configuration in force was loaded, in milliseconds since 1970.
+    /// Time when the configuration in force was loaded, in milliseconds since 1970.
     loaded_at: AtomicU64,
     last: Mutex<Option<Arc<LastReload>>>,
 }
 
-/// What asked for a reload.
+/// Cause of a reload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trigger {
     /// A signal to the process.
@@ -49,23 +49,23 @@ impl fmt::Display for Trigger {
     }
 }
 
-/// How the last attempt to put the files in force ended.
+/// Result of the last attempt to reload.
 #[derive(Clone, Debug)]
 pub struct LastReload {
-    /// When the reload was tried.
+    /// Time of the attempt.
     pub at: UnixMs,
-    /// What asked for it.
+    /// Cause of the attempt.
     pub by: Trigger,
-    /// What it did, or everything that is wrong with the files.
+    /// Changes, or all diagnostics of faulty files.
     pub result: Result<Reloaded, Vec<Diagnostic>>,
 }
 
-/// What a successful reload has to say.
+/// Outcome of a successful reload.
 #[derive(Clone, Debug)]
 pub struct Reloaded {
     /// The hash of the files.
     pub hash: String,
-    /// What is probably not as meant.
+    /// Warnings about probable mistakes.
     pub warnings: Vec<Diagnostic>,
     /// Fields that differ from what the process started with, and take effect at a restart.
     pub restart_only: Vec<&'static str>,
@@ -83,13 +83,13 @@ impl ConfigHandle {
         Self { current, started, sources, overrides, tried, loaded_at, last: Mutex::default() }
     }
 
-    /// When the configuration in force was loaded.
+    /// Time when the configuration in force was loaded.
     #[must_use]
     pub fn loaded_at(&self) -> UnixMs {
         UnixMs(self.loaded_at.load(Ordering::Relaxed))
     }
 
-    /// How the last reload ended; `None` before the first.
+    /// Result of the last reload; `None` before the first.
     #[must_use]
     pub fn last_reload(&self) -> Option<Arc<LastReload>> {
         self.last.lock().clone()
@@ -139,7 +139,7 @@ impl ConfigHandle {
         (self.sources.content() != *tried).then(|| self.reload_locked(&mut tried))
     }
 
-    /// Whether the files hold something else than when they were last tried.
+    /// True if the files differ from those of the last attempt.
     #[must_use]
     pub fn has_changed(&self) -> bool {
         let tried = self.tried.lock().clone();
@@ -154,7 +154,7 @@ impl ConfigHandle {
         self.load_files().map(|(_, reloaded)| reloaded)
     }
 
-    /// Where the files are.
+    /// Directories of the files.
     #[must_use]
     pub fn directories(&self) -> Vec<PathBuf> {
         self.sources.directories()
@@ -183,7 +183,7 @@ impl ConfigHandle {
     }
 }
 
-/// Whether the sockets that are open can go on as they are.
+/// True if open sockets can be kept unchanged.
 fn same_listeners(started: &Snapshot, now: &Snapshot) -> bool {
     let (started, now) = (&started.listeners, &now.listeners);
     let same = |(one, other): (&Listener, &Listener)| one.is_served_like(other);

@@ -133,7 +133,7 @@ impl RoutesFile {
         Ok(PathBuf::from(named?.unwrap_or_else(default)))
     }
 
-    /// How the database of a fleet is reached; `None` where the file names none.
+    /// Connection to the database of a fleet; `None` where the file names none.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -141,7 +141,7 @@ impl RoutesFile {
         self.setting(&DATABASE, |document, read| Some(database_of(document, read.store.postgres?)))
     }
 
-    /// Where closed files of the journal go; `None` for nowhere.
+    /// Archive of closed journal files; `None` without one.
     ///
     /// # Errors
     /// What is wrong with it.

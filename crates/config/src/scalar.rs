@@ -13,12 +13,12 @@ use serde::{Deserialize, Deserializer};
 use tollgate_money::price;
 use tollgate_types::secret::Secret;
 
-/// Why a text is not what a field needs.
+/// The reason why a text is not valid for a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ScalarError {
-    /// What is wrong with it.
+    /// Message.
     pub(super) message: String,
-    /// What to write instead.
+    /// Suggested value.
     pub(super) help: Option<String>,
 }
 
@@ -32,9 +32,9 @@ impl ScalarError {
 pub(super) trait Scalar: Sized {
     /// Its name in JSON Schema's `format`.
     const FORMAT: &'static str;
-    /// What it is, for a person.
+    /// Description for people.
     const DESCRIPTION: &'static str;
-    /// Whether it may also be a YAML number.
+    /// True if a YAML number is also valid.
     const NUMBER: bool;
     /// A regular expression that every value matches, for editors.
     const PATTERN: &'static str;

@@ -1,4 +1,4 @@
-//! Whether a document has the fields, types and words that its JSON Schema asks for.
+//! Checks a document's fields, types and words against its JSON Schema.
 //!
 //! Serde stops at the first thing that is wrong. Walking the schema instead finds everything at
 //! once, and the schema that editors use is held to be the one that the gateway means. It reads the
@@ -215,7 +215,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Whether `schema` takes a value of this JSON type. Words (`oneOf`) are strings.
+/// True if `schema` allows a value of this JSON type. Words (`oneOf`) are strings.
 fn allows(schema: &Json, kind: &str) -> bool {
     match &schema["type"] {
         Json::String(only) => only == kind,
@@ -224,7 +224,7 @@ fn allows(schema: &Json, kind: &str) -> bool {
     }
 }
 
-/// What a schema asks for, to be read after "expected" or "is not".
+/// Description of a schema, to be read after "expected" or "is not".
 fn description(schema: &Json) -> &str {
     if let Some(title) = schema["title"].as_str() {
         return title;

@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 use super::spans::{Path, Spans, Step, is_telling};
 
-/// Whether the schema knows a plain value at this path, and it is no secret.
+/// True if the schema has a plain value at this path that is no secret.
 pub(super) fn is_known(schema: &Json, path: &Path) -> bool {
     knows(schema, schema, path.steps())
 }
@@ -51,19 +51,19 @@ fn is_scalar(schema: &Json) -> bool {
     }
 }
 
-/// Whether a value may be shown as it was typed.
+/// True if a value may be shown as typed.
 pub(super) fn may_be_shown(schema: &Json, path: &Path, typed: &str) -> bool {
     let tells = path.last_key().is_some_and(|key| is_telling(key, typed));
     is_variable(typed) || (is_known(schema, path) && !tells)
 }
 
-/// Whether a text is the name of a variable and nothing else, not even a default.
+/// True for a text that is the name of a variable and nothing else, not even a default.
 pub(super) fn is_variable(text: &str) -> bool {
     let name = text.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
     name.is_some_and(is_variable_name)
 }
 
-/// Whether a text can be the name of a variable.
+/// True for a text that can be the name of a variable.
 pub(super) fn is_variable_name(name: &str) -> bool {
     !name.starts_with(|first: char| first.is_ascii_digit())
         && !name.is_empty()
@@ -122,7 +122,7 @@ fn hide(line: &mut [char], first: usize, last: usize) {
     hidden.filter(|c| !c.is_whitespace()).for_each(|c| *c = '*');
 }
 
-/// Where a comment begins that is in none of the values, which may come in any order.
+/// Start of a comment outside all values, which may come in any order.
 fn comment_in(line: &[char], inside: &[(usize, usize)]) -> Option<usize> {
     let mut ends: Vec<(usize, usize)> = inside.to_vec();
     ends.sort_unstable();
@@ -168,7 +168,7 @@ pub(super) fn guarded(line: &str, schema: &Json) -> Vec<char> {
     shown.chars().chain(hidden).collect()
 }
 
-/// Where a line begins to say something of which nobody knows what it is.
+/// Start of the part of a line that no known field explains.
 fn unknown_from(line: &str, names: &HashSet<&str>) -> usize {
     let position = |rest: &str| line.len() - rest.len();
     let mut rest = line;

@@ -49,36 +49,35 @@ pub struct Snapshot {
     pub trusted_proxies: Vec<IpNet>,
     /// The operator's address. Restart-only.
     pub admin: Admin,
-    /// Where the ledger lives. Restart-only.
+    /// Storage of the ledger. Restart-only.
     pub store: Store,
-    /// How long requests are still taken after SIGTERM, while load balancers look elsewhere.
-    /// Restart-only.
+    /// Time after SIGTERM in which requests are still accepted, while load balancers react. Restart-only.
     pub shutdown_delay: Duration,
     /// Time that requests in flight get after that. Restart-only.
     pub shutdown_grace: Duration,
-    /// How changes of the files are taken up.
+    /// Automatic reloads.
     pub reload: Reload,
     /// Bounds on what is taken in.
     pub limits: Limits,
-    /// How much keys and accounts may be used that have no limits of their own.
+    /// Rate limits of keys and accounts without limits of their own.
     pub rate_limits: RateLimits,
-    /// How requests are held that do not fit their accounts.
+    /// Rules for holds of requests that do not fit their accounts.
     pub holds: HoldRules,
-    /// How tasks are followed.
+    /// Polling and webhooks of tasks.
     pub tasks: Tasks,
     /// The server for agents.
     pub mcp: Mcp,
-    /// How targets are chosen and given up.
+    /// Target selection, circuits and retries.
     pub balancing: Balancing,
-    /// What the customers' console is and who may use it.
+    /// The customers' console.
     pub console: Console,
-    /// Which finished requests are logged.
+    /// Sampling of the access log.
     pub access_log: AccessLog,
-    /// What is kept of finished requests for people to look at. Restart-only.
+    /// Storage of finished requests for the consoles. Restart-only.
     pub request_log: RequestLog,
     /// The forward proxies that the environment names.
     pub proxies: Arc<ProxyRules>,
-    /// Which path does what, in the order of `routes.yaml`.
+    /// Paths and their operations, in the order of `routes.yaml`.
     pub routes: Vec<Arc<Route>>,
     /// Every upstream that is switched on, by name.
     pub upstreams: HashMap<String, Arc<Upstream>>,
@@ -86,26 +85,26 @@ pub struct Snapshot {
     pub models: Vec<Arc<Model>>,
     /// The models of `models.yaml` by their ids.
     pub models_by_id: HashMap<Arc<str>, Arc<Model>, foldhash::fast::RandomState>,
-    /// Those whose id is a pattern, the longest first.
+    /// Models whose id is a pattern, longest id first.
     pub wildcards: Vec<Arc<Model>>,
 }
 
 /// One address that customers connect to.
 #[derive(Clone, Debug)]
 pub struct Listener {
-    /// Where to listen. Port 0 takes any free port.
+    /// Address to listen on. Port 0 takes any free port.
     pub address: SocketAddr,
-    /// Whether HTTP/2 without TLS is spoken beside HTTP/1.1.
+    /// True if HTTP/2 without TLS is accepted beside HTTP/1.1.
     pub h2c: bool,
-    /// Whether every connection begins with a header of the PROXY protocol.
+    /// True if every connection begins with a PROXY protocol header.
     pub proxy_protocol: bool,
-    /// What is shown to clients, where TLS is spoken.
+    /// Certificate for clients; `None` without TLS.
     pub tls: Option<Arc<Certificate>>,
 }
 
 impl Listener {
-    /// Whether a socket that was opened for `other` does as this one says. Certificates and their
-    /// paths may differ: they change while the gateway runs.
+    /// True if a socket that was opened for `other` behaves as this listener. Certificates and their paths
+    /// may differ: they change while the gateway runs.
     #[must_use]
     pub fn is_served_like(&self, other: &Self) -> bool {
         self.address == other.address
@@ -122,32 +121,32 @@ pub struct Admin {
     pub address: SocketAddr,
     /// The bearer token; `None` makes `serve` create one in `<data_dir>/admin-token`.
     pub token: Option<Secret>,
-    /// What is shown to clients, where TLS is spoken.
+    /// Certificate for clients; `None` without TLS.
     pub tls: Option<Arc<Certificate>>,
     /// Operators with tokens of their own.
     pub operators: Vec<Operator>,
-    /// Whether there is a console for operators.
+    /// True if operators have a console.
     pub console: bool,
 }
 
-/// What the customers' console is and who may use it.
+/// The customers' console.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Console {
-    /// Whether there is one. Restart-only.
+    /// True if it is served. Restart-only.
     pub enabled: bool,
     /// Its path, without a slash at the end. Restart-only.
     pub path: String,
-    /// Who may sign up.
+    /// Rule for registrations.
     pub sign_up: SignUp,
-    /// What a new account gets.
+    /// Credit of a new account.
     pub trial_credit: Nanousd,
-    /// How long a customer stays logged in.
+    /// Lifetime of a login.
     pub session: Duration,
-    /// How customers reach the gateway, where that is said.
+    /// URL of the gateway for customers, if configured.
     pub public_url: Option<PublicUrl>,
 }
 
-/// Who may sign up.
+/// Rule for registrations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignUp {
     /// Nobody: the operator makes the accounts.
@@ -158,12 +157,12 @@ pub enum SignUp {
     Open,
 }
 
-/// How customers reach the gateway.
+/// URL of the gateway for customers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicUrl {
     /// The URL, without a slash at the end.
     pub text: String,
-    /// Whether it is `https`.
+    /// True for `https`.
     pub tls: bool,
 }
 
@@ -176,47 +175,47 @@ pub struct Operator {
     pub token: Secret,
 }
 
-/// Where money is kept.
+/// Storage of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Store {
     /// The directory of journal and sled ledger; one process at a time.
     pub data_dir: PathBuf,
-    /// What happens to holds that a crash left open.
+    /// Resolution of holds that a crash left open.
     pub recovery: RecoveryPolicy,
     /// The database of a fleet, unless this is the only gateway.
     pub postgres: Option<Postgres>,
-    /// Where the journal's closed files go; `None` for nowhere.
+    /// Archive of closed journal files; `None` without one.
     pub archive: Option<Archive>,
-    /// How long lines of statements stay in sled.
+    /// Retention of statement lines in sled.
     pub pruning: Pruning,
 }
 
 /// The database of a fleet, and this gateway's place in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Postgres {
-    /// How to reach the database.
+    /// Connection to the database.
     pub options: PostgresOptions,
-    /// What operators call this gateway.
+    /// Name of this gateway in the fleet.
     pub node: String,
-    /// How long it goes on without the database.
+    /// Time that this gateway continues without the database.
     pub lease: Duration,
     /// For how long ahead it borrows what is spent.
     pub cover: Duration,
 }
 
-/// What is kept of finished requests for people to look at.
+/// Storage of finished requests for the consoles and the admin API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestLog {
-    /// Whether anything is kept.
+    /// True if finished requests are stored.
     pub enabled: bool,
     /// The most that it takes of the disk, in bytes.
     pub size_max: u64,
 }
 
-/// How changes of the files are taken up.
+/// Automatic reloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reload {
-    /// Whether the files are put in force as soon as they have changed.
+    /// True if changed files are reloaded automatically.
     pub watch: bool,
 }
 
@@ -237,15 +236,15 @@ pub struct Limits {
     pub write_timeout: Duration,
     /// The customers' requests that are served at one time.
     pub requests_in_flight_max: usize,
-    /// What is for requests without a valid key.
+    /// Limits of unauthenticated requests.
     pub unauthenticated: Unauthenticated,
-    /// What is for one account.
+    /// Limits of one account.
     pub per_account: PerAccount,
-    /// What is for calls that cost nothing.
+    /// Limits of free calls.
     pub free_calls: FreeCallLimits,
     /// The memory that this process may use, in bytes, as far as that is known.
     pub memory_bytes: Option<u64>,
-    /// Whether `body_memory_bytes_max` follows from it.
+    /// True if `body_memory_bytes_max` is the default for this machine.
     pub body_memory_is_default: bool,
     /// Customers' connections at one time; by the limit on file descriptors where it is left out.
     pub connections_max: Option<usize>,
@@ -253,7 +252,7 @@ pub struct Limits {
     pub connections_per_address_max: Option<usize>,
     /// Calls to upstreams at one time; by file descriptors and memory where it is left out.
     pub upstream_calls_max: Option<usize>,
-    /// How often a stream gets a comment while its upstream is silent.
+    /// Interval of comments in a stream while its upstream is silent.
     pub sse_keepalive: Option<Duration>,
 }
 
@@ -279,12 +278,12 @@ impl Limits {
     }
 }
 
-/// What is for requests without a valid key, and those of the console.
+/// Limits of unauthenticated requests, and of the console's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unauthenticated {
-    /// How many are served at one time.
+    /// Most requests in flight.
     pub requests_in_flight_max: usize,
-    /// How many of them from one address.
+    /// Most requests in flight from one address.
     pub per_address_max: usize,
     /// The time within which bodies must arrive and answers be taken.
     pub timeout: Duration,
@@ -308,7 +307,7 @@ pub struct PerAccount {
     pub reads_max: usize,
 }
 
-/// How many calls may be made that cost nothing, such as counts of tokens.
+/// Limits of calls that cost nothing, such as token counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FreeCallLimits {
     /// Calls of one account in a minute.
@@ -321,26 +320,25 @@ pub struct FreeCallLimits {
     pub account_percent: usize,
 }
 
-/// How much keys and accounts may be used that have no limits of their own.
+/// Rate limits of keys and accounts without limits of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateLimits {
-    /// What holds for every key.
+    /// Limits of every key.
     pub key: Rates,
     /// Every account: all of its keys together.
     pub account: Rates,
 }
 
-/// How tasks are followed.
+/// Polling and webhooks of tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tasks {
-    /// How soon an upstream is asked again about a young task.
+    /// Polling interval of a young task.
     pub poll_min: Duration,
-    /// How soon an upstream is asked again about an old task.
+    /// Polling interval of an old task.
     pub poll_max: Duration,
     /// The customers who may wait for the end of a task at one time.
     pub waiting_max: u32,
-    /// How long behind its answer a submit is recognised that comes again without an
-    /// `Idempotency-Key`.
+    /// Time after the answer in which a repeated submit without an `Idempotency-Key` is recognised.
     pub repeat_window: Option<Duration>,
     /// The tasks of one account that may come to nothing in a minute.
     pub unpaid_per_minute: u32,
@@ -348,11 +346,11 @@ pub struct Tasks {
     pub webhook_hosts: Vec<WebhookHost>,
     /// The time that a receiver of webhooks may take.
     pub webhook_timeout: Duration,
-    /// How many webhooks are sent at one time.
+    /// Concurrency of webhooks.
     pub webhooks: WebhookShares,
 }
 
-/// How many webhooks are sent at one time.
+/// Concurrency of webhooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WebhookShares {
     /// The most in the whole process.
@@ -366,7 +364,7 @@ pub struct WebhookShares {
 /// The server for agents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mcp {
-    /// Whether it is there. Restart-only.
+    /// True if it is served. Restart-only.
     pub enabled: bool,
     /// The path below which it answers. It changes with a restart only.
     pub path: String,
@@ -384,45 +382,45 @@ pub struct Mcp {
     pub wait_max: Duration,
 }
 
-/// How targets are chosen and given up.
+/// Target selection, circuits and retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Balancing {
-    /// Which requests stay together.
+    /// Affinity of requests to targets.
     pub affinity: Affinity,
-    /// When a target gets no calls.
+    /// Rules for opening circuits.
     pub circuit: CircuitRules,
-    /// When another target is tried.
+    /// Rules for trying another target.
     pub retries: RetryRules,
 }
 
 words! {
-    /// Which requests go to the same target as long as that is in order.
+    /// Requests that go to the same target as long as it works.
     Affinity {
         /// No affinity: every request is balanced by itself.
         None = "none",
-        /// Those whose headers name the same session.
+        /// Requests whose headers name the same session.
         Header = "header",
-        /// Those, and without that header those of one conversation.
+        /// Requests of one session; without that header, of one conversation.
         Conversation = "conversation",
     }
 }
 
-/// When a target gets no calls, and for how long.
+/// Rules for opening a circuit, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CircuitRules {
     /// After so many failures in a row.
     pub failures: u32,
-    /// When this share of calls fails, in percent, over 30 s and at least 20 calls.
+    /// Percentage of failures within 30 s, of at least 20 calls, that opens the circuit.
     pub failure_percent: u32,
-    /// How long at first; doubled each time that it happens again without a success.
+    /// First open time; doubled at each further opening without a success between.
     pub open: Duration,
-    /// How long at most.
+    /// Longest open time.
     pub open_max: Duration,
-    /// How long a recovered target takes to get its whole share again.
+    /// Time until a recovered target has its whole share again.
     pub slow_start: Duration,
 }
 
-/// When another target is tried.
+/// Rules for trying another target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryRules {
     /// Tries for one request, the first included.
@@ -435,7 +433,7 @@ pub struct RetryRules {
     pub deadline: Duration,
 }
 
-/// Which finished requests are logged.
+/// Sampling of the access log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessLog {
     /// The share of ordinary requests that are, in millionths: 1,000,000 is all of them.

@@ -1,4 +1,4 @@
-//! Where things are in a YAML file.
+//! Positions in a YAML file.
 //!
 //! `serde_yaml` forgets positions as soon as it has a value, and lets some things through that an
 //! operator should hear about. This second parse of the same text keeps the position and the text
@@ -96,18 +96,18 @@ impl Path {
         &self.0
     }
 
-    /// Whether this is the path of these keys.
+    /// True for the path of these keys.
     pub(super) fn is_at(&self, keys: &[&str]) -> bool {
         self.0.len() == keys.len() && self.meets(keys)
     }
 
-    /// Whether this value is in the one at the path of these keys, or that one in this.
+    /// True if one of this path and the path of these keys contains the other.
     pub(super) fn meets(&self, keys: &[&str]) -> bool {
         let mut pairs = self.0.iter().zip(keys);
         pairs.all(|(step, key)| matches!(step, Step::Key(name) if name == *key))
     }
 
-    /// What this value is in; `None` for the document itself.
+    /// Path of the enclosing value; `None` for the document itself.
     pub(super) fn parent(&self) -> Option<Self> {
         let (_, above) = self.0.split_last()?;
         Some(Self(above.to_vec()))
@@ -177,9 +177,9 @@ impl Mark {
 struct Spot {
     key: Option<Mark>,
     value: Mark,
-    /// Where it ends: line, from 1, and column, from 0.
+    /// End: line, from 1, and column, from 0.
     end: LineColumn,
-    /// What was typed, without quotes; `None` for mappings and sequences.
+    /// Text as typed, without quotes; `None` for mappings and sequences.
     text: Option<String>,
 }
 
@@ -190,11 +190,11 @@ pub(super) type LineColumn = (usize, usize);
 pub(super) struct Scalar<'a> {
     pub(super) path: &'a Path,
     pub(super) key: Option<Mark>,
-    /// Where it begins, with the first character of it.
+    /// Position of the first character.
     pub(super) from: LineColumn,
-    /// Where it ends, the last character not included.
+    /// Position after the last character.
     pub(super) to: LineColumn,
-    /// What was typed, without quotes.
+    /// Text as typed, without quotes.
     pub(super) text: &'a str,
 }
 
@@ -241,12 +241,12 @@ impl Spans {
         if finder.refused.is_empty() { Ok(finder.spans) } else { Err(finder.refused) }
     }
 
-    /// Where the value at `path` begins, or what it is in if there is no such value.
+    /// Position of the value at `path`, or of the nearest enclosing value.
     pub(super) fn value(&self, path: &Path) -> Mark {
         self.nearest(path, |spot| spot.value)
     }
 
-    /// Where the key of the value at `path` is; the value where it has no key.
+    /// Position of the key of the value at `path`; of the value if it has no key.
     pub(super) fn key(&self, path: &Path) -> Mark {
         self.nearest(path, |spot| spot.key.unwrap_or(spot.value))
     }
@@ -431,7 +431,7 @@ impl Finder {
     }
 }
 
-/// What is probably behind a syntax error in a line.
+/// Help for a probable cause of a syntax error in a line.
 pub(super) fn syntax_help(text: &str, line: usize) -> Option<&'static str> {
     let line = text.lines().nth(line.saturating_sub(1))?;
     let content = line.trim_start();
@@ -448,7 +448,7 @@ pub(super) fn syntax_help(text: &str, line: usize) -> Option<&'static str> {
     }
 }
 
-/// Whether YAML takes an unquoted scalar for text, and not for a number, a boolean or nothing.
+/// True if YAML reads an unquoted scalar as text, and not as a number, a boolean or null.
 fn is_text(text: &str) -> bool {
     matches!(serde_yaml::from_str(text), Ok(serde_yaml::Value::String(_)))
 }

@@ -2,7 +2,7 @@
 
 use super::scalar::{Scalar, ScalarError, scalar};
 
-/// Where an upstream's API begins. Holds no credential, query or fragment.
+/// Base URL of an upstream's API. Has no credential, query or fragment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BaseUrl {
     /// `https` rather than `http`.
@@ -11,7 +11,7 @@ pub(super) struct BaseUrl {
     pub(super) host: String,
     /// The port written, or the scheme's own.
     pub(super) port: u16,
-    /// What goes into the `Host` header.
+    /// Value of the `Host` header.
     pub(super) authority: String,
     /// Empty, or a path that begins with a slash and does not end with one.
     pub(super) path_prefix: String,

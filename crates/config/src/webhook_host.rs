@@ -26,13 +26,13 @@ impl WebhookHost {
         Self { host: host.to_owned(), ports: Ports::Any }
     }
 
-    /// Whether a URL leads to this host.
+    /// True if a URL leads to this host.
     #[must_use]
     pub fn is_host_of(&self, url: &Url) -> bool {
         url.host_str() == Some(self.host.as_str())
     }
 
-    /// Whether a URL leads to one of its ports, if it leads to this host.
+    /// True if a URL that leads to this host leads to one of its ports.
     #[must_use]
     pub fn has_port_of(&self, url: &Url) -> bool {
         match self.ports {

@@ -16,7 +16,7 @@ const OPERATORS_MAX: usize = 100;
 const TOKEN_BYTES_MIN: usize = 16;
 /// Fewer different characters are no random text: of 16 hexadecimal digits one has ten in most cases.
 const TOKEN_LETTERS_MIN: usize = 6;
-/// What examples write where a token belongs, in small letters and without what stands between them.
+/// Placeholders that examples use for tokens, in lower case and without separators.
 const PLACEHOLDERS: [&str; 8] = [
     "changeme",
     "replaceme",

@@ -1,4 +1,4 @@
-//! How the gateway signs in to an upstream: `auth` and `auths` in `routes.yaml`.
+//! Compiles `auth` and `auths` of an upstream in `routes.yaml`: signing in with tokens or signatures.
 
 use url::Url;
 
@@ -12,11 +12,11 @@ use tollgate_types::secret::Secret;
 
 mod aws;
 
-/// What Entra's tokens are for unless it is said.
+/// Default scope of Entra's tokens.
 const ENTRA_SCOPE: &str = "https://cognitiveservices.azure.com/.default";
-/// How a scope ends that stands for all that a client may do.
+/// Suffix of a scope that requests all permissions of the client.
 const DEFAULT_SCOPE: &str = "/.default";
-/// What Google's tokens are for unless it is said.
+/// Default scope of Google's tokens.
 const GOOGLE_SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 
 /// The upstream that a way to sign in is for.
@@ -128,7 +128,7 @@ fn url(document: &mut Document, at: &Path, typed: &BaseUrl) -> Option<Url> {
     Some(url)
 }
 
-/// Whether what is sent to a URL stays secret.
+/// True for `https` URLs, and for plain HTTP on this machine.
 fn is_safe(url: &Url) -> bool {
     let is_here = url.host_str().is_some_and(super::base_url::is_loopback);
     url.scheme() == "https" || url.scheme() == "http" && is_here
@@ -151,7 +151,7 @@ fn check_given(document: &mut Document, at: &Path, secret: &Secret) {
     super::secrets::check_secret(document, at, Some(secret));
 }
 
-/// Whether a text is 32 hex digits in groups, as ids of Entra's are.
+/// True for 32 hex digits in the groups of a GUID.
 fn is_guid(text: &str) -> bool {
     let lengths: Vec<usize> = text.split('-').map(str::len).collect();
     let is_digit = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';

@@ -1,4 +1,4 @@
-//! What `routes.yaml` says of an upstream of Azure's: where its API begins, and in which version.
+//! Compiles the base URL and API version of an Azure upstream.
 
 use crate::document::{Document, Fault};
 use crate::names::Protocol;
@@ -6,7 +6,7 @@ use crate::raw;
 use crate::snapshot::Azure;
 use crate::spans::Path;
 
-/// Where the API begins that has OpenAI's own paths.
+/// Base path of Azure's API with OpenAI's own paths.
 const V1: &str = "/openai/v1";
 
 /// Compiles what is in order, and notes the rest; `None` for an upstream that is not Azure's.
@@ -57,7 +57,7 @@ fn has_openai(prefix: &str) -> bool {
     prefix.split('/').any(|segment| segment == "openai")
 }
 
-/// Whether a text is a date as in `2024-10-21`, with `-preview` behind it or not.
+/// True for dates such as `2024-10-21`, with or without `-preview`.
 fn is_version(text: &str) -> bool {
     let date = text.strip_suffix("-preview").unwrap_or(text);
     let is_date = |(at, byte): (usize, u8)| match at {

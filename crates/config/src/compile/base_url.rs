@@ -104,7 +104,7 @@ fn without_version(path: &str) -> &str {
     rest
 }
 
-/// What the paths of a dialect begin with: a version, or nothing.
+/// The first segment that a dialect's paths have in common: a version, or empty.
 fn own_head(dialect: Dialect) -> &'static str {
     let codecs = Operation::ALL.into_iter().filter_map(|operation| codec(operation, dialect));
     let heads = codecs.map(|codec| {
@@ -118,14 +118,14 @@ fn version_note(dialect: Dialect) -> &'static str {
     if own_head(dialect).is_empty() { "" } else { ", and before its version, which is added too" }
 }
 
-/// Whether a segment of a path is a version: `v1`, `v1beta`, `v4`.
+/// True for a path segment that is a version: `v1`, `v1beta`, `v4`.
 fn is_version(segment: &str) -> bool {
     let Some(rest) = segment.strip_prefix('v') else { return false };
     let letters = rest.trim_start_matches(|letter: char| letter.is_ascii_digit());
     letters.len() < rest.len() && letters.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-/// Whether a host is this machine.
+/// True for `localhost` and loopback addresses.
 pub(super) fn is_loopback(host: &str) -> bool {
     let address = host.parse::<std::net::IpAddr>();
     address.map_or(host == "localhost", |address| address.to_canonical().is_loopback())

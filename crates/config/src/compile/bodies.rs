@@ -1,4 +1,4 @@
-//! How large bodies may be, one alone and all together.
+//! Compiles the size limits of one body and of all bodies in memory.
 
 use crate::document::{Document, Fault};
 use crate::memory;
@@ -14,7 +14,7 @@ const ONE_BYTES_DEFAULT: usize = 64 << 20;
 /// of them, sockets, streams and the ledger need the rest.
 const PART_OF_MEMORY: u64 = 4;
 
-/// How large bodies may be.
+/// Size limits of bodies, in bytes.
 pub(super) struct Bodies {
     /// The bytes that one body may have.
     pub(super) one: usize,
@@ -41,7 +41,7 @@ pub(super) fn compile(document: &mut Document, raw: &raw::LimitsSection) -> Bodi
     Bodies { one, all, memory, is_default }
 }
 
-/// What all bodies may take of this much memory.
+/// The default memory for all bodies, in bytes, on a machine with this much memory.
 fn all_of(memory: Option<u64>) -> usize {
     let part = memory.map_or(usize::MAX, |memory| {
         usize::try_from(memory / PART_OF_MEMORY).unwrap_or(usize::MAX)

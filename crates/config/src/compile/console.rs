@@ -10,7 +10,7 @@ use crate::url::BaseUrl;
 use crate::{Overrides, raw};
 use tollgate_money::money::Nanousd;
 
-/// What who tries the gateway out gets for signing up.
+/// Trial credit of new accounts in the demo.
 const DEMO_TRIAL_CREDIT: Nanousd = Nanousd::new(5_000_000_000);
 
 /// Compiles what is in order, and notes the rest.

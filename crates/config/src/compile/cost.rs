@@ -1,4 +1,4 @@
-//! What targets cost the operator: where that comes from, and whether it covers what is sold.
+//! Compiles costs of targets, and compares them with the prices that customers pay.
 
 use super::price_fields::{field, prices, typed};
 use super::prices_when;

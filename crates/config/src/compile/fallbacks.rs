@@ -12,7 +12,7 @@ use tollgate_protocols::Operation;
 /// Each of them reads every request for the model that lists it.
 const FALLBACKS_MAX: usize = 8;
 
-/// What lists of fallbacks can name: the models that were typed, with their operations.
+/// Models that a list of fallbacks can name, with their operations.
 pub(super) struct TypedOperations {
     /// Every id that was typed.
     ids: Vec<String>,
@@ -21,7 +21,7 @@ pub(super) struct TypedOperations {
 }
 
 impl TypedOperations {
-    /// Those of the whole file.
+    /// Reads the models of the whole file.
     pub(super) fn new(document: &Document, models: &raw::Entries<raw::Model>) -> Self {
         let ids = document.keys(&["models"]).into_iter().map(str::to_owned).collect();
         let read = models

@@ -8,7 +8,7 @@ use crate::snapshot::Route;
 pub(super) const OWN_PATHS: [&str; 5] =
     ["/", "/api/hello", "/v1/models", "/v1/balance", "/v1/usage"];
 
-/// What is wrong with a service's path, if anything is. `others` are those of other services.
+/// The fault of a service's path, if it has one. `others` are the paths of other services.
 pub(super) fn wrong_path(path: &str, routes: &[Arc<Route>], others: &[&str]) -> Option<String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
     let is_plain = path.len() > 1

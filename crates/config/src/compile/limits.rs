@@ -149,7 +149,7 @@ fn chat_tools(typed: raw::ChatToolsWords) -> ChatTools {
     }
 }
 
-/// How requests of other dialects are written for the model.
+/// Compiles the options for translated requests.
 fn translation(raw: &raw::Model) -> Option<TranslationTarget> {
     let mode = match raw.translation {
         raw::Translation::Lenient => Mode::Lenient,
@@ -222,7 +222,7 @@ pub(super) fn check_pattern(document: &mut Document, at: &Path, id: &str, raw: &
     }
 }
 
-/// How a release's date begins behind the name of its model.
+/// Beginnings of a release date behind a model's name.
 const DATES: [&str; 2] = ["-20", "@20"];
 
 fn images(raw: &raw::ModelLimits) -> ImageLimits {
@@ -272,6 +272,26 @@ fn speech(raw: &raw::ModelLimits) -> SpeechLimits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shape;
+
+    #[test]
+    fn rows_of_operations_name_fields_that_exist() {
+        let limits = shape::schema_of::<raw::ModelLimits>();
+        let conditions = shape::schema_of::<raw::When>();
+        let has = |schema: &schemars::Schema, field: &str| {
+            schema.as_value()["properties"].get(field).is_some()
+        };
+        for operation in Operation::EVERY {
+            let row = operation.info();
+            let required = row.limits_required.iter().chain(row.limits_required_by_tokens);
+            for field in row.limits.iter().chain(required) {
+                assert!(has(&limits, field), "{operation}: no limit `{field}`");
+            }
+            for field in row.conditions {
+                assert!(has(&conditions, field), "{operation}: no condition `{field}`");
+            }
+        }
+    }
 
     #[test]
     fn pictures_are_counted_by_the_dialect_where_all_targets_speak_one() {

@@ -71,7 +71,7 @@ pub(super) fn check(
     }
 }
 
-/// Whether a provider of this host is known to report usage.
+/// True if the provider at this host always reports usage.
 fn reports(host: &str) -> bool {
     REPORTING.iter().any(|known| {
         host.strip_suffix(known).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))

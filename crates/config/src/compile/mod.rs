@@ -59,11 +59,11 @@ const CREDENTIAL_FIELDS: [&str; 7] =
 
 /// The upstreams of `routes.yaml`, in whatever state they are.
 struct Upstreams {
-    /// Those that are in order and switched on.
+    /// Upstreams without errors that are switched on.
     on: HashMap<String, Arc<Upstream>>,
     /// Every name that was typed; `None` when the whole mapping cannot be read.
     typed: Option<Vec<String>>,
-    /// What decides among targets of one priority.
+    /// Order of targets with the same priority.
     prefer: raw::Prefer,
     /// A simulator stands for all of them, so their hosts say nothing of providers.
     are_simulated: bool,
@@ -217,7 +217,7 @@ fn pass_unfilled(document: &mut Document) {
     document.unfilled = all.into_iter().filter(|unfilled| !is_key(&unfilled.path)).collect();
 }
 
-/// How much something may be used. A zero was noted when the field was read.
+/// Compiles rate limits. The reading of the field has already noted zeros.
 fn rates(raw: &raw::Rates) -> Rates {
     let limit = |count: Option<u32>| count.and_then(NonZeroU32::new);
     Rates {

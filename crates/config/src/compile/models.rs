@@ -133,7 +133,7 @@ fn model(
     }
 }
 
-/// Whether the upstream of a target speaks one of these operations itself.
+/// True if the target's upstream serves one of these operations without translation.
 fn speaks(target: &Target, operations: &[Operation]) -> bool {
     let dialect = target.upstream.dialect;
     operations.iter().any(|operation| tollgate_protocols::is_served(*operation, dialect))
@@ -203,11 +203,11 @@ fn check_pass_paths(
     }
 }
 
-/// What a model is for.
+/// Operations of a model, and its translation.
 #[derive(Clone, Copy)]
 struct Sold<'a> {
     operations: &'a [Operation],
-    /// Whether requests of other dialects are translated for it.
+    /// True if requests in other dialects are translated for it.
     translates: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What operators let through beyond what is known to cost no more than it is charged for.
+//! Compiles `pass`: fields, tools and content that operators allow beyond the known ones.
 
 use crate::document::{Document, Fault};
 use crate::snapshot::{PassedHeaders, Upstream};
@@ -144,7 +144,7 @@ pub(super) fn compile(
     (pass, headers(document, &at.key("pass_headers"), lists.headers))
 }
 
-/// What every one of these upstreams lets through.
+/// The entries that every one of these upstreams allows.
 pub(super) fn common<'a>(mut upstreams: impl Iterator<Item = &'a Upstream>) -> Pass {
     let Some(first) = upstreams.next() else { return Pass::default() };
     // Of two entries one of which stands for the other, the narrower one is in both lists.
@@ -162,7 +162,7 @@ pub(super) fn common<'a>(mut upstreams: impl Iterator<Item = &'a Upstream>) -> P
     })
 }
 
-/// Whether an entry of `list` stands for all that `entry` does.
+/// True if an entry of `list` allows everything that `entry` allows.
 fn covers(list: &[String], entry: &str) -> bool {
     let plain = entry.strip_suffix('*').unwrap_or(entry);
     list.iter().any(|known| match known.strip_suffix('*') {

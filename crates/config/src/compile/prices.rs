@@ -48,7 +48,7 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> P
     PriceList { base: prices(&raw.prices), when }
 }
 
-/// What requests may ask for because it has prices of its own.
+/// Words and units that requests may use because they have prices of their own.
 pub(super) fn priced(list: &PriceList, raw: &raw::Model) -> Priced {
     let mut words = Vec::new();
     let mut thinking = false;
@@ -92,7 +92,7 @@ fn without_effect(document: &mut Document, at: &Path, typed: &[Unit], operations
     }
 }
 
-/// Whether one of the operations can be billed by a unit.
+/// True if one of the operations can be billed by the unit.
 pub(crate) fn has_effect(unit: Unit, operations: &[Operation]) -> bool {
     let billed = |unit: Unit| {
         let mut ways = operations.iter().flat_map(|operation| operation.info().billed_by);

@@ -1,4 +1,4 @@
-//! How an upstream is reached: the forward proxy in front of it, and settings of TLS.
+//! Compiles the connection to an upstream: forward proxy and TLS.
 
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ use tollgate_types::clock::UnixMs;
 /// The word for no proxy.
 const NO_PROXY: &str = "none";
 
-/// What to do about a client certificate that cannot be used.
+/// Help for an unusable client certificate.
 const CERTIFICATE_HELP: &str = "a readable PEM file with a client certificate that is valid now, and the \
                                 intermediates behind it; a relative path begins at the directory of \
                                 this YAML file";
 
-/// What `proxy` of an upstream says.
+/// The field `proxy` of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TypedProxy {
     /// Nothing: the environment decides for each host.
@@ -35,7 +35,7 @@ pub(super) enum TypedProxy {
 /// A server that may be behind a proxy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ServerAddress<'a> {
-    /// Whether TLS is spoken with it.
+    /// True for a server that is reached over TLS.
     tls: bool,
     /// The name or address, without brackets.
     host: &'a str,

@@ -30,7 +30,7 @@ const WEBHOOK_TIMEOUT_MAX: Duration = Duration::from_secs(15);
 /// counted and not collected. OpenAI takes 300,000 of them in one request.
 const TOKEN_IDS_FACTOR: usize = 10;
 
-/// What `routes.yaml` is compiled to.
+/// The compiled form of `routes.yaml`.
 pub(super) struct Compiled {
     pub(super) listeners: Vec<Listener>,
     pub(super) trusted_proxies: Vec<IpNet>,
@@ -218,7 +218,7 @@ fn balancing(document: &mut Document, raw: &raw::Balancing) -> Balancing {
     }
 }
 
-/// Whether this build has a codec for `operation` at all.
+/// True if this build has a codec for `operation` in any dialect.
 fn is_served(operation: Operation) -> bool {
     Dialect::ALL.into_iter().any(|dialect| tollgate_protocols::is_served(operation, dialect))
 }

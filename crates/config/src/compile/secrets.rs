@@ -38,7 +38,7 @@ pub(super) fn check_quotes(document: &mut Document, path: &Path, text: &str) {
     }
 }
 
-/// What stands around a key that was copied, and cannot be sent.
+/// Text around a copied key that makes it unusable: what is wrong, and help.
 fn pasted(text: &str) -> Option<(&'static str, &'static str)> {
     let mut words = text.split_ascii_whitespace();
     let first = words.next().unwrap_or_default().trim_end_matches(':');

@@ -20,12 +20,12 @@ pub(crate) fn sendable(
     secret
 }
 
-/// How the database of `store.postgres` is reached.
+/// Compiles `store.postgres` alone, for commands that need no other part of the file.
 pub(crate) fn database_of(document: &mut Document, raw: raw::Postgres) -> PostgresOptions {
     store::postgres(document, &Path::root().key("store").key("postgres"), raw).options
 }
 
-/// Where `store.journal.archive` puts closed files.
+/// Compiles `store.journal.archive` alone, for commands that need no other part of the file.
 pub(crate) fn archive_of(
     document: &mut Document,
     raw: raw::Archive,

@@ -128,7 +128,7 @@ fn check_authorities(document: &mut Document, at: &Path, file: &str, tls: TlsMod
     }
 }
 
-/// What the machine is called; a container is called by its id.
+/// The machine's host name; a container's is its id.
 fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
     let name = name.unwrap_or_default().trim().to_owned();

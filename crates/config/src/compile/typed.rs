@@ -11,11 +11,11 @@ use tollgate_money::price::{Condition, Unit};
 pub struct TypedModel {
     /// The id that customers use, or a pattern of such ids.
     pub id: String,
-    /// What it can be asked to do, in the words of the file.
+    /// Operations, as words of the file.
     pub operations: Vec<&'static str>,
     /// The upstream of each target, and its name for the model where that was typed.
     pub targets: Vec<(String, Option<String>)>,
-    /// Whether the file says that it costs nothing.
+    /// True for a model with `free: true`.
     pub free: bool,
     /// The prices below `prices`.
     pub prices: Vec<(Unit, Rate)>,

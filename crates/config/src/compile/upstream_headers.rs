@@ -82,7 +82,7 @@ pub(super) fn compile(
     compiled
 }
 
-/// Why a header cannot be one's own, and what to do instead.
+/// The reason why operators cannot set this header, and an alternative.
 fn refused(
     name: &HeaderName,
     raw: &raw::Upstream,

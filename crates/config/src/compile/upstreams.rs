@@ -18,7 +18,7 @@ use tollgate_options::network::{Destination, ProxyRules};
 use tollgate_protocols::limits::Pass;
 use tollgate_types::secret::Secret;
 
-/// What every upstream gets for a credential when all of them are one simulated server.
+/// Credential of every upstream while one simulated server stands for all of them.
 const SIMULATED_CREDENTIAL: &str = "simulated-upstream-credential";
 
 /// The headers with which one asks the simulated server for faults.
@@ -243,7 +243,7 @@ fn check_health_check(document: &mut Document, path: &Path, raw: Option<&raw::He
     }
 }
 
-/// What the upstream is shown, of what is in order.
+/// Compiles the credentials of an upstream, leaving out faulty ones.
 fn credentials(
     document: &mut Document,
     path: &Path,

@@ -23,9 +23,9 @@ pub(super) struct Deployment {
     pub(super) mark: Mark,
     /// The name that customers use.
     pub(super) name: String,
-    /// What it can be asked to do.
+    /// Operations of the model.
     pub(super) operations: Vec<Operation>,
-    /// What its upstream speaks.
+    /// Dialect of its upstream.
     pub(super) dialect: Dialect,
     /// The upstream that does it.
     pub(super) upstream: String,
@@ -127,7 +127,7 @@ impl Migration<'_> {
         }
     }
 
-    /// Whether customers can use the name here. A pattern gives its targets the customer's name.
+    /// True if customers can use the name here. A pattern gives its targets the customer's name.
     fn is_usable_name(&mut self, name: &str, own: &str, mark: Mark) -> bool {
         let literal = name.strip_suffix('*').unwrap_or(name);
         if name.ends_with('*') && name != own {
@@ -155,7 +155,7 @@ impl Migration<'_> {
         is_own_name
     }
 
-    /// What the model does: what its mode or its name says, as far as the provider's protocol has it.
+    /// The operations of a model: by its mode or its name, as far as the provider's protocol has them.
     fn operations(
         &mut self,
         provider: &Provider,
@@ -238,7 +238,7 @@ impl Migration<'_> {
         headers
     }
 
-    /// What `credential_list` has for the entry.
+    /// The shared credential of an entry, from `credential_list`.
     fn shared_values<'r>(&mut self, params: &Node, root: &'r Node) -> Option<&'r Node> {
         let wanted = params.get("litellm_credential_name")?;
         let list = root.get("credential_list").map(Node::items).unwrap_or_default();
@@ -269,7 +269,7 @@ impl Migration<'_> {
     }
 }
 
-/// Whether a header of this name may hold a key.
+/// True for a header that may hold a key.
 fn is_secret(header: &str) -> bool {
     let name = header.to_ascii_lowercase();
     ["auth", "key", "token", "secret", "cookie"].iter().any(|word| name.contains(word))
@@ -317,7 +317,7 @@ fn by_name(own: &str) -> Operation {
     named.unwrap_or(Operation::Chat)
 }
 
-/// What `model_info` says of the most that one request can use.
+/// The limits of a request, from `model_info`.
 fn limits(info: &Node) -> Vec<(String, String)> {
     let whole = |field: &str| {
         let text = info.text_of(field)?;

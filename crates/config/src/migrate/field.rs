@@ -1,6 +1,6 @@
-//! What becomes of every field of LiteLLM's configuration.
+//! The migration of each field of LiteLLM's configuration.
 
-/// What becomes of a field.
+/// The migration of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// It is read where it has a meaning.
@@ -53,7 +53,7 @@ pub(super) const TOP: Fates = &[
     ("include", LeftOut("give each of the included files to this command")),
 ];
 
-/// What becomes of each field of `litellm_params`.
+/// Fields of `litellm_params`.
 pub(super) const PARAMS: Fates = &[
     ("model", Read),
     ("api_key", Read),
@@ -115,7 +115,7 @@ pub(super) const PARAMS: Fates = &[
     ("tags", LeftOut("targets are not chosen by tags")),
 ];
 
-/// What becomes of each field of `model_info`.
+/// Fields of `model_info`.
 pub(super) const INFO: Fates = &[
     ("mode", Read),
     ("base_model", Read),
@@ -154,7 +154,7 @@ pub(super) const PRICES: &[(&str, Unit)] = &[
     ("code_interpreter_cost_per_session", Unit::ContainerSessions),
 ];
 
-/// What becomes of each field of `litellm_settings`.
+/// Fields of `litellm_settings`.
 pub(super) const SETTINGS: Fates = &[
     ("num_retries", Read),
     ("request_timeout", Read),
@@ -177,7 +177,7 @@ pub(super) const SETTINGS: Fates = &[
     ("budget_duration", LeftOut("credit is given to accounts: `tollgate grants create`")),
 ];
 
-/// What becomes of each field of `router_settings`.
+/// Fields of `router_settings`.
 pub(super) const ROUTER: Fates = &[
     ("num_retries", Read),
     ("timeout", Read),
@@ -209,7 +209,7 @@ pub(super) const ROUTER: Fates = &[
     ),
 ];
 
-/// What becomes of each field of `general_settings`.
+/// Fields of `general_settings`.
 pub(super) const GENERAL: Fates = &[
     ("master_key", Read),
     ("database_url", DATABASE),
@@ -229,7 +229,7 @@ pub(super) const GENERAL: Fates = &[
     ("pass_through_endpoints", LeftOut("only the operations of docs/configuration.md are served")),
 ];
 
-/// What becomes of a field. One that is not listed has no counterpart.
+/// The migration of a field. An unlisted field has no counterpart.
 pub(super) fn fate(fates: Fates, name: &str) -> Fate {
     let is_price = PRICES.iter().any(|(theirs, ..)| *theirs == name);
     match fates.iter().find(|(known, _)| *known == name) {
@@ -244,7 +244,7 @@ pub(super) fn fate(fates: Fates, name: &str) -> Fate {
     }
 }
 
-/// Whether upstreams of this build have a field.
+/// True if upstreams of this build have the field.
 pub(super) fn offers(field: &str) -> bool {
     let schema = crate::routes_schema();
     schema["$defs"]["Upstream"]["properties"][field].is_object()

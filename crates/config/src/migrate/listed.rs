@@ -7,12 +7,12 @@ use super::tree::{self, Field, Node};
 use tollgate_money::price::Unit;
 use tollgate_protocols::Operation;
 
-/// What the list says of a model.
+/// A model in the shipped `models.yaml`.
 #[derive(Clone, Debug)]
 pub(super) struct Listed {
-    /// What it can be asked to do.
+    /// Operations of the model.
     pub(super) operations: Vec<Operation>,
-    /// Whether it costs nothing.
+    /// True for a model that costs nothing.
     pub(super) free: bool,
     /// Units and the dollars that their price fields have.
     pub(super) prices: Vec<(Unit, String)>,
@@ -77,7 +77,7 @@ fn operation(node: &Node) -> Option<Operation> {
     Operation::ALL.into_iter().find(|operation| operation.as_str() == word)
 }
 
-/// Whether an entry of `prices_when` depends on the length of a prompt alone.
+/// True for an entry of `prices_when` that depends on the length of a prompt alone.
 fn is_of_length(entry: &Node) -> bool {
     let conditions = entry.get("when").map(Node::fields).unwrap_or_default();
     conditions.iter().all(|field| field.key == "input_tokens_above")

@@ -185,7 +185,7 @@ impl Migration<'_> {
     }
 }
 
-/// Whether a value says that there is nothing.
+/// True for a value that means "none" or "off".
 fn is_off(node: &Node) -> bool {
     match &node.value {
         Value::Nothing => true,

@@ -1,4 +1,4 @@
-//! Where a deployment's API begins.
+//! Base URLs of deployments.
 
 use tollgate_protocols::Operation;
 
@@ -16,7 +16,7 @@ const COHERE: (&str, &str) =
 const OLLAMA: &str = "http://localhost:11434";
 
 impl Migration<'_> {
-    /// Where the API begins; `None` where that is not known, which is said.
+    /// The base URL; `None`, with a note, where it is unknown.
     pub(super) fn base_url(
         &mut self,
         provider: &Provider,
@@ -58,7 +58,7 @@ impl Migration<'_> {
         Some(url)
     }
 
-    /// Where it begins where nothing says so.
+    /// The default base URL of the provider.
     fn untyped(
         &mut self,
         provider: &Provider,
@@ -111,7 +111,7 @@ pub(super) fn region_in(model: &str) -> Option<&str> {
     model.split('/').find(|part| is_region(part))
 }
 
-/// Whether a part of a name is a region of AWS, such as `eu-central-1`.
+/// True for a region of AWS, such as `eu-central-1`.
 pub(super) fn is_region(part: &str) -> bool {
     let mut words = part.split('-');
     let is_place = words

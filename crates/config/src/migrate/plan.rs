@@ -1,4 +1,4 @@
-//! What a migration comes to, before it is written: upstreams and models of ours.
+//! The result of a migration before it is written: upstreams and models.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -41,7 +41,7 @@ pub(super) struct PlannedUpstream {
     pub(super) base_url: String,
     /// The credential as it is written: a variable.
     pub(super) credential: Option<String>,
-    /// How the gateway signs in, in the place of a credential.
+    /// Signing in, in place of a credential.
     pub(super) auth: Option<PlannedAuth>,
     /// Headers of the operator's own, and their values as they are written.
     pub(super) headers: Vec<(String, String)>,
@@ -79,13 +79,13 @@ pub(super) struct PlannedModel {
     pub(super) prices: Vec<(Unit, String)>,
     /// Entries of `prices_when` as they are written.
     pub(super) prices_when: Vec<String>,
-    /// Whether the model costs nothing.
+    /// True for a model that costs nothing.
     pub(super) free: bool,
     /// Limits as they are written.
     pub(super) limits: Vec<(String, String)>,
-    /// What all customers together may use.
+    /// Rate limits of all customers together.
     pub(super) rates: BTreeMap<&'static str, u64>,
-    /// What a reader should know.
+    /// Comments for the reader.
     pub(super) comments: Vec<String>,
     /// Fields that a person has to fill in; while there are any, the model is a comment.
     pub(super) missing: Vec<&'static str>,

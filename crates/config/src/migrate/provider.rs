@@ -11,17 +11,17 @@ pub(super) struct Provider {
     pub(super) name: &'static str,
     /// The protocol that is spoken to it.
     pub(super) protocol: Protocol,
-    /// How the URL of its API is found.
+    /// Way to find the URL of its API.
     pub(super) place: ApiLocation,
     /// The environment variable that LiteLLM reads when no key is given; empty where none is needed.
     pub(super) key: &'static str,
     /// The upstream of this project's own list of models that serves the same models.
     pub(super) listed_as: &'static str,
-    /// Whether it has OpenAI's Responses API beside chat completions.
+    /// True if it has OpenAI's Responses API beside chat completions.
     pub(super) has_responses: bool,
 }
 
-/// How the URL of a provider's API is found.
+/// Way to find the URL of a provider's API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ApiLocation {
     /// It begins here, unless `api_base` says otherwise.
@@ -215,7 +215,7 @@ impl Provider {
         found
     }
 
-    /// Whether it serves an operation.
+    /// True if the provider serves the operation.
     pub(super) fn serves(&self, operation: Operation) -> bool {
         if operation.info().is_prompt {
             return self.prompts().contains(&operation);
@@ -223,7 +223,7 @@ impl Provider {
         is_served(operation, self.protocol.dialect())
     }
 
-    /// Which operations its protocol has, as a sentence says it.
+    /// The operations of its protocol, as a sentence.
     pub(super) fn served(&self) -> String {
         let served = Operation::ALL.into_iter().filter(|operation| self.serves(*operation));
         let served: Vec<&str> = served.map(Operation::as_str).collect();

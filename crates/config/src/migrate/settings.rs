@@ -1,4 +1,4 @@
-//! What LiteLLM says once for all models: fallbacks, aliases, times, retries and the master key.
+//! Migrates LiteLLM's settings for all models: fallbacks, aliases, timeouts, retries and the master key.
 
 use std::collections::HashMap;
 
@@ -91,7 +91,7 @@ impl Migration<'_> {
         self.fallbacks_for_all(&for_all);
     }
 
-    /// What LiteLLM takes for every model that has no list of its own.
+    /// Fallbacks of every model without a list of its own.
     fn fallbacks_for_all(&mut self, for_all: &[(String, Mark)]) {
         for (other, mark) in for_all {
             if self.position(other).is_none() {
@@ -166,7 +166,7 @@ impl Migration<'_> {
         self.places.get(id).copied()
     }
 
-    /// Why a model cannot serve requests for another one.
+    /// The reason why a model cannot serve requests for another one.
     fn why_not(&self, name: &str, other: &str) -> Option<&'static str> {
         let (at, from) = (self.position(name), self.position(other));
         let (Some(model), Some(source)) = (

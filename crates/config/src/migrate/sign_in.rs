@@ -1,4 +1,4 @@
-//! How LiteLLM signs in where a key in a header is not enough, as `auth` of an upstream.
+//! Migrates credentials that are more than a key in a header to `auth` of an upstream.
 
 use super::Migration;
 use super::place::{region, region_in};
@@ -7,7 +7,7 @@ use super::provider::{ApiLocation, Provider};
 use super::values::Values;
 
 impl Migration<'_> {
-    /// How the gateway signs in; `None` where a key is enough.
+    /// The `auth` of the upstream; `None` where a key is enough.
     pub(super) fn sign_in(
         &mut self,
         provider: &Provider,

@@ -21,7 +21,7 @@ pub(super) struct Node {
     pub(super) value: Value,
 }
 
-/// What a node of the document holds.
+/// The value of a node.
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     /// `null`, or nothing at all.
@@ -84,7 +84,7 @@ impl Node {
     }
 }
 
-/// Why a text cannot be read.
+/// A text that cannot be read, with the reason.
 #[derive(Debug)]
 pub(super) struct Unreadable {
     pub(super) mark: Mark,

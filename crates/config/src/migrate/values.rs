@@ -7,7 +7,7 @@ use super::tree::Node;
 pub(super) struct Values<'a> {
     /// The deployment's own `litellm_params`.
     pub(super) params: &'a Node,
-    /// What `credential_list` has for it.
+    /// The entry's shared credential in `credential_list`.
     pub(super) shared: Option<&'a Node>,
 }
 

@@ -12,7 +12,7 @@ use tollgate_types::limit::Rates;
 
 /// The longest name of anything that can be named.
 pub(crate) const NAME_BYTES_MAX: usize = 128;
-/// What names of models have beside ASCII letters and digits.
+/// Punctuation of model names beside ASCII letters and digits.
 pub(crate) const MODEL_PUNCTUATION: &str = "-_.:/@";
 
 /// A model that customers can name.
@@ -20,38 +20,37 @@ pub(crate) const MODEL_PUNCTUATION: &str = "-_.:/@";
 pub struct Model {
     /// The public id; shared, because every hold and record of a request names it.
     pub id: Arc<str>,
-    /// What it can be asked to do.
+    /// Operations that its targets serve.
     pub operations: Vec<Operation>,
-    /// What it can be asked to do beside these, or what none of its targets does by itself: requests
-    /// of these operations are translated.
+    /// Operations that are served by translation only.
     pub translated: Vec<Operation>,
-    /// Where it is served, best first: ascending `priority`, then the order of `models.yaml`.
+    /// Targets, best first: ascending `priority`, then the order of `models.yaml`.
     pub targets: Vec<Arc<Target>>,
     /// The ids of models that serve a request when none of the targets can, in order. A model whose
     /// upstreams are all off is among them, and is not listed.
     pub fallbacks: Vec<Arc<str>>,
-    /// What a unit costs; all zero only where the file says `free: true`.
+    /// Price list; all zero only with `free: true`.
     pub prices: Arc<Pricing>,
-    /// What customers pay in its place that have rules of their own.
+    /// Prices of customers with rules of their own.
     pub own_prices: OwnPricing,
-    /// What one request can use at most.
+    /// Limits of one request.
     pub limits: ModelLimits,
-    /// How much all customers together may use it.
+    /// Rate limits of all customers together.
     pub rates: Rates,
-    /// How requests to it are held that do not fit their accounts, where that differs from the rules for all.
+    /// Overrides of the rules for holds.
     pub holds: HoldOverrides,
-    /// How much is read of an answer that nobody waits for any more.
+    /// Reading of answers after the customer has disconnected.
     pub on_disconnect: OnDisconnect,
     /// `owned_by` in model lists.
     pub owned_by: String,
 }
 
-/// How much is read of an answer that nobody waits for any more.
+/// Reading of answers after the customer has disconnected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnDisconnect {
     /// For how long, from when the customer left.
     pub time: Duration,
-    /// How many bytes are read at most.
+    /// Most bytes to read.
     pub bytes: u64,
 }
 
@@ -69,18 +68,18 @@ pub struct Target {
     pub priority: u32,
     /// The share among targets of one priority.
     pub weight: u32,
-    /// What the operator pays there; `None` where nobody knows.
+    /// Cost for the operator; `None` if unknown.
     pub cost: Option<TargetCost>,
     /// Headers of a request that are sent on to it: the model's and the upstream's.
     pub pass_headers: Arc<PassedHeaders>,
 }
 
-/// What the operator pays at a target.
+/// Cost of a target for the operator.
 #[derive(Clone, Debug)]
 pub enum TargetCost {
-    /// What was used, at these prices.
+    /// Usage at these prices.
     Prices(PriceList),
-    /// What the upstream says with each answer.
+    /// The cost that the upstream reports with each answer.
     Reported,
 }
 
@@ -101,7 +100,7 @@ impl Snapshot {
 }
 
 impl Model {
-    /// Whether it can be asked for the operation.
+    /// True if the model serves the operation, by translation or not.
     #[must_use]
     pub fn serves(&self, operation: Operation) -> bool {
         self.operations.contains(&operation.granted_by()) || self.is_translated(operation)
@@ -113,13 +112,13 @@ impl Model {
         self.operations.iter().chain(self.translated.iter().filter(is_new)).copied()
     }
 
-    /// Whether requests of the operation are translated for it.
+    /// True if requests of the operation are translated for it.
     #[must_use]
     pub fn is_translated(&self, operation: Operation) -> bool {
         self.translated.contains(&operation.granted_by())
     }
 
-    /// Whether its id is a pattern: the beginning of names, and an asterisk.
+    /// True if its id is a pattern: the beginning of names, and an asterisk.
     #[must_use]
     pub fn is_wildcard(&self) -> bool {
         self.id.ends_with('*')

@@ -8,17 +8,17 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use tollgate_money::price::{PriceList, PriceTerms, PriceVersion, Unit};
 
-/// Where a price comes from that no rule gives.
+/// Source of a price that no customer's rule sets.
 pub const LIST: &str = "models.yaml";
 
 /// Prices by which calls of a model are charged.
 #[derive(Debug)]
 pub struct Pricing {
-    /// What a unit costs.
+    /// Prices by unit.
     pub list: Arc<PriceList>,
-    /// Where that comes from: [`LIST`], or a customer's rule.
+    /// Source of the prices: [`LIST`], or a customer's rule.
     pub source: String,
-    /// What customers read of the model in lists.
+    /// The model as customers read it in lists.
     pub listed: ListedModel,
     version: OnceLock<PriceVersion>,
     is_noted: AtomicBool,
@@ -46,7 +46,7 @@ impl Pricing {
         *self.version.get_or_init(|| PriceVersion::from_text(&write()))
     }
 
-    /// Whether it stands in the ledger that calls are charged by it.
+    /// True if the ledger has recorded this version of the prices.
     #[must_use]
     pub fn is_noted(&self) -> bool {
         self.is_noted.load(Ordering::Acquire)
@@ -61,12 +61,12 @@ impl Pricing {
 /// Ways to pay for one model that are kept: rules come and go, and the configuration may stay for months.
 const KNOWN_MAX: usize = 256;
 
-/// What customers pay for a model in the place of its list, as long as the configuration is in force.
+/// Prices of customers with rules, cached while the configuration is in force.
 #[derive(Debug, Default)]
 pub struct OwnPricing(Mutex<HashMap<(String, PriceTerms), Arc<Pricing>>>);
 
 impl OwnPricing {
-    /// What `terms` of this source make of the list, which sells these units.
+    /// Applies `terms` of this source to the list, which sells these units.
     #[must_use]
     pub fn by_terms(
         &self,
@@ -92,7 +92,7 @@ impl OwnPricing {
     }
 }
 
-/// What customers read of a model, written when it is first asked for: a list has hundreds of them.
+/// The model as customers read it, written on first use: a list has hundreds of models.
 #[derive(Debug, Default)]
 pub struct ListedModel {
     openai: OnceLock<Box<str>>,

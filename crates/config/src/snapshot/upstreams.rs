@@ -18,27 +18,28 @@ pub struct Upstream {
     pub name: String,
     /// The protocol that it speaks.
     pub dialect: Dialect,
-    /// What it wants in Azure's way; `None` for everybody else's.
+    /// Azure's variations; `None` for other providers.
     pub azure: Option<Azure>,
-    /// Where it is, and how it is reached.
+    /// Address, proxy and TLS settings.
     pub destination: Arc<Destination>,
     /// The `Host` header: the host, with the port unless it is the scheme's own.
     pub authority: String,
-    /// What the base URL's path adds before a protocol's own path: empty, or `/v1` and the like,
-    /// without a slash at its end.
+    /// Path of the base URL, before a protocol's own path: empty, or `/v1` and the like, without a trailing
+    /// slash.
     pub path_prefix: String,
     /// The operator's keys at the provider, or how the gateway signs in there; none for a server that
     /// asks for neither.
     pub credentials: Vec<Credential>,
     /// Headers of the operator's own that every request to it gets.
     pub headers: Arc<[UpstreamHeader]>,
-    /// How to find out whether it works, beside what calls show.
+    /// Active health check, if configured.
     pub health_check: Option<HealthCheck>,
-    /// How long to wait for it.
+    /// Timeouts.
     pub timeouts: UpstreamTimeouts,
-    /// What a request is repeated after at another target although this one may have done the work.
+    /// Outcomes after which a request is repeated at another target although this upstream may have done the
+    /// work.
     pub repeat_after: Vec<RepeatAfter>,
-    /// What of a request is let through to it.
+    /// Fields, tools and content that operators allow beyond the known ones.
     pub pass: Pass,
     /// Top-level fields of a request that are left out of what is sent to it.
     pub leave_out_fields: Vec<String>,
@@ -52,8 +53,7 @@ pub struct Upstream {
     pub shared_ids: Vec<String>,
 }
 
-/// What an upstream of Azure's wants otherwise than OpenAI does: its key goes into the header
-/// `api-key`.
+/// Azure's variations from OpenAI: the key is in the header `api-key`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Azure {
     /// The version of the API in whose paths deployments are named; `None` for the API below
@@ -61,7 +61,7 @@ pub struct Azure {
     pub api_version: Option<String>,
 }
 
-/// What happened to a try whose work may have been done.
+/// Outcome of an attempt whose work may have been done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepeatAfter {
     /// The upstream answered with this status.
@@ -102,14 +102,14 @@ impl PassedHeaders {
 }
 
 impl Upstream {
-    /// Whether it is reached over TLS.
+    /// True for an upstream that is reached over TLS.
     #[must_use]
     pub fn is_tls(&self) -> bool {
         self.destination.tls.is_some()
     }
 
-    /// Whether a request may be repeated elsewhere after an answer with this status, although this
-    /// upstream may have done the work.
+    /// True if a request may be repeated elsewhere after this status, although this upstream may have done
+    /// the work.
     #[must_use]
     pub fn repeats_after_status(&self, status: u16) -> bool {
         self.repeat_after.iter().any(|after| match after {
@@ -146,7 +146,7 @@ impl Upstream {
         }
     }
 
-    /// Whether it has a path for an operation that its dialect has.
+    /// True if the upstream has a path for an operation of its dialect.
     #[must_use]
     pub fn offers(&self, operation: Operation) -> bool {
         let has_version = self.azure.as_ref().is_some_and(|azure| azure.api_version.is_some());
@@ -154,7 +154,7 @@ impl Upstream {
         !has_version || codec.is_some_and(|codec| tollgate_protocols::azure::has_path(codec.path()))
     }
 
-    /// Whether every customer may name what the operator's account keeps there under this id.
+    /// True if every customer may name the operator's object with this id there.
     #[must_use]
     pub fn shares(&self, id: &str) -> bool {
         self.shared_ids.iter().any(|shared| match shared.strip_suffix('*') {
@@ -179,12 +179,12 @@ pub struct Credential {
     pub kind: CredentialKind,
 }
 
-/// What a provider is shown.
+/// Kind of a credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CredentialKind {
     /// A key that is sent with requests as it is.
     Key(Secret),
-    /// What is issued for the operator, or a signature.
+    /// A token issued for the operator, or a signature.
     Auth(Arc<Auth>),
 }
 
@@ -195,7 +195,7 @@ impl Credential {
         Self { name: name.to_owned(), kind: CredentialKind::Key(key) }
     }
 
-    /// How the gateway signs in with it; `None` for a key.
+    /// The way to sign in; `None` for a key.
     #[must_use]
     pub fn auth(&self) -> Option<&Arc<Auth>> {
         match &self.kind {
@@ -204,7 +204,7 @@ impl Credential {
         }
     }
 
-    /// What it was configured with and nobody may read.
+    /// All secrets of the credential.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let (key, auth) = match &self.kind {
             CredentialKind::Key(key) => (Some(key.expose()), None),
@@ -223,14 +223,14 @@ pub struct UpstreamHeader {
     pub value: Secret,
 }
 
-/// How to find out whether an upstream works.
+/// Active health check of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthCheck {
-    /// What is asked for, with `GET`; `None` when a connection is enough.
+    /// Path to `GET`; `None` if a connection is enough.
     pub path: Option<String>,
     /// The time between two checks.
     pub interval: Duration,
-    /// How long an answer may take.
+    /// Timeout of an answer.
     pub timeout: Duration,
     /// So many failures in a row take it out.
     pub unhealthy_after: u32,
@@ -238,7 +238,7 @@ pub struct HealthCheck {
     pub healthy_after: u32,
 }
 
-/// How long to wait for an upstream.
+/// Timeouts of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpstreamTimeouts {
     /// TCP and TLS handshakes.

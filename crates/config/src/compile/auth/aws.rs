@@ -12,7 +12,7 @@ use tollgate_options::auth::{AssumeRole, AwsAuth, AwsKeys};
 
 /// The name that Bedrock has in signatures.
 const BEDROCK: &str = "bedrock";
-/// How ids of keys begin that are temporary.
+/// Prefix of temporary access key ids.
 const TEMPORARY: &str = "ASIA";
 /// The length of a session's name in letters, as STS allows it.
 const SESSION_NAME_LETTERS: RangeInclusive<usize> = 2..=64;
