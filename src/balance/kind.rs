@@ -12,7 +12,7 @@ use crate::protocols::Operation;
 /// one kind in every dialect, because a translated request reaches another operation's endpoint.
 ///
 /// A kind is represented by its first operation, and ordered as operations are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallKind(Operation);
 
 impl CallKind {

@@ -56,7 +56,7 @@ fn print_human(snapshot: Option<&Snapshot>, diagnostics: &[Diagnostic]) {
     match snapshot {
         None => errln!("{errors}, {warnings}"),
         Some(snapshot) => {
-            outln!("{}", snapshot.limits.told_of_bodies());
+            outln!("{}", snapshot.limits.body_memory_summary());
             outln!(
                 "in order: {}, {}, {}; {warnings}; configuration {}",
                 counted(snapshot.models.len(), "model"),

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::shown::{is_known, may_be_shown};
+use super::shown::{is_public, may_be_shown};
 use super::spans::Path;
 use tollgate_types::secret::Secret;
 
@@ -101,7 +101,7 @@ fn mask(value: &mut Value, path: &Path, schema: &Value) {
                 let path = path.key(&key);
                 mask(&mut value, &path, schema);
                 // `{a, b}` is two keys that say nothing: values that were to stand in a list.
-                let is_bare = value.is_null() && !is_known(schema, &path);
+                let is_bare = value.is_null() && !is_public(schema, &path);
                 fields.insert(if is_bare { hidden(&key) } else { key }, value);
             }
         }

@@ -205,11 +205,11 @@ pub fn count(diagnostics: &[Diagnostic], severity: Severity) -> usize {
 }
 
 /// "did you mean `x`?", or else every word that there is.
-pub(super) fn did_you_mean(typed: &str, what: &str, known: &[&str]) -> Option<String> {
-    match closest(typed, known.iter().copied()) {
+pub(super) fn did_you_mean(typed: &str, what: &str, candidates: &[&str]) -> Option<String> {
+    match closest(typed, candidates.iter().copied()) {
         Some(word) => Some(format!("did you mean `{word}`?")),
-        None if known.is_empty() => None,
-        None => Some(format!("{what}: {}", listed(known))),
+        None if candidates.is_empty() => None,
+        None => Some(format!("{what}: {}", listed(candidates))),
     }
 }
 

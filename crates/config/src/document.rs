@@ -96,9 +96,9 @@ impl Document {
         let mut faults = shape::check(&self.value, &shape::schema_of::<T>(), &self.spans);
         // What could not be filled in has been said; that the bare `${X}` is no URL need not be.
         let unfilled = self.unfilled.iter().map(|unfilled| &unfilled.path);
-        let said: HashSet<&Path> =
+        let at_fault: HashSet<&Path> =
             self.faults.iter().map(|fault| &fault.path).chain(unfilled).collect();
-        faults.retain(|fault| !said.contains(&fault.path));
+        faults.retain(|fault| !at_fault.contains(&fault.path));
         self.faults.append(&mut faults);
 
         let mut sound = self.value.clone();
@@ -150,7 +150,7 @@ impl Document {
         for path in paths {
             graft(&self.value, &mut part, path);
         }
-        let is_part = |path: &Path| paths.iter().any(|wanted| path.meets(wanted));
+        let is_part = |path: &Path| paths.iter().any(|target| path.meets(target));
         let unfilled = self.unfilled.iter().filter(|one| is_part(&one.path)).cloned().collect();
         let faults = self.faults.iter().filter(|one| is_part(&one.path)).cloned().collect();
         Self {
@@ -169,11 +169,11 @@ impl Document {
     pub(super) fn faults_beside<T: JsonSchema>(&self, paths: &[&[&str]]) -> Vec<Fault> {
         let mut faults = shape::check(&self.value, &shape::schema_of::<T>(), &self.spans);
         let is_beside = |path: &Path| {
-            let is_sibling = |wanted: &&[&str]| {
-                let above = wanted.split_last().map(|(_, above)| above);
+            let is_sibling = |target: &&[&str]| {
+                let above = target.split_last().map(|(_, above)| above);
                 path.parent().is_some_and(|parent| above.is_some_and(|above| parent.is_at(above)))
             };
-            paths.iter().any(is_sibling) && !paths.iter().any(|wanted| path.meets(wanted))
+            paths.iter().any(is_sibling) && !paths.iter().any(|target| path.meets(target))
         };
         faults.retain(|fault| fault.on_key && is_beside(&fault.path));
         faults
@@ -345,8 +345,8 @@ fn refused(
 
 /// The pieces at these marks of a text that could not be parsed. Each line is looked at once.
 fn guarded(text: &str, marks: &[Mark], schema: &serde_json::Value) -> Vec<SourceExcerpt> {
-    let wanted: HashSet<usize> = marks.iter().map(|mark| mark.line.max(1)).collect();
-    let numbered = (1_usize..).zip(text.split('\n')).filter(|(number, _)| wanted.contains(number));
+    let lines: HashSet<usize> = marks.iter().map(|mark| mark.line.max(1)).collect();
+    let numbered = (1_usize..).zip(text.split('\n')).filter(|(number, _)| lines.contains(number));
     let lines: HashMap<usize, Vec<char>> =
         numbered.map(|(number, line)| (number, shown::guarded(line, schema))).collect();
     let place = |mark: &Mark| {

@@ -200,12 +200,12 @@ fn check(shape: &Shape, entries: usize) -> (Vec<Diagnostic>, Duration) {
     fs::write(&models, (shape.models)(entries)).expect("written");
     let begun = Instant::now();
     let loaded = load_with(&Sources::Files { routes, models }, &Overrides::default(), &|_| None);
-    let said = match loaded {
-        Ok((_, said)) | Err(said) => said,
+    let diagnostics = match loaded {
+        Ok((_, diagnostics)) | Err(diagnostics) => diagnostics,
     };
-    let rendered: usize = said.iter().map(|diagnostic| diagnostic.render().len()).sum();
+    let rendered: usize = diagnostics.iter().map(|diagnostic| diagnostic.render().len()).sum();
     assert!(rendered < 4 << 20, "{}: {rendered} bytes are said", shape.name);
-    (said, begun.elapsed())
+    (diagnostics, begun.elapsed())
 }
 
 /// Writes a file with so many entries.
@@ -272,9 +272,9 @@ fn grows_with_its_input(name: &str, entries: usize, work: impl Fn(usize) -> Dura
 #[test]
 fn what_a_check_does_grows_with_the_file_and_not_with_its_square() {
     for shape in &SHAPES {
-        let said = check(shape, shape.entries / 2).0;
-        assert!(said.len() <= 2 * 1_001, "{}: {} problems", shape.name, said.len());
-        let excerpts = said.iter().filter_map(|found| found.place.as_ref());
+        let diagnostics = check(shape, shape.entries / 2).0;
+        assert!(diagnostics.len() <= 2 * 1_001, "{}: {} problems", shape.name, diagnostics.len());
+        let excerpts = diagnostics.iter().filter_map(|found| found.place.as_ref());
         let longest = excerpts.map(|place| place.text.chars().count()).max().unwrap_or(0);
         assert!(longest <= 202, "{}: {longest} characters of a line are shown", shape.name);
         grows_with_its_input(shape.name, shape.entries, |entries| check(shape, entries).1);
@@ -308,8 +308,9 @@ fn a_long_line_is_cut_around_the_problem() {
     );
     let file = SourceFile { name: "routes.yaml", bytes: routes.as_bytes() };
     let overrides = Overrides::default();
-    let said = compile_text(file, None, &overrides, &|_| None).expect_err("it is not in order");
-    let found = said.iter().find(|found| found.message.contains("a list")).expect("that");
+    let diagnostics =
+        compile_text(file, None, &overrides, &|_| None).expect_err("it is not in order");
+    let found = diagnostics.iter().find(|found| found.message.contains("a list")).expect("that");
     let place = found.place.as_ref().expect("a place");
     let (before_it, _) = routes.split_once("5, mcp").expect("there");
     let column = before_it.chars().count() + 1;
@@ -331,9 +332,10 @@ fn nothing_of_a_file_steers_the_terminal() {
     let routes = "\"\\e[2J\\u202e\": 1\nlisteners: \"\\e]0;x\\a\"\n# \u{202e}\n";
     let file = SourceFile { name: "routes\u{1b}[2J.yaml", bytes: routes.as_bytes() };
     let overrides = Overrides::default();
-    let said = compile_text(file, None, &overrides, &|_| None).expect_err("it is not in order");
-    assert!(said.iter().any(|found| found.message.contains("\u{1b}[2J")), "{said:?}");
-    for found in said {
+    let diagnostics =
+        compile_text(file, None, &overrides, &|_| None).expect_err("it is not in order");
+    assert!(diagnostics.iter().any(|found| found.message.contains("\u{1b}[2J")), "{diagnostics:?}");
+    for found in diagnostics {
         let text = found.render();
         let steering = text
             .chars()

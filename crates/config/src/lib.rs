@@ -241,10 +241,10 @@ pub fn typed_models(
         document = models;
     }
     let typed = compile::typed_models(&mut document);
-    let said = document.into_diagnostics();
+    let diagnostics = document.into_diagnostics();
     match typed {
-        Some(typed) => Ok((typed, said)),
-        None => Err(said),
+        Some(typed) => Ok((typed, diagnostics)),
+        None => Err(diagnostics),
     }
 }
 

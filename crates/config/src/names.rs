@@ -61,7 +61,7 @@ macro_rules! word {
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 let word = String::deserialize(deserializer)?;
-                let found = $inner::ALL.iter().find(|known| known.as_str() == word);
+                let found = $inner::ALL.iter().find(|one| one.as_str() == word);
                 let expected = || serde::de::Error::custom(concat!("expected ", $description));
                 found.copied().map(Self).ok_or_else(expected)
             }
@@ -77,7 +77,7 @@ macro_rules! word {
             }
 
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                let words: Vec<_> = $inner::ALL.iter().map(|known| known.as_str()).collect();
+                let words: Vec<_> = $inner::ALL.iter().map(|one| one.as_str()).collect();
                 json_schema!({ "type": "string", "title": $description, "enum": words })
             }
         }

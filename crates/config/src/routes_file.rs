@@ -197,7 +197,7 @@ upstreams:
 
     fn file(text: &str, set: &[(&str, &str)]) -> RoutesFile {
         let env = |name: &str| {
-            let found = set.iter().find(|(known, _)| *known == name);
+            let found = set.iter().find(|(field, _)| *field == name);
             found.map(|(_, value)| (*value).to_owned())
         };
         RoutesFile::parse("routes.yaml", text.as_bytes(), &env).expect("YAML")

@@ -155,9 +155,9 @@ impl Scalar for Size {
             "KiB" => 1 << 10,
             "MiB" => 1 << 20,
             "GiB" => 1 << 30,
-            "K" | "KB" | "kB" | "kb" | "k" | "kib" => return Err(meant_unit("KiB")),
-            "M" | "MB" | "mb" | "m" | "mib" => return Err(meant_unit("MiB")),
-            "G" | "GB" | "gb" | "g" | "gib" => return Err(meant_unit("GiB")),
+            "K" | "KB" | "kB" | "kb" | "k" | "kib" => return Err(binary_unit_error("KiB")),
+            "M" | "MB" | "mb" | "m" | "mib" => return Err(binary_unit_error("MiB")),
+            "G" | "GB" | "gb" | "g" | "gib" => return Err(binary_unit_error("GiB")),
             _ => return Err(wrong()),
         };
         match count.checked_mul(per_count) {
@@ -173,7 +173,7 @@ impl Scalar for Size {
     }
 }
 
-fn meant_unit(unit: &str) -> ScalarError {
+fn binary_unit_error(unit: &str) -> ScalarError {
     let help =
         format!("did you mean `{unit}`? The units are `KiB`, `MiB` and `GiB`, powers of 1024");
     ScalarError::new("this is not a unit of size", help)

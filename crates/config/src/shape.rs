@@ -115,7 +115,7 @@ impl<'a> Walk<'a> {
 
     fn mapping(&mut self, fields: &serde_yaml::Mapping, schema: &'a Json, path: &Path) {
         let properties = schema["properties"].as_object();
-        let known: Vec<&str> =
+        let names: Vec<&str> =
             properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
         for (key, value) in fields {
             let Some(key) = key.as_str() else { continue };
@@ -127,7 +127,7 @@ impl<'a> Walk<'a> {
                 }
                 None => {
                     let missing: Vec<&str> =
-                        known.iter().copied().filter(|known| !fields.contains_key(known)).collect();
+                        names.iter().copied().filter(|name| !fields.contains_key(name)).collect();
                     let help = did_you_mean(key, "the fields here are", &missing);
                     let fault = Fault::at_key(&path, format!("unknown field `{key}`"));
                     self.faults.push(fault.maybe_help(help));
@@ -184,7 +184,7 @@ impl<'a> Walk<'a> {
 
     fn wrong_type(&mut self, value: &Value, schema: &Json, path: &Path) {
         // Where no plain value belongs, one may be a secret, and so may one in a secret's place.
-        let is_shown = shown::is_known(self.root, path);
+        let is_shown = shown::is_public(self.root, path);
         let typed = if is_shown { self.spans.text(path).unwrap_or_default() } else { "…" };
         let typed = shortened(typed, TYPED_CHARS_MAX);
         let found = match value {

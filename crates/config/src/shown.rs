@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use super::spans::{Path, Spans, Step, is_telling};
 
 /// True if the schema has a plain value at this path that is no secret.
-pub(super) fn is_known(schema: &Json, path: &Path) -> bool {
+pub(super) fn is_public(schema: &Json, path: &Path) -> bool {
     knows(schema, schema, path.steps())
 }
 
@@ -54,7 +54,7 @@ fn is_scalar(schema: &Json) -> bool {
 /// True if a value may be shown as typed.
 pub(super) fn may_be_shown(schema: &Json, path: &Path, typed: &str) -> bool {
     let tells = path.last_key().is_some_and(|key| is_telling(key, typed));
-    is_variable(typed) || (is_known(schema, path) && !tells)
+    is_variable(typed) || (is_public(schema, path) && !tells)
 }
 
 /// True for a text that is the name of a variable and nothing else, not even a default.
@@ -76,24 +76,24 @@ pub(super) fn lines(
     text: &str,
     spans: &Spans,
     schema: &Json,
-    wanted: &BTreeSet<usize>,
+    lines: &BTreeSet<usize>,
 ) -> HashMap<usize, Vec<char>> {
     let numbered = (1..).zip(text.split('\n'));
     let mut lines: HashMap<usize, Vec<char>> = numbered
-        .filter(|(number, _)| wanted.contains(number))
+        .filter(|(number, _)| lines.contains(number))
         .map(|(number, line)| (number, line.chars().collect()))
         .collect();
     let mut inside: HashMap<usize, Vec<(usize, usize)>> = HashMap::new();
     for scalar in spans.scalars() {
         let is_hidden = !may_be_shown(schema, scalar.path, scalar.text);
         // `{a, b}` is two keys that say nothing: values that were to stand in a list.
-        let is_bare = matches!(scalar.text, "" | "~") && !is_known(schema, scalar.path);
+        let is_bare = matches!(scalar.text, "" | "~") && !is_public(schema, scalar.path);
         let key = scalar.key.map(|mark| {
             let from = mark.column.saturating_sub(1);
             ((mark.line, from), (mark.line, from + mark.width), is_bare)
         });
         for (from, to, is_hidden) in key.into_iter().chain([(scalar.from, scalar.to, is_hidden)]) {
-            for number in wanted.range(from.0..=to.0) {
+            for number in lines.range(from.0..=to.0) {
                 let Some(line) = lines.get_mut(number) else { continue };
                 let first = if *number == from.0 { from.1 } else { 0 };
                 let last = if *number == to.0 { to.1 } else { line.len() };
@@ -228,7 +228,7 @@ mod tests {
             &["store", "journal", "archive", "s3", "endpoint"],
             &["store", "journal", "archive", "s3", "secret_key", "file"],
         ] {
-            assert!(is_known(&schema, &at(steps)), "{steps:?}");
+            assert!(is_public(&schema, &at(steps)), "{steps:?}");
         }
         for steps in [
             &["upstreams", "a", "credential"][..],
@@ -249,7 +249,7 @@ mod tests {
             &["store", "journal", "archive", "s3", "secret"],
             &["nothing"],
         ] {
-            assert!(!is_known(&schema, &at(steps)), "{steps:?}");
+            assert!(!is_public(&schema, &at(steps)), "{steps:?}");
         }
     }
 

@@ -259,20 +259,20 @@ pub struct Limits {
 impl Limits {
     /// What holds for bodies here, for operators: the figures depend on the machine.
     #[must_use]
-    pub fn told_of_bodies(&self) -> String {
+    pub fn body_memory_summary(&self) -> String {
         let mib = |bytes: u64| bytes >> 20;
         let (all, one) = (self.body_memory_bytes_max as u64, self.body_bytes_max as u64);
         let (all_mib, one_mib) = (mib(all), mib(one));
-        let told = format!("request bodies: {all_mib} MiB in all, {one_mib} MiB each");
+        let summary = format!("request bodies: {all_mib} MiB in all, {one_mib} MiB each");
         match self.memory_bytes {
-            None => told,
+            None => summary,
             Some(memory) if !self.body_memory_is_default && all > memory / 2 => format!(
-                "{told}: more than half of the {} MiB of memory that this process may use; lower \
+                "{summary}: more than half of the {} MiB of memory that this process may use; lower \
                  `limits.body_memory_max`, or the kernel may end it",
                 mib(memory)
             ),
             Some(memory) => {
-                format!("{told}, of {} MiB of memory that this process may use", mib(memory))
+                format!("{summary}, of {} MiB of memory that this process may use", mib(memory))
             }
         }
     }

@@ -77,8 +77,8 @@ fn endpoint(prefix: &str) -> Option<String> {
     let own = codecs.map(|codec| without_version(codec.path()));
     // `/model` stands before a name.
     let own = own.filter(|path| path.len() > "/model".len() && !path.contains('{'));
-    let known = own.chain(OTHER_ENDPOINTS);
-    let found = known.filter(|path| prefix.ends_with(path)).max_by_key(|path| path.len());
+    let endpoints = own.chain(OTHER_ENDPOINTS);
+    let found = endpoints.filter(|path| prefix.ends_with(path)).max_by_key(|path| path.len());
     if let Some(found) = found {
         // Bedrock's methods stand behind a name: `/model/NAME/converse`.
         let found = if found.starts_with("/converse") { "/model/" } else { found };
@@ -136,8 +136,8 @@ mod tests {
     use super::*;
 
     fn message(dialect: Dialect, host: &str, prefix: &str) -> Option<String> {
-        let told = fault(Protocol::Dialect(dialect), host, prefix);
-        told.map(|(message, help)| format!("{message}; {help}"))
+        let found = fault(Protocol::Dialect(dialect), host, prefix);
+        found.map(|(message, help)| format!("{message}; {help}"))
     }
 
     #[test]
@@ -164,8 +164,8 @@ mod tests {
                 "/services/aigc/video-generation/video-synthesis",
             ),
         ] {
-            let told = message(dialect, "api.example.com", prefix).expect(prefix);
-            assert!(told.contains(&format!("before `{before}`")), "{prefix}: {told}");
+            let message = message(dialect, "api.example.com", prefix).expect(prefix);
+            assert!(message.contains(&format!("before `{before}`")), "{prefix}: {message}");
         }
     }
 

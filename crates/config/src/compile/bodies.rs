@@ -33,7 +33,9 @@ pub(super) fn compile(document: &mut Document, raw: &raw::LimitsSection) -> Bodi
     let all = raw.body_memory_max.map_or_else(|| all_of(memory), |size| size.0);
     let path = Path::root().key("limits").key("body_max");
     let one = match raw.body_max {
-        Some(asked) => largest(document, &path, asked.0, all, is_default, "`body_memory_max`"),
+        Some(requested) => {
+            largest(document, &path, requested.0, all, is_default, "`body_memory_max`")
+        }
         // A body that is changed on its way is in memory twice.
         None if is_default => ONE_BYTES_DEFAULT.min(all / 2),
         None => ONE_BYTES_DEFAULT.min(all),
@@ -54,13 +56,13 @@ fn all_of(memory: Option<u64>) -> usize {
 pub(super) fn largest(
     document: &mut Document,
     path: &Path,
-    asked: usize,
+    requested: usize,
     all: usize,
     is_default: bool,
     at_most: &str,
 ) -> usize {
-    if asked <= all {
-        return asked;
+    if requested <= all {
+        return requested;
     }
     let message = "one body may be larger than all bodies together";
     let fault = Fault::at_value(path, message);
@@ -81,11 +83,11 @@ pub(super) fn largest(
 pub(super) fn largest_of(
     document: &mut Document,
     path: &Path,
-    asked: usize,
+    requested: usize,
     limits: &Limits,
 ) -> usize {
     let (all, is_default) = (limits.body_memory_bytes_max, limits.body_memory_is_default);
-    largest(document, path, asked, all, is_default, "`body_memory_max` of `limits`")
+    largest(document, path, requested, all, is_default, "`body_memory_max` of `limits`")
 }
 
 /// What bodies of one account may take: its share, and never less than one of the largest with what

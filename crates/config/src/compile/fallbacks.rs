@@ -55,9 +55,9 @@ impl TypedOperations {
         }
         let mut compiled: Vec<Arc<str>> = Vec::with_capacity(fallbacks.len());
         for (index, name) in fallbacks.iter().enumerate() {
-            let is_known = compiled.iter().any(|known| **known == **name);
+            let is_repeated = compiled.iter().any(|other| **other == **name);
             let fault = match self.fault(id, name) {
-                None if is_known => Some((format!("`{name}` is here twice"), None)),
+                None if is_repeated => Some((format!("`{name}` is here twice"), None)),
                 fault => fault,
             };
             match fault {
@@ -80,10 +80,11 @@ impl TypedOperations {
             let help = "name one of the models that it fits, with an entry of its own";
             return Some((format!("`{name}` is a pattern"), Some(help.to_owned())));
         }
-        if !self.ids.iter().any(|known| known == name) {
-            let is_fitting = |known: &&str| *known != id && !known.ends_with('*');
-            let known: Vec<&str> = self.ids.iter().map(String::as_str).filter(is_fitting).collect();
-            let help = did_you_mean(name, "the models are", &known);
+        if !self.ids.iter().any(|other| other == name) {
+            let is_fitting = |other: &&str| *other != id && !other.ends_with('*');
+            let others: Vec<&str> =
+                self.ids.iter().map(String::as_str).filter(is_fitting).collect();
+            let help = did_you_mean(name, "the models are", &others);
             return Some((format!("there is no model `{name}`"), help));
         }
         let (own, others) = self.operations.get(id).zip(self.operations.get(name))?;

@@ -70,13 +70,13 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> M
             document.note(Fault::at_key(&at.key(limit), message).warning());
         }
     }
-    let mut said = HashSet::new();
+    let mut reported = HashSet::new();
     for operation in &operations {
         let row = operation.info();
         let by_tokens: &[&str] = if billed_by_tokens { row.limits_required_by_tokens } else { &[] };
         let required = row.limits_required.iter().chain(by_tokens);
         for limit in required.filter(|limit| !typed.contains(limit)) {
-            if said.insert(limit) {
+            if reported.insert(limit) {
                 let message = format!("`{operation}` needs the limit `{limit}`");
                 let help = format!(
                     "the most that a request can cost is computed from it: `limits: {{ {limit}: … }}`"
@@ -156,35 +156,35 @@ fn translation(raw: &raw::Model) -> Option<TranslationTarget> {
         raw::Translation::Strict => Mode::Strict,
         raw::Translation::Off => return None,
     };
-    let said = &raw.translated;
+    let options = &raw.translated;
     Some(TranslationTarget {
         mode,
-        thinking: match said.thinking {
+        thinking: match options.thinking {
             raw::Thinking::Effort => ThinkingStyle::Effort,
             raw::Thinking::Budget => ThinkingStyle::Budget,
             raw::Thinking::None => ThinkingStyle::None,
         },
-        takes_sampling: said.sampling,
-        chat: match said.chat {
+        takes_sampling: options.sampling,
+        chat: match options.chat {
             raw::ChatWords::Common => ChatStyle::Common,
             raw::ChatWords::Openai => ChatStyle::Openai,
         },
-        call_ids: match said.call_ids {
+        call_ids: match options.call_ids {
             raw::CallIdWords::Any => CallIds::Any,
             raw::CallIdWords::Nine => CallIds::Nine,
         },
-        thinking_field: match said.thinking_field {
+        thinking_field: match options.thinking_field {
             raw::ThinkingFieldWords::None => ThinkingField::None,
             raw::ThinkingFieldWords::Thinking => ThinkingField::Thinking,
             raw::ThinkingFieldWords::EnableThinking => ThinkingField::EnableThinking,
             raw::ThinkingFieldWords::ReasoningEffort => ThinkingField::ReasoningEffort,
             raw::ThinkingFieldWords::ChatTemplateKwargs => ThinkingField::ChatTemplateKwargs,
         },
-        efforts: match &said.efforts {
+        efforts: match &options.efforts {
             None => Efforts::default(),
             Some(words) => Efforts::of_words(words.iter().map(|word| word.as_str())),
         },
-        caches: said.caches,
+        caches: options.caches,
         ..TranslationTarget::default()
     })
 }

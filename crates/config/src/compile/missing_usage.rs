@@ -73,8 +73,8 @@ pub(super) fn check(
 
 /// True if the provider at this host always reports usage.
 fn reports(host: &str) -> bool {
-    REPORTING.iter().any(|known| {
-        host.strip_suffix(known).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    REPORTING.iter().any(|domain| {
+        host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     })
 }
 

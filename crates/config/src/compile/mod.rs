@@ -25,7 +25,7 @@ mod cost;
 mod fallbacks;
 mod holds;
 mod hosted;
-mod known_tiers;
+mod price_tiers;
 mod limits;
 mod missing_usage;
 mod listeners;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::fallbacks::TypedOperations;
 use super::{
-    Upstreams, check_name, cost, known_tiers, limits, missing_usage, pass, price_fields, prices,
+    Upstreams, check_name, cost, limits, missing_usage, pass, price_fields, price_tiers, prices,
 };
 use crate::diagnostic::did_you_mean;
 use crate::document::{Document, Fault};
@@ -80,7 +80,7 @@ fn model(
     let limits = limits::compile(document, &at.key("limits"), &raw);
     limits::check_pattern(document, &at.key("limits"), &id, &raw.limits);
     check_reading(document, at, &raw, &operations);
-    known_tiers::check(document, at, &id, &raw);
+    price_tiers::check(document, at, &id, &raw);
     let lists = pass::Lists {
         fields: &raw.pass_fields,
         headers: &raw.pass_headers,
@@ -261,8 +261,8 @@ fn targets(
         } else if let Some(typed) = &upstreams.typed
             && !typed.contains(&raw.upstream)
         {
-            let known: Vec<&str> = typed.iter().map(String::as_str).collect();
-            let help = did_you_mean(&raw.upstream, "the upstreams are", &known);
+            let names: Vec<&str> = typed.iter().map(String::as_str).collect();
+            let help = did_you_mean(&raw.upstream, "the upstreams are", &names);
             let message = format!("there is no upstream `{}`", raw.upstream);
             document.note(Fault::at_value(&at.key("upstream"), message).maybe_help(help));
         }

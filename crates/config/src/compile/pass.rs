@@ -165,10 +165,10 @@ pub(super) fn common<'a>(mut upstreams: impl Iterator<Item = &'a Upstream>) -> P
 /// True if an entry of `list` allows everything that `entry` allows.
 fn covers(list: &[String], entry: &str) -> bool {
     let plain = entry.strip_suffix('*').unwrap_or(entry);
-    list.iter().any(|known| match known.strip_suffix('*') {
+    list.iter().any(|listed| match listed.strip_suffix('*') {
         // A `*` reaches into an object only behind the object's own dot.
         Some(start) => plain.starts_with(start) && start.contains('.') == plain.contains('.'),
-        None => known == entry,
+        None => listed == entry,
     })
 }
 

@@ -24,7 +24,7 @@ impl Migration<'_> {
         // OpenAI's clients go to targets that answer them without a translation, where there are any.
         let is_openai = |one: &Deployment| one.dialect == Dialect::Openai;
         let answers_openai = deployments.iter().any(is_openai);
-        let mut known = HashSet::new();
+        let mut seen = HashSet::new();
         for (deployment, weight) in deployments.iter().zip(weights(deployments)) {
             let compatible = deployment.compatible.clone().filter(|_| answers_openai);
             let compatible = compatible.map(|upstream| self.plan.upstream(upstream));
@@ -35,7 +35,7 @@ impl Migration<'_> {
                     priority: deployment.priority,
                     weight,
                 };
-                if known.insert((target.upstream.clone(), target.model.clone())) {
+                if seen.insert((target.upstream.clone(), target.model.clone())) {
                     model.targets.push(target);
                     continue;
                 }
@@ -101,10 +101,10 @@ impl Migration<'_> {
 
     /// One model has one price: the highest that is said for each kind, else that of our own list.
     fn fill_prices(&mut self, deployments: &[Deployment], model: &mut PlannedModel) {
-        let said: Vec<_> = deployments.iter().filter(|one| !one.prices.is_empty()).collect();
+        let priced: Vec<_> = deployments.iter().filter(|one| !one.prices.is_empty()).collect();
         let listed = deployments.iter().find_map(|one| one.listed.as_ref());
-        if let Some(first) = said.first() {
-            model.prices = highest(&said);
+        if let Some(first) = priced.first() {
+            model.prices = highest(&priced);
             let operations = &model.operations;
             let (kept, idle): (Vec<_>, Vec<_>) = std::mem::take(&mut model.prices)
                 .into_iter()
@@ -116,7 +116,7 @@ impl Migration<'_> {
                 let help = format!("it has no effect on {}", listed_names(operations));
                 self.left_out(first.mark, &message, &help);
             }
-            if said.iter().any(|one| one.prices != first.prices) {
+            if priced.iter().any(|one| one.prices != first.prices) {
                 let message = format!("the targets of `{}` have different prices", model.id);
                 let help = "a model has one price here: the highest of each kind is written";
                 self.left_out(first.mark, &message, help);
@@ -167,10 +167,10 @@ fn common_operations(deployments: &[Deployment]) -> Vec<Operation> {
 }
 
 /// The highest price of each kind, in the order of the units.
-fn highest(said: &[&Deployment]) -> Vec<(Unit, String)> {
+fn highest(priced: &[&Deployment]) -> Vec<(Unit, String)> {
     let of = |unit: &Unit| {
-        let all = said.iter().flat_map(|one| &one.prices);
-        let of_unit = all.filter(|(priced, _)| priced == unit).map(|(_, price)| price);
+        let all = priced.iter().flat_map(|one| &one.prices);
+        let of_unit = all.filter(|(of, _)| of == unit).map(|(_, price)| price);
         of_unit.max_by_key(|price| dollars(price)).map(|price| (*unit, price.clone()))
     };
     Unit::ALL.iter().filter_map(of).collect()
@@ -216,8 +216,8 @@ fn fill_limits(deployments: &[Deployment], model: &mut PlannedModel) {
     }
     for field in ["context_tokens_max", "output_tokens_max"] {
         let all = deployments.iter().flat_map(|one| &one.limits);
-        let said = all.filter(|(name, _)| name == field).map(|(_, count)| count);
-        let least = said.min_by_key(|count| count.parse::<u64>().unwrap_or(u64::MAX));
+        let counts = all.filter(|(name, _)| name == field).map(|(_, count)| count);
+        let least = counts.min_by_key(|count| count.parse::<u64>().unwrap_or(u64::MAX));
         let of_list =
             || listed?.limits.iter().find(|(name, _)| name == field).map(|(_, count)| count);
         match least.or_else(of_list) {

@@ -240,12 +240,12 @@ impl Migration<'_> {
 
     /// The shared credential of an entry, from `credential_list`.
     fn shared_values<'r>(&mut self, params: &Node, root: &'r Node) -> Option<&'r Node> {
-        let wanted = params.get("litellm_credential_name")?;
+        let name = params.get("litellm_credential_name")?;
         let list = root.get("credential_list").map(Node::items).unwrap_or_default();
-        let found = list.iter().find(|item| item.text_of("credential_name") == wanted.text());
+        let found = list.iter().find(|item| item.text_of("credential_name") == name.text());
         if found.is_none() {
             let help = "name an entry of `credential_list`";
-            self.left_out(wanted.mark, "there is no such credential", help);
+            self.left_out(name.mark, "there is no such credential", help);
         }
         found.and_then(|item| item.get("credential_values"))
     }

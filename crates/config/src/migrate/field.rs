@@ -232,7 +232,7 @@ pub(super) const GENERAL: Fates = &[
 /// The migration of a field. An unlisted field has no counterpart.
 pub(super) fn fate(fates: Fates, name: &str) -> Fate {
     let is_price = PRICES.iter().any(|(theirs, ..)| *theirs == name);
-    match fates.iter().find(|(known, _)| *known == name) {
+    match fates.iter().find(|(listed, _)| *listed == name) {
         Some((_, fate)) => *fate,
         // By convention, what is only there to be referred to.
         None if name.starts_with("x-") => Idle,
@@ -259,11 +259,13 @@ mod tests {
     /// Every sentence about what becomes of a field.
     fn sentences() -> Vec<(&'static str, &'static str)> {
         let all = [TOP, PARAMS, INFO, SETTINGS, ROUTER, GENERAL];
-        let said = all.iter().copied().flatten().filter_map(|(field, fate)| match fate {
-            Otherwise(said) | LeftOut(said) | ReadIfOffered(_, said) => Some((*field, *said)),
+        let sentences = all.iter().copied().flatten().filter_map(|(field, fate)| match fate {
+            Otherwise(sentence) | LeftOut(sentence) | ReadIfOffered(_, sentence) => {
+                Some((*field, *sentence))
+            }
             Read | Idle => None,
         });
-        said.collect()
+        sentences.collect()
     }
 
     /// The names of all fields below a schema.
@@ -285,18 +287,21 @@ mod tests {
     /// A sentence names nothing that the gateway does not have: its fields are looked up in the schemas.
     #[test]
     fn every_field_that_a_sentence_names_is_there() {
-        let mut known = Vec::new();
-        names(&crate::routes_schema(), &mut known);
-        names(&crate::models_schema(), &mut known);
+        let mut fields = Vec::new();
+        names(&crate::routes_schema(), &mut fields);
+        names(&crate::models_schema(), &mut fields);
         let sentences = sentences();
         let mut checked = 0;
-        for (field, said) in &sentences {
-            for (index, word) in said.split('`').enumerate() {
+        for (field, sentence) in &sentences {
+            for (index, word) in sentence.split('`').enumerate() {
                 if index % 2 == 0 || word.starts_with("tollgate ") {
                     continue;
                 }
                 for name in word.split('.') {
-                    assert!(known.iter().any(|known| known == name), "`{word}`, said of `{field}`");
+                    assert!(
+                        fields.iter().any(|field| field == name),
+                        "`{word}`, said of `{field}`"
+                    );
                     checked += 1;
                 }
             }

@@ -124,18 +124,18 @@ impl Migration<'_> {
 
     /// Says what becomes of the fields of a mapping that are not read.
     fn sort_out(&mut self, node: &Node, fates: &'static [(&'static str, Fate)]) {
-        for known in node.fields() {
-            let name = &known.key;
+        for field in node.fields() {
+            let name = &field.key;
             match fate(fates, name) {
                 Fate::Read | Fate::Idle => {}
                 Fate::ReadIfOffered(field, _) if field::offers(field) => {}
                 Fate::Otherwise(how) => {
-                    self.note(known.mark, format!("`{name}` is not needed"), how);
+                    self.note(field.mark, format!("`{name}` is not needed"), how);
                 }
                 // What is switched off, or empty, is not missed.
-                Fate::LeftOut(_) | Fate::ReadIfOffered(..) if is_off(&known.node) => {}
+                Fate::LeftOut(_) | Fate::ReadIfOffered(..) if is_off(&field.node) => {}
                 Fate::LeftOut(why) | Fate::ReadIfOffered(_, why) => {
-                    self.left_out(known.mark, &format!("`{name}` is left out"), why);
+                    self.left_out(field.mark, &format!("`{name}` is left out"), why);
                 }
             }
         }

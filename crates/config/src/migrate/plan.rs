@@ -9,7 +9,7 @@ use tollgate_protocols::Operation;
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) upstreams: Vec<PlannedUpstream>,
-    known: KnownUpstreams,
+    added: AddedUpstreams,
     pub(super) models: Vec<PlannedModel>,
     /// The admin API's token, as it is written.
     pub(super) admin_token: Option<String>,
@@ -25,7 +25,7 @@ pub(super) struct Plan {
 
 /// The upstreams of a plan by what they are, and their names.
 #[derive(Debug, Default)]
-struct KnownUpstreams {
+struct AddedUpstreams {
     /// Names by everything else.
     by_content: HashMap<PlannedUpstream, String>,
     names: HashSet<String>,
@@ -94,25 +94,25 @@ pub(super) struct PlannedModel {
 impl Plan {
     /// The name of the upstream that is like this one, which is added if there is none. `name` is
     /// what it would be called.
-    pub(super) fn upstream(&mut self, wanted: PlannedUpstream) -> String {
-        let unnamed = PlannedUpstream { name: String::new(), ..wanted.clone() };
-        if let Some(name) = self.known.by_content.get(&unnamed) {
+    pub(super) fn upstream(&mut self, upstream: PlannedUpstream) -> String {
+        let unnamed = PlannedUpstream { name: String::new(), ..upstream.clone() };
+        if let Some(name) = self.added.by_content.get(&unnamed) {
             return name.clone();
         }
         // The numbers below the last one were taken by those before.
-        let number = self.known.numbers.entry(wanted.name.clone()).or_insert(0);
+        let number = self.added.numbers.entry(upstream.name.clone()).or_insert(0);
         let name = loop {
             *number = number.saturating_add(1);
             let name = match *number {
-                1 => wanted.name.clone(),
-                number => format!("{}-{number}", wanted.name),
+                1 => upstream.name.clone(),
+                number => format!("{}-{number}", upstream.name),
             };
-            if self.known.names.insert(name.clone()) {
+            if self.added.names.insert(name.clone()) {
                 break name;
             }
         };
-        self.known.by_content.insert(unnamed, name.clone());
-        self.upstreams.push(PlannedUpstream { name: name.clone(), ..wanted });
+        self.added.by_content.insert(unnamed, name.clone());
+        self.upstreams.push(PlannedUpstream { name: name.clone(), ..upstream });
         name
     }
 }

@@ -131,7 +131,7 @@ pub(super) static PROVIDERS: &[Provider] = &[
 ];
 
 /// Words that begin the names of models which LiteLLM knows without a provider.
-const KNOWN_MODELS: &[(&str, &str)] = &[
+const MODEL_PREFIXES: &[(&str, &str)] = &[
     ("gpt-", "openai"),
     ("chatgpt-", "openai"),
     ("codex-", "openai"),
@@ -175,8 +175,8 @@ pub(super) fn find(
         }
         return Err(unspoken(name));
     }
-    let known = KNOWN_MODELS.iter().find(|(begin, _)| model.starts_with(begin));
-    let provider = known.and_then(|(_, name)| by_name(name));
+    let prefix = MODEL_PREFIXES.iter().find(|(begin, _)| model.starts_with(begin));
+    let provider = prefix.and_then(|(_, name)| by_name(name));
     provider.map(|provider| (provider, model.to_owned())).ok_or_else(|| {
         format!("`{model}` names no provider, and which one LiteLLM takes it for is not known here")
     })
@@ -262,13 +262,13 @@ mod tests {
     /// What is said of the gateway follows from its own tables.
     #[test]
     fn every_protocol_that_a_file_can_name_is_named() {
-        let said = find("replicate/llama", None).expect_err("nobody speaks it");
+        let message = find("replicate/llama", None).expect_err("nobody speaks it");
         let schema = crate::routes_schema();
         let protocols = schema["$defs"]["Upstream"]["properties"]["protocol"]["enum"].clone();
         let protocols: Vec<String> = serde_json::from_value(protocols).expect("words");
         assert!(protocols.len() >= 10, "{protocols:?}");
         for protocol in protocols {
-            assert!(said.contains(&protocol), "{protocol} in {said}");
+            assert!(message.contains(&protocol), "{protocol} in {message}");
         }
     }
 

@@ -147,7 +147,7 @@ impl Migration<'_> {
     fn add_fallback(&mut self, name: &str, other: &str) -> bool {
         let Some(at) = self.position(name) else { return false };
         let Some(model) = self.plan.models.get_mut(at) else { return false };
-        if model.fallbacks.iter().any(|known| known == other) {
+        if model.fallbacks.iter().any(|model| model == other) {
             return true;
         }
         if model.fallbacks.len() >= FALLBACKS_MAX {
@@ -195,12 +195,12 @@ impl Migration<'_> {
     fn aliases(&mut self, aliases: &Node) {
         let mut copied = 0_usize;
         for field in aliases.fields() {
-            let wanted = field.node.text().or_else(|| field.node.text_of("model"));
-            let known = wanted.and_then(|id| self.plan.models.get(self.position(id)?));
-            let targets = known.map_or(0, |known| known.targets.len());
+            let id = field.node.text().or_else(|| field.node.text_of("model"));
+            let model = id.and_then(|id| self.plan.models.get(self.position(id)?));
+            let targets = model.map_or(0, |model| model.targets.len());
             copied = copied.saturating_add(targets);
             let may_be_copied = copied <= COPIED_TARGETS_MAX && self.is_new(&field.key);
-            match known.filter(|_| may_be_copied).cloned() {
+            match model.filter(|_| may_be_copied).cloned() {
                 Some(model) => self.add_model(PlannedModel { id: field.key.clone(), ..model }),
                 None => {
                     let message = format!("the alias `{}` is left out", field.key);

@@ -217,14 +217,14 @@ fn merge(fields: &mut Vec<Field>) {
     }
     let (merged, mut own): (Vec<Field>, Vec<Field>) =
         std::mem::take(fields).into_iter().partition(|field| field.key == "<<");
-    let mut known: HashSet<String> = own.iter().map(|field| field.key.clone()).collect();
+    let mut keys: HashSet<String> = own.iter().map(|field| field.key.clone()).collect();
     for Field { node, .. } in &merged {
         let sources: &[Node] = match &node.value {
             Value::List(items) => items,
             _ => std::slice::from_ref(node),
         };
         for field in sources.iter().flat_map(Node::fields).filter(|field| field.key != "<<") {
-            if known.insert(field.key.clone()) {
+            if keys.insert(field.key.clone()) {
                 own.push(field.clone());
             }
         }

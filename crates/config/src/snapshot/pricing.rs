@@ -59,7 +59,7 @@ impl Pricing {
 }
 
 /// Ways to pay for one model that are kept: rules come and go, and the configuration may stay for months.
-const KNOWN_MAX: usize = 256;
+const CACHED_MAX: usize = 256;
 
 /// Prices of customers with rules, cached while the configuration is in force.
 #[derive(Debug, Default)]
@@ -77,17 +77,17 @@ impl OwnPricing {
     ) -> Arc<Pricing> {
         let made =
             |source: &str| Arc::new(Pricing::new(terms.apply(list, sold), source.to_owned()));
-        let mut known = self.0.lock();
+        let mut cache = self.0.lock();
         let key = (source, terms.clone());
-        if let Some(pricing) = known.get(&key) {
+        if let Some(pricing) = cache.get(&key) {
             return Arc::clone(pricing);
         }
         let pricing = made(&key.0);
-        if known.len() >= KNOWN_MAX {
+        if cache.len() >= CACHED_MAX {
             // What is under way has its own; what is paid now is made once more.
-            known.clear();
+            cache.clear();
         }
-        known.insert(key, Arc::clone(&pricing));
+        cache.insert(key, Arc::clone(&pricing));
         pricing
     }
 }

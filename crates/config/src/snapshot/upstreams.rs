@@ -113,7 +113,7 @@ impl Upstream {
     #[must_use]
     pub fn repeats_after_status(&self, status: u16) -> bool {
         self.repeat_after.iter().any(|after| match after {
-            RepeatAfter::Status(known) => *known == status,
+            RepeatAfter::Status(listed) => *listed == status,
             RepeatAfter::ServerError => status >= 500,
             RepeatAfter::Timeout | RepeatAfter::ConnectionLost => false,
         })

@@ -9,7 +9,7 @@ use tollgate_money::price::Unit;
 
 /// Models that cost more above so many input tokens, by the provider's name. A test holds them against
 /// `models.yaml`: reading that at each start would take longer than all else.
-const KNOWN: &[(&str, &[u64])] = &[
+const TIERS: &[(&str, &[u64])] = &[
     ("MiniMax-M3", &[512_000]),
     ("claude-haiku-5-5", &[100_000]),
     ("gemini-2.5-pro", &[200_000]),
@@ -46,8 +46,8 @@ pub(super) fn check(document: &mut Document, at: &Path, id: &str, raw: &raw::Mod
     }
     let names = raw.targets.iter().map(|target| target.model.as_deref().unwrap_or(id));
     let found = names.filter_map(|name| {
-        let (_, known) = known(name)?;
-        Some((name, missing(known, raw)))
+        let (_, tiers) = tiers_of(name)?;
+        Some((name, missing(tiers, raw)))
     });
     let Some((name, missing)) = found.max_by_key(|(_, missing)| missing.len()) else { return };
     let Some(first) = missing.first() else { return };
@@ -65,24 +65,24 @@ pub(super) fn check(document: &mut Document, at: &Path, id: &str, raw: &raw::Mod
 
 /// What is known of a provider's model: of the name itself, with a list's prefix or a release's date
 /// around it, or of a name that a pattern fits.
-fn known(name: &str) -> Option<&'static (&'static str, &'static [u64])> {
+fn tiers_of(name: &str) -> Option<&'static (&'static str, &'static [u64])> {
     let name = name.rsplit('/').next().unwrap_or(name);
     let is_date = |text: &str| {
         let is_plain = |byte: u8| byte.is_ascii_digit() || byte == b'-';
         text.starts_with("-20") && text.bytes().all(is_plain)
     };
-    KNOWN.iter().find(|(known, _)| match name.strip_suffix('*') {
+    TIERS.iter().find(|(model, _)| match name.strip_suffix('*') {
         Some(beginning) => {
-            (!beginning.is_empty() && known.starts_with(beginning))
-                || beginning.strip_prefix(known).is_some_and(is_date)
+            (!beginning.is_empty() && model.starts_with(beginning))
+                || beginning.strip_prefix(model).is_some_and(is_date)
         }
-        None => name.strip_prefix(known).is_some_and(|rest| rest.is_empty() || is_date(rest)),
+        None => name.strip_prefix(model).is_some_and(|rest| rest.is_empty() || is_date(rest)),
     })
 }
 
 /// The known lengths that prompts can exceed and that no price is for: each needs one from there on, or
 /// from a shorter length that is above the one before.
-fn missing(known: &[u64], raw: &raw::Model) -> Vec<u64> {
+fn missing(tiers: &[u64], raw: &raw::Model) -> Vec<u64> {
     // Of a price for one tier alone, those of the others are still missing.
     let is_general = |when: &raw::When| {
         when.service_tier.is_none() && when.speed.is_none() && when.inference_geo.is_none()
@@ -95,7 +95,7 @@ fn missing(known: &[u64], raw: &raw::Model) -> Vec<u64> {
         let from = std::mem::replace(&mut before, **above);
         longest > **above && !typed.iter().any(|typed| (from < *typed) && *typed <= **above)
     };
-    known.iter().filter(is_missing).copied().collect()
+    tiers.iter().filter(is_missing).copied().collect()
 }
 
 #[cfg(test)]
@@ -122,9 +122,9 @@ mod tests {
                 listed.insert(name.clone().unwrap_or_else(|| model.id.clone()), above.clone());
             }
         }
-        let known: BTreeMap<String, Vec<u64>> =
-            KNOWN.iter().map(|(name, above)| ((*name).to_owned(), above.to_vec())).collect();
-        assert_eq!(known, listed, "KNOWN, and models.yaml");
+        let tiers: BTreeMap<String, Vec<u64>> =
+            TIERS.iter().map(|(name, above)| ((*name).to_owned(), above.to_vec())).collect();
+        assert_eq!(tiers, listed, "TIERS, and models.yaml");
     }
 
     #[test]
@@ -141,7 +141,7 @@ mod tests {
             ("*", None),
             ("gpt-5", None),
         ] {
-            assert_eq!(known(name).map(|(known, _)| *known), expected, "{name}");
+            assert_eq!(tiers_of(name).map(|(model, _)| *model), expected, "{name}");
         }
     }
 }
