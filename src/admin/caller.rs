@@ -1,4 +1,4 @@
-//! Who is asking, and whether they have asked for the same before.
+//! Authentication of callers, and idempotency of their writes.
 
 use std::time::Instant;
 
@@ -80,14 +80,14 @@ fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
     values.next().is_none().then(|| first.as_bytes())
 }
 
-/// Who makes a write.
+/// Caller of a write.
 pub(super) struct Caller {
     actor: Actor,
     asked: Asked,
 }
 
 impl Caller {
-    /// Who asks, as the journal names them.
+    /// The caller as the journal records it.
     pub(super) fn actor(&self) -> &Actor {
         &self.actor
     }

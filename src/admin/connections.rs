@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// When it is looked again for one that can give way, if nobody could.
+/// Pause after a search for a connection to close that found none.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// How long a connection may take to show a token, and one that has shown a token may be idle, before one
-/// that comes can have its slot: many operators' requests at one moment wait for each other, and none of
+/// Time in which a connection must show a token, and for which one that has shown a token may be idle, before
+/// a newcomer can have its slot. Many simultaneous requests of operators wait for each other, and none of
 /// them is cut.
 const MOMENT: Duration = Duration::from_millis(250);
 
@@ -31,7 +31,7 @@ pub(super) struct ConnectionSlot {
 
 struct SlotState {
     came: Instant,
-    /// When a request began or ended last, or the connection came.
+    /// Time at which a request began or ended last, or the connection came.
     since: Instant,
     /// Requests under way, until their answers were taken.
     requests: usize,
@@ -92,8 +92,9 @@ impl ConnectionSlot {
         Self { state: Mutex::new(state), leave: Notify::new() }
     }
 
-    /// Who gives way before others: the less, the sooner. `None` for an operator's request that is under
-    /// way, for who has only just come or asked, and where somebody is told already.
+    /// Order in which connections are closed for newcomers, smallest first. `None` for an operator's request
+    /// in flight, for a connection that has just come or been used, and for one that was asked to close
+    /// already.
     fn rank(&self) -> Option<(bool, bool, Instant)> {
         let state = self.state.lock();
         let is_busy = state.requests > 0;
@@ -171,7 +172,7 @@ mod tests {
         (state.came, state.since) = (ago(state.came), ago(state.since));
     }
 
-    /// Which of these is told to leave for one who comes.
+    /// The connection to close for a newcomer.
     fn who_leaves(slots: &Arc<Connections>, all: &[SlotGuard]) -> Option<usize> {
         let is_leaving = |taken: &SlotGuard| taken.slot.state.lock().is_leaving;
         let before: Vec<_> = all.iter().map(is_leaving).collect();

@@ -1,4 +1,4 @@
-//! What happened to an account's money, and what a crash left in doubt.
+//! Entries of an account's statement, and unresolved calls after a crash.
 
 use std::sync::Arc;
 
@@ -103,9 +103,9 @@ pub(super) struct EntriesQuery {
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Statement {
     data: Vec<EntryView>,
-    /// Whether there are older entries.
+    /// True if there are older entries.
     has_more: bool,
-    /// What to pass as `before` for the next page; `null` on the last.
+    /// Value of `before` for the next page; `null` on the last.
     next_before: Option<Seq>,
 }
 

@@ -1,4 +1,4 @@
-//! What requests came to: lists, single ones, and the live tail.
+//! Finished requests: lists, single ones, and the live tail.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -27,14 +27,14 @@ use crate::request_log::{
     Feed, Live, Logged, Position, Query, ReadError, RequestLog, Scope, StatusFilter,
 };
 
-/// Who looks on at one time: each takes every record that comes.
+/// Number of simultaneous tails: each receives every record.
 pub(super) const TAILS_MAX: usize = 16;
-/// How often a tail says that it is alive when nothing comes.
+/// Interval of the keep-alives of an idle tail.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// The word for the records of requests whose key was not recognised, in the place of an account.
 const NOBODY: &str = "none";
 
-/// What a record is of.
+/// Kind of a record.
 #[derive(Clone, Copy, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "LoggedKind")]
@@ -72,7 +72,7 @@ pub(super) struct LoggedView {
     usage: Option<Usage>,
     usage_source: Option<UsageSource>,
     cost: Option<Nanousd>,
-    /// What it cost beyond everything that the account had: the customer owes it, or has paid it since.
+    /// Cost beyond the balance of the account at that time: owed, or paid since.
     owed: Option<Nanousd>,
     ttfb_ms: Option<f64>,
     duration_ms: f64,
@@ -181,7 +181,7 @@ impl JsonSchema for Statuses {
     }
 }
 
-/// Which requests are asked for.
+/// Filter of the list.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RequestsQuery {
@@ -202,7 +202,7 @@ pub(super) struct RequestsQuery {
     limit: Option<usize>,
 }
 
-/// Whose requests a tail shows.
+/// Filter of a tail.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Followed {
@@ -214,11 +214,11 @@ pub(super) struct Followed {
 #[derive(Serialize, JsonSchema)]
 pub(super) struct LoggedPage {
     data: Vec<LoggedView>,
-    /// Whether there may be older ones: a page also ends where many were read and few were meant.
+    /// True if there may be older ones: a page also ends where many records were read and few matched.
     has_more: bool,
-    /// What to pass as `before` for the next page; `null` on the last.
+    /// Value of `before` for the next page; `null` on the last.
     next_before: Option<Position>,
-    /// Whether requests are kept at all.
+    /// True if requests are logged at all.
     enabled: bool,
 }
 

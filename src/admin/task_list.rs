@@ -17,7 +17,7 @@ use crate::ledger::{
 use crate::money::Nanousd;
 use crate::web::show;
 
-/// How far a task is.
+/// State of a task.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum TaskState {
@@ -74,7 +74,7 @@ pub(super) struct TaskView {
     state: TaskState,
     submitted_at: Time,
     ended_at: Option<Time>,
-    /// What the customer paid; `null` until the end.
+    /// Charge to the customer; `null` until the end.
     charged: Option<Nanousd>,
     /// The announcement of its end; `null` where nobody is told.
     webhook: Option<WebhookView>,
@@ -88,12 +88,12 @@ struct WebhookView {
     state: DeliveryState,
     /// Tries that failed, as long as it is due.
     tries: Option<u32>,
-    /// When it is tried next.
+    /// Time of the next attempt.
     next_try_at: Option<Time>,
     last_try: Option<TriedView>,
 }
 
-/// How far an announcement is.
+/// State of a webhook delivery.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -110,9 +110,9 @@ enum DeliveryState {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Try")]
 struct TriedView {
-    /// What the receiver answered; `null` where it did not.
+    /// Status that the receiver answered; `null` without an answer.
     status: Option<u16>,
-    /// Why it was not reached.
+    /// Reason why the receiver was not reached.
     error: Option<String>,
     at: Time,
 }
@@ -202,7 +202,7 @@ pub(super) async fn list(
 pub(super) struct OneTask {
     #[serde(flatten)]
     task: TaskView,
-    /// What the customer is shown of it.
+    /// The task as the customer reads it.
     record: Value,
 }
 

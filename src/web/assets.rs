@@ -69,7 +69,7 @@ static VERSION: Lazy<String> = Lazy::new(|| {
     digest.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 });
 
-/// Where the assets of the console at `base` are, without a slash at the end.
+/// Path of the assets of the console at `base`, without a trailing slash.
 pub(super) fn directory(base: &str) -> String {
     format!("{base}/assets/{}", *VERSION)
 }

@@ -16,17 +16,17 @@ use super::session;
 use crate::clock::UnixMs;
 use crate::secret::{Secret, random_bytes};
 
-/// How long a device is known after the last log-in there.
+/// Time for which a device is remembered after its last login.
 const KNOWN_FOR: Duration = Duration::from_secs(180 * 24 * 3600);
 
-/// What a device is told apart by: random.
+/// Random id of a device.
 pub(crate) type DeviceId = [u8; 16];
 
-/// What its cookie says. It opens nothing: whoever has a copy may try as many passwords as the device.
+/// Contents of a device's cookie. It grants no access: a thief may only try as many passwords as the device.
 #[derive(Serialize, Deserialize)]
 struct DeviceCookie {
     id: DeviceId,
-    /// Who was logged in, in the console's words: it is nothing to anybody else's name.
+    /// Login for which the device is remembered; the cookie has no effect for others.
     who: String,
     until: UnixMs,
 }

@@ -1,5 +1,5 @@
-//! What a form came to, in the address of the page that it leads to: one of a few words, so that no
-//! link can put words into a console's mouth.
+//! Result of a form, in the address of the next page: one of a few words, so that no link can put words into
+//! a console's mouth.
 
 use axum::response::{IntoResponse as _, Redirect, Response};
 

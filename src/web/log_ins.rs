@@ -1,5 +1,4 @@
-//! How often passwords may be tried: from one address, at one name, and from a device where its owner
-//! was logged in before.
+//! Rate limits of password attempts: by address, by name, and by device where the owner has logged in before.
 //!
 //! Only wrong passwords count: a try is taken before a password is compared, since many come at one
 //! time, and given back when it was right. Whoever wants to keep somebody out has these in their way:
@@ -61,14 +60,14 @@ pub(crate) struct LogIns {
     salt: [u8; 16],
 }
 
-/// Who tries to log in.
+/// A login attempt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trying<'a> {
     /// The address that they call from; `None` where it is not known.
     pub(crate) address: Option<IpAddr>,
     /// With which name, in one spelling.
     pub(crate) name: &'a str,
-    /// Whether there is somebody of this name.
+    /// True if the name has a login.
     pub(crate) has_login: bool,
     /// The device, if they were logged in there before.
     pub(crate) device: Option<DeviceId>,
@@ -190,7 +189,7 @@ mod tests {
         Trying { address, name, has_login: true, device: None }
     }
 
-    /// Whether a try with a wrong password was allowed.
+    /// True if an attempt with a wrong password was allowed.
     fn guess(log_ins: &LogIns, trying: Trying<'_>) -> bool {
         log_ins.begin(trying).is_some()
     }

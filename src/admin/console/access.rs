@@ -24,9 +24,9 @@ use crate::web::{
     self, Client, FailurePage, Form, HtmlPage, PageFrame, Session, SessionChange, Tone,
 };
 
-/// How long an operator stays logged in: a working day.
+/// Lifetime of an operator's session: a working day.
 const LIFETIME: Duration = Duration::from_secs(10 * 3600);
-/// What is said of an address that leads nowhere.
+/// Text of the page for an unknown address.
 const NOWHERE: &str = "The address may have been mistyped, or what it named is gone.";
 /// The page of the form.
 const LOG_IN: &str = "/operator/login";
@@ -36,12 +36,12 @@ pub(super) struct LoggedInOperator {
     console: OperatorConsole,
     name: String,
     session: Session,
-    /// What the form before came to, if the address says so.
+    /// Result of the previous form, from the address.
     done: Option<&'static str>,
 }
 
 impl LoggedInOperator {
-    /// What the admin API works with.
+    /// State of the admin API.
     pub(super) fn admin(&self) -> &AdminState {
         &self.console.admin
     }
@@ -56,7 +56,7 @@ impl LoggedInOperator {
         Ok(self.ledger().by(&self.actor()).asked(form::idempotency(form)?))
     }
 
-    /// Who it is in the journal.
+    /// The operator as the journal records it.
     pub(super) fn actor(&self) -> Actor {
         Actor::operator(&self.name)
     }
@@ -133,7 +133,7 @@ impl FromRequestParts<OperatorConsole> for Visit {
     }
 }
 
-/// Whose session it is, as long as that operator's token is what it was.
+/// Name of the session's operator; `None` once that operator's token has changed.
 fn name(console: &OperatorConsole, session: &Session) -> Option<String> {
     let (name, mark) = session.who.as_deref()?.rsplit_once(' ')?;
     let token = console.admin.token_of(name)?;
@@ -141,7 +141,7 @@ fn name(console: &OperatorConsole, session: &Session) -> Option<String> {
     (mark == self::mark(&token) && !is_over).then(|| name.to_owned())
 }
 
-/// What tells in a session that a token has been changed, and tells nothing of the token.
+/// Fingerprint of a token in a session: it changes with the token and reveals nothing of it.
 fn mark(token: &Secret) -> String {
     let digest = Sha256::digest(format!("tollgate operator {}", token.expose()));
     digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()

@@ -1,4 +1,4 @@
-//! Who did what, newest first: of everybody, or on one customer's account.
+//! The audit log, newest first: of all writes, or of those to one customer's account.
 
 use askama::Template;
 use axum::response::{IntoResponse as _, Response};
@@ -12,7 +12,7 @@ use crate::web::{HtmlPage, PageFrame, show};
 /// Acts on one page.
 const PAGE: usize = 50;
 
-/// Which acts are listed, as the address says.
+/// Filter of the audit log, from the address.
 #[derive(Default, Deserialize)]
 pub(super) struct AuditQuery {
     before: Option<Seq>,

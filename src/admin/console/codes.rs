@@ -19,7 +19,7 @@ const HERE: &str = "/codes";
 /// Codes on one page.
 const PAGE: usize = 50;
 
-/// Where the list of codes goes on.
+/// Position in the list of codes.
 #[derive(Default, Deserialize)]
 pub(super) struct CodesQuery {
     after: Option<CodeId>,
@@ -128,7 +128,7 @@ async fn submit_revocation(operator: &LoggedInOperator, id: CodeId, form: &Form)
     Ok(())
 }
 
-/// How a code is doing, and a class of the style sheet.
+/// State of a code, with its class of the style sheet.
 fn state(issued: &IssuedCode, now: UnixMs) -> (&'static str, &'static str) {
     let is_expired = issued.code.expires_at.is_some_and(|at| at <= now);
     let is_used_up = issued.used as u64 >= u64::from(issued.code.uses_max);

@@ -14,7 +14,7 @@ use crate::web::{Form, HtmlPage, PageFrame, new_submit_token, show};
 /// Customers on one page.
 const PAGE: usize = 50;
 
-/// Which customers are listed, and where the list goes on.
+/// Filter of the list of customers, and position in it.
 #[derive(Default, Deserialize)]
 pub(super) struct CustomersQuery {
     #[serde(default)]

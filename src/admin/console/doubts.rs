@@ -1,4 +1,4 @@
-//! What a crash left in doubt, and what an operator makes of it.
+//! Unresolved calls after a crash, and their resolution by an operator.
 
 use askama::Template;
 use axum::extract::Path;
@@ -19,7 +19,7 @@ const HERE: &str = "/in-doubt";
 /// Of each kind, on one page.
 const PAGE: usize = 50;
 
-/// Where the list of holds goes on.
+/// Position in the list of holds.
 #[derive(Default, Deserialize)]
 pub(super) struct DoubtsQuery {
     after: Option<HoldId>,

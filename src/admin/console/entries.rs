@@ -1,4 +1,4 @@
-//! What happened to a customer's money, and giving back what a call has cost.
+//! Statement of a customer's account, and refunds of calls.
 
 use askama::Template;
 use axum::response::{IntoResponse as _, Response};
@@ -18,7 +18,7 @@ use crate::web::{Form, HtmlPage, PageFrame, new_submit_token, show};
 /// Entries on one page.
 const PAGE: usize = 50;
 
-/// Where the statement goes on: before this record.
+/// Position in the statement: before this record.
 #[derive(Default, Deserialize)]
 pub(super) struct StatementQuery {
     before: Option<Seq>,
@@ -45,7 +45,7 @@ struct EntryRow {
     detail: String,
     call: Option<Call>,
     amount: Option<String>,
-    /// What a refund may give back.
+    /// Largest amount that can be refunded.
     charged: Option<Nanousd>,
 }
 
@@ -123,7 +123,7 @@ fn spent(usage: &Usage, owed: Nanousd, written_off: Nanousd) -> String {
     said
 }
 
-/// What a call has used, in a few words.
+/// Usage of a call, in a few words.
 pub(super) fn used(usage: &Usage) -> String {
     let tokens =
         [(usage.total(Side::Input), "input tokens"), (usage.total(Side::Output), "output tokens")];

@@ -41,7 +41,7 @@ struct FleetPage {
     overview: Overview,
     suspense: Vec<LeaseOut>,
     more_suspense: bool,
-    /// What one node has out, if it was asked for.
+    /// Leases of one node, if the address selects one.
     of_node: Option<OfNode>,
 }
 
@@ -150,17 +150,17 @@ async fn submit_resolution(operator: &LoggedInOperator, form: &Form) -> FormResu
     Ok(())
 }
 
-/// What tells the form of a lease from others.
+/// Identity of a lease's form among others on the page.
 fn about(lease: &LeaseOut) -> String {
     format!("{}-{}", lease.node.number(), lease.account)
 }
 
-/// How long something of so many milliseconds takes.
+/// Duration of `ms` milliseconds.
 fn took(ms: &u64) -> String {
     show::took(&Duration::from_millis(*ms))
 }
 
-/// What stands beside a node, and a class of the style sheet.
+/// State of a node, with its class of the style sheet.
 fn state(node: &NodeSeen) -> (&'static str, &'static str) {
     let tone = match node.state {
         NodeState::Alive => "good",

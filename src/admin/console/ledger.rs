@@ -14,7 +14,7 @@ use crate::web::{HtmlPage, PageFrame, Tone, new_submit_token, show};
 
 /// The way through the console.
 const HERE: &str = "/ledger";
-/// What is wrong, as far as it is shown: one of them is enough to stop and look.
+/// Violations shown at most: one of them is enough to stop and investigate.
 const VIOLATIONS_MAX: usize = 50;
 
 #[derive(Template)]
@@ -48,7 +48,7 @@ pub(super) async fn verify(operator: LoggedInOperator) -> Response {
         .into_response()
 }
 
-/// What to export, as typed.
+/// Parameters of an export, as typed.
 #[derive(Default, Deserialize)]
 pub(super) struct TypedExport {
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! What calls brought in and what they cost: by day, model, upstream or customer.
+//! Revenue, cost and margin of calls by day, model, upstream or customer.
 
 use askama::Template;
 use axum::response::{IntoResponse as _, Response};
@@ -19,7 +19,7 @@ const DAYS: [u32; 4] = [1, 7, 30, 90];
 const DAYS_DEFAULT: u32 = 30;
 /// Rows of the table; what is left out is in the admin API.
 const ROWS_MAX: usize = 200;
-/// What can be summed by, with the heading of the first column.
+/// Groupings of the table, with the heading of the first column.
 const WAYS: [(MarginBy, &str, &str); 4] = [
     (MarginBy::Model, "model", "Model"),
     (MarginBy::Upstream, "upstream", "Upstream"),
@@ -27,7 +27,7 @@ const WAYS: [(MarginBy, &str, &str); 4] = [
     (MarginBy::Day, "day", "Day (UTC)"),
 ];
 
-/// What is asked for, as it was typed.
+/// Parameters of the table, as typed.
 #[derive(Default, Deserialize)]
 pub(super) struct MarginsQuery {
     days: Option<u32>,
@@ -59,7 +59,7 @@ struct MarginLine {
     unpaid: Nanousd,
 }
 
-/// What came in, what it cost, and what is left.
+/// Revenue, cost and margin.
 struct MarginMoney {
     charged: Nanousd,
     cost: Nanousd,

@@ -1,4 +1,4 @@
-//! What requests came to: a list with filters, and one of them.
+//! Finished requests: a list with filters, and the page of one request.
 
 use askama::Template;
 use axum::extract::Path;
@@ -42,7 +42,7 @@ struct Requests {
     rows: Vec<Logged>,
     older: Option<String>,
     enabled: bool,
-    /// Whether the newest are shown, so that a tail may stand above them.
+    /// True on the first page, where a live tail can be shown above the list.
     tail: bool,
 }
 
@@ -80,7 +80,7 @@ pub(super) async fn page(
     HtmlPage(page).into_response()
 }
 
-/// What is form, or the field that cannot be.
+/// Parse the filters, or name the field that is invalid.
 fn query(wanted: &RequestsQuery) -> Result<(Scope, Query), (&'static str, &'static str)> {
     let account = wanted.account.trim();
     let scope = match account {

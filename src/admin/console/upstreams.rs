@@ -1,4 +1,4 @@
-//! How the upstreams are doing, and which way a request would take.
+//! Health of the upstreams, and the targets that a request would try.
 
 use askama::Template;
 use axum::response::{IntoResponse as _, Response};
@@ -96,7 +96,7 @@ fn state(target: &TargetView) -> (String, &'static str) {
     }
 }
 
-/// Whether the targets at an upstream are shown at once: they are few, or one is not ready.
+/// True if the targets of an upstream are shown unfolded: they are few, or one is not ready.
 fn is_remarkable(upstream: &UpstreamView) -> bool {
     const FEW: usize = 6;
     let ready = |target: &TargetView| {
