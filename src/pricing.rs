@@ -1,4 +1,4 @@
-//! What models cost: which prices an account pays, what names them, and how customers read them.
+//! Prices of models for an account, their versions, and their form for customers.
 
 use std::sync::Arc;
 
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(priced, format!("{plain} per_1k_rerank_units 2"));
     }
 
-    /// What is read differently is told differently, and has another version.
+    /// Prices that read differently have different versions.
     #[test]
     fn a_price_of_nothing_and_one_that_follows_are_two_prices() {
         let rate = |milli: i64| Rate::from_femtousd(milli * 1_000_000);

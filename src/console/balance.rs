@@ -1,4 +1,4 @@
-//! What an account has, and everything that happened to it.
+//! Balance of an account, and its statement.
 
 use askama::Template;
 use axum::extract::{Path, Query, State};
@@ -26,7 +26,7 @@ struct Statement {
     is_first: bool,
 }
 
-/// Which lines are asked for.
+/// Filter of the statement, and position in it.
 #[derive(Deserialize)]
 pub(super) struct StatementQuery {
     before: Option<String>,

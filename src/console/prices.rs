@@ -1,4 +1,4 @@
-//! What models cost this account: the list, or what was agreed with it.
+//! Prices of models for this account: list prices or its own.
 
 use askama::Template;
 use axum::extract::{Query, State};
@@ -25,13 +25,13 @@ struct PricesPage {
     left_out: usize,
 }
 
-/// What one model costs.
+/// Prices of one model.
 struct PricedModel {
     id: String,
     version: String,
-    /// What is paid where no condition holds.
+    /// Prices where no condition holds.
     lines: Vec<PriceLine>,
-    /// What is paid under conditions.
+    /// Prices under conditions.
     conditional: Vec<PriceLine>,
 }
 

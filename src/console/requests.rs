@@ -1,4 +1,4 @@
-//! What the account's requests came to, as the request log has it.
+//! Finished requests of the account, from the request log.
 
 mod filter;
 mod one;
@@ -34,7 +34,7 @@ const MODELS_MAX: usize = 200;
 #[template(path = "customer_requests.html")]
 struct Requests {
     frame: PageFrame,
-    /// Whether they are kept at all.
+    /// True if requests are logged at all.
     is_on: bool,
     filter: Filter,
     keys: Vec<KeyOption>,

@@ -1,4 +1,4 @@
-//! What the account has used, by day, model and key.
+//! Usage of the account by day, model and key.
 
 mod chart;
 mod csv;
@@ -80,7 +80,7 @@ impl UsageTable {
     }
 }
 
-/// How many days are asked for.
+/// Number of days.
 #[derive(Deserialize)]
 pub(super) struct UsageDaysQuery {
     days: Option<String>,
@@ -109,7 +109,7 @@ impl UsagePeriod {
     }
 }
 
-/// What was used in a period, as of a few seconds ago.
+/// Usage in a period, as of a few seconds ago.
 async fn used(
     console: &CustomerConsole,
     customer: &LoggedInCustomer,

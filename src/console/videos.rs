@@ -54,7 +54,7 @@ struct VideoRow {
     tone: &'static str,
     model: String,
     key: String,
-    /// What it cost; `None` while it has not ended.
+    /// Charge; `None` while the task has not ended.
     cost: Option<Nanousd>,
     ended_at: String,
 }
@@ -90,7 +90,7 @@ pub(super) fn short(task: &Task) -> String {
     }
 }
 
-/// What stands in the place of the id that family S has from its upstream, before there is one.
+/// Placeholder of the id that family S gets from its upstream, before there is one.
 pub(super) const NO_ID: &str = "no id yet";
 
 /// The id below which a task has its page: the one by which the customer knows it, if there is one.
@@ -98,7 +98,7 @@ pub(super) fn page_id(task: &Task) -> String {
     customer_id(task).unwrap_or_else(|| task.id().to_string())
 }
 
-/// Which tasks are asked for.
+/// Filter of the list of tasks, and position in it.
 #[derive(Deserialize)]
 pub(super) struct VideosQuery {
     #[serde(default)]

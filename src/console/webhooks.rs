@@ -35,7 +35,7 @@ struct Webhooks {
     rows: Vec<Delivery>,
     older: Option<String>,
     is_first: bool,
-    /// What signatures are checked with, where it was asked for.
+    /// Secret for checking signatures, if the customer asked to see it.
     secret: Option<String>,
 }
 
@@ -50,7 +50,7 @@ struct Delivery {
     failed: String,
     last: String,
     next: String,
-    /// Whether there is an end to announce.
+    /// True if the task has ended.
     has_ended: bool,
 }
 
@@ -87,7 +87,7 @@ impl Delivery {
     }
 }
 
-/// Where the list goes on.
+/// Position in the list.
 #[derive(Default, Deserialize)]
 pub(super) struct WebhooksQuery {
     after: Option<String>,

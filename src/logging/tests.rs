@@ -49,7 +49,7 @@ fn finished() -> Finished<'static> {
     }
 }
 
-/// What [`finished`] says it ended at.
+/// Time at which [`finished`] ended.
 const NOW: UnixMs = UnixMs(1_769_860_800_023);
 
 fn text_of(now: UnixMs, target: &str, write: impl FnOnce(&mut Line)) -> String {

@@ -16,7 +16,7 @@ use crate::protocols::Operation;
 
 /// The name of the tool.
 pub(super) const NAME: &str = "chat";
-/// What a model of Anthropic's may put out where the caller does not say: its API wants a number.
+/// Output limit for a model of Anthropic's where the caller gives none: its API requires a number.
 const MAX_TOKENS_DEFAULT: u64 = 4096;
 /// Room for the body of the model's request: most fit.
 const BODY_BYTES: usize = 1024;
@@ -72,7 +72,7 @@ enum RequestMember<'r, 'a> {
 
 /// A [`ModelRequest`] with `extra`, as JSON.
 pub(super) struct WrittenRequest {
-    /// Whether it is in the words of Anthropic's API.
+    /// True for the Messages API, false for chat completions.
     pub(super) by_messages: bool,
     body: Bytes,
 }
@@ -211,7 +211,7 @@ impl<'a> ChatArguments<'a> {
         Ok(ModelRequest { max_tokens, stop_sequences, system, ..request })
     }
 
-    /// What is the same in both protocols.
+    /// Fields that both protocols share.
     fn request(self, messages: Conversation<'a>) -> ModelRequest<'a> {
         let Self { model, max_tokens, temperature, top_p, .. } = self;
         let (stop, stop_sequences, system) = (None, None, None);

@@ -73,8 +73,8 @@ fn present<'de, D: Deserializer<'de>, A: Deserialize<'de>>(
     A::deserialize(deserializer).map(Some)
 }
 
-/// What a message says of the client. A client that wants to be told of progress says so here as well,
-/// and is none of these.
+/// Metadata of a message about the client. A client that wants progress reports asks for them here as well,
+/// and takes the other path.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ClientMeta<'a> {
@@ -96,9 +96,9 @@ struct DirectCall<W> {
 
 /// The arguments of a call.
 enum Arguments<'a> {
-    /// Those of a chat, which are no tree.
+    /// Arguments of a chat, parsed without a tree.
     Chat(ChatArguments<'a>),
-    /// Those of any tool.
+    /// Arguments of any other tool.
     Tree(JsonObject),
 }
 
@@ -125,7 +125,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for AsObjectVisitor<T> {
     }
 }
 
-/// What a call needs that is about to be made.
+/// Prepared call.
 enum CallWork {
     Chat(Result<WrittenRequest, ToolError>),
     Tool(JsonObject),
@@ -253,12 +253,12 @@ impl<A> DirectCall<A> {
     }
 }
 
-/// Whether the headers leave it open, or say, that `chat` is called.
+/// True unless the headers name a tool other than `chat`.
 fn may_be_chat(headers: &HeaderMap) -> bool {
     headers.get(NAME).is_none_or(|name| name == chat::NAME)
 }
 
-/// Whether the request brings JSON, and its client reads both forms of an answer.
+/// True if the request is JSON, and its client accepts both forms of an answer.
 fn is_json_for_json(headers: &HeaderMap) -> bool {
     // The header may be there several times, for one list (RFC 9110, section 5.3). A comma between quotes
     // divides nothing: such a list is the library's to read.

@@ -28,7 +28,7 @@ struct ImageArguments {
     extra: Option<Map<String, Value>>,
 }
 
-/// What both tools for images take.
+/// Parameters that both tools for images share.
 pub(super) fn common(usable: &[Usable<'_>]) -> Value {
     let qualities = |usable: &Usable<'_>| usable.model.limits.images.qualities.clone();
     let formats = |usable: &Usable<'_>| usable.model.limits.images.output_formats.clone();

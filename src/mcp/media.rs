@@ -10,14 +10,14 @@ const URL_BYTES_MAX: usize = 16 * 1024;
 
 /// Media of one result.
 pub(super) struct Media {
-    /// What may still be in the result itself, in bytes.
+    /// Bytes that the result may still contain itself.
     left: usize,
     pub(super) content: Vec<ContentBlock>,
-    /// What the structured content says of each.
+    /// Entries of the structured content, one for each file.
     pub(super) told: Vec<Value>,
 }
 
-/// What a file is.
+/// Kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MediaKind {
     Image,

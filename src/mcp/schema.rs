@@ -124,7 +124,7 @@ pub(super) fn resolution(usable: &[Usable<'_>]) -> Value {
     words(usable, of, Resolution::as_str, "How sharp. What a video costs may grow with it.")
 }
 
-/// What one request to a model can use and ask for, for `list_models`.
+/// Limits and features of one request to a model, for `list_models`.
 pub(super) fn limits(usable: &Usable<'_>) -> Value {
     let (model, mut told) = (usable.model, Map::new());
     let limits = &model.limits;

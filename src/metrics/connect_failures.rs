@@ -14,7 +14,7 @@ use super::Metrics;
 use super::register::int_counters;
 use crate::clock::UnixMs;
 
-/// How often the same reason is logged of one upstream: an outage is thousands of calls.
+/// Interval in which one reason is logged once for an upstream: an outage is thousands of calls.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// Upstreams whose last failure is kept. Those of earlier configurations are among them.
 const KEPT_MAX: usize = 4096;
@@ -22,18 +22,18 @@ const KEPT_MAX: usize = 4096;
 /// The last connection to an upstream that did not come about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectFailure {
-    /// When the connection failed.
+    /// Time of the failure.
     pub at: UnixMs,
     /// The kind of the failure, in one word.
     pub reason: &'static str,
-    /// Who could not be reached, at which address, and why.
+    /// Upstream, address and reason.
     pub text: String,
 }
 
 pub(super) struct ConnectFailures {
     total: IntCounterVec,
     exhausted: IntCounterVec,
-    /// When the lack of each resource was logged last, in their order.
+    /// Times at which the lack of each resource was logged last, in their order.
     exhausted_logged: Mutex<[Option<Instant>; LocalResource::ALL.len()]>,
     last: Mutex<HashMap<String, (ConnectFailure, Instant)>>,
 }

@@ -1,4 +1,4 @@
-//! What is counted in a node of a fleet. In a single gateway none of it is there.
+//! Metrics of a node of a fleet. A single gateway has none of them.
 
 use std::sync::Arc;
 
@@ -135,7 +135,7 @@ impl FleetMetrics {
 
 /// Everything that is asked of the database.
 const ASKED: [Asked; 3] = [Asked::Transaction, Asked::Query, Asked::Exchange];
-/// How it can end.
+/// Outcomes of a synchronisation.
 const OUTCOMES: [Outcome; 5] =
     [Outcome::Done, Outcome::Retried, Outcome::Unavailable, Outcome::Unknown, Outcome::Failed];
 

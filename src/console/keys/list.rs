@@ -14,7 +14,7 @@ use crate::web::{HtmlPage, PageFrame, show};
 /// Keys on one page of the list.
 const PAGE_KEYS: usize = 50;
 
-/// Whether a key works at the moment.
+/// State of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyState {
     Works,
@@ -98,7 +98,7 @@ struct KeysPage {
     suspended: bool,
 }
 
-/// Which part of the list, and what was done before.
+/// Position in the list, and result of the previous form.
 #[derive(Default, Deserialize)]
 pub(in crate::console) struct KeysQuery {
     /// Only keys that were made before this one.

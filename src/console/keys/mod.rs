@@ -122,7 +122,7 @@ pub(super) async fn make(
     }
 }
 
-/// Why this account can make no key now.
+/// Reason why this account can make no key now.
 pub(super) fn why_no_key(
     console: &CustomerConsole,
     customer: &LoggedInCustomer,
@@ -172,7 +172,7 @@ impl KeyPage {
     }
 }
 
-/// What the forms of a key come to.
+/// Results of a key's forms.
 const DONE: DoneMessages = DoneMessages(&[
     ("saved", "The key was changed. It counts for calls that begin from now on."),
     ("off", "The key is switched off. Calls with it are refused."),
@@ -180,7 +180,7 @@ const DONE: DoneMessages = DoneMessages(&[
     ("revoked", "The key is revoked. Calls with it are refused for good."),
 ]);
 
-/// What was done before the page was asked for again.
+/// Result of the previous form, from the address.
 #[derive(Default, Deserialize)]
 pub(super) struct DoneQuery {
     done: Option<String>,

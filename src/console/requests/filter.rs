@@ -1,4 +1,4 @@
-//! Which requests are wanted: what was typed, and what it means.
+//! Filter of the request list: the submitted text, and its meaning.
 
 use serde::Deserialize;
 
@@ -28,13 +28,13 @@ pub(in crate::console) struct TypedFilter {
 #[derive(Debug, Default)]
 pub(super) struct Filter {
     pub(super) model: String,
-    /// What is wrong with the model.
+    /// Error of the field for the model.
     pub(super) model_wrong: &'static str,
     pub(super) key: Option<KeyId>,
-    /// What is wrong with the key.
+    /// Error of the field for the key.
     pub(super) key_wrong: &'static str,
     pub(super) status: String,
-    /// What is wrong with the status.
+    /// Error of the field for the status.
     pub(super) status_wrong: &'static str,
     status_filter: Option<StatusFilter>,
     pub(super) errors_only: bool,
@@ -71,13 +71,13 @@ impl Filter {
         filter
     }
 
-    /// Whether anything that was typed will not do.
+    /// True if any field has an error.
     pub(super) fn is_wrong(&self) -> bool {
         let texts = [self.model_wrong, self.key_wrong, self.status_wrong];
         self.before_wrong || texts.iter().any(|text| !text.is_empty())
     }
 
-    /// Whether anything is left out.
+    /// True if the filter excludes anything.
     pub(super) fn is_set(&self) -> bool {
         !self.model.is_empty()
             || self.key.is_some()
@@ -85,7 +85,7 @@ impl Filter {
             || self.errors_only
     }
 
-    /// What the request log is asked for; `None` if something is wrong.
+    /// Query of the request log; `None` if a field has an error.
     pub(super) fn query(&self, limit: usize) -> Option<Query> {
         (!self.is_wrong()).then(|| Query {
             before: self.before,

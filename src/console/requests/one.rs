@@ -25,11 +25,11 @@ use crate::web::{HtmlPage, PageFrame, PriceLine, price_lines, request_list, show
 struct OneRequest {
     frame: PageFrame,
     id: RequestId,
-    /// What the request log has.
+    /// Record of the request log.
     logged: Option<Facts>,
-    /// What the ledger has.
+    /// Entries of the ledger.
     lines: Vec<StatementLine>,
-    /// What it cost in the end.
+    /// Final cost.
     cost: Option<Nanousd>,
     price: Option<AppliedPrice>,
     units: Vec<(&'static str, u64)>,
@@ -44,7 +44,7 @@ struct AppliedPrice {
     lines: Vec<PriceLine>,
 }
 
-/// What the request log has of it.
+/// Facts from the request log.
 struct Facts {
     status: String,
     tone: &'static str,
@@ -89,7 +89,7 @@ impl Facts {
     }
 }
 
-/// Where the request log has it, as lists know it.
+/// Position in the request log, as lists pass it.
 #[derive(Deserialize)]
 pub(in crate::console) struct LogPositionQuery {
     at: Option<Position>,
@@ -155,7 +155,7 @@ async fn task(
     console.ledger.task(customer.account.id, &id.to_string()).await.map_err(failed)
 }
 
-/// What happened to the request's money, looked for where its hold ended.
+/// Entries of the ledger for the request, searched around the end of its hold.
 async fn money(
     console: &CustomerConsole,
     customer: &LoggedInCustomer,
@@ -191,7 +191,7 @@ async fn price(
     Ok(told.map(|told| AppliedPrice { version, lines: price_lines(&told) }))
 }
 
-/// What a call that is over has cost, less what was given back.
+/// Charge of a finished call, less refunds.
 fn cost(money: &CallMoney) -> Option<Nanousd> {
     let charged = match money.end.as_ref()?.kind {
         EntryKind::Settlement { charged, .. } | EntryKind::InDoubt { charged } => charged,

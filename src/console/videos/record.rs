@@ -1,5 +1,5 @@
-//! What the record of a task says: the document that `GET /v1/videos/generations/{id}` answers, as far
-//! as a page shows it. Its texts are a stranger's.
+//! Record of a task, the document that `GET /v1/videos/generations/{id}` returns, as far as a page shows it.
+//! Its texts come from an upstream and are not trusted.
 
 use serde_json::Value;
 use url::Url;
@@ -14,15 +14,15 @@ const URL_BYTES_MAX: usize = 8 << 10;
 
 /// The parts of a record that a page shows.
 pub(super) struct Record {
-    /// Where the task is, in the customers' words; `in doubt` where nobody knows.
+    /// State of the task for customers; `in doubt` where it is unknown.
     pub(super) state: String,
-    /// When that was last seen to change, in seconds since 1970.
+    /// Time at which the state was last seen to change, in seconds since 1970.
     pub(super) updated_at: u64,
-    /// Where the video is, if a browser may be sent there.
+    /// URL of the video, if a browser may be sent there.
     pub(super) video_url: Option<String>,
-    /// What was made or asked for, and how the upstream put the prompt.
+    /// Properties of the request or the video, and the prompt as the upstream rewrote it.
     pub(super) facts: Vec<(&'static str, String)>,
-    /// Why it failed: a code and a message.
+    /// Error of a failed task: a code and a message.
     pub(super) error: Option<(String, String)>,
 }
 
