@@ -73,10 +73,10 @@ impl Output for Exported {
 /// where the journal cannot be read.
 pub(super) async fn export(
     State(state): State<AdminState>,
-    Params(wanted): Params<ExportQuery>,
+    Params(query): Params<ExportQuery>,
 ) -> ApiResult<Exported> {
-    let format = wanted.format.unwrap_or_default();
-    let exporter = Exporter::new(format, wanted.account, wanted.from_seq.unwrap_or_default());
+    let format = query.format.unwrap_or_default();
+    let exporter = Exporter::new(format, query.account, query.from_seq.unwrap_or_default());
     let scan = state.ledger.scan(exporter.first()).await?;
     let (sender, chunks) = mpsc::channel(CHUNKS_MAX);
     tokio::task::spawn_blocking(move || send(scan, exporter, &sender));
