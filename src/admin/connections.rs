@@ -87,8 +87,13 @@ impl Connections {
 impl ConnectionSlot {
     fn new() -> Self {
         let came = Instant::now();
-        let state =
-            SlotState { came, since: came, requests: 0, is_authenticated: false, is_leaving: false };
+        let state = SlotState {
+            came,
+            since: came,
+            requests: 0,
+            is_authenticated: false,
+            is_leaving: false,
+        };
         Self { state: Mutex::new(state), leave: Notify::new() }
     }
 
@@ -99,7 +104,8 @@ impl ConnectionSlot {
         let state = self.state.lock();
         let is_busy = state.requests > 0;
         // Whoever is not known gains nothing by asking again and again.
-        let is_new = if state.is_authenticated { state.since } else { state.came }.elapsed() < MOMENT;
+        let is_new =
+            if state.is_authenticated { state.since } else { state.came }.elapsed() < MOMENT;
         let may = !(state.is_leaving || is_new || (is_busy && state.is_authenticated));
         may.then_some((is_busy, state.is_authenticated, state.since))
     }

@@ -351,6 +351,7 @@ fn a_sink_that_hangs_loses_lines_and_blocks_nobody() {
     assert!(text.contains("loud\n"), "a warning has room of its own");
     // More than one line says so where the writer took a batch before all of them had come.
     let behind = text.split("\"lines\":").skip(1);
-    let reported = behind.filter_map(|rest| rest.split('}').next()?.parse::<u64>().ok()).sum::<u64>();
+    let reported =
+        behind.filter_map(|rest| rest.split('}').next()?.parse::<u64>().ok()).sum::<u64>();
     assert_eq!(reported, dropped, "the log says how many are missing");
 }

@@ -98,7 +98,10 @@ impl ChatArguments {
             say("stop_sequences", json!(self.stop));
             let contents: Result<Vec<Value>, _> =
                 messages.iter().map(|one| read(one).in_messages()).collect();
-            say("messages", json!(contents.map_err(|error| error.into_result().content.as_text())?));
+            say(
+                "messages",
+                json!(contents.map_err(|error| error.into_result().content.as_text())?),
+            );
         } else {
             if let Some(system) = self.system {
                 messages.insert(0, json!({"role": "system", "content": system}));

@@ -306,7 +306,9 @@ fn read<'a, A: Deserialize<'a>>(
         None => {
             let is_before = |version: &str| {
                 version != latest.as_str()
-                    && ProtocolVersion::KNOWN_VERSIONS.iter().any(|supported| supported.as_str() == version)
+                    && ProtocolVersion::KNOWN_VERSIONS
+                        .iter()
+                        .any(|supported| supported.as_str() == version)
             };
             let is_accepted = match headers.contains_key(VERSION) {
                 true => only(headers, &VERSION).is_some_and(is_before),

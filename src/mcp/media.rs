@@ -60,7 +60,8 @@ impl Media {
             let length = bytes.len();
             let text = format!("A file of {length} bytes ({media_type}) is not included.");
             self.content.push(ContentBlock::text(text));
-            self.entries.push(json!({"media_type": media_type, "bytes": length, "included": false}));
+            self.entries
+                .push(json!({"media_type": media_type, "bytes": length, "included": false}));
         }
     }
 

@@ -77,9 +77,9 @@ impl Metrics {
         total.with_label_values(&[upstream, reason]).inc();
         let failure = ConnectFailure { at: UnixMs::now(), reason, text: error.to_string() };
         let mut last = last.lock();
-        let logged = last
-            .get(upstream)
-            .filter(|(previous, logged)| previous.reason == reason && logged.elapsed() < LOG_INTERVAL);
+        let logged = last.get(upstream).filter(|(previous, logged)| {
+            previous.reason == reason && logged.elapsed() < LOG_INTERVAL
+        });
         let logged = logged.map(|(_, logged)| *logged);
         if logged.is_some() || last.len() < KEPT_MAX || last.contains_key(upstream) {
             let logged_at = logged.unwrap_or_else(Instant::now);

@@ -122,7 +122,8 @@ async fn what_is_owed_is_kept_beside_what_was_charged() {
 async fn the_model_that_was_asked_for_is_kept_beside_the_one_that_served() {
     let dir = directory();
     let log = open(dir.path());
-    for (model, requested_model, owed) in [("a", None, 5), ("b", Some("a"), 0), ("c", Some("b"), 5)] {
+    for (model, requested_model, owed) in [("a", None, 5), ("b", Some("a"), 0), ("c", Some("b"), 5)]
+    {
         let mut finished = Finished { model, requested_model, ..finished(Some(account(7))) };
         finished.settled = finished.settled.map(|it| Settled { owed: Nanousd::new(owed), ..it });
         log.record(&finished);
