@@ -76,11 +76,11 @@ pub(super) fn lines(
     text: &str,
     spans: &Spans,
     schema: &Json,
-    lines: &BTreeSet<usize>,
+    numbers: &BTreeSet<usize>,
 ) -> HashMap<usize, Vec<char>> {
     let numbered = (1..).zip(text.split('\n'));
     let mut lines: HashMap<usize, Vec<char>> = numbered
-        .filter(|(number, _)| lines.contains(number))
+        .filter(|(number, _)| numbers.contains(number))
         .map(|(number, line)| (number, line.chars().collect()))
         .collect();
     let mut inside: HashMap<usize, Vec<(usize, usize)>> = HashMap::new();
@@ -93,7 +93,7 @@ pub(super) fn lines(
             ((mark.line, from), (mark.line, from + mark.width), is_bare)
         });
         for (from, to, is_hidden) in key.into_iter().chain([(scalar.from, scalar.to, is_hidden)]) {
-            for number in lines.range(from.0..=to.0) {
+            for number in numbers.range(from.0..=to.0) {
                 let Some(line) = lines.get_mut(number) else { continue };
                 let first = if *number == from.0 { from.1 } else { 0 };
                 let last = if *number == to.0 { to.1 } else { line.len() };

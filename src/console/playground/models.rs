@@ -1,4 +1,4 @@
-//! What can be tried in the playground: models by what they do, and how each is asked.
+//! Models that can be tried in the playground, by operation, with their request forms.
 
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ fn chat(_: &Model, operation: Operation) -> Option<Value> {
     Some(json!({"as": if operation == Operation::Messages { "messages" } else { "chat" }}))
 }
 
-/// Those that need no picture to begin with.
+/// Form of models that generate images from a text alone.
 fn image(model: &Model, _: Operation) -> Option<Value> {
     let limits = &model.limits.images;
     if limits.references_min > 0 {
@@ -83,7 +83,7 @@ fn image(model: &Model, _: Operation) -> Option<Value> {
     Some(json!({"as": family, "sizes": sizes.collect::<Vec<_>>()}))
 }
 
-/// Those that a text is enough for.
+/// Form of models that generate videos from a text alone.
 fn video(model: &Model, _: Operation) -> Option<Value> {
     let family = match dialect(model)? {
         Dialect::Ark => "content",
@@ -105,7 +105,7 @@ fn video(model: &Model, _: Operation) -> Option<Value> {
     }))
 }
 
-/// How a text is sent to a model of family V: by size up to version 2.6, by resolution after that
+/// Request form of a text-to-video model of family V: by size up to version 2.6, by resolution after that
 /// (spec section 2.4).
 fn dashscope_video(id: &str) -> Option<&'static str> {
     if !id.split('-').any(|word| word == "t2v") {
