@@ -1,5 +1,5 @@
-//! What operators type: the fields of the two files, with their defaults. Doc comments here are the
-//! descriptions in the JSON Schema.
+//! The raw fields of the two files, with their defaults. Doc comments here are the descriptions in the JSON
+//! Schema.
 
 mod admin;
 mod auth;

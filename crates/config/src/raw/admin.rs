@@ -22,8 +22,7 @@ pub(crate) struct Admin {
     /// Operators with tokens of their own, so that the audit tells them apart. At most 100. Whoever
     /// uses `token` is `admin`.
     pub(crate) operators: Vec<Operator>,
-    /// Whether there is a console for operators at `/operator`. Default: `true`. Takes effect at a
-    /// restart.
+    /// `true` serves a console for operators at `/operator`. Default: `true`. Takes effect at a restart.
     pub(crate) console: bool,
 }
 

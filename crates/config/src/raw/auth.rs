@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use crate::scalar::SecretText;
 use crate::url::BaseUrl;
 
-/// How the gateway signs in to the provider where a key in a header is not enough: one of these.
+/// Sign-in to the provider where a key in a header is not enough: one of these.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Auth {
@@ -30,11 +30,11 @@ pub(crate) struct Entra {
     pub(crate) client_id: String,
     /// The value of a client secret, not its id.
     pub(crate) client_secret: SecretText,
-    /// What tokens are for. Default: `https://cognitiveservices.azure.com/.default`, which is Azure
-    /// OpenAI and Foundry.
+    /// Scope of the tokens. Default: `https://cognitiveservices.azure.com/.default`, which is Azure OpenAI
+    /// and Foundry.
     #[serde(default)]
     pub(crate) scope: Option<String>,
-    /// Where tokens are issued, for clouds that are not Azure's public one. Default:
+    /// Token endpoint, for clouds other than Azure's public one. Default:
     /// `https://login.microsoftonline.com/TENANT_ID/oauth2/v2.0/token`.
     #[serde(default)]
     pub(crate) token_url: Option<BaseUrl>,
@@ -46,10 +46,10 @@ pub(crate) struct Entra {
 pub(crate) struct Google {
     /// The text of the account's key file, in JSON: `{file: PATH}`, or out of `${VAR}`.
     pub(crate) service_account_key: SecretText,
-    /// What tokens are for. Default: `https://www.googleapis.com/auth/cloud-platform`.
+    /// Scope of the tokens. Default: `https://www.googleapis.com/auth/cloud-platform`.
     #[serde(default)]
     pub(crate) scope: Option<String>,
-    /// Where tokens are issued. Default: the key file's `token_uri`.
+    /// Token endpoint. Default: the key file's `token_uri`.
     #[serde(default)]
     pub(crate) token_url: Option<BaseUrl>,
 }
@@ -83,10 +83,10 @@ pub(crate) struct Aws {
 pub(crate) struct AssumeRole {
     /// The role, such as `arn:aws:iam::123456789012:role/tollgate`.
     pub(crate) role_arn: String,
-    /// What the role's trust policy asks of whoever assumes it from another account.
+    /// External id that the role's trust policy requires from other accounts.
     #[serde(default)]
     pub(crate) external_id: Option<SecretText>,
-    /// How sessions are called in CloudTrail. Default: `tollgate`.
+    /// Name of sessions in CloudTrail. Default: `tollgate`.
     #[serde(default)]
     pub(crate) session_name: Option<String>,
     /// The key of a session tag whose value is the id of the customer's account: each account then has
@@ -94,7 +94,7 @@ pub(crate) struct AssumeRole {
     /// `sts:TagSession`. Default: one session for all.
     #[serde(default)]
     pub(crate) account_tag: Option<String>,
-    /// Where roles are assumed. Default: `https://sts.REGION.amazonaws.com`.
+    /// Endpoint of AWS's Security Token Service. Default: `https://sts.REGION.amazonaws.com`.
     #[serde(default)]
     pub(crate) sts_url: Option<BaseUrl>,
 }

@@ -13,19 +13,18 @@ use tollgate_money::money::Nanousd;
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Console {
-    /// Whether there is one. Default: `true`. Takes effect at a restart.
+    /// `true` serves the customers' console. Default: `true`. Takes effect at a restart.
     pub(crate) enabled: bool,
     /// Its path on the customers' listeners. Default: `/console`. Takes effect at a restart.
     pub(crate) path: String,
-    /// Who may sign up. Default: `invite`.
+    /// Rule for registrations. Default: `invite`.
     pub(crate) sign_up: SignUpMode,
-    /// What a new account gets, in US dollars. Default: nothing.
+    /// Credit of a new account, in US dollars. Default: none.
     pub(crate) trial_credit: Dollars,
-    /// How long a customer stays logged in. Default: `12h`.
+    /// Lifetime of a login. Default: `12h`.
     pub(crate) session: Period,
-    /// How customers reach the gateway, such as `https://gateway.example.com`: shown in what they
-    /// paste. With `https`, cookies are never sent without TLS. Default: what the browser has asked
-    /// for.
+    /// URL of the gateway for customers, such as `https://gateway.example.com`, shown in examples to copy.
+    /// With `https`, cookies are never sent without TLS. Default: the host that the browser requests.
     pub(crate) public_url: Option<BaseUrl>,
 }
 
@@ -42,7 +41,7 @@ impl Default for Console {
     }
 }
 
-/// Who may sign up.
+/// Rule for registrations.
 #[derive(Clone, Copy, Debug, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(title = "who may sign up", inline)]

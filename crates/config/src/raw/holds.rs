@@ -8,8 +8,7 @@ use crate::names::MeansName;
 use crate::scalar::Period;
 use crate::window::Window;
 
-/// How requests are held that do not fit their accounts, of all models and accounts that have no rules of
-/// their own.
+/// Holds of requests that do not fit their accounts, for all models and accounts without rules of their own.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[serde(rename = "Holds")]

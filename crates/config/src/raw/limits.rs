@@ -11,10 +11,10 @@ use crate::scalar::Period;
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Unauthenticated {
-    /// How many are served at one time; more are turned away. Default: 256.
+    /// Most requests in flight; more are rejected. Default: 256.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(crate) requests_in_flight_max: usize,
-    /// How many of them may come from one address, or one network of IPv6 (/64). Default: 32.
+    /// Most requests in flight from one address, or one network of IPv6 (/64). Default: 32.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(crate) per_address_max: usize,
     /// The time within which their bodies must arrive and our answers be taken. Default: `10s`.
@@ -100,7 +100,7 @@ impl Default for PerAccount {
     }
 }
 
-/// How much something may be used.
+/// Rate limits.
 #[derive(Clone, Debug, Default, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Rates {

@@ -10,10 +10,10 @@ use crate::scalar::Address;
 pub(crate) struct Listener {
     /// The IP address and port to listen on, such as `0.0.0.0:8080`. Port 0 takes any free port.
     pub(crate) address: Address,
-    /// Whether HTTP/2 without TLS is spoken there, beside HTTP/1.1. Default: `true`.
+    /// `true` accepts HTTP/2 without TLS beside HTTP/1.1. Default: `true`.
     #[serde(default = "yes")]
     pub(crate) h2c: bool,
-    /// Whether every connection begins with a header of the PROXY protocol, version 1 or 2, as load
+    /// `true` requires a PROXY protocol header, version 1 or 2, at the beginning of every connection, as load
     /// balancers send it. A connection without one is closed. Default: `false`.
     #[serde(default)]
     pub(crate) proxy_protocol: bool,

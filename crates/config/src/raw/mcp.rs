@@ -11,7 +11,7 @@ use crate::scalar::{Period, Size};
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Mcp {
-    /// Whether it is there. Takes effect at a restart. Default: `true`.
+    /// `true` serves MCP. Takes effect at a restart. Default: `true`.
     pub(crate) enabled: bool,
     /// Its path. Takes effect at a restart. Default: `/mcp`.
     pub(crate) path: String,

@@ -27,9 +27,9 @@ pub(crate) struct Models {
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Model {
-    /// What it can be asked to do.
+    /// Operations that the model serves.
     pub(crate) operations: Vec<OperationName>,
-    /// Where it is served.
+    /// Upstreams that serve the model.
     pub(crate) targets: Vec<Target>,
     /// Models that serve a request when none of its targets can, in this order. Their own lists do not
     /// count. What is held is the dearest of them all, and what is charged is the price of the one that
@@ -37,38 +37,37 @@ pub(crate) struct Model {
     #[serde(default)]
     #[schemars(length(max = 8))]
     pub(crate) fallbacks: Vec<String>,
-    /// What it costs, in US dollars.
+    /// Prices, in US dollars.
     #[serde(default)]
     pub(crate) prices: Prices,
     /// Prices that depend on the request. The first whose conditions all hold replaces what it names.
     #[serde(default)]
     pub(crate) prices_when: Vec<PricesWhen>,
-    /// What one request can use at most.
+    /// Limits of one request.
     #[serde(default)]
     pub(crate) limits: ModelLimits,
-    /// How much the model may be used by all customers together. Default: no limit.
+    /// Rate limits of all customers together. Default: no limit.
     #[serde(default)]
     pub(crate) rate_limits: Rates,
-    /// How requests to the model are held that do not fit their accounts. Default: as `holds` of
-    /// `routes.yaml` says.
+    /// Holds of requests that do not fit their accounts. Default: `holds` of `routes.yaml`.
     #[serde(default)]
     pub(crate) holds: ModelHolds,
     /// `owned_by` in model lists. Default: the first target's upstream.
     #[serde(default)]
     pub(crate) owned_by: Option<String>,
-    /// How long an answer that nobody waits for any more is read on for its usage. It is where its
-    /// cost is known at its end only: with reasoning, media, or without a stream.
+    /// Reading of an answer for its usage after the customer has disconnected. It is read on where its cost
+    /// is known at its end only: with reasoning, media, or without a stream.
     #[serde(default)]
     pub(crate) on_disconnect: OnDisconnect,
     /// Says that the model costs nothing. Default: `false`, and then a missing price is an error.
     #[serde(default)]
     pub(crate) free: bool,
-    /// Whether the model may think without showing all of it. `false` is a promise: an answer that is
-    /// cut is then charged by the text that was sent. Default: `true`.
+    /// `false` promises that the model shows all of its thinking: an answer that is cut is then charged by
+    /// the text that was sent. Default: `true`.
     #[serde(default)]
     pub(crate) reasoning: Option<bool>,
-    /// What is charged for a whole answer whose upstream does not report what it used, of a model that
-    /// may think without showing it. Default: `estimate`.
+    /// Charge for a complete answer without a reported usage, from a model that may think without showing it.
+    /// Default: `estimate`.
     #[serde(default)]
     pub(crate) missing_usage: Option<MissingUsage>,
     /// Searches in the web that an upstream may run for one request where the customer sets no limit: such
@@ -92,16 +91,16 @@ pub(crate) struct Model {
     /// ending.
     #[serde(default)]
     pub(crate) pass_content: Vec<String>,
-    /// Whether requests of chat, messages and responses are translated where none of the model's
-    /// upstreams speaks what the customer speaks. Default: `lenient`.
+    /// Translation of chat, messages and responses where none of the model's upstreams has the customer's
+    /// dialect. Default: `lenient`.
     #[serde(default)]
     pub(crate) translation: Translation,
-    /// What translated requests may say to the model, which differs from model to model.
+    /// Options of translated requests, which differ from model to model.
     #[serde(default)]
     pub(crate) translated: Translated,
 }
 
-/// Whether requests are translated.
+/// Translation of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Translation {
@@ -115,20 +114,20 @@ pub(crate) enum Translation {
     Off,
 }
 
-/// What translated requests may say to the model.
+/// Options of translated requests.
 #[derive(Clone, Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Translated {
-    /// How one of Anthropic's models is told how much to think, over the protocols `anthropic` and
-    /// `bedrock`. Default: `effort`.
+    /// Thinking parameter of one of Anthropic's models, over the protocols `anthropic` and `bedrock`.
+    /// Default: `effort`.
     pub(crate) thinking: Thinking,
-    /// Whether the model takes `temperature`, `top_p` and `top_k`; they are hints. Default: `true`.
+    /// `true` sends `temperature`, `top_p` and `top_k`; they are hints. Default: `true`.
     pub(crate) sampling: bool,
-    /// Which words of chat completions the upstream understands. Default: `common`.
+    /// Vocabulary of chat completions that the upstream understands. Default: `common`.
     pub(crate) chat: ChatWords,
-    /// Which ids of calls of tools the upstream takes, in chat completions. Default: `any`.
+    /// Ids of tool calls that the upstream accepts, in chat completions. Default: `any`.
     pub(crate) call_ids: CallIdWords,
-    /// Where the model takes tools over chat completions. Requests with others go to the Responses API of
+    /// Requests with tools that the model accepts over chat completions. Others go to the Responses API of
     /// the same upstream, if `operations` has `responses`. Default: `always`.
     pub(crate) chat_tools: ChatToolsWords,
     /// By which field of chat completions of the common kind the model is told to think, or not to. The
@@ -138,9 +137,9 @@ pub(crate) struct Translated {
     /// next below, or else the least. Default: all but `max`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) efforts: Option<Vec<EffortWords>>,
-    /// Whether prompts are marked for the cache of an upstream of the protocols `anthropic` and
-    /// `bedrock` where the customer's has no marks, which costs its price for cache writes. Default:
-    /// `false`, and then requests with a `prompt_cache_key` are marked.
+    /// `true` marks prompts for the cache of an upstream of the protocols `anthropic` and `bedrock` where the
+    /// customer's dialect has no marks, which costs its price for cache writes. With `false`, requests with a
+    /// `prompt_cache_key` are marked. Default: `false`.
     pub(crate) caches: bool,
 }
 
@@ -159,7 +158,7 @@ impl Default for Translated {
     }
 }
 
-/// How a model of Anthropic's protocol is told how much to think.
+/// Thinking parameter of a model of Anthropic's protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Thinking {
@@ -172,18 +171,18 @@ pub(crate) enum Thinking {
     None,
 }
 
-/// Which words of chat completions an upstream understands.
+/// Vocabulary of chat completions that an upstream understands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ChatWords {
-    /// Those that every copy of OpenAI's API understands, such as `max_tokens` and `system`.
+    /// Fields that every copy of OpenAI's API understands, such as `max_tokens` and `system`.
     #[default]
     Common,
-    /// Those of OpenAI itself, such as `max_completion_tokens` and `developer`.
+    /// Fields of OpenAI itself, such as `max_completion_tokens` and `developer`.
     Openai,
 }
 
-/// Which ids of calls of tools an upstream takes.
+/// Ids of tool calls that an upstream accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum CallIdWords {
@@ -194,7 +193,7 @@ pub(crate) enum CallIdWords {
     Nine,
 }
 
-/// Where a model takes tools over chat completions.
+/// Requests with tools that a model accepts over chat completions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ChatToolsWords {
@@ -226,7 +225,7 @@ pub(crate) enum ThinkingFieldWords {
     ChatTemplateKwargs,
 }
 
-/// How much a model is to think.
+/// Thinking effort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum EffortWords {
@@ -261,17 +260,18 @@ impl EffortWords {
     }
 }
 
-/// What is charged for a whole answer without a usage.
+/// Charge for a complete answer without a usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum MissingUsage {
-    /// What was seen of it. The rest, up to the most that it can have cost, is noted as your loss.
+    /// The usage seen in the answer. The rest, up to the most that it can have cost, is recorded as your
+    /// loss.
     Estimate,
     /// The most that it can have cost.
     Bound,
 }
 
-/// How long an answer that nobody waits for any more is read on. One that takes more is given up, and
+/// Limits for reading an answer after the customer has disconnected. One that takes more is cancelled, and
 /// the most that it can cost is charged.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -305,12 +305,12 @@ pub(crate) struct Target {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1000))]
     pub(crate) weight: u32,
-    /// What the operator pays there, in US dollars. Customers never see it. Default: nobody knows.
+    /// Cost for the operator, in US dollars. Customers never see it. Default: unknown.
     #[serde(default)]
     pub(crate) cost: Option<Cost>,
 }
 
-/// Where the cost of a target comes from.
+/// Source of a target's cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum CostOf {
@@ -331,7 +331,7 @@ macro_rules! prices {
         $(#[$price_doc:meta])* $price:ident: $typed:ident,
         $info:tt;
     )+) => {
-        /// What a model costs, in US dollars. At most nine decimals for a million, fifteen for one.
+        /// Prices of a model, in US dollars. At most nine decimals for a million, fifteen for one.
         #[derive(Clone, Debug, Default, serde::Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields, default)]
         pub(crate) struct Prices {
@@ -339,7 +339,7 @@ macro_rules! prices {
         }
 
         impl Prices {
-            /// What one unit costs, if it was typed.
+            /// The price of one unit, if it was typed.
             pub(crate) fn rate(&self, unit: Unit) -> Option<Rate> {
                 match unit {
                     $(Unit::$unit => self.$price.map(|price| price.0)),+
@@ -363,13 +363,13 @@ macro_rules! cost {
         $(#[$price_doc:meta])* $price:ident: $typed:ident,
         $info:tt;
     )+) => {
-        /// What a target costs the operator, in US dollars: prices of its own, or where they come from.
+        /// Cost of a target for the operator, in US dollars: prices of its own, or their source.
         #[derive(Debug, Default, serde::Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields, default)]
         pub(crate) struct Cost {
-            /// Where the cost comes from, in the place of prices.
+            /// Source of the cost, instead of prices.
             pub(crate) of: Option<CostOf>,
-            /// What the model's prices are multiplied by, with `of: list`. Default: 1.
+            /// Factor for the model's prices, with `of: list`. Default: 1.
             pub(crate) times: Option<Times>,
             /// Other prices for calls under some conditions.
             pub(crate) prices_when: Vec<PricesWhen>,
@@ -410,11 +410,11 @@ pub(crate) struct When {
     /// The tier in which the request is served, as its answer says; as it was asked for where the answer
     /// says nothing. A request can ask for a tier that has prices here, and for no other.
     pub(crate) service_tier: Option<ServiceTierName>,
-    /// How fast the answer is made: Anthropic's `speed`.
+    /// Speed of the answer: Anthropic's `speed`.
     pub(crate) speed: Option<SpeedName>,
-    /// Where the model runs: Anthropic's `inference_geo`.
+    /// Region of inference: Anthropic's `inference_geo`.
     pub(crate) inference_geo: Option<InferenceGeoName>,
-    /// Whether the model thinks before it answers.
+    /// `true` for requests in which the model thinks before it answers.
     pub(crate) thinking: Option<bool>,
     /// The time of the day in UTC at which the request comes, such as `16:30-00:30`.
     pub(crate) time_utc: Option<DayWindow>,
@@ -424,15 +424,15 @@ pub(crate) struct When {
     pub(crate) size: Option<ImageSize>,
     /// The quality of an image.
     pub(crate) quality: Option<QualityName>,
-    /// Whether a video is made with sound.
+    /// `true` for videos with sound.
     pub(crate) audio: Option<bool>,
-    /// Whether a video is a draft.
+    /// `true` for drafts of videos.
     pub(crate) draft: Option<bool>,
-    /// Whether a video is among the inputs.
+    /// `true` for requests with a video among the inputs.
     pub(crate) video_input: Option<bool>,
 }
 
-/// What one request to a model can use at most, and ask for.
+/// Limits of one request to a model.
 #[derive(Debug, Default, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ModelLimits {
@@ -454,7 +454,7 @@ pub(crate) struct ModelLimits {
     /// are not.
     #[schemars(range(min = 1, max = 10_000))]
     pub(crate) batch_inputs_max: Option<u32>,
-    /// Whether an embedding model takes token ids in the place of text. Default: `true`.
+    /// `true` if an embedding model accepts token ids instead of text. Default: `true`.
     pub(crate) token_ids: Option<bool>,
     /// The documents that one request can have ranked. Default: 1000.
     #[schemars(range(min = 1, max = 10_000))]
@@ -474,21 +474,21 @@ pub(crate) struct ModelLimits {
     /// The longest side of an image of a size that is not listed, in pixels.
     #[schemars(range(min = 1, max = 65_535))]
     pub(crate) side_max: Option<u16>,
-    /// What the sides of such an image are multiples of, in pixels.
+    /// Number that the sides of such an image must be multiples of, in pixels.
     #[schemars(range(min = 1, max = 1024))]
     pub(crate) side_multiple: Option<u16>,
-    /// How many times as long as the short side the long side of such an image can be.
+    /// Greatest ratio of such an image's long side to its short side.
     #[schemars(range(min = 1, max = 100))]
     pub(crate) aspect_ratio_max: Option<u16>,
     /// The qualities of image that can be asked for. Default: any.
     pub(crate) qualities: Option<Vec<QualityName>>,
     /// The formats of image file that can be asked for. Default: any.
     pub(crate) output_formats: Option<Vec<ImageFormatName>>,
-    /// How images can be answered. With one way alone, upstreams are not told. Default: any.
+    /// Formats of image answers. A single one is not sent to upstreams. Default: any.
     pub(crate) response_formats: Option<Vec<ResponseFormatName>>,
-    /// Whether edits can be limited by a mask. Default: `true`.
+    /// `true` if edits can be limited by a mask. Default: `true`.
     pub(crate) mask: Option<bool>,
-    /// Whether images can be streamed. Default: `false`.
+    /// `true` if images can be streamed. Default: `false`.
     pub(crate) stream: Option<bool>,
     /// The resolutions of video that can be asked for.
     pub(crate) resolutions: Vec<ResolutionName>,
@@ -498,8 +498,8 @@ pub(crate) struct ModelLimits {
     /// The longest video, or the longest audio to write down, in seconds.
     #[schemars(range(min = 1, max = 86_400))]
     pub(crate) seconds_max: Option<u32>,
-    /// Whether a video's `duration` and `seed` can be -1 where its upstream chooses them then.
-    /// Default: `false`.
+    /// `true` if a video's `duration` and `seed` can be -1, which lets its upstream choose them. Default:
+    /// `false`.
     pub(crate) minus_one: Option<bool>,
     /// The characters that one request can have spoken. Default: 4096.
     #[schemars(range(min = 1, max = 1_000_000))]
@@ -507,7 +507,7 @@ pub(crate) struct ModelLimits {
     /// The formats of audio that can be asked for, of upstreams that make `wav` alone. With one format
     /// alone, what is asked for does not matter. Default: any.
     pub(crate) audio_formats: Option<Vec<AudioFormatName>>,
-    /// Whether the model can be told how to speak. Default: `true`.
+    /// `true` if the model accepts instructions on how to speak. Default: `true`.
     pub(crate) instructions: Option<bool>,
     /// The seconds that the upstream bills of shorter audio. Default: 0.
     #[schemars(range(max = 3600))]

@@ -21,7 +21,7 @@ use tollgate_protocols::json::VALUES_MAX;
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Routes {
-    /// Where customers connect. Default: `0.0.0.0:8080` with `h2c: true`. Takes effect at a restart.
+    /// Addresses for customers. Default: `0.0.0.0:8080` with `h2c: true`. Takes effect at a restart.
     #[serde(default = "default_listeners")]
     pub(crate) listeners: Vec<Listener>,
     /// Networks of proxies whose `X-Forwarded-For` says where a request comes from. Default: none,
@@ -31,30 +31,30 @@ pub(crate) struct Routes {
     /// The operator's API, probes and metrics. Takes effect at a restart.
     #[serde(default)]
     pub(crate) admin: Admin,
-    /// Where the ledger is kept. Takes effect at a restart.
+    /// Storage of the ledger. Takes effect at a restart.
     #[serde(default)]
     pub(crate) store: StoreSection,
-    /// How the gateway stops. Takes effect at a restart.
+    /// Shutdown of the gateway. Takes effect at a restart.
     #[serde(default)]
     pub(crate) shutdown: Shutdown,
-    /// How changes of the files are taken up.
+    /// Reloads of changed files.
     #[serde(default)]
     pub(crate) reload: Reload,
     /// Bounds on what is taken in from customers.
     #[serde(default)]
     pub(crate) limits: LimitsSection,
-    /// How much keys and accounts may be used. Keys and accounts can have limits of their own, by the
-    /// admin API. Default: no limit.
+    /// Rate limits of keys and accounts. Keys and accounts can have limits of their own, by the admin API.
+    /// Default: no limit.
     #[serde(default)]
     pub(crate) rate_limits: RateLimits,
-    /// How requests are held that do not fit what their accounts have. Accounts can have rules of their
-    /// own, by the admin API.
+    /// Holds of requests that do not fit their accounts. Accounts can have rules of their own, by the admin
+    /// API.
     #[serde(default)]
     pub(crate) holds: HoldsSection,
-    /// How tasks, such as video, are followed.
+    /// Polling and webhooks of tasks, such as video.
     #[serde(default)]
     pub(crate) tasks: TasksSection,
-    /// How targets are chosen and given up.
+    /// Target selection, circuits and retries.
     #[serde(default)]
     pub(crate) balancing: Balancing,
     /// The customers' console.
@@ -63,15 +63,15 @@ pub(crate) struct Routes {
     /// The server for agents: the Model Context Protocol.
     #[serde(default)]
     pub(crate) mcp: Mcp,
-    /// Which finished requests get a line in the log. Metrics count all of them.
+    /// Sampling of the access log. Metrics count all requests.
     #[serde(default)]
     pub(crate) access_log: AccessLog,
-    /// What is kept of finished requests for people to look at. Takes effect at a restart.
+    /// Storage of finished requests for the consoles and the admin API. Takes effect at a restart.
     #[serde(default)]
     pub(crate) request_log: RequestLogSection,
     /// The providers' APIs, by a name of your own.
     pub(crate) upstreams: Entries<Upstream>,
-    /// Which path does what. Default: every operation that this build serves, at OpenAI's path.
+    /// Paths and their operations. Default: every operation that this build serves, at OpenAI's path.
     #[serde(default)]
     pub(crate) routes: Option<Vec<Route>>,
     /// The models, in the place of a `models.yaml`: then this is the only file.
@@ -85,12 +85,12 @@ fn default_listeners() -> Vec<Listener> {
     vec![Listener { address, h2c: true, proxy_protocol: false, tls: None }]
 }
 
-/// How the gateway stops.
+/// Shutdown of the gateway.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Shutdown {
-    /// How long requests are still taken after SIGTERM, while `/readyz` says that none are wanted.
-    /// Default: not at all.
+    /// Time after SIGTERM in which requests are still accepted, while `/readyz` reports that the gateway is
+    /// stopping. Default: none.
     pub(crate) delay: Option<Period>,
     /// The time that requests in flight get after that. Default: `30s`.
     pub(crate) grace: Period,
@@ -102,11 +102,11 @@ impl Default for Shutdown {
     }
 }
 
-/// How changes of the files are taken up.
+/// Reloads of changed files.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Reload {
-    /// Whether the files are put in force as soon as they have changed. Default: `true`.
+    /// `true` reloads changed files automatically. Default: `true`.
     pub(crate) watch: bool,
 }
 
@@ -159,8 +159,8 @@ pub(crate) struct LimitsSection {
     /// than file descriptors allow. Default: as many as those and the memory allow.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(crate) upstream_calls_max: Option<usize>,
-    /// How often a stream gets a comment while its upstream is silent, so that nothing in between
-    /// takes it for dead; `none` for never. Default: `15s`.
+    /// Interval of comments in a stream while its upstream is silent, so that no proxy closes it as idle;
+    /// `none` sends none. Default: `15s`.
     pub(crate) sse_keepalive: Window,
 }
 
@@ -188,7 +188,7 @@ impl Default for LimitsSection {
     }
 }
 
-/// How much keys and accounts may be used.
+/// Rate limits of keys and accounts.
 #[derive(Debug, Default, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RateLimits {
@@ -198,21 +198,21 @@ pub(crate) struct RateLimits {
     pub(crate) account: Rates,
 }
 
-/// How tasks, such as video, are followed.
+/// Polling and webhooks of tasks, such as video.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[serde(rename = "Tasks")]
 pub(crate) struct TasksSection {
-    /// How soon an upstream is asked again about a young task. Default: `5s`.
+    /// Polling interval of a young task. Default: `5s`.
     pub(crate) poll_min: Period,
-    /// How soon an upstream is asked again about an old task. Default: `30s`.
+    /// Polling interval of an old task. Default: `30s`.
     pub(crate) poll_max: Period,
     /// The customers who may wait for the end of a task at one time. Default: 256.
     #[schemars(range(min = 1, max = 100_000))]
     pub(crate) waiting_max: u32,
-    /// How long after its answer, or after the end of its `wait`, a submit is recognised when it comes
-    /// again under the same key without an `Idempotency-Key`, and refused; `none` for not at all.
-    /// Default: `5s`.
+    /// Time after its answer, or after the end of its `wait`, in which a submit that is repeated under the
+    /// same key without an `Idempotency-Key` is recognised and rejected; `none` for not at all. Default:
+    /// `5s`.
     pub(crate) repeat_window: Window,
     /// The tasks of one account that may come to nothing in a minute, since they cost nothing.
     /// Default: 30.
@@ -252,19 +252,19 @@ impl Default for TasksSection {
     }
 }
 
-/// How targets are chosen and given up.
+/// Target selection, circuits and retries.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Balancing {
-    /// Which requests go to the same target as long as that is in order. Default: `conversation`.
+    /// Requests that go to the same target as long as it works. Default: `conversation`.
     pub(crate) affinity: AffinityName,
-    /// What decides among targets of one priority. Default: `weight`.
+    /// Order of targets with the same priority. Default: `weight`.
     pub(crate) prefer: Prefer,
-    /// When a target gets no calls.
+    /// Rules for opening a circuit.
     pub(crate) circuit: Circuit,
-    /// When another target is tried.
+    /// Rules for trying another target.
     pub(crate) retries: Retries,
-    /// How long a recovered target takes to get its whole share again. Default: `30s`.
+    /// Time until a recovered target has its whole share again. Default: `30s`.
     pub(crate) slow_start: Period,
 }
 
@@ -280,29 +280,29 @@ impl Default for Balancing {
     }
 }
 
-/// What decides among targets of one priority.
+/// Order of targets with the same priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Prefer {
     /// Their weights, and how busy they are.
     Weight,
-    /// What they cost: the dearer ones are asked when none that costs less is in order.
+    /// By cost: dearer targets get requests when no cheaper one works.
     LeastCost,
 }
 
-/// When a target gets no calls.
+/// Rules for opening a circuit.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Circuit {
     /// After so many failures in a row. Default: 5.
     #[schemars(range(min = 1, max = 1000))]
     pub(crate) failures: u32,
-    /// When this share of calls fails, in percent, over 30 s and at least 20 calls. Default: 50.
+    /// Percentage of failures within 30 s, of at least 20 calls, that opens the circuit. Default: 50.
     #[schemars(range(min = 1, max = 100))]
     pub(crate) failure_percent: u32,
-    /// How long at first; doubled each time that it happens again without a success. Default: `5s`.
+    /// First open time; doubled at each further opening without a success between. Default: `5s`.
     pub(crate) open: Period,
-    /// How long at most. Default: `2m`.
+    /// Longest open time. Default: `2m`.
     pub(crate) open_max: Period,
 }
 
@@ -317,7 +317,7 @@ impl Default for Circuit {
     }
 }
 
-/// When another target is tried.
+/// Rules for trying another target.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Retries {
@@ -341,7 +341,7 @@ impl Default for Retries {
     }
 }
 
-/// Which finished requests get a line in the log.
+/// Sampling of the access log.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct AccessLog {
@@ -358,12 +358,12 @@ impl Default for AccessLog {
     }
 }
 
-/// What is kept of finished requests for people to look at: in the consoles and the admin API.
+/// Storage of finished requests for the consoles and the admin API.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[serde(rename = "RequestLog")]
 pub(crate) struct RequestLogSection {
-    /// Whether anything is kept. Default: `true`.
+    /// `true` stores finished requests. Default: `true`.
     pub(crate) enabled: bool,
     /// The most that it takes of the disk, from `1MiB`. The oldest requests are removed. Default:
     /// `1GiB`.
@@ -382,7 +382,7 @@ impl Default for RequestLogSection {
 pub(crate) struct Route {
     /// The exact path, such as `/v1/chat/completions`.
     pub(crate) path: String,
-    /// What it does.
+    /// Operation of the path.
     pub(crate) operation: OperationName,
     /// The largest request body here. Default: `body_max` of `limits`.
     #[serde(default)]

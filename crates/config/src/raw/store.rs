@@ -8,25 +8,25 @@ use crate::database_url::DatabaseUrl;
 use crate::scalar::{Period, SecretText, Size};
 use crate::url::BaseUrl;
 
-/// Where the ledger is kept.
+/// Storage of the ledger.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[serde(rename = "Store")]
 pub(crate) struct StoreSection {
     /// The directory of the ledger, for one process at a time. Default: `data`.
     pub(crate) data_dir: String,
-    /// What becomes of calls that a crash left open. Default: `void`.
+    /// Resolution of calls that a crash left open. Default: `void`.
     pub(crate) recovery: Recovery,
     /// The database of a fleet: several gateways that spend the same money. Default: none, and this
     /// gateway is the only one.
     pub(crate) postgres: Option<Postgres>,
-    /// What becomes of the journal's files.
+    /// Files of the journal.
     pub(crate) journal: JournalSection,
-    /// What stays in sled, where statements and usage are read fastest.
+    /// Retention in sled, where statements and usage are read fastest.
     pub(crate) statements: Statements,
 }
 
-/// What stays in sled, where statements and usage are read fastest.
+/// Retention in sled, where statements and usage are read fastest.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Statements {
@@ -52,17 +52,16 @@ impl Default for StoreSection {
     }
 }
 
-/// What becomes of the journal's files.
+/// Files of the journal.
 #[derive(Debug, Default, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[serde(rename = "Journal")]
 pub(crate) struct JournalSection {
-    /// Where closed files go that a start does not need any more. Default: nowhere, and all stay in
-    /// the data directory.
+    /// Archive of closed files that no start needs. Default: none, and all files stay in the data directory.
     pub(crate) archive: Option<Archive>,
 }
 
-/// Where the journal's closed files go: to a directory, or to a bucket.
+/// Archive of closed journal files: a directory or a bucket.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Archive {
@@ -81,16 +80,16 @@ pub(crate) struct Archive {
 pub(crate) struct Bucket {
     /// Its name.
     pub(crate) bucket: String,
-    /// What the keys of all objects begin with, such as `tollgate/eu`. Default: nothing.
+    /// Prefix of all object keys, such as `tollgate/eu`. Default: none.
     #[serde(default)]
     pub(crate) prefix: String,
-    /// Where the store is, without the bucket. Default: Amazon's, in this region.
+    /// URL of the object store, without the bucket. Default: Amazon's, in this region.
     pub(crate) endpoint: Option<BaseUrl>,
     /// The region that requests are signed for. Default: `us-east-1`.
     #[serde(default = "region")]
     pub(crate) region: String,
-    /// Whether the bucket stands in the path of URLs, and not in the name of the host. Default: `true`
-    /// with an `endpoint`, `false` without.
+    /// `true` puts the bucket into the path of URLs instead of the host name. Default: `true` with an
+    /// `endpoint`, `false` without.
     pub(crate) path_style: Option<bool>,
     /// The id of the key that signs requests.
     pub(crate) access_key: SecretText,
@@ -113,7 +112,7 @@ fn keep_days() -> u16 {
     30
 }
 
-/// What becomes of calls that a crash left open.
+/// Resolution of calls that a crash left open.
 #[derive(Clone, Copy, Debug, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(title = "a way of recovery", inline)]
@@ -128,13 +127,12 @@ pub(crate) enum Recovery {
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Postgres {
-    /// Where the database is, without a password. Of several hosts with commas between them, the one
-    /// that takes writes is used.
+    /// URL of the database, without a password. Of several hosts with commas between them, the one that
+    /// accepts writes is used.
     pub(crate) url: DatabaseUrl,
     /// The user's password. Default: none is given.
     pub(crate) password: Option<SecretText>,
-    /// Whether the connection is encrypted. Default: `verify-full`, or `disable` for a database on this
-    /// machine.
+    /// Encryption of the connection. Default: `verify-full`, or `disable` for a database on this machine.
     pub(crate) tls: Option<DatabaseTls>,
     /// The authorities whose certificates the server may prove its name with, as PEM. Default: those
     /// that this machine trusts.
@@ -142,10 +140,10 @@ pub(crate) struct Postgres {
     /// The most connections at one time, beside the one that listens. Default: `10`.
     #[serde(default = "connections")]
     pub(crate) connections: u32,
-    /// What operators call this gateway. Default: the name of the machine.
+    /// Name of this gateway in the fleet. Default: the name of the machine.
     pub(crate) node: Option<String>,
-    /// How long this gateway goes on when it cannot reach the database, from `2s` to `60s`. All of a
-    /// fleet have the same. Default: `10s`.
+    /// Time that this gateway continues without the database, from `2s` to `60s`. All gateways of a fleet
+    /// have the same. Default: `10s`.
     #[serde(default = "lease")]
     pub(crate) lease: Period,
     /// For how long ahead this gateway borrows what its customers spend, at their pace of the last
@@ -162,7 +160,7 @@ fn lease() -> Period {
     Period(Duration::from_secs(10))
 }
 
-/// Whether the connection to the database is encrypted.
+/// Encryption of the connection to the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(title = "a way to connect", inline)]

@@ -16,10 +16,9 @@ use crate::window::Window;
 pub(crate) struct Upstream {
     /// The protocol that it speaks.
     pub(crate) protocol: ProtocolName,
-    /// Where its API begins, such as `https://api.openai.com/v1`. For the protocols `openai`,
-    /// `voyage` and `gemini` this ends with the version; for `vertex` with `/publishers/google`; for
-    /// `azure` with `/openai/v1`, or with the host beside an `api_version`; the others add their own
-    /// paths in full.
+    /// Base URL of the API, such as `https://api.openai.com/v1`. For the protocols `openai`, `voyage` and
+    /// `gemini` this ends with the version; for `vertex` with `/publishers/google`; for `azure` with
+    /// `/openai/v1`, or with the host beside an `api_version`; the others add their own paths in full.
     pub(crate) base_url: BaseUrl,
     /// The version of Azure's API in whose paths deployments are named, such as `2024-10-21`: for the
     /// protocol `azure`. Leave it out where the URL ends with `/openai/v1`.
@@ -32,8 +31,7 @@ pub(crate) struct Upstream {
     /// spread over them, and one that is refused or busy is left to the others.
     #[serde(default)]
     pub(crate) credentials: Entries<SecretText>,
-    /// How the gateway signs in, in the place of `credential`: with tokens of Microsoft Entra or Google,
-    /// or with AWS's signatures.
+    /// Sign-in instead of a `credential`: with tokens of Microsoft Entra or Google, or with AWS's signatures.
     #[serde(default)]
     pub(crate) auth: Option<Auth>,
     /// Several ways to sign in, by names of your own, in the place of `auth`. Calls are spread over them
@@ -55,7 +53,7 @@ pub(crate) struct Upstream {
         reason = "it is looked at before the values are complete enough to be read"
     )]
     pub(crate) optional: bool,
-    /// How long to wait for it.
+    /// Timeouts.
     #[serde(default)]
     pub(crate) timeouts: Timeouts,
     /// The forward proxy through which it is reached, such as
@@ -65,10 +63,10 @@ pub(crate) struct Upstream {
     /// unless `NO_PROXY` lists the host or it is this machine.
     #[serde(default)]
     pub(crate) proxy: Option<SecretText>,
-    /// How TLS is spoken with it. Default: its certificate is from an authority that this machine trusts.
+    /// TLS settings. Default: the certificate must be from an authority that this machine trusts.
     #[serde(default)]
     pub(crate) tls: Option<UpstreamTls>,
-    /// When another target may be asked although this one may have done the work.
+    /// Outcomes after which another target is tried although this one may have done the work.
     #[serde(default)]
     pub(crate) retries: UpstreamRetries,
     /// Top-level fields of requests that models let through if all of their upstreams do: see the
@@ -98,7 +96,7 @@ pub(crate) struct Upstream {
     pub(crate) shared_ids: Vec<String>,
 }
 
-/// How TLS is spoken with an upstream. The files are read again at a reload.
+/// TLS settings of an upstream. The files are read again at a reload.
 #[derive(Debug, Default, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct UpstreamTls {
@@ -113,7 +111,7 @@ pub(crate) struct UpstreamTls {
     pub(crate) server_name: Option<String>,
 }
 
-/// When another target may be asked although this one may have done the work.
+/// Outcomes after which another target is tried although this one may have done the work.
 #[derive(Debug, Default, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct UpstreamRetries {
@@ -123,16 +121,15 @@ pub(crate) struct UpstreamRetries {
     pub(crate) on: Vec<RepeatAfterName>,
 }
 
-/// How to find out whether an upstream works.
+/// Active health check of an upstream.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct HealthCheck {
-    /// What is asked for, with `GET` and without a credential: any answer below 500 is good.
-    /// Default: a connection is enough.
+    /// Path to `GET` without a credential: any answer below 500 is good. Default: a connection is enough.
     pub(crate) path: Option<String>,
-    /// How often. Default: `10s`.
+    /// Interval of checks. Default: `10s`.
     pub(crate) interval: Period,
-    /// How long an answer may take. Default: `5s`.
+    /// Timeout of an answer. Default: `5s`.
     pub(crate) timeout: Period,
     /// So many failures in a row take it out. Default: 3.
     #[schemars(range(min = 1, max = 100))]
@@ -155,7 +152,7 @@ impl Default for HealthCheck {
     }
 }
 
-/// How long to wait for an upstream.
+/// Timeouts of an upstream.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Timeouts {
@@ -168,8 +165,8 @@ pub(crate) struct Timeouts {
     /// The longest that an answer may take, from the request's beginning: a stream is then ended with
     /// an error event, and what was delivered is charged. Default: `1h`.
     pub(crate) total: Period,
-    /// How long an unused connection is kept for the next request: less than the upstream keeps it. What
-    /// it says itself (`Keep-Alive: timeout`) holds where that is less. `none` keeps none. Default: `10s`.
+    /// Time that an unused connection is kept for the next request: choose less than the upstream keeps it. A
+    /// shorter `Keep-Alive: timeout` of the upstream takes precedence. `none` keeps none. Default: `10s`.
     pub(crate) idle: Window,
 }
 
