@@ -203,7 +203,7 @@ impl SharedAsking<'_> {
     /// Tells all nodes.
     pub(super) async fn note(self, task: &Task, heard: Option<Report>, next: UnixMs) {
         let heard = heard.as_ref().map(|report| (report.state.as_str(), report.document.as_str()));
-        if let Err(error) = self.tasks.note_asked(task.id(), heard, next).await {
+        if let Err(error) = self.tasks.note_poll(task.id(), heard, next).await {
             log::warn!("what was heard of {} could not be noted: {error}", task.id());
         }
     }
