@@ -61,6 +61,7 @@ impl<V: Copy> AccountCache<V> {
         let mut state = self.state.lock();
         state.forget_old(account, now, self.bounds.time);
         let entries = state.accounts.entry(account).or_default();
+        // An update keeps the time of the insertion, by which `order` is sorted.
         if let Some((entry_value, _)) = entries.by_key.get_mut(&key) {
             *entry_value = value;
             return;
@@ -103,8 +104,10 @@ impl<V> CacheState<V> {
             self.forget_old(account, now, time);
         }
         if self.count == before {
+            // A sixteenth at once, so that a full cache is not searched at each insertion.
             let enough = before - before / 16 - 1;
             let most = self.accounts.values().map(|entries| entries.order.len()).max();
+            // Accounts with less than half of the largest share keep all of theirs.
             let has_much =
                 |entries: &AccountEntries<V>| entries.order.len() > most.unwrap_or(0) / 2;
             for entries in self.accounts.values_mut().filter(|entries| has_much(entries)) {

@@ -73,6 +73,7 @@ impl Accounts {
         let found = self.slots.iter().position(|slot| slot.account == account);
         let at = found.unwrap_or_else(|| {
             let oldest = self.slots.iter().enumerate().min_by_key(|(_, slot)| slot.seen);
+            // Replaced rather than dropped: the vector never grows beyond its bound.
             match oldest.map(|(at, _)| at).filter(|_| self.slots.len() >= ACCOUNTS_MAX) {
                 Some(at) => {
                     self.slots[at] = Slot::new(account, now);

@@ -152,11 +152,13 @@ impl Breaker {
 
     pub(super) fn abandon(&mut self, now: Instant) {
         if matches!(self.state, CircuitState::Probing(_)) {
+            // Due again at once, with the same back-off: nothing was learnt.
             self.state = CircuitState::Open { until: now };
         }
     }
 
     pub(super) fn open(&mut self, now: Instant, rules: &CircuitRules) -> Option<Duration> {
+        // 16 doublings are beyond any configured maximum, and the shift cannot overflow.
         let doubled = rules.open.saturating_mul(1 << self.openings.min(16));
         let time = doubled.min(rules.open_max);
         self.openings = self.openings.saturating_add(1);

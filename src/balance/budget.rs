@@ -31,6 +31,7 @@ impl RetryBudget {
     pub fn deposit(&self, rules: &RetryRules) {
         let share = i64::from(rules.budget_percent) * RETRY / 100;
         let most = Self::most(rules) + share * i64::try_from(SAVED_FOR.as_secs()).unwrap_or(0);
+        // Concurrent requests may pass the cap by their shares: harmless, and cheaper than a loop.
         if self.left.load(Ordering::Relaxed) < most {
             self.left.fetch_add(share, Ordering::Relaxed);
         }
@@ -47,6 +48,7 @@ impl RetryBudget {
     fn fill(&self, now: Instant, rules: &RetryRules) {
         let now_ms = now.saturating_duration_since(self.began).as_millis();
         let now_ms = u64::try_from(now_ms).unwrap_or(u64::MAX);
+        // Swapped, so that each millisecond is credited to one caller only.
         let before = self.filled_until_ms.swap(now_ms, Ordering::Relaxed);
         let passed_ms = i64::try_from(now_ms.saturating_sub(before)).unwrap_or(i64::MAX);
         let most = Self::most(rules);

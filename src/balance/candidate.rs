@@ -67,6 +67,7 @@ impl Candidate {
         let Caller { account, tokens } = call.caller;
         let mut probes = [Probe::default(); 2];
         if call.kind == channel.kind {
+            // Before the answer reports it: parallel calls must not all count on the same rest.
             channel.quotas.lock().spend(tokens);
             let begin = |circuit: &Mutex<Circuit>| circuit.lock().begin(account, now);
             probes = [begin(&channel.circuit), begin(&channel.account)];
@@ -249,6 +250,7 @@ impl Drop for Candidate {
             channel.in_flight.fetch_sub(1, Ordering::Relaxed);
         }
         channel.upstream.in_flight.fetch_sub(1, Ordering::Relaxed);
+        // A probe without a result must be given back, or the circuit would wait for it in vain.
         if !self.probes.iter().any(|probe| probe.is_any()) {
             return;
         }

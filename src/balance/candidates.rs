@@ -77,6 +77,7 @@ impl Candidates {
             return None;
         }
         let slot = self.pick(now)?;
+        // Once only: should it fail again, the selection decides anew.
         self.first = None;
         let ranked = self.left.get_mut(slot)?.take()?;
         let is_retry = self.tries > 0;
@@ -165,6 +166,7 @@ impl Candidates {
             CircuitStanding::Busy(time) => Some(time),
             _ => None,
         });
+        // One channel that is not busy, but failing, makes the time of a recovery unknown.
         let all: Option<Vec<Duration>> = busy.collect();
         all?.into_iter().min()
     }

@@ -308,7 +308,7 @@ impl Channel {
         now: Instant,
         rules: &CircuitRules,
     ) -> ChannelView {
-        // Quotas apply to the main call kind.
+        // Quotas apply to the main call kind; looked at last, since that takes a lock.
         let is_short = || self.quotas.lock().is_short(call.caller.tokens, now);
         ChannelView {
             target: target.index,

@@ -212,6 +212,7 @@ fn ticket<T>(
 ) -> Option<usize> {
     let left = || all.iter().enumerate().filter(|(at, _)| Some(*at) != without);
     let total: f64 = left().map(|(_, one)| of(one).0).sum();
+    // Sums of floats may end below `total`, so the last element takes what is left.
     let mut ticket = draw() * total;
     let mut last = None;
     for (at, one) in left() {

@@ -182,6 +182,7 @@ impl Circuit {
                 self.down_in_row = 0;
                 self.busy_in_row = 0;
                 self.cooling_until = None;
+                // Only limits that a prompt of this length has passed are over.
                 self.shared.forget(tokens);
                 let slot = self.accounts.succeeded(account, now);
                 slot.breaker.forget(tokens);

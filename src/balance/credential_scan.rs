@@ -109,6 +109,7 @@ impl CredentialScan {
             both.extend_from_slice(&piece);
             piece = both.freeze();
         }
+        // Searched with the end that was held back, since a credential may span chunks.
         if finder.is_in(&piece) {
             return Err(CredentialLeak);
         }

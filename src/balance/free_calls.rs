@@ -203,6 +203,7 @@ impl UpstreamQueue {
         let newest = self.minute.newest;
         let all = self.minute.count(seconds);
         if self.minute.newest > newest {
+            // Once a bucket, which bounds the map by the accounts of the last minute.
             self.minutes.retain(|_, calls| calls.count(seconds) > 0);
         }
         let left = limits.upstream_per_minute.get().saturating_sub(all) as usize;
@@ -237,6 +238,7 @@ impl UpstreamQueue {
 
     /// Queue a call of `account`; `None` if the queue is full.
     fn wait(&mut self, account: u64) -> Option<oneshot::Receiver<FreeCall>> {
+        // Callers that timed out leave their entry behind: it must not count against the limits.
         self.waiting.retain(|call| !call.turn.is_closed());
         let own = self.waiting.iter().filter(|call| call.account == account).count();
         if self.waiting.len() >= WAITING_MAX || own >= ACCOUNT_WAITING_MAX {

@@ -101,6 +101,7 @@ impl Deliveries {
 
     fn next(&self, shares: WebhookShares, now: Instant) -> Next {
         let queues = &mut *self.queues.lock();
+        // The end of a running delivery asks again.
         if queues.running >= shares.all {
             return Next::Wait;
         }
@@ -141,6 +142,7 @@ impl Deliveries {
         }
         if let Some(running) = queues.receivers.get_mut(&job.receiver) {
             *running = running.saturating_sub(1);
+            // Removed at zero, so that the map holds running deliveries only.
             if *running == 0 {
                 queues.receivers.remove(&job.receiver);
             }
@@ -193,6 +195,7 @@ impl Queues {
         }
         if self.backoffs.len() >= BACKOFFS_MAX {
             self.backoffs.retain(|_, backoff| backoff.until > now);
+            // All are in force: forgetting them costs a try each, growing without a bound costs memory.
             if self.backoffs.len() >= BACKOFFS_MAX {
                 self.backoffs.clear();
             }

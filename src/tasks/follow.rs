@@ -66,6 +66,7 @@ impl PollResult {
 pub(super) async fn run(tasks: Arc<Tasks>) {
     let mut forgotten = Instant::now();
     loop {
+        // Before the wait, so that a schedule without pauses cannot starve the removal.
         if forgotten.elapsed() >= FORGET_INTERVAL {
             forgotten = Instant::now();
             let before = UnixMs(UnixMs::now().0.saturating_sub(KEPT_MS));
@@ -107,6 +108,7 @@ impl Tasks {
             (Stage::InDoubt, _) => self.give_up_doubt(&task).await,
             (Stage::Submitted { .. }, _) => {
                 let later = if due.has_slot { self.pause_of(&task) } else { self.slot_of(&task) };
+                // A reserved slot is kept while the task waits for it: others line up behind.
                 if let Some(later) = later {
                     let at = UnixMs(UnixMs::now().0 + as_ms(later).max(1));
                     self.agenda.put_off(DueTask { at, has_slot: true, ..due });
@@ -172,6 +174,7 @@ impl Tasks {
         let now = UnixMs::now();
         let age = Duration::from_millis(now.0.saturating_sub(task.intent.at.0));
         let pause = (age / 4).clamp(tasks.poll_min, tasks.poll_max);
+        // Tasks that were submitted together must not be polled together for ever.
         let jitter = pause.mul_f64(0.8 + 0.4 * fastrand::f64());
         let at = UnixMs(now.0 + as_ms(jitter.max(self.pause_of(task).unwrap_or_default())));
         // At its expiry the upstream may report the task as expired.

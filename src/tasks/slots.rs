@@ -33,6 +33,7 @@ impl PollSlots {
         let mut slots = self.0.lock();
         let slot = slots.entry(upstream.to_owned()).or_insert_with(|| PollSlot::at(now));
         let at = now.max(slot.next).max(slot.paused_until);
+        // Reserved at once, so that the next caller lines up behind.
         slot.next = at + spacing;
         Some(at.saturating_duration_since(now)).filter(|wait| !wait.is_zero())
     }
@@ -47,6 +48,7 @@ impl PollSlots {
     pub(super) fn pause(&self, upstream: &str, time: Duration, now: Instant) {
         let mut slots = self.0.lock();
         let slot = slots.entry(upstream.to_owned()).or_insert_with(|| PollSlot::at(now));
+        // A shorter pause never cuts a longer one.
         slot.paused_until = slot.paused_until.max(now + time.min(REST_MAX));
     }
 }

@@ -76,11 +76,13 @@ impl LocalAgenda {
             PollReason::MaxAge(fresh) => fresh,
         };
         let live = self.live(task).await.ok_or(PollResult::Ended)?;
+        // Locked across the poll: requests that come meanwhile wait here, and find it fresh.
         let last_poll = Arc::clone(&live.last_poll).lock_owned().await;
         let is_fresh = last_poll.is_some_and(|last_poll| last_poll.elapsed() < fresh);
         if is_fresh || slots.remaining_pause(&task.upstream, Instant::now()).is_some() {
             return Err(PollResult::Open);
         }
+        // After the lock: the poll before may have ended the task.
         if !is_open(&self.ledger, task).await {
             return Err(PollResult::Ended);
         }

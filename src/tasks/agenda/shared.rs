@@ -74,6 +74,7 @@ impl SharedAgenda {
                 return None;
             }
             if Instant::now() >= claim_at {
+                // From start to start, so that a slow claim does not delay the next one.
                 self.beats.lock().claim_at = Instant::now() + BEAT;
                 self.claim(room.saturating_sub(self.taken.len())).await;
                 self.count().await;
