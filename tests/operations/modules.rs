@@ -255,8 +255,10 @@ impl Tree {
                 _ if !visited.insert(key.clone()) => return None,
                 _ => {
                     let rest: Vec<String> = names.cloned().collect();
-                    if let Some(path) =
-                        self.imported.get(&key).filter(|path| *path != &[name.clone()])
+                    if let Some(path) = self
+                        .imported
+                        .get(&key)
+                        .filter(|path| path.as_slice() != std::slice::from_ref(name))
                     {
                         let path = [path.clone(), rest].concat();
                         return self.resolve_within(&module, &path, visited);
