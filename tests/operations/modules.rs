@@ -14,7 +14,7 @@ use crate::sources::{blank_comments_and_strings, blank_unit_tests, files_below, 
 /// Directories with a cycle today, and how many of their modules are in one. The list may only become
 /// shorter, and its numbers lower.
 const KNOWN: &[(&str, usize)] = &[
-    ("crates/cli/src", 4),
+    ("crates/cli/src", 2),
     ("crates/fleet/src/postgres", 8),
     ("crates/ledger/src/calls", 2),
     ("crates/ledger/src/memory", 6),
@@ -28,7 +28,6 @@ const KNOWN: &[(&str, usize)] = &[
     ("crates/translation/src/responses", 2),
     ("src/admin", 7),
     ("src/admin/console", 2),
-    ("src/balance", 2),
     ("src/console", 2),
     ("src/gateway", 8),
     ("src/gateway/answer", 2),
