@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use crate::clock::UnixMs;
 use crate::config::snapshot::Snapshot;
 use crate::error::{ErrorKind, GatewayError, Limited};
-use crate::fleet::InFleet;
-use crate::fleet::desk::Desk;
+use crate::fleet::HasFleet;
+use crate::fleet::desk::ShareQueue;
 use crate::ledger::{Capped, Ledger, Period};
 use crate::limits::{
     AccountShare, EstimatedTokens, Limit, Limits, Patience, Permit, Refused, Scope, Standing,
@@ -77,7 +77,7 @@ pub async fn limit(
 
 /// Retry after each exchange of shares with the database, while more may come.
 async fn wait_for_share(
-    desk: &Desk,
+    desk: &ShareQueue,
     take: impl Fn(Patience) -> Result<Permit, Refused>,
 ) -> Result<Permit, Refused> {
     let until = Instant::now() + SHARE_WAIT;

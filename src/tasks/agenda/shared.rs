@@ -205,7 +205,7 @@ impl SharedPollPermit<'_> {
     pub(super) async fn note(self, task: &Task, report: Option<Report>, next: UnixMs) {
         let report =
             report.as_ref().map(|report| (report.state.as_str(), report.document.as_str()));
-        if let Err(error) = self.tasks.note_asked(task.id(), report, next).await {
+        if let Err(error) = self.tasks.note_poll(task.id(), report, next).await {
             log::warn!("the status of {} could not be stored: {error}", task.id());
         }
     }
