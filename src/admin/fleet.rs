@@ -15,7 +15,7 @@ use super::error::{ApiError, ApiResult, NO_FLEET};
 use super::request::{Body, ListView, PAGE_DEFAULT, PAGE_MAX, Params, check_limit};
 use super::value::Time;
 use crate::fleet::Fleet;
-use crate::fleet::InFleet;
+use crate::fleet::HasFleet;
 use crate::fleet::postgres::{LeaseOut, LeasesWanted, NodeSeen, NodeState, Overview, Sums};
 use crate::ledger::key_rules::NOTE_CHARS_MAX;
 use crate::ledger::{AccountId, LedgerError, NodeId, ResolvedSuspense, Seq, Standing, SuspenseEnd};

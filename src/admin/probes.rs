@@ -11,7 +11,7 @@ use serde_json::json;
 use super::error::{ApiError, ApiResult};
 use super::route::{Operation, Output};
 use super::{AdminState, upstreams};
-use crate::fleet::InFleet;
+use crate::fleet::HasFleet;
 use crate::ledger::CreditSums;
 use crate::metrics::LedgerFigures;
 

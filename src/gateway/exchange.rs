@@ -26,7 +26,7 @@ use crate::gateway::receive::budget::BudgetShare;
 use crate::gateway::receive::content_path::{self, AskedAt};
 use crate::holds::Seat;
 use crate::ledger::{CostKind, Costed, Key, Ledger, Loss, LossCause, RequestId, TaskId};
-use crate::limits::{Entered, Permit, Standing};
+use crate::limits::{InUseGuard, Permit, Standing};
 use crate::metrics::Metrics;
 use crate::money::Nanousd;
 use crate::pipeline::{Admitted, Bill, Ending, Relaying, Settled, TryCost};
@@ -79,7 +79,7 @@ pub struct Exchange {
     /// Its part in the budget of calls to upstreams, for one that makes any.
     pub(super) upstream_slot: Option<UpstreamSlot>,
     /// Its place among those that wait for the end of a task.
-    pub(super) waiting: Option<Entered>,
+    pub(super) waiting: Option<InUseGuard>,
     /// It counts among the requests in flight.
     is_in_flight: bool,
     /// It was turned away: it has no place, and its answer little time.

@@ -6,7 +6,7 @@ use prometheus::{Gauge, GaugeVec, HistogramVec, IntCounterVec, IntGauge, IntGaug
 
 use super::register::{gauge, gauges, histograms, int_counters, int_gauge, int_gauges};
 use super::{Metrics, dollars};
-use crate::fleet::postgres::{Asked, NodeState, Observer, Outcome, Overview, RoundTrip};
+use crate::fleet::postgres::{DbOperation, NodeState, Observer, Outcome, Overview, RoundTrip};
 use crate::ledger::Standing;
 
 /// From a database on the same machine to one in trouble, in seconds.
@@ -35,10 +35,10 @@ impl FleetMetrics {
             "What was asked of the fleet's database, by what and by how it ended.",
             &["what", "outcome"],
         );
-        for asked in ASKED {
+        for operation in OPERATIONS {
             for outcome in OUTCOMES {
                 // A rate needs the zero that comes before the first.
-                round_trips.with_label_values(&[word_of(asked), outcome_of(outcome)]).inc_by(0);
+                round_trips.with_label_values(&[word_of(operation), outcome_of(outcome)]).inc_by(0);
             }
         }
         Self {
@@ -127,23 +127,24 @@ impl FleetMetrics {
     }
 
     fn count(&self, round_trip: RoundTrip) {
-        let (what, outcome) = (word_of(round_trip.asked), outcome_of(round_trip.outcome));
+        let (what, outcome) = (word_of(round_trip.operation), outcome_of(round_trip.outcome));
         self.round_trips.with_label_values(&[what, outcome]).inc();
         self.duration.with_label_values(&[what]).observe(round_trip.took.as_secs_f64());
     }
 }
 
 /// Everything that is asked of the database.
-const ASKED: [Asked; 3] = [Asked::Transaction, Asked::Query, Asked::Exchange];
+const OPERATIONS: [DbOperation; 3] =
+    [DbOperation::Transaction, DbOperation::Query, DbOperation::Sync];
 /// How it can end.
 const OUTCOMES: [Outcome; 5] =
     [Outcome::Done, Outcome::Retried, Outcome::Unavailable, Outcome::Unknown, Outcome::Failed];
 
-fn word_of(asked: Asked) -> &'static str {
-    match asked {
-        Asked::Transaction => "transaction",
-        Asked::Query => "query",
-        Asked::Exchange => "exchange",
+fn word_of(operation: DbOperation) -> &'static str {
+    match operation {
+        DbOperation::Transaction => "transaction",
+        DbOperation::Query => "query",
+        DbOperation::Sync => "exchange",
     }
 }
 

@@ -17,7 +17,6 @@ const KNOWN: &[(&str, usize)] = &[
     ("crates/config/src/compile", 11),
     ("crates/config/src/migrate", 2),
     ("crates/config/src/raw", 2),
-    ("crates/fleet/src/postgres", 8),
     ("crates/ledger/src/calls", 2),
     ("crates/ledger/src/memory", 6),
     ("crates/ledger/src/people", 2),

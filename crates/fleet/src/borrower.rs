@@ -7,7 +7,9 @@ mod need;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
-use super::lease::{Answer, Ask, Epoch, Exchange, Joined, Loan, Short, Turn};
+use super::lease::{
+    Epoch, JoinResponse, Loan, LoanRequest, Shortage, SyncRequest, SyncResponse, Turn,
+};
 use need::{Need, Waiting};
 use tollgate_ledger::LeaseReport;
 use tollgate_ledger::{AccountId, NodeId, RECORDS_MAX, Seq};
@@ -73,7 +75,7 @@ pub enum Verdict {
     /// Money came: try again.
     Again,
     /// There is none, here or elsewhere.
-    Refused(Short),
+    Refused(Shortage),
     /// The treasury does not answer.
     CutOff,
 }
@@ -91,7 +93,7 @@ pub struct Borrower {
     needs: BTreeMap<AccountId, Need>,
     next_waiter: Waiter,
     /// Sent and not answered.
-    pending: Option<Exchange>,
+    pending: Option<SyncRequest>,
     /// When it was sent first.
     sent_at: Duration,
     exchanged_at: Option<Duration>,
@@ -105,7 +107,7 @@ impl Borrower {
     /// A node that has joined, and has nothing. What it spends is borrowed for a term ahead, so that it
     /// can go on for a term without the treasury.
     #[must_use]
-    pub fn new(node: NodeId, joined: Joined, term: Duration) -> Self {
+    pub fn new(node: NodeId, joined: JoinResponse, term: Duration) -> Self {
         Self {
             node,
             epoch: joined.epoch,
@@ -190,7 +192,7 @@ impl Borrower {
     }
 
     /// The exchange to send at `now`. One that was not answered is sent again as it was.
-    pub fn exchange(&mut self, now: Duration, local: &mut impl Local) -> Exchange {
+    pub fn sync(&mut self, now: Duration, local: &mut impl Local) -> SyncRequest {
         if let Some(pending) = &self.pending {
             return pending.clone();
         }
@@ -199,7 +201,7 @@ impl Borrower {
         // What cannot be read is reported when it can.
         let report = local.report(self.reported).unwrap_or_default();
         self.count_charges(report.as_ref());
-        let exchange = Exchange {
+        let sync = SyncRequest {
             node: self.node,
             epoch: self.epoch,
             turn: self.turn.saturating_add(1),
@@ -207,9 +209,9 @@ impl Borrower {
             is_clear: false,
             asks: self.asks(now, local),
         };
-        self.pending = Some(exchange.clone());
+        self.pending = Some(sync.clone());
         self.sent_at = now;
-        exchange
+        sync
     }
 
     /// The exchanges with which a process begins, one after the other: reports all that stands in the
@@ -222,10 +224,10 @@ impl Borrower {
         &mut self,
         now: Duration,
         local: &mut impl Local,
-    ) -> Result<Exchange, Unreadable> {
+    ) -> Result<SyncRequest, Unreadable> {
         if self.pending.is_none() {
             let report = local.report(self.reported)?;
-            let exchange = Exchange {
+            let sync = SyncRequest {
                 node: self.node,
                 epoch: self.epoch,
                 turn: self.turn.saturating_add(1),
@@ -233,7 +235,7 @@ impl Borrower {
                 report,
                 asks: Vec::new(),
             };
-            self.pending = Some(exchange);
+            self.pending = Some(sync);
             self.sent_at = now;
         }
         Ok(self.pending.clone().unwrap_or_default())
@@ -242,16 +244,15 @@ impl Borrower {
     /// Takes the answer to the exchange that was sent last. Says what those are told who waited.
     pub fn answered(
         &mut self,
-        answer: &Answer,
+        answer: &SyncResponse,
         now: Duration,
         local: &mut impl Local,
     ) -> Vec<(Waiter, Verdict)> {
-        let Some(exchange) = self.pending.take() else { return Vec::new() };
-        self.turn = exchange.turn;
-        let was_full = exchange.is_full();
-        let most: BTreeMap<_, _> =
-            exchange.asks.iter().map(|ask| (ask.account, ask.most)).collect();
-        if let Some(report) = exchange.report {
+        let Some(sync) = self.pending.take() else { return Vec::new() };
+        self.turn = sync.turn;
+        let was_full = sync.is_full();
+        let most: BTreeMap<_, _> = sync.asks.iter().map(|ask| (ask.account, ask.most)).collect();
+        if let Some(report) = sync.report {
             self.reported = report.to;
             for settled in report.settled {
                 if let Some(need) = self.needs.get_mut(&settled.account) {
@@ -274,7 +275,7 @@ impl Borrower {
                     need.short = None;
                     need.is_scarce = most.get(account).is_some_and(|most| amount < most);
                 }
-                Loan::Short(short) => need.short = Some(*short),
+                Loan::Shortage(short) => need.short = Some(*short),
             }
             if may_spend {
                 need.tell(local.available(*account), now, &mut told);
@@ -349,7 +350,7 @@ impl Borrower {
         });
     }
 
-    fn asks(&mut self, now: Duration, local: &impl Local) -> Vec<Ask> {
+    fn asks(&mut self, now: Duration, local: &impl Local) -> Vec<LoanRequest> {
         let mut asks = Vec::new();
         for account in self.next_to_ask(now, local) {
             let Some(need) = self.needs.get_mut(&account) else { continue };
@@ -365,7 +366,7 @@ impl Borrower {
             need.waiting.iter_mut().for_each(|waiting| waiting.is_asked = true);
             let wanted = waiting.checked_add(ahead).unwrap_or(Nanousd::MAX);
             let most = wanted.saturating_sub(available).max(least);
-            asks.push(Ask { account, least, most });
+            asks.push(LoanRequest { account, least, most });
         }
         asks
     }
@@ -400,7 +401,7 @@ fn seconds_up(time: Duration) -> i64 {
     i64::try_from(time.as_secs().saturating_add(begun)).unwrap_or(i64::MAX)
 }
 
-impl Exchange {
+impl SyncRequest {
     /// Whether there was more to say than one exchange takes.
     fn is_full(&self) -> bool {
         let said = self.report.as_ref().map_or(0, |report| report.to.saturating_sub(report.from));

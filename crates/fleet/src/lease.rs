@@ -1,4 +1,4 @@
-//! What a node and the treasury say to each other about money: one [`Exchange`] after the other, each
+//! What a node and the treasury say to each other about money: one [`SyncRequest`] after the other, each
 //! done once however often it is sent.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
@@ -16,7 +16,7 @@ pub type Turn = u64;
 /// All that a node has to say to the treasury at one time: one transaction. Whatever becomes of it, it
 /// is sent again as it is until it is answered.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Exchange {
+pub struct SyncRequest {
     /// The node that makes the exchange.
     pub node: NodeId,
     /// In which of its lives.
@@ -29,12 +29,12 @@ pub struct Exchange {
     /// on the way.
     pub is_clear: bool,
     /// Accounts that the node needs money of, in their order.
-    pub asks: Vec<Ask>,
+    pub asks: Vec<LoanRequest>,
 }
 
 /// A node needs money of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct LoanRequest {
     /// The account that money is asked for.
     pub account: AccountId,
     /// Less is of no use: what one hold lacks. Zero where nobody waits.
@@ -45,7 +45,7 @@ pub struct Ask {
 
 /// What the treasury answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct SyncResponse {
     /// What became of each ask, in their order.
     pub loans: Vec<(AccountId, Loan)>,
     /// Accounts that another node is short of: what is not needed of them should come back.
@@ -62,12 +62,12 @@ pub enum Loan {
     /// So much is the node's to spend.
     Lent(Nanousd),
     /// The account has not enough.
-    Short(Short),
+    Shortage(Shortage),
 }
 
 /// Where the money is of an account that has not enough to lend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Short {
+pub struct Shortage {
     /// What could be lent.
     pub available: Nanousd,
     /// What other nodes have out: some of it may come back.
@@ -98,7 +98,7 @@ pub enum Refused {
 
 /// Where a node stands when it joins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Joined {
+pub struct JoinResponse {
     /// Its life from here on.
     pub epoch: Epoch,
     /// The last turn of the node.

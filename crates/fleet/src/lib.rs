@@ -11,7 +11,7 @@
 //! | `treasury` | the treasury's rules, pure: what simulations run over |
 //! | `shares` | how a limit is divided among the nodes, pure |
 //! | `caps` | the same for what a key may spend in a period |
-//! | `desk` | where requests wait for a share of a limit |
+//! | `share_queue` | where requests wait for a share of a limit |
 //! | `node` | a node at work: it joins, and exchanges for as long as it runs |
 //! | `directory` | a node's part of the log of what people wrote |
 //! | `secrets` | keys that all nodes have in common |
@@ -24,7 +24,7 @@
 
 pub mod borrower;
 pub mod caps;
-pub mod desk;
+pub mod share_queue;
 pub mod directory;
 mod identity;
 mod local;
@@ -50,14 +50,14 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
 use self::borrower::{Verdict, WAIT_MAX};
-use self::desk::Desk;
 use self::directory::Directory;
 use self::identity::NodeIdentity;
 use self::lease::Epoch;
 pub(crate) use self::local::LocalMoney;
 use self::postgres::{Db, DbError, Observer, PostgresOptions};
 use self::seen::Seen;
-pub use self::shared::InFleet;
+use self::share_queue::ShareQueue;
+pub use self::shared::HasFleet;
 use tollgate_ledger::{AccountId, NodeId, Seq};
 use tollgate_money::clock::uptime;
 use tollgate_money::money::Nanousd;
@@ -150,22 +150,22 @@ pub struct Fleet {
     renewed: Notify,
     epoch: AtomicU64,
     /// What came of the last exchange that was answered.
-    heard: Mutex<Heard>,
+    last_sync: Mutex<LastSync>,
     /// Accounts of which the treasury had less than this node wanted, by the last exchange.
     scarce: Mutex<HashSet<AccountId>>,
     /// What operators saw last.
     seen: Seen,
     /// What the node is to look at with its next exchange.
-    inbox: Mutex<Vec<Arrival>>,
+    inbox: Mutex<Vec<NodeEvent>>,
     /// Something is in the inbox.
     hurry: Notify,
     /// Where requests wait for shares of limits.
-    desk: Desk,
+    share_queue: ShareQueue,
 }
 
 /// What is known from the last exchange that was answered.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Heard {
+pub struct LastSync {
     /// When it was sent, by the node's own clock; `None` before the first.
     sent_at: Option<Duration>,
     /// The last record of this node's journal that the treasury has.
@@ -175,7 +175,7 @@ pub struct Heard {
 }
 
 /// Something that a node's next exchange is to see to.
-enum Arrival {
+enum NodeEvent {
     /// Someone waits for money.
     Waits { account: AccountId, amount: Nanousd, since: Duration, tell: oneshot::Sender<Verdict> },
     /// Little is left of an account here.
@@ -214,12 +214,12 @@ impl Fleet {
             spend_until_ns: AtomicU64::new(0),
             renewed: Notify::new(),
             epoch: AtomicU64::new(0),
-            heard: Mutex::default(),
+            last_sync: Mutex::default(),
             scarce: Mutex::default(),
             seen: Seen::default(),
             inbox: Mutex::default(),
             hurry: Notify::new(),
-            desk: Desk::default(),
+            share_queue: ShareQueue::default(),
         }))
     }
 
@@ -296,8 +296,8 @@ impl Fleet {
 
     /// Where requests wait for shares of limits.
     #[must_use]
-    pub fn desk(&self) -> &Desk {
-        &self.desk
+    pub fn share_queue(&self) -> &ShareQueue {
+        &self.share_queue
     }
 
     /// How much longer holds may be made, unless the treasury is heard of.
@@ -309,21 +309,21 @@ impl Fleet {
 
     /// What the treasury said last.
     #[must_use]
-    pub fn heard(&self) -> Heard {
-        *self.heard.lock()
+    pub fn last_sync(&self) -> LastSync {
+        *self.last_sync.lock()
     }
 
     /// How long ago the exchange was sent that was answered last: what the journal says since then, the
     /// treasury may not have. Zero before the first.
     #[must_use]
-    pub fn heard_ago(&self) -> Duration {
-        let sent_at = self.heard.lock().sent_at;
+    pub fn since_last_sync(&self) -> Duration {
+        let sent_at = self.last_sync.lock().sent_at;
         sent_at.map_or(Duration::ZERO, |sent_at| self.now().saturating_sub(sent_at))
     }
 
     /// Notes what an exchange that was sent at `sent_at` has brought.
-    fn hear(&self, sent_at: Duration, reported: Seq, nodes: u32) {
-        *self.heard.lock() = Heard { sent_at: Some(sent_at), reported, nodes };
+    fn note_sync(&self, sent_at: Duration, reported: Seq, nodes: u32) {
+        *self.last_sync.lock() = LastSync { sent_at: Some(sent_at), reported, nodes };
     }
 
     /// Notes of which accounts the treasury has less than this node wants.
@@ -349,7 +349,7 @@ impl Fleet {
         since: Duration,
     ) -> Verdict {
         let (tell, told) = oneshot::channel();
-        self.inbox.lock().push(Arrival::Waits { account, amount, since, tell });
+        self.inbox.lock().push(NodeEvent::Waits { account, amount, since, tell });
         self.hurry.notify_one();
         match tokio::time::timeout(WAIT_MAX, told).await {
             Ok(Ok(verdict)) => verdict,
@@ -359,13 +359,13 @@ impl Fleet {
 
     /// Another node is short of something, and waits for it.
     pub(crate) fn recalled(&self) {
-        self.inbox.lock().push(Arrival::Recalled);
+        self.inbox.lock().push(NodeEvent::Recalled);
         self.hurry.notify_one();
     }
 
     /// An account runs low here.
     pub(crate) fn runs_low(&self, account: AccountId) {
-        self.inbox.lock().push(Arrival::RunsLow(account));
+        self.inbox.lock().push(NodeEvent::RunsLow(account));
         self.hurry.notify_one();
     }
 }

@@ -13,9 +13,9 @@ use tokio::task::JoinHandle;
 
 use super::LocalMoney;
 use super::borrower::{Borrower, Verdict, Waiter};
-use super::lease::{Answer, Exchange, Joined, Refused};
+use super::lease::{JoinResponse, Refused, SyncRequest, SyncResponse};
 use super::postgres::DbError;
-use super::{Arrival, Fleet, FleetError};
+use super::{Fleet, FleetError, NodeEvent};
 use tollgate_ledger::{AccountId, Ledger, RecoveryPolicy};
 
 /// How soon an exchange without an answer is sent again; twice as late with each time.
@@ -99,15 +99,15 @@ pub async fn join(
 
 impl Node {
     /// Reports all that the treasury has not heard, and says that nothing is left.
-    async fn clear(&mut self, joined: Joined) -> Result<(), FleetError> {
+    async fn clear(&mut self, joined: JoinResponse) -> Result<(), FleetError> {
         self.borrower = borrower(&self.fleet, joined);
         let mut tries = 0;
         loop {
             let (now, borrower, money) = (self.fleet.now(), &mut self.borrower, &mut self.money);
-            let exchange = tokio::task::block_in_place(|| borrower.clearing(now, money));
+            let sync = tokio::task::block_in_place(|| borrower.clearing(now, money));
             let unread = |_| DbError::Failed("the journal cannot be reported".to_owned());
-            let exchange = exchange.map_err(unread)?;
-            match self.fleet.db.exchange(&exchange, self.fleet.term).await {
+            let sync = sync.map_err(unread)?;
+            match self.fleet.db.sync(&sync, self.fleet.term).await {
                 Ok(Ok(answer)) => self.take(&answer),
                 // It is sent again as it is.
                 Err(DbError::Unknown(_) | DbError::Unavailable(_)) if tries < CLEAR_TRIES_MAX => {
@@ -121,7 +121,7 @@ impl Node {
                     return Err(FleetError::Db(DbError::Failed(said)));
                 }
             }
-            if exchange.is_clear {
+            if sync.is_clear {
                 return Ok(());
             }
         }
@@ -157,8 +157,8 @@ impl Node {
             if self.wait_until_due(stop).await {
                 return NodeEnd::Stopped;
             }
-            let exchange = self.next();
-            match self.fleet.db.exchange(&exchange, self.fleet.term).await {
+            let sync = self.next();
+            match self.fleet.db.sync(&sync, self.fleet.term).await {
                 Ok(Ok(answer)) => {
                     retry = RETRY_FIRST;
                     self.take(&answer);
@@ -169,7 +169,7 @@ impl Node {
                         "{} is shut out of the fleet at turn {}: {}. It takes no calls until those in \
                          flight have ended and it has joined again",
                         self.fleet.node,
-                        exchange.turn,
+                        sync.turn,
                         reason(&refused)
                     );
                     return NodeEnd::ShutOut(refused);
@@ -186,7 +186,7 @@ impl Node {
     /// Waits until an exchange is due. Says whether the node is to stop.
     async fn wait_until_due(&mut self, stop: &mut watch::Receiver<bool>) -> bool {
         loop {
-            self.see_to_arrivals();
+            self.take_events();
             let now = self.fleet.now();
             let wait = self.borrower.due_at(now).saturating_sub(now);
             if wait.is_zero() {
@@ -201,34 +201,34 @@ impl Node {
         }
     }
 
-    fn see_to_arrivals(&mut self) {
-        for arrival in std::mem::take(&mut *self.fleet.inbox.lock()) {
-            match arrival {
-                Arrival::Waits { account, amount, since, tell } => {
+    fn take_events(&mut self) {
+        for event in std::mem::take(&mut *self.fleet.inbox.lock()) {
+            match event {
+                NodeEvent::Waits { account, amount, since, tell } => {
                     let waiter = self.borrower.wait(account, amount, since);
                     self.waiting.insert(waiter, (account, tell));
                 }
-                Arrival::RunsLow(account) => self.borrower.runs_low(account),
-                Arrival::Recalled => self.borrower.hurry(),
+                NodeEvent::RunsLow(account) => self.borrower.runs_low(account),
+                NodeEvent::Recalled => self.borrower.hurry(),
             }
         }
     }
 
     /// The exchange to send now. Reads the journal, and waits for what is given back to be on disk.
-    fn next(&mut self) -> Exchange {
-        self.see_to_arrivals();
+    fn next(&mut self) -> SyncRequest {
+        self.take_events();
         let gone = self.waiting.extract_if(|_, (_, tell)| tell.is_closed());
         let gone: Vec<_> = gone.map(|(waiter, (account, _))| (account, waiter)).collect();
         self.borrower.forget(&gone);
         let (now, borrower, money) = (self.fleet.now(), &mut self.borrower, &mut self.money);
-        tokio::task::block_in_place(|| borrower.exchange(now, money))
+        tokio::task::block_in_place(|| borrower.sync(now, money))
     }
 
-    fn take(&mut self, answer: &Answer) {
+    fn take(&mut self, answer: &SyncResponse) {
         let told = self.borrower.answered(answer, self.fleet.now(), &mut self.money);
         let until = self.borrower.spend_until();
         let sent_at = until.saturating_sub(self.fleet.term);
-        self.fleet.hear(sent_at, self.borrower.reported(), answer.nodes);
+        self.fleet.note_sync(sent_at, self.borrower.reported(), answer.nodes);
         self.fleet.note_scarce(self.borrower.scarce().collect());
         self.fleet.begin_term(until);
         self.tell(told);
@@ -306,12 +306,12 @@ impl Node {
             // An exchange that is under way may still bring something.
             self.ledger.give_back_everything();
             let (now, borrower, money) = (self.fleet.now(), &mut self.borrower, &mut self.money);
-            let exchange = tokio::task::block_in_place(|| borrower.clearing(now, money));
-            let Ok(exchange) = exchange else { return };
-            if exchange.is_clear && self.ledger.open_holds() > 0 {
+            let sync = tokio::task::block_in_place(|| borrower.clearing(now, money));
+            let Ok(sync) = sync else { return };
+            if sync.is_clear && self.ledger.open_holds() > 0 {
                 return;
             }
-            match self.fleet.db.exchange(&exchange, self.fleet.term).await {
+            match self.fleet.db.sync(&sync, self.fleet.term).await {
                 Ok(Ok(answer)) => {
                     let now = self.fleet.now();
                     let told = self.borrower.answered(&answer, now, &mut self.money);
@@ -320,14 +320,14 @@ impl Node {
                 Ok(Err(_)) => return,
                 Err(_) => tokio::time::sleep(RETRY_FIRST).await,
             }
-            if exchange.is_clear {
+            if sync.is_clear {
                 return;
             }
         }
     }
 }
 
-fn borrower(fleet: &Fleet, joined: Joined) -> Borrower {
+fn borrower(fleet: &Fleet, joined: JoinResponse) -> Borrower {
     Borrower::new(fleet.node, joined, fleet.term).covering(fleet.cover)
 }
 

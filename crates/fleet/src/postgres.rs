@@ -3,20 +3,23 @@
 //! A caller hears one of three things of what failed: it was not done, it may have been done, or it
 //! cannot be done ([`DbError`]). What it should do with the money follows from that alone.
 
+mod columns;
 mod credit;
 mod debts;
 pub mod directory;
 mod error;
-pub(crate) mod exchange;
+pub(crate) mod sync;
 mod history;
 pub(crate) mod limits;
 mod lent;
 mod listen;
 pub mod migrate;
+pub(crate) mod recall;
 mod secrets;
 mod reads;
 pub mod tasks;
 mod overview;
+mod statement_line;
 mod suspense;
 pub(crate) mod moving;
 mod tls;
@@ -91,20 +94,20 @@ pub enum Outcome {
 
 /// What is asked of the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum DbOperation {
     /// A transaction, once per try.
     Transaction,
     /// A query outside a transaction.
     Query,
     /// All of an exchange of a node with the treasury. Its transactions count as such too.
-    Exchange,
+    Sync,
 }
 
 /// Something that was asked, for counters.
 #[derive(Clone, Copy, Debug)]
 pub struct RoundTrip {
     /// What was asked of the database.
-    pub asked: Asked,
+    pub operation: DbOperation,
     /// How the call ended.
     pub outcome: Outcome,
     /// How long it took, with the wait for a connection.
@@ -245,15 +248,15 @@ impl Db {
     /// See [`DbError`]; never `Unknown`.
     pub async fn query(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, DbError> {
         let begun = Instant::now();
-        let asked = async {
+        let operation = async {
             let mut lent = self.lend().await?;
             let rows = lent.query(sql, params).await;
             // An error that the server has answered with leaves the connection as it was.
             lent.whole = rows.as_ref().map_or_else(error::is_an_answer, |_| true);
             rows.map_err(|error| error::classify(&error).named(self.place()))
         };
-        let rows = self.within(asked).await;
-        self.observe(Asked::Query, Outcome::from_result(&rows), begun);
+        let rows = self.within(operation).await;
+        self.observe(DbOperation::Query, Outcome::from_result(&rows), begun);
         rows
     }
 
@@ -273,9 +276,9 @@ impl Db {
         }
     }
 
-    fn observe(&self, asked: Asked, outcome: Outcome, begun: Instant) {
+    fn observe(&self, operation: DbOperation, outcome: Outcome, begun: Instant) {
         if let Some(observer) = &self.shared.observer {
-            observer(RoundTrip { asked, outcome, took: begun.elapsed() });
+            observer(RoundTrip { operation, outcome, took: begun.elapsed() });
         }
     }
 }

@@ -66,7 +66,7 @@ pub struct InUse {
 impl InUse {
     /// One more of what `which` names, until the result is dropped; `None` above `max`.
     #[must_use]
-    pub fn enter(self: &Arc<Self>, which: fn(&Self) -> &Count, max: usize) -> Option<Entered> {
+    pub fn enter(self: &Arc<Self>, which: fn(&Self) -> &Count, max: usize) -> Option<InUseGuard> {
         self.enter_with(which, 1, max)
     }
 
@@ -78,12 +78,16 @@ impl InUse {
         which: fn(&Self) -> &Count,
         much: usize,
         max: usize,
-    ) -> Option<Entered> {
-        which(self).take(much, max).then(|| Entered { whose: Arc::clone(self), which, much })
+    ) -> Option<InUseGuard> {
+        which(self).take(much, max).then(|| InUseGuard { whose: Arc::clone(self), which, much })
     }
 
     /// A turn at reading, of which one has `max` at a time; `None` when it has not come in time.
-    pub async fn read_in_turn(self: &Arc<Self>, max: usize, within: Duration) -> Option<Entered> {
+    pub async fn read_in_turn(
+        self: &Arc<Self>,
+        max: usize,
+        within: Duration,
+    ) -> Option<InUseGuard> {
         let until = Instant::now() + within;
         loop {
             let turn = self.enter(|in_use| &in_use.reads, max);
@@ -98,13 +102,13 @@ impl InUse {
 /// What somebody has in use of something, until it is dropped.
 #[derive(Debug)]
 #[must_use = "what is dropped is not in use any more"]
-pub struct Entered {
+pub struct InUseGuard {
     whose: Arc<InUse>,
     which: fn(&InUse) -> &Count,
     much: usize,
 }
 
-impl Drop for Entered {
+impl Drop for InUseGuard {
     fn drop(&mut self) {
         (self.which)(&self.whose).give_back(self.much);
     }

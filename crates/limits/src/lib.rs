@@ -7,14 +7,14 @@
 //! What an account has [in use](InUse) of the gateway itself is counted here too.
 //!
 //! In a fleet every node has a share of each limit, and lets through what its share allows. What the
-//! nodes tell each other about that, [`Ask`] and [`Told`], is carried by the fleet.
+//! nodes tell each other about that, [`ShareRequest`] and [`ShareGrant`], is carried by the fleet.
 
 mod bucket;
 mod entries;
 mod in_use;
 mod metered;
 mod model_share;
-mod places;
+mod concurrency;
 mod pool;
 mod share;
 mod sharing;
@@ -26,10 +26,10 @@ use std::time::{Duration, Instant};
 
 use bucket::Clock;
 use entries::Entries;
-pub use in_use::{Count, Entered, Holders, InUse};
+pub use in_use::{Count, Holders, InUse, InUseGuard};
 pub use model_share::AccountShare;
 pub use pool::{Exhausted, PoolRule, PooledUnits, UnitPool, share_of};
-pub use share::{Ask, MICROS, Patience, Told};
+pub use share::{MICROS, ShareGrant, ShareRequest, ShareWait};
 use subject::{Entry, Taking};
 pub use tollgate_money::limit::{Gauge, Limit, Rates, Scope, Standing};
 
@@ -166,7 +166,7 @@ impl Limits {
         subjects: impl IntoIterator<Item = (Subject, Rates)>,
         tokens: Option<u64>,
     ) -> Result<Permit, Refused> {
-        self.take_with(subjects, None, tokens.map(EstimatedTokens::exact), Patience::First)
+        self.take_with(subjects, None, tokens.map(EstimatedTokens::exact), ShareWait::First)
     }
 
     /// Lets a request through, as [`Self::take`] does, that may wait for a share of a limit or, by
@@ -182,7 +182,7 @@ impl Limits {
         subjects: impl IntoIterator<Item = (Subject, Rates)>,
         share: Option<AccountShare>,
         tokens: Option<EstimatedTokens>,
-        patience: Patience,
+        patience: ShareWait,
     ) -> Result<Permit, Refused> {
         let share = share.filter(|share| !share.is_whole());
         let mut taking = Taking::new(tokens, patience);
@@ -241,7 +241,7 @@ pub struct Permit {
     /// The entries whose places were free before the end, as bits in their order.
     orphan_of: u8,
     /// The account's part in the places of a model.
-    of_model: Option<Entered>,
+    of_model: Option<InUseGuard>,
     standing: Standing,
 }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::bucket::{Clock, TokenBucket};
-use super::share::{Ask, MICROS, Patience, Share, Told};
+use super::share::{MICROS, Share, ShareGrant, ShareRequest, ShareWait};
 use super::{Gauge, Limit, Subject, Wait};
 
 /// Who is refused for want of a share comes again after so long: nodes exchange their shares twice a
@@ -57,22 +57,22 @@ impl Metered {
     }
 
     /// Takes `units` and says how many were left behind them, or when there will be enough.
-    pub(super) fn take(&self, units: u64, patience: Patience) -> Result<Option<u32>, Wait> {
+    pub(super) fn take(&self, units: u64, patience: ShareWait) -> Result<Option<u32>, Wait> {
         let Some(share) = &self.share else {
             return self.bucket.as_ref().map_or(Err(Wait::Never), |bucket| bucket.take(units));
         };
         if units > u64::from(self.limit.get()) {
             return Err(Wait::Never);
         }
-        if patience == Patience::First {
-            share.ask(units);
+        if patience == ShareWait::First {
+            share.request(units);
         }
         let now_ns = self.clock.now_ns();
         let wait = match &self.bucket {
             _ if units == 0 => return Ok(None),
             _ if share.has_ended(now_ns) => Wait::UntilShared,
             Some(bucket) if units <= u64::from(bucket.limit().get()) => match bucket.take(units) {
-                Ok(left) => return Ok(left),
+                Ok(remaining) => return Ok(remaining),
                 Err(wait) => wait,
             },
             _ => Wait::For(RETRY_SHARE),
@@ -116,47 +116,47 @@ impl Metered {
     }
 
     /// What to tell the other nodes, if there is something to tell.
-    pub(super) fn ask(&mut self, subject: &Subject, kind: Limit) -> Option<Ask> {
+    pub(super) fn request(&mut self, subject: &Subject, kind: Limit) -> Option<ShareRequest> {
         let now_ns = self.clock.now_ns();
         let owed_micros = self.owed_micros(now_ns);
         let share = self.share.as_ref()?;
-        let wanted = share.wanted(now_ns, owed_micros, false, false)?;
-        let mut returned_micros = wanted.returned_micros;
+        let demand_now = share.demand_now(now_ns, owed_micros, false, false)?;
+        let mut returned_micros = demand_now.returned_micros;
         if share.has_ended(now_ns) {
             // What came back since it ended is not this node's.
             self.set(0, 0);
             returned_micros = 0;
-        } else if wanted.is_over {
+        } else if demand_now.is_over {
             returned_micros = returned_micros.saturating_add(self.set(0, 0));
         }
-        Some(Ask {
+        Some(ShareRequest {
             subject: subject.clone(),
             kind,
             limit: self.limit.get(),
             share: self.size(),
             returned_micros,
-            demand: wanted.demand,
-            need: wanted.need.min(self.limit.get()),
+            demand: demand_now.demand,
+            need: demand_now.need.min(self.limit.get()),
             floor: 0,
-            is_over: wanted.is_over,
+            is_over: demand_now.is_over,
         })
     }
 
     /// Takes what the exchange brought, which ends at `until_ns`. Whether something was given up.
-    pub(super) fn apply(&mut self, told: &Told, until_ns: u64, is_over: bool) -> bool {
+    pub(super) fn apply(&mut self, grant: &ShareGrant, until_ns: u64, is_over: bool) -> bool {
         let Some(share) = &self.share else { return false };
         if is_over {
             share.end();
             return false;
         }
-        share.renew(until_ns, told.unclaimed);
-        let size = told.share.min(self.limit.get());
-        if size != self.size() || told.brought_micros > 0 {
-            self.set(size, told.brought_micros);
+        share.renew(until_ns, grant.unclaimed);
+        let size = grant.share.min(self.limit.get());
+        if size != self.size() || grant.brought_micros > 0 {
+            self.set(size, grant.brought_micros);
         }
-        let is_less = told.target < size;
+        let is_less = grant.target < size;
         if is_less {
-            self.lower(told.target);
+            self.lower(grant.target);
         }
         is_less
     }
@@ -180,14 +180,14 @@ impl Metered {
     /// A share of another size, to which something comes along. Gives what does not fit.
     fn set(&mut self, size: u32, brought_micros: u64) -> u64 {
         let now_ns = self.clock.now_ns();
-        let left = self.remaining_micros(now_ns).saturating_add(i128::from(brought_micros));
+        let remaining = self.remaining_micros(now_ns).saturating_add(i128::from(brought_micros));
         let room = i128::from(size) * i128::from(MICROS);
-        let kept = left.min(room);
+        let kept = remaining.min(room);
         self.bucket =
             NonZeroU32::new(size).map(|size| TokenBucket::with_remaining(size, &self.clock, kept));
         let owed = if size == 0 { kept.saturating_neg().max(0) } else { 0 };
         self.owed_micros.store(u64::try_from(owed).unwrap_or(u64::MAX), Ordering::Release);
-        u64::try_from(left.saturating_sub(kept)).unwrap_or(0)
+        u64::try_from(remaining.saturating_sub(kept)).unwrap_or(0)
     }
 
     /// What may be used at this moment, in millionths; below zero where more was used than there was.

@@ -23,11 +23,11 @@ impl AccountShare {
     }
 }
 
-/// The most of `places` that one account may have while so many are taken, by itself and others.
-pub(super) fn share_of_places(places: u32, taken: u32, percent: u32) -> u32 {
-    let alone = u64::from(places) * u64::from(percent.min(100)) / 100;
-    let alone = u32::try_from(alone).unwrap_or(places).max(1);
+/// The most of `concurrency` that one account may have while so many are taken, by itself and others.
+pub(super) fn concurrency_share(concurrency: u32, taken: u32, percent: u32) -> u32 {
+    let alone = u64::from(concurrency) * u64::from(percent.min(100)) / 100;
+    let alone = u32::try_from(alone).unwrap_or(concurrency).max(1);
     let number = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
-    let shrunk = share_of(number(places.saturating_sub(taken)), number(percent));
+    let shrunk = share_of(number(concurrency.saturating_sub(taken)), number(percent));
     alone.min(u32::try_from(shrunk).unwrap_or(u32::MAX))
 }

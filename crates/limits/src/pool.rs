@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use super::{Count, Entered, InUse};
+use super::{Count, InUse, InUseGuard};
 
 /// The most that one holder may have in all, in units, where `free` of them are with nobody.
 ///
@@ -49,7 +49,7 @@ pub enum Exhausted {
 pub struct PooledUnits {
     pool: Arc<UnitPool>,
     units: usize,
-    _of_holder: Option<Entered>,
+    _of_holder: Option<InUseGuard>,
 }
 
 impl Drop for PooledUnits {

@@ -29,18 +29,18 @@ const LARGEST_NS: u64 = 30_000_000_000;
 
 /// Whether a request that is short of a share waits for more of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub enum ShareWait {
     /// It has just come: if there may be more, it waits.
     First,
     /// It has waited, and may wait again.
     Again,
     /// It has waited for long enough.
-    Over,
+    Expired,
 }
 
 /// What a node tells about one limit at an exchange, and asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct ShareRequest {
     /// Whose limit it is.
     pub subject: Subject,
     /// Which of the subject's limits this is.
@@ -63,7 +63,7 @@ pub struct Ask {
 
 /// What a node is told about one limit at an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct ShareGrant {
     /// What it has of the limit now.
     pub share: u32,
     /// Units that come with what is new of it, in millionths. The rest of it comes empty.
@@ -89,12 +89,12 @@ pub(super) struct Share {
     unclaimed: AtomicU32,
     /// When somebody first asked.
     since_ns: u64,
-    kept: Mutex<ExchangeState>,
+    kept: Mutex<SyncState>,
 }
 
 /// What only the exchanges look at.
 #[derive(Debug, Default)]
-struct ExchangeState {
+struct SyncState {
     asked_micros: u64,
     need: u64,
     need_at_ns: u64,
@@ -108,7 +108,7 @@ struct ExchangeState {
 }
 
 /// What is wanted of one limit.
-pub(super) struct Wanted {
+pub(super) struct Demand {
     pub(super) demand: u64,
     pub(super) need: u32,
     pub(super) returned_micros: u64,
@@ -124,12 +124,12 @@ impl Share {
             until_ns: AtomicU64::new(0),
             unclaimed: AtomicU32::new(0),
             since_ns: now_ns,
-            kept: Mutex::new(ExchangeState { busy_at_ns: now_ns, ..ExchangeState::default() }),
+            kept: Mutex::new(SyncState { busy_at_ns: now_ns, ..SyncState::default() }),
         }
     }
 
     /// Counts what is asked for.
-    pub(super) fn ask(&self, units: u64) {
+    pub(super) fn request(&self, units: u64) {
         self.asked.fetch_add(units.min(u64::from(u32::MAX)), Ordering::Relaxed);
         if self.largest.load(Ordering::Relaxed) < units {
             self.largest.fetch_max(units, Ordering::Relaxed);
@@ -142,9 +142,9 @@ impl Share {
     }
 
     /// Counts how many are in flight at one time.
-    pub(super) fn peak(&self, places: u32) {
-        if self.largest.load(Ordering::Relaxed) < u64::from(places) {
-            self.largest.fetch_max(places.into(), Ordering::Relaxed);
+    pub(super) fn peak(&self, concurrency: u32) {
+        if self.largest.load(Ordering::Relaxed) < u64::from(concurrency) {
+            self.largest.fetch_max(concurrency.into(), Ordering::Relaxed);
         }
     }
 
@@ -159,14 +159,14 @@ impl Share {
     }
 
     /// Why a request is refused that the whole limit may have let through.
-    pub(super) fn refuse(&self, wait: Wait, now_ns: u64, patience: Patience) -> Wait {
+    pub(super) fn refuse(&self, wait: Wait, now_ns: u64, patience: ShareWait) -> Wait {
         let is_new = now_ns.saturating_sub(self.since_ns) < NEW_NS;
         let has_ended = self.has_ended(now_ns);
         let may_come = has_ended || is_new || self.unclaimed.load(Ordering::Relaxed) > 0;
         if may_come {
             self.is_short.store(true, Ordering::Relaxed);
         }
-        let waits = has_ended || may_come && patience != Patience::Over;
+        let waits = has_ended || may_come && patience != ShareWait::Expired;
         if waits { Wait::UntilShared } else { wait }
     }
 
@@ -200,7 +200,7 @@ impl Share {
         !kept.is_claimed && self.is_idle(&kept, now_ns)
     }
 
-    fn is_idle(&self, kept: &ExchangeState, now_ns: u64) -> bool {
+    fn is_idle(&self, kept: &SyncState, now_ns: u64) -> bool {
         let was_asked =
             self.asked.load(Ordering::Relaxed) > 0 || self.largest.load(Ordering::Relaxed) > 0;
         !was_asked && now_ns.saturating_sub(kept.busy_at_ns) >= IDLE_NS
@@ -208,13 +208,13 @@ impl Share {
 
     /// What is wanted now, if it is time to say so. `owed` is what was used beyond the share, in
     /// millionths; `is_busy` says that something is in flight.
-    pub(super) fn wanted(
+    pub(super) fn demand_now(
         &self,
         now_ns: u64,
         owed_micros: u64,
         is_busy: bool,
         is_place: bool,
-    ) -> Option<Wanted> {
+    ) -> Option<Demand> {
         let mut kept = self.kept.lock();
         if is_busy || owed_micros > 0 {
             kept.busy_at_ns = now_ns;
@@ -247,7 +247,7 @@ impl Share {
         kept.told_at_ns = now_ns;
         kept.is_claimed = true;
         kept.is_lowered = false;
-        Some(Wanted {
+        Some(Demand {
             demand: if is_idle { 0 } else { demand.saturating_add(owed_micros / MICROS).max(1) },
             need: need.max(1),
             returned_micros: std::mem::take(&mut kept.returned_micros),
@@ -261,18 +261,18 @@ impl Share {
     }
 }
 
-impl ExchangeState {
+impl SyncState {
     /// Adds what was asked for, lets go of some of what was asked for before, and says what that is
     /// for a minute, or at one time.
     fn demand(&mut self, asked: u64, largest: u64, passed_ns: u64, is_place: bool) -> u64 {
         let passed_ns = passed_ns.min(DEMAND_NS);
         let gone = u128::from(self.asked_micros) * u128::from(passed_ns) / u128::from(DEMAND_NS);
-        let left = self.asked_micros.saturating_sub(u64::try_from(gone).unwrap_or(u64::MAX));
+        let remaining = self.asked_micros.saturating_sub(u64::try_from(gone).unwrap_or(u64::MAX));
         if is_place {
-            self.asked_micros = left.max(asked.saturating_add(largest).saturating_mul(MICROS));
+            self.asked_micros = remaining.max(asked.saturating_add(largest).saturating_mul(MICROS));
             return self.asked_micros.div_ceil(MICROS);
         }
-        self.asked_micros = left.saturating_add(asked.saturating_mul(MICROS));
+        self.asked_micros = remaining.saturating_add(asked.saturating_mul(MICROS));
         self.asked_micros.saturating_mul(DEMANDS_PER_MINUTE).div_ceil(MICROS)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Limits;
 use super::entries::SHARDS;
-use super::share::{Ask, Told};
+use super::share::{ShareGrant, ShareRequest};
 use super::subject::Entry;
 
 impl Limits {
@@ -14,35 +14,35 @@ impl Limits {
     ///
     /// What a node gave up, it keeps to from here on, whatever becomes of the exchange.
     #[must_use]
-    pub fn asks(&self, asks_max: usize) -> Vec<Ask> {
-        let mut asks = Vec::new();
+    pub fn share_requests(&self, asks_max: usize) -> Vec<ShareRequest> {
+        let mut share_requests = Vec::new();
         let first = self.next_told.load(Ordering::Relaxed);
         for index in (0..SHARDS).map(|index| (first + index) % SHARDS) {
             for (subject, entry) in self.entries.of_part(index) {
-                if asks.len() >= asks_max {
+                if share_requests.len() >= asks_max {
                     self.next_told.store(index, Ordering::Relaxed);
-                    return asks;
+                    return share_requests;
                 }
-                entry.ask(&subject, &mut asks);
+                entry.request(&subject, &mut share_requests);
             }
         }
-        asks
+        share_requests
     }
 
     /// Takes what an exchange brought that began at `sent_at`, by [`Limits::now`]: the shares end a
     /// `term` after that. Whether something was given up that is to be told at once.
-    pub fn apply_exchange<'a>(
+    pub fn apply_grants<'a>(
         &self,
         sent_at: Duration,
         term: Duration,
-        told: impl IntoIterator<Item = (&'a Ask, Told)>,
+        grant: impl IntoIterator<Item = (&'a ShareRequest, ShareGrant)>,
     ) -> bool {
         let until = sent_at.saturating_add(term);
         let until_ns = u64::try_from(until.as_nanos()).unwrap_or(u64::MAX);
         let mut is_less = false;
-        for (ask, told) in told {
-            let entry = self.entries.known(&ask.subject);
-            is_less |= entry.is_some_and(|entry| entry.apply(ask, &told, until_ns));
+        for (request, grant) in grant {
+            let entry = self.entries.known(&request.subject);
+            is_less |= entry.is_some_and(|entry| entry.apply(request, &grant, until_ns));
         }
         is_less
     }

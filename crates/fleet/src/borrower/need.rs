@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::{AHEAD_S, FLOOR, RECALL_BEAT, RECALL_WAIT, Verdict, WAIT_MAX, Waiter};
-use crate::lease::Short;
+use crate::lease::Shortage;
 use tollgate_money::money::Nanousd;
 
 /// More than what would be spent in this time is given back.
@@ -50,7 +50,7 @@ pub(super) struct Need {
     measured_at: Duration,
     pub(super) used_at: Duration,
     /// What the treasury said last when it had not enough.
-    pub(super) short: Option<Short>,
+    pub(super) short: Option<Shortage>,
     /// When it is asked again after that.
     pub(super) ask_at: Duration,
     /// The treasury lent less than was asked for: to ask again soon brings little.

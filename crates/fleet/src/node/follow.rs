@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::Receiver;
 
-use crate::InFleet;
+use crate::HasFleet;
 use crate::postgres::Announced;
 use crate::postgres::directory::CHANNEL;
-use crate::postgres::exchange::RECALLED;
+use crate::postgres::recall::RECALLED;
 use tollgate_ledger::Ledger;
 
 /// How often it is looked for what was not announced: half of the second within which a key that was

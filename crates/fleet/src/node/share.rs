@@ -10,9 +10,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::Fleet;
-use crate::InFleet;
+use crate::HasFleet;
 use crate::lease::Turn;
-use crate::postgres::limits::ShareExchange;
+use crate::postgres::limits::ShareSync;
 use tollgate_ledger::Ledger;
 use tollgate_limits::Limits;
 use tollgate_money::clock::UnixMs;
@@ -53,11 +53,11 @@ pub async fn share(ledger: Arc<Ledger>, limits: Arc<Limits>, mut stop: watch::Re
         let stopped = async { stop.wait_for(|stop| *stop).await.map(drop) };
         let is_hurried = tokio::select! {
             _ = stopped => return sharing.leave().await,
-            () = sharing.fleet.desk().hurried() => true,
+            () = sharing.fleet.share_queue().hurried() => true,
             () = tokio::time::sleep(BEAT) => false,
         };
         let begun = Instant::now();
-        sharing.exchange().await;
+        sharing.sync().await;
         if !is_hurried {
             sharing.clean().await;
         }
@@ -67,47 +67,47 @@ pub async fn share(ledger: Arc<Ledger>, limits: Arc<Limits>, mut stop: watch::Re
 }
 
 impl Sharing {
-    async fn exchange(&mut self) {
+    async fn sync(&mut self) {
         let fleet = Arc::clone(&self.fleet);
-        let number = fleet.desk().begin();
+        let number = fleet.share_queue().begin();
         // Before anything else: what is granted for a term holds from here.
         let sent_at = self.limits.now();
-        let asks = self.limits.asks(ASKS_MAX);
-        let desk = fleet.desk();
-        let caps = self.ledger.cap_asks(desk.waiting(), UnixMs::now(), |account, key| {
-            desk.forget(account, key);
+        let share_requests = self.limits.share_requests(ASKS_MAX);
+        let share_queue = fleet.share_queue();
+        let caps = self.ledger.cap_asks(share_queue.waiting(), UnixMs::now(), |account, key| {
+            share_queue.forget(account, key);
         });
-        if asks.is_empty() && caps.is_empty() {
-            return fleet.desk().end(number, true);
+        if share_requests.is_empty() && caps.is_empty() {
+            return fleet.share_queue().end(number, true);
         }
         self.turn += 1;
         let (node, epoch, turn, term) = (fleet.node(), fleet.epoch(), self.turn, fleet.term());
-        let exchange = ShareExchange { node, epoch, turn, term, asks, caps };
-        let is_more = exchange.asks.len() >= ASKS_MAX;
-        let answer = match fleet.db().share(&exchange).await {
+        let sync = ShareSync { node, epoch, turn, term, share_requests, caps };
+        let is_more = sync.share_requests.len() >= ASKS_MAX;
+        let answer = match fleet.db().share(&sync).await {
             Ok(Some(answer)) => answer,
             Ok(None) => {
                 let why = "another process has joined as this node";
-                return self.failed(number, &exchange, &why);
+                return self.failed(number, &sync, &why);
             }
-            Err(error) => return self.failed(number, &exchange, &error),
+            Err(error) => return self.failed(number, &sync, &error),
         };
         if std::mem::take(&mut self.is_failing) {
             log::info!("shares of limits are exchanged again");
         }
-        let told = exchange.asks.iter().zip(answer.told);
-        let is_less = self.limits.apply_exchange(sent_at, term, told);
-        let is_lowered = self.ledger.take_caps(exchange.caps.iter().zip(answer.caps));
-        fleet.desk().end(number, true);
+        let grant = sync.share_requests.iter().zip(answer.grant);
+        let is_less = self.limits.apply_grants(sent_at, term, grant);
+        let is_lowered = self.ledger.take_caps(sync.caps.iter().zip(answer.caps));
+        fleet.share_queue().end(number, true);
         if is_less || is_lowered || is_more {
-            fleet.desk().hurry();
+            fleet.share_queue().hurry();
         }
     }
 
     /// Others may have its shares at once.
     async fn leave(&mut self) {
-        self.ledger.give_up_caps(self.fleet.desk().waiting());
-        if tokio::time::timeout(LEAVE_TIMEOUT, self.exchange()).await.is_err() {
+        self.ledger.give_up_caps(self.fleet.share_queue().waiting());
+        if tokio::time::timeout(LEAVE_TIMEOUT, self.sync()).await.is_err() {
             log::warn!("what keys may spend could not be given back in time");
         }
         let left = self.fleet.db().leave_limits(self.fleet.node(), self.fleet.epoch());
@@ -118,12 +118,12 @@ impl Sharing {
         }
     }
 
-    fn failed(&mut self, number: u64, exchange: &ShareExchange, why: &dyn std::fmt::Display) {
-        self.ledger.retell_caps(&exchange.caps);
+    fn failed(&mut self, number: u64, sync: &ShareSync, why: &dyn std::fmt::Display) {
+        self.ledger.retell_caps(&sync.caps);
         if !std::mem::replace(&mut self.is_failing, true) {
             log::warn!("shares of limits cannot be exchanged now: {why}");
         }
-        self.fleet.desk().end(number, false);
+        self.fleet.share_queue().end(number, false);
     }
 
     async fn clean(&mut self) {

@@ -1,7 +1,8 @@
 //! Credit lines in SQL: set by operators, in the transaction that writes it down.
 
-use super::directory::{WriteRefused, put_line};
-use super::exchange::RECALL;
+use super::error::WriteRefused;
+use super::recall::RECALL;
+use super::statement_line::put_line;
 use super::{Db, DbError, Transaction, debts};
 use tollgate_ledger::{AccountId, CreditChange, CreditFault, CreditState, NodeId, Seq};
 use tollgate_money::clock::UnixMs;

@@ -3,10 +3,11 @@
 
 use tokio_postgres::Row;
 
-use super::directory::{WriteRefused, put_line};
-use super::exchange::{count, encoded, number};
+use super::columns::{count, encoded, number};
+use super::error::WriteRefused;
+use super::statement_line::put_line;
 use super::{Db, DbError, Transaction};
-use crate::lease::Exchange;
+use crate::lease::SyncRequest;
 use crate::treasury::Treasury;
 use tollgate_ledger::{AccountId, ListedLoss, LossSum, Losses, NodeId, Record, Seq, read_chunk};
 use tollgate_money::clock::UnixMs;
@@ -39,14 +40,14 @@ async fn put_payment(
 
 /// What an exchange has paid of what an account owes, with what its report added to that.
 pub(super) fn paid(
-    exchange: &Exchange,
+    sync: &SyncRequest,
     before: &Treasury,
     after: &Treasury,
     account: AccountId,
 ) -> Nanousd {
     let debt =
-        |treasury: &Treasury| treasury.purse(account).map(|purse| purse.debt).unwrap_or_default();
-    let settled = exchange.report.iter().flat_map(|report| &report.settled);
+        |treasury: &Treasury| treasury.funds(account).map(|funds| funds.debt).unwrap_or_default();
+    let settled = sync.report.iter().flat_map(|report| &report.settled);
     let owed = settled
         .filter(|settled| settled.account == account)
         .map(|settled| settled.owed)
@@ -57,12 +58,12 @@ pub(super) fn paid(
 /// Writes a line for each debt that an exchange has paid.
 pub(super) async fn put_paid(
     transaction: &Transaction<'_>,
-    exchange: &Exchange,
+    sync: &SyncRequest,
     before: &Treasury,
     after: &Treasury,
 ) -> Result<(), DbError> {
     for (account, _) in after.accounts() {
-        let amount = paid(exchange, before, after, account);
+        let amount = paid(sync, before, after, account);
         if amount > Nanousd::ZERO {
             put_payment(transaction, account, amount, after.directory).await?;
         }

@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::exchange::encoded;
+use super::columns::{at_ms, place, read_place};
+pub use super::error::WriteRefused;
+use super::statement_line::put_line;
 use super::{Db, DbError, Transaction, credit, debts, suspense};
-use tollgate_ledger::{AccountId, HoldId, Journaled, NodeId, Record, Seq, SuspenseEnd};
+use tollgate_ledger::{AccountId, Record, Seq, SuspenseEnd};
 use tollgate_money::clock::UnixMs;
 use tollgate_money::money::Nanousd;
 
@@ -28,29 +30,6 @@ pub enum Appended {
     Behind,
     /// The treasury's money does not allow it; nothing has changed.
     Refused(WriteRefused),
-}
-
-/// Why the treasury does not take a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WriteRefused {
-    /// There is no such account there.
-    UnknownAccount(AccountId),
-    /// It was given before under the same id.
-    GivenBefore,
-    /// The amount does not fit the account.
-    DoesNotFit,
-    /// The account has not spent so much.
-    NotSpent,
-    /// The account does not owe so much.
-    NotOwed,
-    /// The credit line is negative, or does not fit the account.
-    UnfitCredit,
-    /// Nodes have this much of the account's credit line out: it cannot be set to less.
-    CreditInFlight(AccountId, Nanousd),
-    /// Nobody is in doubt about the hold.
-    NotInDoubt(HoldId),
-    /// Nothing that the node has out of the account is in suspense, or another amount.
-    NotInSuspense(NodeId, AccountId),
 }
 
 /// What one write came to, as it stands in the directory.
@@ -98,20 +77,6 @@ impl<'a> Row<'a> {
         let account = act.map_or(AccountId::HOUSE, |act| act.account).to_string();
         Ok(Self { after: place(after)?, write_id, records, bytes, what, account, subject })
     }
-}
-
-/// A place as the database has it. Those of nodes end far below its range.
-fn place(seq: Seq) -> Result<i64, DbError> {
-    i64::try_from(seq).map_err(|_| DbError::Failed(format!("{seq} is no place")))
-}
-
-fn read_place(place: i64) -> Result<Seq, DbError> {
-    Seq::try_from(place).map_err(|_| DbError::Failed(format!("{place} is no place")))
-}
-
-/// Times that a clock gives fit for 290 million years.
-fn at_ms(at: UnixMs) -> i64 {
-    i64::try_from(at.0).unwrap_or(i64::MAX)
 }
 
 impl Db {
@@ -301,21 +266,6 @@ async fn take_effect(
         }
         _ => Ok(None),
     }
-}
-
-/// Writes the line of a statement: as a node reports those of its calls, and once for all nodes.
-pub(super) async fn put_line(
-    transaction: &Transaction<'_>,
-    record: &Record,
-    seq: Seq,
-) -> Result<(), DbError> {
-    const SQL: &str = "INSERT INTO tollgate.entries (account, first_seq, last_seq, last_at, bytes)
-        VALUES ($1, $2, $2, $3, $4)";
-    let seq = NodeId::DIRECTORY.begin() | seq;
-    let line = Journaled { seq, record: record.clone(), hold: None };
-    let (account, at) = (record.account().to_string(), at_ms(record.at()));
-    transaction.execute(SQL, &[&account, &place(seq)?, &at, &encoded(&line)?]).await?;
-    Ok(())
 }
 
 async fn give(

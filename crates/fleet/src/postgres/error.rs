@@ -4,7 +4,9 @@ use std::error::Error as _;
 use std::fmt;
 
 use tokio_postgres::Error;
-use tokio_postgres::error::{DbError as Answer, Severity, SqlState};
+use tokio_postgres::error::{DbError as ServerError, Severity, SqlState};
+use tollgate_ledger::{AccountId, HoldId, NodeId};
+use tollgate_money::money::Nanousd;
 
 /// Why something that was asked of the database has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +52,29 @@ impl fmt::Display for DbError {
 impl std::error::Error for DbError {}
 
 /// For columns that are read in a wrong type: a mistake.
+/// Why the treasury does not take a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteRefused {
+    /// There is no such account there.
+    UnknownAccount(AccountId),
+    /// It was given before under the same id.
+    GivenBefore,
+    /// The amount does not fit the account.
+    DoesNotFit,
+    /// The account has not spent so much.
+    NotSpent,
+    /// The account does not owe so much.
+    NotOwed,
+    /// The credit line is negative, or does not fit the account.
+    UnfitCredit,
+    /// Nodes have this much of the account's credit line out: it cannot be set to less.
+    CreditInFlight(AccountId, Nanousd),
+    /// Nobody is in doubt about the hold.
+    NotInDoubt(HoldId),
+    /// Nothing that the node has out of the account is in suspense, or another amount.
+    NotInSuspense(NodeId, AccountId),
+}
+
 impl From<Error> for DbError {
     fn from(error: Error) -> Self {
         classify(&error)
@@ -61,7 +86,7 @@ pub(super) fn is_an_answer(error: &Error) -> bool {
     error.as_db_error().is_some_and(|answer| !ends_the_connection(answer))
 }
 
-fn ends_the_connection(answer: &Answer) -> bool {
+fn ends_the_connection(answer: &ServerError) -> bool {
     !matches!(answer.parsed_severity(), Some(Severity::Error))
 }
 
@@ -124,7 +149,7 @@ const READ_ONLY: &str = "the database takes no writes: it is a standby, or \
                          default_transaction_read_only is on; store.postgres.url must lead to the \
                          primary";
 
-fn classify_answer(answer: &Answer) -> DbError {
+fn classify_answer(answer: &ServerError) -> DbError {
     let code = answer.code().code();
     let said = format!("{} (SQLSTATE {code})", answer.message());
     match code {

@@ -1,6 +1,6 @@
 //! Ledgers on their way into the database, and out of it.
 
-use super::exchange::{count, encoded, id, number};
+use super::columns::{count, encoded, id, number};
 use super::history::put_history;
 use super::usage::ALL_UNITS;
 use super::{Db, DbError, PostgresOptions, Transaction, migrate};

@@ -2,9 +2,9 @@
 
 use tokio_postgres::Row;
 
-use super::exchange::{count, id, purse};
+use super::columns::{count, funds, id};
 use super::{Db, DbError};
-use crate::treasury::Purse;
+use crate::treasury::AccountFunds;
 use tollgate_ledger::{AccountId, NodeId, Seq};
 use tollgate_money::clock::UnixMs;
 use tollgate_money::money::Nanousd;
@@ -85,7 +85,7 @@ pub struct Sums {
     /// How many accounts there are.
     pub accounts: u64,
     /// Where their money is.
-    pub money: Purse,
+    pub money: AccountFunds,
     /// The part of all credit lines that has been spent, account by account.
     pub credit_used: Nanousd,
     /// Whether every account adds up, and so do all leases.
@@ -199,7 +199,7 @@ impl Db {
         let row = rows.first().ok_or_else(|| DbError::Failed("there are no sums".to_owned()))?;
         Ok(Sums {
             accounts: count(row.try_get(0)?),
-            money: purse(row)?,
+            money: funds(row)?,
             credit_used: Nanousd::new(row.try_get(10)?),
             adds_up: row.try_get(12)?,
         })

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio_postgres::Row;
 
-use super::exchange::{count, id, number};
+use super::columns::{count, id, number};
 use super::usage::{USAGE, USAGE_OF_ALL, total};
 use super::{Db, DbError};
 use tollgate_ledger::{
@@ -73,7 +73,7 @@ macro_rules! sums {
 }
 
 /// Where a call is looked for.
-struct Stretch {
+struct SearchRange {
     account: AccountId,
     /// Behind this place or moment,
     from: i64,
@@ -127,12 +127,12 @@ impl Db {
         let find = |chunk: i64, bytes: &[u8]| {
             Ok(lines(chunk, bytes)?.into_iter().find(|line| name.is_ended_by(line)))
         };
-        let stretch =
-            Stretch { account, from: 0, to: 0, chunks_max: CHUNKS_MAX, bytes_max: BYTES_MAX };
+        let range =
+            SearchRange { account, from: 0, to: 0, chunks_max: CHUNKS_MAX, bytes_max: BYTES_MAX };
         let from = match name {
             CallName::Request(_, from) => Some(from),
             CallName::Hold(hold, from) => {
-                let found = self.search(BY_PLACE, stretch.behind(hold), find).await?;
+                let found = self.search(BY_PLACE, range.behind(hold), find).await?;
                 if found.is_some() {
                     return Ok(found);
                 }
@@ -142,8 +142,8 @@ impl Db {
         let Some(from) = from else { return Ok(None) };
         for slack in SLACKS_MS {
             let from = number(from.0.saturating_sub(slack));
-            let stretch = Stretch { from, to: i64::MAX, ..stretch };
-            let found = self.search(BY_TIME, stretch, find).await?;
+            let range = SearchRange { from, to: i64::MAX, ..range };
+            let found = self.search(BY_TIME, range, find).await?;
             if found.is_some() {
                 return Ok(found);
             }
@@ -189,7 +189,7 @@ impl Db {
         hold: HoldId,
     ) -> Result<Option<Nanousd>, DbError> {
         let (from, to) = (0, 0);
-        let all = Stretch { account, from, to, chunks_max: usize::MAX, bytes_max: usize::MAX };
+        let all = SearchRange { account, from, to, chunks_max: usize::MAX, bytes_max: usize::MAX };
         let find = |_, bytes: &[u8]| charged_in(bytes, hold).map_err(unreadable);
         Ok(self.search(BY_PLACE, all.behind(hold), find).await?.flatten())
     }
@@ -198,10 +198,10 @@ impl Db {
     async fn search<T>(
         &self,
         sql: &str,
-        stretch: Stretch,
+        range: SearchRange,
         find: impl Fn(i64, &[u8]) -> Result<Option<T>, DbError>,
     ) -> Result<Option<T>, DbError> {
-        let Stretch { account, mut from, to, mut chunks_max, mut bytes_max } = stretch;
+        let SearchRange { account, mut from, to, mut chunks_max, mut bytes_max } = range;
         // Behind all chunks of the place or moment before the first.
         from = from.saturating_sub(1);
         let (account, mut chunk) = (account.to_string(), i64::MAX);
@@ -330,7 +330,7 @@ impl Db {
     }
 }
 
-impl Stretch {
+impl SearchRange {
     /// The chunks in which the end of a hold can stand: behind its beginning, in the journal of the
     /// same node.
     fn behind(&self, hold: HoldId) -> Self {

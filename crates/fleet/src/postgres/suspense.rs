@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::directory::put_line;
-use super::exchange::id;
+use super::columns::id;
+use super::statement_line::put_line;
 use super::{Db, DbError, Transaction, debts};
-use crate::lease::Exchange;
+use crate::lease::SyncRequest;
 use crate::treasury::{Resolved, Treasury};
 use tollgate_ledger::{AccountId, NodeId, Record, SuspenseEnd};
 use tollgate_money::clock::UnixMs;
@@ -98,24 +98,24 @@ pub(super) async fn forget_resolved(
 /// money that is gone. So the lines of a statement always add up to what was spent.
 pub(super) async fn put_given_back(
     transaction: &Transaction<'_>,
-    exchange: &Exchange,
+    sync: &SyncRequest,
     before: &Treasury,
     after: &Treasury,
 ) -> Result<(), DbError> {
-    let settled = exchange.report.iter().flat_map(|report| &report.settled);
+    let settled = sync.report.iter().flat_map(|report| &report.settled);
     let charged: BTreeMap<_, _> =
         settled.map(|settled| (settled.account, settled.charged)).collect();
-    for (account, purse) in after.accounts() {
-        let spent = before.purse(account).map(|purse| purse.spent).unwrap_or_default();
+    for (account, funds) in after.accounts() {
+        let spent = before.funds(account).map(|funds| funds.spent).unwrap_or_default();
         let charged = charged.get(&account).copied().unwrap_or_default();
-        let paid = debts::paid(exchange, before, after, account);
+        let paid = debts::paid(sync, before, after, account);
         let with_charges = [charged, paid]
             .into_iter()
             .fold(spent, |sum, more| sum.checked_add(more).unwrap_or(Nanousd::MAX));
-        let amount = with_charges.saturating_sub(purse.spent);
+        let amount = with_charges.saturating_sub(funds.spent);
         if amount > Nanousd::ZERO {
             let (node, end, note, at) =
-                (exchange.node, SuspenseEnd::Release, String::new(), UnixMs::now());
+                (sync.node, SuspenseEnd::Release, String::new(), UnixMs::now());
             let line = Record::SuspenseResolved { account, node, amount, end, note, at };
             put_line(transaction, &line, after.directory).await?;
         }

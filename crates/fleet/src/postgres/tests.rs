@@ -247,14 +247,14 @@ async fn everything_that_is_asked_is_observed() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let observer = {
         let seen = Arc::clone(&seen);
-        Box::new(move |trip: RoundTrip| seen.lock().push((trip.asked, trip.outcome)))
+        Box::new(move |trip: RoundTrip| seen.lock().push((trip.operation, trip.outcome)))
     };
     let limits = DatabaseTimeouts::USUAL;
     let db = Db::open(&options(&url), Some(observer), limits).await.expect("a database");
     assert_eq!(add(&db, "a").await, Ok(1));
     db.query("SELECT nothing", &[]).await.expect_err("no such column");
     let seen = seen.lock().clone();
-    let (transaction, query) = (Asked::Transaction, Asked::Query);
+    let (transaction, query) = (DbOperation::Transaction, DbOperation::Query);
     let expected = [(query, Outcome::Done), (transaction, Outcome::Done), (query, Outcome::Failed)];
     assert_eq!(seen, expected);
 }

@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio_postgres::{Error, Row};
 
-use super::{Asked, Db, DbError, Lent, Outcome, Param, error};
+use super::{Db, DbError, DbOperation, Lent, Outcome, Param, error};
 
 /// The most tries of one transaction. Each conflict means that another one got through, so this many
 /// in a row come only from a row that hundreds want at once.
@@ -118,17 +118,17 @@ impl Db {
             tries += 1;
             let again = match Box::pin(self.attempt(&work, deadline)).await {
                 Tried::Ended(result) => {
-                    self.observe(Asked::Transaction, Outcome::from_result(&result), begun);
+                    self.observe(DbOperation::Transaction, Outcome::from_result(&result), begun);
                     return result;
                 }
                 Tried::Again(error) => error,
             };
             if tries == TRIES_MAX || Instant::now() + wait >= deadline {
                 let result = Err(again);
-                self.observe(Asked::Transaction, Outcome::from_result(&result), begun);
+                self.observe(DbOperation::Transaction, Outcome::from_result(&result), begun);
                 return result;
             }
-            self.observe(Asked::Transaction, Outcome::Retried, begun);
+            self.observe(DbOperation::Transaction, Outcome::Retried, begun);
             tokio::time::sleep(wait.mul_f64(fastrand::f64())).await;
             wait = (wait * 2).min(WAIT_MAX);
         }

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use tokio_postgres::Row;
 
-use super::exchange::{count, number};
+use super::columns::{count, number};
 use super::{DbError, Param, Transaction};
 use tollgate_ledger::{UsageCell, UsageTotal};
 use tollgate_money::money::Nanousd;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::exchange::{count, id, number};
+use super::super::columns::{count, id, number};
 use super::super::{Db, DbError, Transaction};
 use super::tallies;
 use crate::lease::{Epoch, Turn};

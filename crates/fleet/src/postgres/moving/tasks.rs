@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::exchange::{encoded, number};
+use super::super::columns::{encoded, number};
 use super::super::{Db, DbError, Transaction};
 use super::ROWS_MAX;
 use tollgate_ledger::moving::{MovedSubmit, MovedTask};

@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 
-use super::super::exchange::encoded;
+use super::super::columns::encoded;
 use super::super::server::Postgres;
 use super::super::usage::put_usage;
 use super::super::{Param, PostgresOptions, TlsMode, migrate};

@@ -95,12 +95,12 @@ async fn lock(
                WHERE id = $1 AND account = $2 AND stage NOT IN ('ended', 'never') FOR UPDATE";
     let Some(row) = tx.query_opt(sql, &[id, account]).await? else { return Ok(None) };
     let sql = "SELECT available, debt FROM tollgate.accounts WHERE id = $1 FOR UPDATE";
-    let purse = tx.query_one(sql, &[account]).await?;
+    let funds = tx.query_one(sql, &[account]).await?;
     Ok(Some(OpenTask {
         task: Arc::new(decode(row.try_get(0)?)?),
         hold: decode(row.try_get(1)?)?,
-        available: Nanousd::new(purse.try_get(0)?),
-        debt: Nanousd::new(purse.try_get(1)?),
+        available: Nanousd::new(funds.try_get(0)?),
+        debt: Nanousd::new(funds.try_get(1)?),
     }))
 }
 

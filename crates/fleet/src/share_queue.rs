@@ -16,7 +16,7 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// What a node's exchanges about limits are wanted for.
 #[derive(Debug)]
-pub struct Desk {
+pub struct ShareQueue {
     hurry: Notify,
     /// Exchanges that have begun.
     begun: AtomicU64,
@@ -34,7 +34,7 @@ struct Done {
     is_answered: bool,
 }
 
-impl Default for Desk {
+impl Default for ShareQueue {
     fn default() -> Self {
         Self {
             hurry: Notify::new(),
@@ -48,20 +48,20 @@ impl Default for Desk {
 
 /// A call that waits until it is dropped.
 pub(crate) struct WaitingCall<'a> {
-    desk: &'a Desk,
+    share_queue: &'a ShareQueue,
     key: (AccountId, KeyId),
     number: u64,
 }
 
 impl Drop for WaitingCall<'_> {
     fn drop(&mut self) {
-        if let Some(calls) = self.desk.keys.lock().get_mut(&self.key) {
+        if let Some(calls) = self.share_queue.keys.lock().get_mut(&self.key) {
             calls.remove(&self.number);
         }
     }
 }
 
-impl Desk {
+impl ShareQueue {
     /// Waits for an exchange that begins after this. Whether it was answered: not, if the database
     /// does not answer within a second.
     pub async fn wait(&self) -> bool {
@@ -84,7 +84,7 @@ impl Desk {
     pub(crate) fn call(&self, account: AccountId, key: KeyId, amount: Nanousd) -> WaitingCall<'_> {
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
         self.keys.lock().entry((account, key)).or_default().insert(number, amount);
-        WaitingCall { desk: self, key: (account, key), number }
+        WaitingCall { share_queue: self, key: (account, key), number }
     }
 
     /// All keys that the exchanges are about, and what their calls wait for.
