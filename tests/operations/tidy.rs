@@ -206,6 +206,24 @@ fn documents_link_to_what_is_there() {
     assert!(checked >= 30, "expected at least 30 links, found {checked}");
 }
 
+/// The index of decisions names every page, with its title and a status.
+#[test]
+fn the_index_of_decisions_is_complete() {
+    let index = fs::read_to_string(root().join("docs/adr/README.md")).expect("the index");
+    for path in files_below("docs/adr", "md").iter().filter(|path| !path.ends_with("README.md")) {
+        let text = fs::read_to_string(path).expect("text");
+        let name = path.file_name().expect("a name").to_string_lossy();
+        let title = text.lines().next().and_then(|line| line.strip_prefix("# "));
+        let (number, title) = title.and_then(|title| title.split_once(' ')).expect("a title");
+        let row = format!("| [{number}]({name}) | {title} | ");
+        let row = index.lines().find_map(|line| line.strip_prefix(&row));
+        assert!(
+            row.is_some_and(|status| status.len() > 2),
+            "the index lacks | [{number}]({name}) | {title} |"
+        );
+    }
+}
+
 /// Each binary of tests links everything once more: topics are modules of one of them.
 #[test]
 fn integration_tests_are_few_binaries() {

@@ -59,8 +59,8 @@ use self::seen::Seen;
 use self::share_queue::ShareQueue;
 pub use self::shared::HasFleet;
 use tollgate_ledger::{AccountId, NodeId, Seq};
-use tollgate_money::clock::uptime;
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::uptime;
 
 /// For how long behind the end of its term a node's calls wait for the exchange that would renew it. A
 /// database that is busy answers late and is not away, and a load balancer takes about as long to see

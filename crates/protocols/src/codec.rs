@@ -17,8 +17,8 @@ use super::splice::Splice;
 use super::stored::Reference;
 use super::task::Submit;
 use super::terms::{OutputBound, Terms};
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{InputWays, Traits, Usage, UsageSource};
+use tollgate_types::error::GatewayError;
 
 /// How one operation is spoken to upstreams of some dialects.
 pub trait Codec: Sync + fmt::Debug {

@@ -16,8 +16,8 @@ use super::limits::ModelLimits;
 use super::task::{EXPIRES_AFTER_S, Facts, Report, Shown, TaskCodec, TaskState};
 use super::video::{self, MISSING, Order, VideoCall, VideoUpstream, WAIT, WEBHOOK_URL, refuse};
 use super::{Call, Codec, Dialect, Fault, Operation, Request};
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{Resolution, Traits, Usage};
+use tollgate_types::error::GatewayError;
 
 mod input;
 mod parameters;

@@ -13,8 +13,8 @@ use super::json_scan::UsageScan;
 use super::limits::ModelLimits;
 use super::splice::{Splice, json_string};
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, metering, offer};
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{Unit, Usage, UsageSource};
+use tollgate_types::error::GatewayError;
 
 /// Inputs at most in one request: as many as OpenAI embeds.
 const INPUTS_MAX: u64 = 2048;

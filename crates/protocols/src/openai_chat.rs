@@ -22,9 +22,9 @@ use super::metering::{
 use super::splice::Splice;
 use super::sse::EventAction;
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
-use tollgate_money::error::GatewayError;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{InputWays, Traits, Unit, Usage, UsageSource};
+use tollgate_types::error::GatewayError;
 
 mod chunk;
 

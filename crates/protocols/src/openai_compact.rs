@@ -9,8 +9,8 @@ use super::metering::{Frame, JsonMeter};
 use super::openai_responses::report;
 use super::stored;
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{InputWays, Traits, Unit, Usage};
+use tollgate_types::error::GatewayError;
 
 /// The codec of OpenAI's compaction of conversations.
 #[derive(Debug)]

@@ -11,8 +11,8 @@ use super::metering::{Frame, JsonMeter};
 use super::prompt_count::{MediaCount, prompt_tokens};
 use super::stored;
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::Usage;
+use tollgate_types::error::GatewayError;
 
 /// Fields that decide what is counted: a spelling that only some parsers take for them is refused.
 const COUNTED_FIELDS: [&str; 4] = ["model", "input", "instructions", "tools"];

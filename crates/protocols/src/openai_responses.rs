@@ -27,11 +27,11 @@ use super::splice::Splice;
 use super::sse::EventAction;
 use super::stored::{self, StoredIds};
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
-use tollgate_money::error::GatewayError;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{
     ImageSize, InputWays, Quality, ServiceTier, Traits, Unit, Usage, UsageSource,
 };
+use tollgate_types::error::GatewayError;
 
 /// The codec of OpenAI's Responses API.
 #[derive(Debug)]

@@ -19,8 +19,8 @@ use super::limits::ModelLimits;
 use super::offer::Offer;
 use super::splice::Splice;
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{Unit, Usage};
+use tollgate_types::error::GatewayError;
 
 mod answer;
 mod count;

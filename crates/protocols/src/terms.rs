@@ -12,8 +12,8 @@ use super::offer::Prompt;
 use super::server_tools::{Reread, ToolResult};
 use super::splice::{Splice, json_string};
 use super::stored::Reference;
-use tollgate_money::error::{ErrorKind, GatewayError};
 use tollgate_money::price::Usage;
+use tollgate_types::error::{ErrorKind, GatewayError};
 
 /// Model, usage bounds and references of a request, whatever its protocol.
 #[derive(Debug)]
@@ -300,7 +300,7 @@ impl CountableInput {
 }
 
 /// The most tokens that any tokenizer makes of what a document of text says: one for each byte of it,
-/// whichever way it is spelled, and what numbers can grow by where a provider writes them anew. ADR 77
+/// whichever way it is spelled, and what numbers can grow by where a provider writes them anew. ADR 16
 /// says why that covers how providers render tools and messages.
 fn text_tokens_max(body: &Object<'_>) -> u64 {
     body.decoded_bytes().saturating_add(body.rewritten_bytes()) as u64

@@ -15,8 +15,8 @@ use super::limits::{ModelLimits, TranscriptionLimits};
 use super::metering::StreamMeter;
 use super::terms::ModelField;
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms};
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{CacheWrites, InputWays, Unit, Usage};
+use tollgate_types::error::GatewayError;
 
 pub(super) mod chunking;
 mod meter;

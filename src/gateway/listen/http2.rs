@@ -56,7 +56,7 @@ impl StreamAdmission<'_> {
     fn enter(&self, session: &HttpSession, active: usize) -> Result<StreamSlot, StreamRefused> {
         let header = session.req_header();
         if !self.member.is_authenticated() && (self.is_authenticated)(header) {
-            self.member.know();
+            self.member.set_authenticated();
         }
         self.streams.enter(self.member, &header.headers, active)
     }

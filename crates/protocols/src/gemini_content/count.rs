@@ -13,8 +13,8 @@ use crate::metering::{Frame, JsonMeter};
 use crate::prompt_count::{MediaCount, prompt_tokens};
 use crate::splice::{Splice, json_string};
 use crate::{Call, Codec, Dialect, Framing, Meter, Operation, PathAsked, Request, Terms, offer};
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::Usage;
+use tollgate_types::error::GatewayError;
 
 /// The codec of Google's `countTokens`.
 #[derive(Debug)]

@@ -37,21 +37,21 @@ impl ProxyHttp for Echo {
             answer.extend_from_slice(name.as_str().as_bytes());
             answer.extend_from_slice(value.as_bytes());
         }
-        let answer = head.headers.get("x-answer").map(|value| value.as_bytes().to_vec());
-        match answer.as_deref() {
+        let kind = head.headers.get("x-answer").map(|value| value.as_bytes().to_vec());
+        match kind.as_deref() {
             Some(b"late") => wait(session).await,
             Some(b"torn" | b"left" | b"broken") => {
-                return break_off(session, &answer.unwrap_or_default()).await;
+                return break_off(session, &kind.unwrap_or_default()).await;
             }
             _ => {}
         }
-        if answer.as_deref() != Some(b"early") {
+        if kind.as_deref() != Some(b"early") {
             while let Some(piece) = session.read_request_body().await? {
                 answer.extend_from_slice(&piece);
             }
         }
         let mut header = ResponseHeader::build(200, None)?;
-        let length = match answer.as_deref() {
+        let length = match kind.as_deref() {
             Some(b"chunks") => None,
             Some(b"short") => Some(answer.len() + 1),
             Some(b"long") => Some(answer.len() - 1),

@@ -191,7 +191,7 @@ impl Entries {
             _ if authenticated.is_empty() => (unauthenticated, 1),
             _ => {
                 self.keep_the_modest(&mut authenticated, max);
-                let below = share.saturating_sub(unauthenticated);
+                let below = share.saturating_sub(unauthenticated_count);
                 (authenticated, below.max(1))
             }
         };
