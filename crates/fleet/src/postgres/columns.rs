@@ -5,8 +5,8 @@ use tokio_postgres::Row;
 use super::DbError;
 use crate::treasury::AccountFunds;
 use tollgate_ledger::Seq;
-use tollgate_money::clock::UnixMs;
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::UnixMs;
 
 /// A number of the database's signed type. Places, times and counters stay far below its end.
 pub(super) fn number(value: u64) -> i64 {

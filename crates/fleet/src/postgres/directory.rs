@@ -9,12 +9,7 @@ use super::columns::{at_ms, place, read_place};
 pub use super::error::WriteRefused;
 use super::statement_line::put_line;
 use super::{Db, DbError, Transaction, credit, debts, suspense};
-<<<<<<< HEAD
 use tollgate_ledger::{AccountId, Record, Seq, SuspenseEnd};
-use tollgate_money::clock::UnixMs;
-=======
-use tollgate_ledger::{AccountId, HoldId, Journaled, NodeId, Record, Seq, SuspenseEnd};
->>>>>>> main
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 
