@@ -15,9 +15,9 @@ use url::form_urlencoded::Serializer;
 
 use crate::question::TokenRequest;
 
-/// How long what is signed can be used, in seconds: the most that Google takes.
+/// The lifetime of a signed assertion, in seconds: the longest that Google accepts.
 const ASSERTION_SECONDS: u64 = 3600;
-/// What the form asks for.
+/// The grant type of the token request (RFC 7523).
 const GRANT_TYPE: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 
 /// Asks for a token, at this moment by the other side's clock.

@@ -1,4 +1,4 @@
-//! What an upstream is shown instead of a key.
+//! The proof of identity that an upstream receives instead of an API key.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::issued::{Issued, Proof, SignedHeaders, UnsignedRequest};
 #[derive(Clone, Debug)]
 pub struct Token {
     pub(crate) issued: Arc<Issued>,
-    /// Where it is kept; `None` where requests are signed with what the operator has configured.
+    /// The cache it came from; `None` for keys from the configuration.
     pub(crate) cell: Option<Arc<Cell>>,
 }
 
@@ -28,7 +28,7 @@ impl Token {
         }
     }
 
-    /// What of it nobody may read: an upstream may repeat it.
+    /// Returns its secret parts, which an upstream may repeat in a response.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let secrets = match &self.issued.proof {
             Proof::Bearer(value) => [value.expose().strip_prefix("Bearer "), None],

@@ -15,7 +15,8 @@ use super::{Limit, Subject, Wait};
 /// Places, and who is in them.
 #[derive(Debug)]
 pub(super) struct ConcurrencyLimit {
-    /// How many may be taken, which counts in a fleet only, in the upper half; in flight, in the lower.
+    /// Two counters in one word: the node's allowed requests in the upper half (in a fleet only), the
+    /// requests in flight in the lower.
     counts: AtomicU64,
     /// The node's share of the limit; `None` outside a fleet.
     share: Option<Box<Share>>,
@@ -25,13 +26,13 @@ pub(super) struct ConcurrencyLimit {
     orphans: AtomicU32,
 }
 
-/// What the account of a request has of a model's places, and the percentage of them that is its share.
+/// An account's requests in flight to a model, and the percentage of the model's limit that bounds them.
 pub(super) struct AccountConcurrency {
     pub(super) of_account: Arc<InUse>,
     pub(super) percent: u32,
 }
 
-/// Why there is no place.
+/// A refusal by a concurrency limit.
 pub(super) struct ConcurrencyRefusal {
     pub(super) wait: Wait,
     /// The account's share, where that is taken.
@@ -67,10 +68,10 @@ impl ConcurrencyLimit {
         &self,
         limit: Option<NonZeroU32>,
         now_ns: impl Fn() -> u64,
-        patience: ShareWait,
+        progress: ShareWait,
     ) -> Result<(), Wait> {
         match limit {
-            Some(limit) => self.enter_within(limit, limit.get(), now_ns, patience),
+            Some(limit) => self.enter_within(limit, limit.get(), now_ns, progress),
             None => {
                 self.note_limit(0);
                 self.count(None, |_| {}).map_err(|()| Wait::Never)
@@ -92,7 +93,7 @@ impl ConcurrencyLimit {
         limit: NonZeroU32,
         concurrency: u32,
         now_ns: impl Fn() -> u64,
-        patience: ShareWait,
+        progress: ShareWait,
     ) -> Result<(), Wait> {
         self.note_limit(limit.get());
         let Some(share) = &self.share else {
@@ -107,10 +108,10 @@ impl ConcurrencyLimit {
             within_share.map_err(|()| Wait::UntilOneEnds)
         };
         entered.map_err(|wait| {
-            if patience == ShareWait::First {
-                share.ask_place();
+            if progress == ShareWait::First {
+                share.request_slot();
             }
-            share.refuse(wait, now_ns, patience)
+            share.refuse(wait, now_ns, progress)
         })
     }
 
@@ -121,7 +122,7 @@ impl ConcurrencyLimit {
         limit: NonZeroU32,
         shared: &AccountConcurrency,
         now_ns: impl Fn() -> u64,
-        patience: ShareWait,
+        progress: ShareWait,
     ) -> Result<InUseGuard, ConcurrencyRefusal> {
         let AccountConcurrency { of_account, percent } = shared;
         let (allowed, in_flight) = parted(self.counts.load(Ordering::Acquire));
@@ -134,7 +135,7 @@ impl ConcurrencyLimit {
         let held = of_account.enter(|in_use| &in_use.requests, share_max);
         // A node asks the others for more places where an account has its share as where all are taken.
         let bound = if held.is_some() { concurrency } else { 0 };
-        match (self.enter_within(limit, bound, now_ns, patience), held) {
+        match (self.enter_within(limit, bound, now_ns, progress), held) {
             (Ok(()), Some(place)) => Ok(place),
             (entered, held) => {
                 let wait = entered.err().unwrap_or(Wait::UntilOneEnds);
@@ -187,7 +188,7 @@ impl ConcurrencyLimit {
         Ok(())
     }
 
-    /// Whether a new one would say the same.
+    /// True if a new counter would behave the same.
     pub(super) fn is_idle(&self, now_ns: u64) -> bool {
         // A new one would know nothing of the orphans, and let as many go on again.
         self.in_flight() == 0
@@ -195,7 +196,7 @@ impl ConcurrencyLimit {
             && self.share.as_ref().is_none_or(|share| share.is_forgotten(now_ns))
     }
 
-    /// What to tell the other nodes, if there is something to tell.
+    /// Builds the share request for the next sync, if one is due.
     pub(super) fn request(&self, subject: &Subject, now_ns: u64) -> Option<ShareRequest> {
         let share = self.share.as_ref()?;
         let limit = self.limit.load(Ordering::Relaxed);
@@ -240,7 +241,7 @@ impl ConcurrencyLimit {
         is_less
     }
 
-    /// Whether something is to be told at once.
+    /// True if the next sync should not wait for its interval.
     pub(super) fn is_urgent(&self) -> bool {
         self.share.as_ref().is_some_and(|share| share.is_urgent())
     }

@@ -1,4 +1,4 @@
-//! What is known of many, each found by its name: in parts, so that no lock is everybody's.
+//! A sharded map of counters by name: a lookup locks one shard of [`SHARDS`].
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
@@ -36,13 +36,13 @@ impl<K: Hash + Eq, V> Entries<K, V> {
         }
     }
 
-    /// How many there are.
+    /// The number of entries.
     pub(super) fn count(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().entries.len()).sum()
     }
 
     /// The entry of that name, if there is one.
-    pub(super) fn known(&self, name: &K) -> Option<Arc<V>> {
+    pub(super) fn get(&self, name: &K) -> Option<Arc<V>> {
         self.shard(name).lock().entries.get(name).map(Arc::clone)
     }
 
@@ -67,7 +67,7 @@ impl<K: Hash + Eq, V> Entries<K, V> {
         entry
     }
 
-    /// Whether `is_so` of any of them.
+    /// True if the predicate holds for any entry.
     pub(super) fn any(&self, is_so: impl Fn(&V) -> bool) -> bool {
         self.shards.iter().any(|shard| shard.lock().entries.values().any(|entry| is_so(entry)))
     }
@@ -79,7 +79,7 @@ impl<K: Hash + Eq, V> Entries<K, V> {
 }
 
 impl<K: Clone, V> Entries<K, V> {
-    /// Those of one part, of [`SHARDS`].
+    /// Returns the entries of one shard.
     pub(super) fn of_part(&self, part: usize) -> Vec<(K, Arc<V>)> {
         let Some(shard) = self.shards.get(part) else { return Vec::new() };
         let shard = shard.lock();

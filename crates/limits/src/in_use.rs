@@ -1,6 +1,5 @@
-//! What everybody has in use of the gateway itself at one time: requests in flight, memory for
-//! bodies, waiting, reading. Counted by name, such as an account or a network of strangers, so that
-//! none of them takes what is for all.
+//! Resources of the gateway in use per holder, such as an account or a client network: requests in flight,
+//! memory for bodies, waiting requests, expensive reads. A maximum per holder leaves some for the others.
 //!
 //! Unlike a rate this belongs to one process, in a fleet too: it is the process's memory and time
 //! that is shared out.
@@ -13,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use super::entries::Entries;
 
-/// How often somebody who waits for a turn looks whether it has come.
+/// The interval at which a waiting reader checks for its turn.
 const TURN_POLL: Duration = Duration::from_millis(20);
 
-/// How much of something is taken, of a number that may not be passed.
+/// A counter with a maximum.
 #[derive(Debug, Default)]
 pub struct Count(AtomicUsize);
 
@@ -35,14 +34,14 @@ impl Count {
         self.0.fetch_sub(taken, Ordering::Relaxed);
     }
 
-    /// How much is taken now.
+    /// The current count.
     #[must_use]
     pub fn taken(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// What one has in use now.
+/// The resources that one holder uses now.
 #[derive(Debug, Default)]
 pub struct InUse {
     /// Requests that have not ended yet.
@@ -70,16 +69,20 @@ impl InUse {
         self.enter_with(which, 1, max)
     }
 
-    /// Adds `much` to what `which` names until the result is dropped; `None` where that would come
+    /// Adds `amount` to what `which` names until the result is dropped; `None` where that would come
     /// above `max`.
     #[must_use]
     pub fn enter_with(
         self: &Arc<Self>,
         which: fn(&Self) -> &Count,
-        much: usize,
+        amount: usize,
         max: usize,
     ) -> Option<InUseGuard> {
-        which(self).take(much, max).then(|| InUseGuard { whose: Arc::clone(self), which, much })
+        which(self).take(amount, max).then(|| InUseGuard {
+            holder: Arc::clone(self),
+            which,
+            amount,
+        })
     }
 
     /// A turn at reading, of which one has `max` at a time; `None` when it has not come in time.
@@ -99,18 +102,18 @@ impl InUse {
     }
 }
 
-/// What somebody has in use of something, until it is dropped.
+/// A counted resource, released on drop.
 #[derive(Debug)]
 #[must_use = "what is dropped is not in use any more"]
 pub struct InUseGuard {
-    whose: Arc<InUse>,
+    holder: Arc<InUse>,
     which: fn(&InUse) -> &Count,
-    much: usize,
+    amount: usize,
 }
 
 impl Drop for InUseGuard {
     fn drop(&mut self) {
-        (self.which)(&self.whose).give_back(self.much);
+        (self.which)(&self.holder).give_back(self.amount);
     }
 }
 
@@ -124,14 +127,14 @@ impl<K: Hash + Eq> Holders<K> {
         Self(Entries::new())
     }
 
-    /// What one of them has in use. One look-up; the rest is counting.
+    /// Returns the counters of one holder, after one lookup.
     #[must_use]
     pub fn holder(&self, who: K) -> Arc<InUse> {
         // Who has something in use has the entry as well.
         self.0.find(who, |_| true, InUse::default)
     }
 
-    /// How many are remembered.
+    /// The number of holders in memory.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.count()

@@ -1,5 +1,5 @@
-//! How much a key, an account and a model may be used: requests and tokens a minute, and requests at
-//! one time. Pure state with a clock of its own: no HTTP, no Pingora, no ledger.
+//! Rate and concurrency limits of keys, accounts and models: requests and tokens a minute, and requests in
+//! flight. Pure state with a clock of its own: no HTTP, no Pingora, no ledger.
 //!
 //! A [`Subject`] that has a limit has an entry here while the entry says anything: a bucket that is
 //! full again, and nothing in flight, is what a new entry would say, so it is let go.
@@ -33,7 +33,7 @@ pub use share::{MICROS, ShareGrant, ShareRequest, ShareWait};
 use subject::{Entry, Taking};
 pub use tollgate_types::limit::{Gauge, Limit, Rates, Scope, Standing};
 
-/// Who or what is limited.
+/// The owner of a limit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Subject {
     /// An API key, by its number.
@@ -45,7 +45,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// What it is, as metrics name it.
+    /// The kind of owner, as metrics name it.
     #[must_use]
     pub fn scope(&self) -> Scope {
         match self {
@@ -56,31 +56,31 @@ impl Subject {
     }
 }
 
-/// Why a request may not go on now. Nothing was used up by it.
+/// A request refused by a limit. It has consumed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// Whose limit it is.
+    /// The owner of the limit.
     pub scope: Scope,
-    /// Which of its limits.
+    /// The kind of limit.
     pub limit: Limit,
     /// The value of the limit that is in the way.
     pub value: u32,
-    /// What this account may have of it now, where that is what is in the way and not the limit itself.
+    /// The account's share of the limit, if the share refused the request and not the whole limit.
     pub share: Option<u32>,
-    /// When it would go on.
+    /// The wait until it could pass.
     pub wait: Wait,
-    /// How the other limits stand.
+    /// The state of the other limits.
     pub standing: Standing,
 }
 
-/// When a refused request would be let through, if nobody else came before.
+/// The wait until a refused request would pass, if no other came before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wait {
-    /// When another request ends.
+    /// Until another request ends.
     UntilOneEnds,
     /// It may try again after this time.
     For(Duration),
-    /// When this node has been told its share of the limit, in a fleet.
+    /// Until the next sync brings the node's share of the limit; in a fleet only.
     UntilShared,
     /// Not at all: it is larger than the limit.
     Never,
@@ -103,8 +103,8 @@ impl EstimatedTokens {
         Self { about: tokens, least: tokens }
     }
 
-    /// What is counted against a limit of so many. A request that may fit is given all of the limit:
-    /// what it uses beyond that is debt, which the requests after it wait for.
+    /// The tokens counted against a limit. A request that may fit is counted as at most the whole limit: the
+    /// excess becomes debt, for which the next requests wait.
     fn counted(self, limit: u64) -> u64 {
         if self.least <= limit { self.about.min(limit) } else { self.about }
     }
@@ -113,15 +113,15 @@ impl EstimatedTokens {
 /// The limits of everybody, and what was used of them.
 pub struct Limits {
     entries: Entries<Subject, Entry>,
-    /// What accounts have in use, by their numbers.
+    /// Resources in use by account number.
     accounts: Holders<u64>,
-    /// What accounts have of the places of models, by the model's id and the account's number.
+    /// Requests in flight to a model, by its id and the account number.
     models: Holders<(Arc<str>, u64)>,
     clock: Clock,
-    /// Whether other nodes let requests through as well.
+    /// True in a fleet, where other nodes use the same limits.
     is_shared: bool,
-    /// Where the next exchange begins to look for what is to be told.
-    next_told: AtomicUsize,
+    /// The shard from which the next sync collects share requests.
+    next_shard: AtomicUsize,
 }
 
 impl Limits {
@@ -142,7 +142,7 @@ impl Limits {
             models: Holders::new(),
             clock: Clock::new(clock),
             is_shared: false,
-            next_told: AtomicUsize::new(0),
+            next_shard: AtomicUsize::new(0),
         }
     }
 
@@ -170,7 +170,7 @@ impl Limits {
     }
 
     /// Lets a request through, as [`Self::take`] does, that may wait for a share of a limit or, by
-    /// its `patience`, has waited. Of a model's places an account has no more than its `share`, as
+    /// its `progress`, has waited. Of a model's places an account has no more than its `share`, as
     /// [`AccountShare`] bounds it.
     ///
     /// # Errors
@@ -182,10 +182,10 @@ impl Limits {
         subjects: impl IntoIterator<Item = (Subject, Rates)>,
         share: Option<AccountShare>,
         tokens: Option<EstimatedTokens>,
-        patience: ShareWait,
+        progress: ShareWait,
     ) -> Result<Permit, Refused> {
         let share = share.filter(|share| !share.is_whole());
-        let mut taking = Taking::new(tokens, patience);
+        let mut taking = Taking::new(tokens, progress);
         for (subject, rates) in subjects.into_iter().filter(|(_, rates)| !rates.are_none()) {
             if let (Subject::Model(model), Some(share)) = (&subject, share)
                 && rates.concurrent_requests.is_some()
@@ -205,7 +205,7 @@ impl Limits {
         self.entries.count()
     }
 
-    /// What the account of that number has in use of this process.
+    /// Returns the resources in use by an account in this process.
     #[must_use]
     pub fn account(&self, number: u64) -> Arc<InUse> {
         self.accounts.holder(number)
@@ -246,7 +246,7 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// How the limits stood when the request was let through.
+    /// The state of the limits when the request passed.
     #[must_use]
     pub fn standing(&self) -> Standing {
         self.standing

@@ -14,8 +14,7 @@ use super::bucket::{Clock, TokenBucket};
 use super::share::{MICROS, Share, ShareGrant, ShareRequest, ShareWait};
 use super::{Gauge, Limit, Subject, Wait};
 
-/// Who is refused for want of a share comes again after so long: nodes exchange their shares twice a
-/// second.
+/// The retry interval of a request without a share: nodes sync shares twice a second.
 const RETRY_SHARE: Duration = Duration::from_secs(1);
 
 /// A limit a minute.
@@ -24,7 +23,7 @@ pub(super) struct Metered {
     clock: Clock,
     /// Of the size of the limit, or of the share; `None` without a share.
     bucket: Option<TokenBucket>,
-    /// What was used beyond the bucket before it went away, in millionths.
+    /// The debt that was left when the bucket was removed, in millionths of a unit.
     owed_micros: AtomicU64,
     /// The node's share of the limit; `None` outside a fleet.
     share: Option<Box<Share>>,
@@ -57,14 +56,14 @@ impl Metered {
     }
 
     /// Takes `units` and says how many were left behind them, or when there will be enough.
-    pub(super) fn take(&self, units: u64, patience: ShareWait) -> Result<Option<u32>, Wait> {
+    pub(super) fn take(&self, units: u64, progress: ShareWait) -> Result<Option<u32>, Wait> {
         let Some(share) = &self.share else {
             return self.bucket.as_ref().map_or(Err(Wait::Never), |bucket| bucket.take(units));
         };
         if units > u64::from(self.limit.get()) {
             return Err(Wait::Never);
         }
-        if patience == ShareWait::First {
+        if progress == ShareWait::First {
             share.request(units);
         }
         let now_ns = self.clock.now_ns();
@@ -77,7 +76,7 @@ impl Metered {
             },
             _ => Wait::For(RETRY_SHARE),
         };
-        Err(share.refuse(wait, now_ns, patience))
+        Err(share.refuse(wait, now_ns, progress))
     }
 
     /// Takes `units` whether they are there or not.
@@ -99,7 +98,7 @@ impl Metered {
         }
     }
 
-    /// How the limit stands. In a fleet, what is left is what this node has left.
+    /// The state of the limit; in a fleet, the remainder of this node's share.
     pub(super) fn gauge(&self, now_ns: u64) -> Gauge {
         let limit = self.limit.get();
         let gauge = self.bucket.as_ref().map(|bucket| bucket.gauge(now_ns));
@@ -107,7 +106,7 @@ impl Metered {
         Gauge { limit, ..gauge }
     }
 
-    /// Whether a new one would say the same.
+    /// True if a new counter would behave the same.
     pub(super) fn is_idle(&self, now_ns: u64) -> bool {
         match &self.share {
             None => self.bucket.as_ref().is_none_or(|bucket| bucket.is_full(now_ns)),
@@ -115,7 +114,7 @@ impl Metered {
         }
     }
 
-    /// What to tell the other nodes, if there is something to tell.
+    /// Builds the share request for the next sync, if one is due.
     pub(super) fn request(&mut self, subject: &Subject, kind: Limit) -> Option<ShareRequest> {
         let now_ns = self.clock.now_ns();
         let owed_micros = self.owed_micros(now_ns);
@@ -161,7 +160,7 @@ impl Metered {
         is_less
     }
 
-    /// Whether something is to be told at once.
+    /// True if the next sync should not wait for its interval.
     pub(super) fn is_urgent(&self) -> bool {
         self.share.as_ref().is_some_and(|share| share.is_urgent())
     }
@@ -190,7 +189,7 @@ impl Metered {
         u64::try_from(remaining.saturating_sub(kept)).unwrap_or(0)
     }
 
-    /// What may be used at this moment, in millionths; below zero where more was used than there was.
+    /// The units available now, in millionths; negative in debt.
     fn remaining_micros(&self, now_ns: u64) -> i128 {
         match &self.bucket {
             Some(bucket) => bucket.remaining_micros(now_ns),

@@ -1,4 +1,4 @@
-//! What one account may have of the places of a model, which are for all accounts together.
+//! The share of one account in a model's concurrency limit, which all accounts use together.
 //!
 //! An upstream that is at work cannot be taken back from a request, for up to an hour: so no account may
 //! take all of a model's places, however many requests it makes and however many answers it abandons. Its
@@ -17,7 +17,7 @@ pub struct AccountShare {
 }
 
 impl AccountShare {
-    /// Whether an account may take all places.
+    /// True if an account may use the whole limit.
     pub(super) fn is_whole(self) -> bool {
         self.percent >= 100
     }

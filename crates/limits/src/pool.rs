@@ -34,7 +34,7 @@ pub struct PoolRule {
 #[derive(Debug, Default)]
 pub struct UnitPool(Count);
 
-/// Why a pool gave nothing.
+/// The reason for a refusal by a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exhausted {
     /// All units are taken.

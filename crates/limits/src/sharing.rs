@@ -1,4 +1,4 @@
-//! What a node's limits tell the other nodes of the fleet, and are told.
+//! The fleet's side of limits: share requests for the next sync, and the grants that it brings.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -9,18 +9,18 @@ use super::share::{ShareGrant, ShareRequest};
 use super::subject::Entry;
 
 impl Limits {
-    /// What is to be told to the other nodes now: what changed, and what is to be told again before
-    /// it ends; of `asks_max` limits at a time, or of up to two more. Nothing if nothing is limited.
+    /// Collects the share requests of the next sync: changed demand, and shares due for renewal;
+    /// `requests_max` limits at a time, or up to two more.
     ///
     /// What a node gave up, it keeps to from here on, whatever becomes of the exchange.
     #[must_use]
-    pub fn share_requests(&self, asks_max: usize) -> Vec<ShareRequest> {
+    pub fn share_requests(&self, requests_max: usize) -> Vec<ShareRequest> {
         let mut share_requests = Vec::new();
-        let first = self.next_told.load(Ordering::Relaxed);
+        let first = self.next_shard.load(Ordering::Relaxed);
         for index in (0..SHARDS).map(|index| (first + index) % SHARDS) {
             for (subject, entry) in self.entries.of_part(index) {
-                if share_requests.len() >= asks_max {
-                    self.next_told.store(index, Ordering::Relaxed);
+                if share_requests.len() >= requests_max {
+                    self.next_shard.store(index, Ordering::Relaxed);
                     return share_requests;
                 }
                 entry.request(&subject, &mut share_requests);
@@ -41,15 +41,15 @@ impl Limits {
         let until_ns = u64::try_from(until.as_nanos()).unwrap_or(u64::MAX);
         let mut is_less = false;
         for (request, grant) in grant {
-            let entry = self.entries.known(&request.subject);
+            let entry = self.entries.get(&request.subject);
             is_less |= entry.is_some_and(|entry| entry.apply(request, &grant, until_ns));
         }
         is_less
     }
 
-    /// Whether a request waits for a share, or something is to be told at once.
+    /// True if a request waits for a share, or a reduced share should be reported at once.
     #[must_use]
-    pub fn are_urgent(&self) -> bool {
+    pub fn needs_sync(&self) -> bool {
         self.entries.any(Entry::is_urgent)
     }
 

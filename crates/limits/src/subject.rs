@@ -14,14 +14,15 @@ use super::{
     EstimatedTokens, Gauge, Limit, Permit, Rates, Refused, Scope, Standing, Subject, Wait,
 };
 
-/// What was used by one subject.
+/// The counters of one subject.
 #[derive(Debug)]
 pub(super) struct Entry {
     clock: Clock,
-    /// Whether other nodes let requests of the subject through as well.
+    /// True in a fleet, where other nodes use the same limits.
     is_shared: bool,
-    /// Whether it is a key or an account, and no model: what goes on upstream keeps its place there.
-    is_a_customers: bool,
+    /// True for a key or an account. A model's slot stays in use while an abandoned request continues
+    /// upstream.
+    frees_slot: bool,
     /// Written when a limit or a share changes, read by everybody else.
     buckets: RwLock<Buckets>,
     concurrency: ConcurrencyLimit,
@@ -56,11 +57,11 @@ impl Entry {
             tokens: rates.tokens_per_minute.map(bucket),
         };
         let concurrency = ConcurrencyLimit::new(is_shared.then(|| clock.now_ns()));
-        let (clock, is_a_customers) = (clock.clone(), scope != Scope::Model);
-        Self { clock, is_shared, is_a_customers, buckets: RwLock::new(buckets), concurrency }
+        let (clock, frees_slot) = (clock.clone(), scope != Scope::Model);
+        Self { clock, is_shared, frees_slot, buckets: RwLock::new(buckets), concurrency }
     }
 
-    /// Whether a new entry would say the same.
+    /// True if a new entry would behave the same.
     pub(super) fn is_idle(&self) -> bool {
         let buckets = self.buckets.read();
         let now_ns = self.clock.now_ns();
@@ -74,7 +75,7 @@ impl Entry {
 
     /// The customer of a request has left, and the request goes on. Whether its place is free.
     pub(super) fn orphan(&self) -> bool {
-        self.is_a_customers && self.concurrency.orphan()
+        self.frees_slot && self.concurrency.orphan()
     }
 
     /// A request whose place was free before its end is over.
@@ -117,7 +118,7 @@ impl Entry {
         bucket.as_mut().is_some_and(|bucket| bucket.apply(grant, until_ns, request.is_over))
     }
 
-    /// Whether something is to be told at once.
+    /// True if the next sync should not wait for its interval.
     pub(super) fn is_urgent(&self) -> bool {
         self.concurrency.is_urgent() || self.buckets.read().all().any(Metered::is_urgent)
     }
@@ -134,8 +135,8 @@ impl Entry {
             |bucket: &mut Option<Metered>, limit: Option<NonZeroU32>| match (&mut *bucket, limit) {
                 (Some(bucket), Some(limit)) if bucket.limit() != limit => bucket.resize(limit),
                 (Some(_), Some(_)) => {}
-                (known, limit) => {
-                    *known = limit.map(|limit| Metered::new(limit, &self.clock, self.is_shared));
+                (current, limit) => {
+                    *current = limit.map(|limit| Metered::new(limit, &self.clock, self.is_shared));
                 }
             };
         resize(&mut buckets.requests, rates.requests_per_minute);
@@ -144,7 +145,7 @@ impl Entry {
     }
 
     /// Adds how its limits stand, for a request behind which so much was left.
-    fn tell(&self, standing: &mut Standing, remaining: Remaining, now_ns: u64) {
+    fn add_gauges(&self, standing: &mut Standing, remaining: Remaining, now_ns: u64) {
         let buckets = self.buckets.read();
         let gauge = |bucket: &Option<Metered>, remaining: Option<u32>| {
             let gauge = bucket.as_ref()?.gauge(now_ns);
@@ -155,8 +156,8 @@ impl Entry {
     }
 
     /// Counts one more request, unless there are `limit` of them already.
-    fn enter(&self, limit: Option<NonZeroU32>, patience: ShareWait) -> Result<(), Wait> {
-        self.concurrency.enter(limit, || self.clock.now_ns(), patience)
+    fn enter(&self, limit: Option<NonZeroU32>, progress: ShareWait) -> Result<(), Wait> {
+        self.concurrency.enter(limit, || self.clock.now_ns(), progress)
     }
 
     /// Counts one more request of an account that may have no more than a share of the places.
@@ -164,36 +165,35 @@ impl Entry {
         &self,
         limit: NonZeroU32,
         share: &AccountConcurrency,
-        patience: ShareWait,
+        progress: ShareWait,
     ) -> Result<InUseGuard, ConcurrencyRefusal> {
         let now_ns = || self.clock.now_ns();
-        self.concurrency.enter_within_share(limit, share, now_ns, patience)
+        self.concurrency.enter_within_share(limit, share, now_ns, progress)
     }
 }
 
 /// A request that is being let through, or not.
 pub(super) struct Taking {
     tokens: Option<EstimatedTokens>,
-    patience: ShareWait,
-    /// What bounds its account's part in the places of the model that comes next.
+    progress: ShareWait,
+    /// The bound of the account's requests in flight to the model that is added next.
     shared: Option<AccountConcurrency>,
     of_model: Option<InUseGuard>,
     taken: Vec<Taken>,
     refused: Option<Refused>,
 }
 
-/// What was taken of one subject.
+/// The units taken of one subject.
 struct Taken {
     entry: Arc<Entry>,
     request: bool,
-    /// How many tokens it took, if it took any.
+    /// The tokens taken; `None` without a token limit.
     tokens: Option<u64>,
     place: bool,
     remaining: Remaining,
 }
 
-/// What was left of one subject's limits when a request had taken its part; `None` of what it took
-/// nothing.
+/// The remaining units of one subject after a request; `None` for a limit that it did not take from.
 #[derive(Clone, Copy, Default)]
 struct Remaining {
     requests: Option<u32>,
@@ -201,10 +201,10 @@ struct Remaining {
 }
 
 impl Taking {
-    pub(super) fn new(tokens: Option<EstimatedTokens>, patience: ShareWait) -> Self {
+    pub(super) fn new(tokens: Option<EstimatedTokens>, progress: ShareWait) -> Self {
         let (shared, of_model) = (None, None);
         let taken = Vec::with_capacity(3);
-        Self { tokens, patience, shared, of_model, taken, refused: None }
+        Self { tokens, progress, shared, of_model, taken, refused: None }
     }
 
     /// Has the subject that is added next, a model, share its places out among accounts.
@@ -220,14 +220,14 @@ impl Taking {
         {
             let buckets = taken.entry.buckets(rates);
             if let Some(bucket) = &buckets.requests {
-                let outcome = bucket.take(1, self.patience);
+                let outcome = bucket.take(1, self.progress);
                 taken.request = outcome.is_ok();
                 taken.remaining.requests = outcome.ok().flatten();
                 self.refuse(scope, Limit::Requests, bucket.limit(), outcome.err());
             }
             if let Some((bucket, tokens)) = buckets.tokens.as_ref().zip(self.tokens) {
                 let counted = tokens.counted(u64::from(bucket.limit().get()));
-                let outcome = bucket.take(counted, self.patience);
+                let outcome = bucket.take(counted, self.progress);
                 taken.tokens = outcome.is_ok().then_some(counted);
                 taken.remaining.tokens = outcome.ok().flatten();
                 self.refuse(scope, Limit::Tokens, bucket.limit(), outcome.err());
@@ -240,14 +240,14 @@ impl Taking {
     /// Takes a place, and says whether there was one.
     fn add_place(&mut self, scope: Scope, entry: &Entry, limit: Option<NonZeroU32>) -> bool {
         let Some((limit, shared)) = limit.zip(self.shared.take()) else {
-            let wait = entry.enter(limit, self.patience).err();
+            let wait = entry.enter(limit, self.progress).err();
             let has_place = wait.is_none();
             if let Some(limit) = limit {
                 self.refuse(scope, Limit::Concurrency, limit, wait);
             }
             return has_place;
         };
-        match entry.enter_within_share(limit, &shared, self.patience) {
+        match entry.enter_within_share(limit, &shared, self.progress) {
             Ok(place) => {
                 self.of_model = Some(place);
                 true
@@ -263,7 +263,7 @@ impl Taking {
         }
     }
 
-    /// What was taken, or nothing of it.
+    /// Returns the permit, or gives everything back after a refusal.
     pub(super) fn finish(self) -> Result<Permit, Refused> {
         let Self { tokens, mut taken, refused, of_model, .. } = self;
         if refused.is_some() {
@@ -274,7 +274,9 @@ impl Taking {
             // Read once, and behind the decisions: a bucket says less than it has left to an earlier
             // clock.
             let now_ns = first.entry.clock.now_ns();
-            taken.iter().for_each(|taken| taken.entry.tell(&mut standing, taken.remaining, now_ns));
+            taken
+                .iter()
+                .for_each(|taken| taken.entry.add_gauges(&mut standing, taken.remaining, now_ns));
         }
         if let Some(refused) = refused {
             return Err(Refused { standing, ..refused });
@@ -294,7 +296,7 @@ impl Taking {
 
     /// Keeps the refusal with the longest wait.
     fn refuse_as(&mut self, refused: Refused) {
-        if self.refused.is_none_or(|known| known.wait < refused.wait) {
+        if self.refused.is_none_or(|current| current.wait < refused.wait) {
             self.refused = Some(refused);
         }
     }

@@ -55,7 +55,7 @@ fn concurrency(limit: u32) -> Rates {
     Rates { concurrent_requests: some(limit), ..Rates::NONE }
 }
 
-/// How long a refusal says to wait.
+/// The wait that a refusal states.
 fn wait(refused: Result<Permit, Refused>) -> Duration {
     match refused.expect_err("refused").wait {
         Wait::For(wait) => wait,
@@ -363,7 +363,8 @@ fn an_orphan_leaves_its_place_and_no_more_orphans_than_places_do() {
     assert!(bench.take(limit(), 0).is_ok());
 }
 
-/// What goes on upstream is at work there: a model's place is kept, and without a limit there is none.
+/// An abandoned request keeps its slot of the model, as the upstream continues; without a limit there is none
+/// to keep.
 #[test]
 fn an_orphan_keeps_its_place_of_a_model() {
     let bench = Bench::new();
@@ -422,7 +423,7 @@ fn many_at_a_time_get_what_there_is() {
 }
 
 #[test]
-fn of_many_at_a_time_each_is_told_what_it_left() {
+fn concurrent_takes_return_distinct_remainders() {
     let bench = Bench::new();
     let remaining = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -506,7 +507,7 @@ fn node() -> Bench {
 
 const TERM: Duration = Duration::from_secs(10);
 
-/// What the node asks for, answered in one way.
+/// Sends the node's share request and applies a fixed grant.
 fn sync(bench: &Bench, share: u32, brought: u32, target: u32) -> ShareRequest {
     let mut share_requests = bench.limits.share_requests(10);
     while share_requests.is_empty() {

@@ -25,7 +25,7 @@ words! {
 }
 
 impl LocalResource {
-    /// Whether a connection to another address may find it. Ports are counted for each destination.
+    /// True if a connection to another address may succeed: ports are counted per destination.
     #[must_use]
     pub fn is_per_destination(self) -> bool {
         self == Self::Ports
@@ -66,8 +66,8 @@ impl LocalResource {
     }
 }
 
-/// Whether this machine has an address to connect to another one from. TCP reports the lack of an address,
-/// as of IPv6 where it is disabled, and the lack of a port by the same number; UDP has ports of its own.
+/// True if this machine has a source address for the destination. TCP reports a missing address (of IPv6
+/// where it is disabled) and a missing port by the same number; UDP has ports of its own.
 fn has_source_address(to: SocketAddr) -> bool {
     let any: IpAddr = match to {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn every_errno_of_this_machine_is_told_from_those_of_the_other_side() {
+    fn local_errnos_are_distinguished_from_remote_ones() {
         let to: SocketAddr = "127.0.0.1:443".parse().expect("an address");
         for (errno, expected) in [
             (Errno::MFILE, Some(LocalResource::Descriptors)),

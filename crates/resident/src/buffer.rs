@@ -14,7 +14,7 @@ const SIZES: usize = 10;
 const UNUSED_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Of what bodies may take, unused buffers take one part in so many.
 const UNUSED_PART: usize = 4;
-/// How long a buffer is kept that nobody uses.
+/// The time for which an unused buffer is kept.
 const UNUSED_TIME: Duration = Duration::from_secs(1);
 
 static UNUSED: Mutex<Unused> = Mutex::new(Unused::new());
@@ -47,7 +47,7 @@ impl Buffer {
         self.bytes.extend_from_slice(more);
     }
 
-    /// What is in it, to be shared; the buffer is free again with the last who has some of it.
+    /// Freezes the content for sharing; the buffer is free again when the last part is dropped.
     #[must_use]
     pub fn freeze(self) -> Bytes {
         Bytes::from_owner(self)
@@ -89,7 +89,7 @@ impl BufferSize {
         Self::exactly(bytes.checked_next_power_of_two()?)
     }
 
-    /// That of a buffer with this capacity, in bytes.
+    /// The size class of a buffer with exactly this capacity, in bytes.
     fn exactly(capacity: usize) -> Option<Self> {
         (0..SIZES).map(Self).find(|size| size.bytes() == capacity)
     }
@@ -104,11 +104,11 @@ type UnusedBuffer = (Instant, Vec<u8>);
 
 /// The buffers that nobody uses.
 struct Unused {
-    /// Those of each size; who left last is the last.
+    /// Free buffers by size class; the most recently used is last.
     sizes: [Vec<UnusedBuffer>; SIZES],
-    /// What they take, in bytes.
+    /// The bytes they occupy.
     bytes: usize,
-    /// What they may take.
+    /// The bytes they may occupy.
     bytes_max: usize,
 }
 

@@ -33,7 +33,7 @@ pub fn unmap_program() -> io::Result<usize> {
     Ok(bytes)
 }
 
-/// Where `program` is mapped as it stands in its file, in the words of `/proc/self/smaps`.
+/// Finds the unmodified mappings of `program`, in the format of `/proc/self/smaps`.
 fn unchanged(mappings: &str, program: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut read_only = None;

@@ -187,7 +187,7 @@ impl Sim {
             if now_ms < node.stopped_until_ms {
                 continue;
             }
-            let is_due = now_ms >= node.next_at_ms || node.limits.are_urgent();
+            let is_due = now_ms >= node.next_at_ms || node.limits.needs_sync();
             if node.sync.is_none() && is_due {
                 self.begin(index, now_ms, trouble);
                 self.commit(index, now_ms);

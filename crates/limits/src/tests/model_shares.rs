@@ -55,7 +55,7 @@ fn what_several_accounts_take_leaves_places_to_others() {
     }
 }
 
-/// How many places of `limit` two honest customers use that always have more to do, and the larger part.
+/// The slots of `limit` that two always busy accounts use together, and the larger part.
 fn two_busy(limit: u32, percent: u32) -> (usize, usize) {
     let bench = Bench::new();
     let mut one = all(&bench, 1, limit, percent);
@@ -124,7 +124,7 @@ fn a_place_is_given_back_where_another_limit_refuses() {
     assert_eq!(all(&bench, 1, 4, 75).len(), 3, "nothing was lost");
 }
 
-/// What happens to one account's calls.
+/// A step in the life of one account's calls.
 #[derive(Clone, Copy, Debug)]
 enum CallStep {
     Enter(u64),
