@@ -16,7 +16,7 @@ use super::request::{Body, ListView, PAGE_DEFAULT, PAGE_MAX, Params, check_limit
 use super::value::Time;
 use crate::fleet::Fleet;
 use crate::fleet::HasFleet;
-use crate::fleet::postgres::{LeaseOut, LeasesWanted, NodeSeen, NodeState, Overview, Sums};
+use crate::fleet::postgres::{LeaseFilter, LeaseOut, NodeOverview, NodeState, Overview, Sums};
 use crate::ledger::key_rules::NOTE_CHARS_MAX;
 use crate::ledger::{AccountId, LedgerError, NodeId, ResolvedSuspense, Seq, Standing, SuspenseEnd};
 use crate::money::Nanousd;
@@ -175,8 +175,8 @@ impl From<Sums> for MoneyView {
     }
 }
 
-impl From<NodeSeen> for NodeView {
-    fn from(seen: NodeSeen) -> Self {
+impl From<NodeOverview> for NodeView {
+    fn from(seen: NodeOverview) -> Self {
         Self {
             node: seen.node.number(),
             name: seen.name,
@@ -277,7 +277,7 @@ async fn list(
 ) -> ApiResult<Json<ListView<LeaseView, String>>> {
     let fleet = require_fleet(state)?;
     let limit = check_limit(asked.limit.unwrap_or(PAGE_DEFAULT))?;
-    let wanted = LeasesWanted {
+    let wanted = LeaseFilter {
         node: asked.node.map(node).transpose()?,
         account: asked.account,
         only_suspended,

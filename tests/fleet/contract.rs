@@ -123,10 +123,10 @@ fn of_many(
     });
     let settled: Vec<_> = settled.collect();
     let report = Some(LeaseReport { from, to: from + 10, settled, history: History::default() });
-    let mut asks: Vec<_> =
+    let mut requests: Vec<_> =
         (1..=leases.len() as u64).map(|number| asked(number, 0, 1_000)).collect();
-    asks.retain(|_| rng.bool());
-    SyncRequest { node, epoch, turn, report, is_clear: false, asks }
+    requests.retain(|_| rng.bool());
+    SyncRequest { node, epoch, turn, report, is_clear: false, requests }
 }
 
 async fn spends(db: Db, node: NodeId, syncs: u64, accounts: usize) -> (Vec<i64>, Vec<i64>) {

@@ -15,15 +15,15 @@ use tollgate_ledger::LeaseReport;
 use tollgate_ledger::{AccountId, NodeId, RECORDS_MAX, Seq};
 use tollgate_money::money::Nanousd;
 
-/// How often a node exchanges when nothing hurries it: what another node wrote is known this much
-/// later at most, even where the database sends no notifications.
+/// The interval between syncs while nothing makes one urgent: the longest delay of another node's writes
+/// here, even if the database sends no notifications.
 pub const BEAT: Duration = Duration::from_millis(500);
 /// A refusal for want of money waits this long for what other nodes give back.
 pub const RECALL_WAIT: Duration = Duration::from_millis(250);
-/// How often the treasury is asked again meanwhile.
+/// The interval between requests for a recalled account.
 const RECALL_BEAT: Duration = Duration::from_millis(50);
-/// Who waits for money while the treasury does not answer is refused after this: later than the database
-/// takes to let go of the rows that a node has locked which was stopped or cut off meanwhile.
+/// The longest wait for money while the treasury does not answer: longer than the database takes to release
+/// the rows that a stopped or disconnected node has locked.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(2);
 /// Nobody waits longer for money than for an answer and a recall together.
 pub const WAIT_MAX: Duration = ANSWER_WAIT.saturating_add(RECALL_WAIT);
@@ -41,16 +41,16 @@ const FLOOR: Nanousd = Nanousd::new(10_000_000);
 /// that is too large to be done in time would be sent again and again as it is.
 const ASKS_MAX: usize = 5_000;
 
-/// Who waits for money of an account.
+/// The number of a call that waits for money of an account.
 pub type Waiter = u64;
 
 /// The local side of money, as the borrower needs it: the node's ledger, or a simulated one.
 pub trait Local {
-    /// What can be held of an account here.
+    /// The leased money of an account that no hold covers.
     fn available(&self, account: AccountId) -> Nanousd;
-    /// What open holds cover of it: it comes back when they end.
+    /// The leased money under open holds; it becomes available when they end.
     fn held(&self, account: AccountId) -> Nanousd;
-    /// What was set aside of it since this process began, whatever became of it: it only grows.
+    /// The sum of all holds of the account since this process began, ended ones included: it only grows.
     fn reserved(&self, account: AccountId) -> Nanousd;
     /// Takes `amount` of what is available out of the ledger, if so much is there.
     fn give_back(&mut self, account: AccountId, amount: Nanousd) -> bool;
@@ -58,7 +58,7 @@ pub trait Local {
     fn take_in(&mut self, account: AccountId, amount: Nanousd);
     /// Below so much an account runs low: the borrower wants to know at once.
     fn watch(&mut self, account: AccountId, below: Nanousd);
-    /// What the journal says beyond `from`, as far as it is on disk.
+    /// Reports the journal after `from`, up to its durable end.
     ///
     /// # Errors
     /// [`Unreadable`]: that nothing stands there is not said.
@@ -69,7 +69,7 @@ pub trait Local {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreadable;
 
-/// What someone who waited for money is told.
+/// The outcome for a call that waited for money.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Money came: try again.
@@ -94,11 +94,11 @@ pub struct Borrower {
     next_waiter: Waiter,
     /// Sent and not answered.
     pending: Option<SyncRequest>,
-    /// When it was sent first.
+    /// The time of its first transmission.
     sent_at: Duration,
     exchanged_at: Option<Duration>,
     /// The last account that was asked for, where not all could be.
-    asked_to: Option<AccountId>,
+    last_requested: Option<AccountId>,
     /// Until when holds may be made.
     spend_until: Duration,
 }
@@ -120,7 +120,7 @@ impl Borrower {
             pending: None,
             sent_at: Duration::ZERO,
             exchanged_at: None,
-            asked_to: None,
+            last_requested: None,
             spend_until: Duration::ZERO,
         }
     }
@@ -148,15 +148,15 @@ impl Borrower {
         let id = self.next_waiter;
         self.next_waiter = id.wrapping_add(1);
         let need = self.needs.entry(account).or_default();
-        need.waiting.push(Waiting { id, amount, since, is_asked: false, short_at: None });
+        need.waiting.push(Waiting { id, amount, since, is_requested: false, short_at: None });
         id
     }
 
     /// Some wait no longer. All of them at one time: where the treasury does not answer, they may be all
     /// the calls of seconds.
-    pub fn forget(&mut self, gone: &[(AccountId, Waiter)]) {
-        let waiters: HashSet<_> = gone.iter().map(|(_, waiter)| *waiter).collect();
-        let accounts: BTreeSet<_> = gone.iter().map(|(account, _)| *account).collect();
+    pub fn forget(&mut self, cancelled: &[(AccountId, Waiter)]) {
+        let waiters: HashSet<_> = cancelled.iter().map(|(_, waiter)| *waiter).collect();
+        let accounts: BTreeSet<_> = cancelled.iter().map(|(account, _)| *account).collect();
         for account in accounts {
             if let Some(need) = self.needs.get_mut(&account) {
                 need.waiting.retain(|waiting| !waiters.contains(&waiting.id));
@@ -178,17 +178,17 @@ impl Borrower {
         self.exchanged_at = None;
     }
 
-    /// When the next exchange is due: a beat after the last one was sent, from when its term counts. A
-    /// treasury that takes long to answer is asked again the sooner.
+    /// The time of the next sync: one interval after the last was sent, since its term counts from then. A
+    /// slow answer therefore makes the next sync no later.
     #[must_use]
     pub fn due_at(&self, now: Duration) -> Duration {
         let Some(last) = self.exchanged_at.filter(|_| self.pending.is_none()) else { return now };
         let waiting = self.needs.values().filter(|need| !need.waiting.is_empty());
-        let asks = waiting.map(|need| need.ask_at);
+        let requests = waiting.map(|need| need.ask_at);
         let is_recalled = self.needs.values().any(|need| need.is_recalled);
         let recalled = is_recalled.then(|| last.saturating_add(RECALL_BEAT));
         let beat = self.sent_at.saturating_add(BEAT).max(last);
-        asks.chain(recalled).chain([beat]).min().unwrap_or(now)
+        requests.chain(recalled).chain([beat]).min().unwrap_or(now)
     }
 
     /// The exchange to send at `now`. One that was not answered is sent again as it was.
@@ -207,7 +207,7 @@ impl Borrower {
             turn: self.turn.saturating_add(1),
             report,
             is_clear: false,
-            asks: self.asks(now, local),
+            requests: self.requests(now, local),
         };
         self.pending = Some(sync.clone());
         self.sent_at = now;
@@ -233,7 +233,7 @@ impl Borrower {
                 turn: self.turn.saturating_add(1),
                 is_clear: report.is_none(),
                 report,
-                asks: Vec::new(),
+                requests: Vec::new(),
             };
             self.pending = Some(sync);
             self.sent_at = now;
@@ -251,7 +251,8 @@ impl Borrower {
         let Some(sync) = self.pending.take() else { return Vec::new() };
         self.turn = sync.turn;
         let was_full = sync.is_full();
-        let most: BTreeMap<_, _> = sync.asks.iter().map(|ask| (ask.account, ask.most)).collect();
+        let most: BTreeMap<_, _> =
+            sync.requests.iter().map(|request| (request.account, request.most)).collect();
         if let Some(report) = sync.report {
             self.reported = report.to;
             for settled in report.settled {
@@ -266,7 +267,7 @@ impl Borrower {
         let may_spend = now < self.spend_until;
         // Nor is there anything to wait for while there is more to say.
         self.exchanged_at = Some(now).filter(|_| may_spend && !was_full);
-        let mut told = Vec::new();
+        let mut verdicts = Vec::new();
         for (account, loan) in &answer.loans {
             let need = self.needs.entry(*account).or_default();
             match loan {
@@ -278,7 +279,7 @@ impl Borrower {
                 Loan::Shortage(short) => need.short = Some(*short),
             }
             if may_spend {
-                need.tell(local.available(*account), now, &mut told);
+                need.serve(local.available(*account), now, &mut verdicts);
             }
         }
         let recalled: BTreeSet<_> = answer.recalled.iter().copied().collect();
@@ -291,7 +292,7 @@ impl Borrower {
         if is_news {
             self.hurry();
         }
-        told
+        verdicts
     }
 
     /// Accounts of which the treasury had less than was wanted.
@@ -305,13 +306,13 @@ impl Borrower {
     /// once the term is over.
     pub fn unanswered(&mut self, now: Duration) -> Vec<(Waiter, Verdict)> {
         let is_over = self.spend_until <= now;
-        let mut told = Vec::new();
+        let mut verdicts = Vec::new();
         for need in self.needs.values_mut() {
             let has_waited = |waiting: &Waiting| now.saturating_sub(waiting.since) >= ANSWER_WAIT;
-            let gone = need.waiting.extract_if(.., |waiting| is_over || has_waited(waiting));
-            told.extend(gone.map(|waiting| (waiting.id, Verdict::CutOff)));
+            let cancelled = need.waiting.extract_if(.., |waiting| is_over || has_waited(waiting));
+            verdicts.extend(cancelled.map(|waiting| (waiting.id, Verdict::CutOff)));
         }
-        told
+        verdicts
     }
 
     /// Counts what calls were charged: how fast an account is spent, whatever its holds set aside.
@@ -350,8 +351,8 @@ impl Borrower {
         });
     }
 
-    fn asks(&mut self, now: Duration, local: &impl Local) -> Vec<LoanRequest> {
-        let mut asks = Vec::new();
+    fn requests(&mut self, now: Duration, local: &impl Local) -> Vec<LoanRequest> {
+        let mut requests = Vec::new();
         for account in self.next_to_ask(now, local) {
             let Some(need) = self.needs.get_mut(&account) else { continue };
             let available = local.available(account);
@@ -363,12 +364,12 @@ impl Borrower {
                 // What is there was not enough, or another call has taken it meanwhile.
                 next.amount.saturating_sub(available).max(Nanousd::new(1))
             });
-            need.waiting.iter_mut().for_each(|waiting| waiting.is_asked = true);
-            let wanted = waiting.checked_add(ahead).unwrap_or(Nanousd::MAX);
-            let most = wanted.saturating_sub(available).max(least);
-            asks.push(LoanRequest { account, least, most });
+            need.waiting.iter_mut().for_each(|waiting| waiting.is_requested = true);
+            let target = waiting.checked_add(ahead).unwrap_or(Nanousd::MAX);
+            let most = target.saturating_sub(available).max(least);
+            requests.push(LoanRequest { account, least, most });
         }
-        asks
+        requests
     }
 
     /// The accounts of which money is needed, in their order: where there are too many, those that come
@@ -383,13 +384,13 @@ impl Borrower {
         let needed = self.needs.iter().filter(is_needed);
         let mut accounts: Vec<_> = needed.map(|(account, _)| *account).collect();
         if accounts.len() <= ASKS_MAX {
-            self.asked_to = None;
+            self.last_requested = None;
             return accounts;
         }
-        let begin = accounts.partition_point(|account| Some(*account) <= self.asked_to);
+        let begin = accounts.partition_point(|account| Some(*account) <= self.last_requested);
         accounts.rotate_left(begin);
         accounts.truncate(ASKS_MAX);
-        self.asked_to = accounts.last().copied();
+        self.last_requested = accounts.last().copied();
         accounts.sort_unstable();
         accounts
     }
@@ -402,10 +403,11 @@ fn seconds_up(time: Duration) -> i64 {
 }
 
 impl SyncRequest {
-    /// Whether there was more to say than one exchange takes.
+    /// True if the sync reached a limit and another should follow at once.
     fn is_full(&self) -> bool {
-        let said = self.report.as_ref().map_or(0, |report| report.to.saturating_sub(report.from));
-        said >= RECORDS_MAX || self.asks.len() >= ASKS_MAX
+        let records =
+            self.report.as_ref().map_or(0, |report| report.to.saturating_sub(report.from));
+        records >= RECORDS_MAX || self.requests.len() >= ASKS_MAX
     }
 }
 

@@ -1,5 +1,5 @@
-//! What a node and the treasury say to each other about money: one [`SyncRequest`] after the other, each
-//! done once however often it is sent.
+//! The messages between a node and the treasury about money: numbered [`SyncRequest`]s, each applied once
+//! however often it is sent.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use serde::{Deserialize, Serialize};
@@ -23,13 +23,13 @@ pub struct SyncRequest {
     pub epoch: Epoch,
     /// One more than that of the exchange before.
     pub turn: Turn,
-    /// What became of leased money since the last report.
+    /// Changes of leased money since the last report.
     pub report: Option<LeaseReport>,
     /// The node has nothing left of what it was lent: what the treasury still counts as lent was lost
     /// on the way.
     pub is_clear: bool,
     /// Accounts that the node needs money of, in their order.
-    pub asks: Vec<LoanRequest>,
+    pub requests: Vec<LoanRequest>,
 }
 
 /// A node needs money of an account.
@@ -43,10 +43,10 @@ pub struct LoanRequest {
     pub most: Nanousd,
 }
 
-/// What the treasury answers.
+/// The treasury's response.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SyncResponse {
-    /// What became of each ask, in their order.
+    /// The outcome of each loan request, in their order.
     pub loans: Vec<(AccountId, Loan)>,
     /// Accounts that another node is short of: what is not needed of them should come back.
     pub recalled: Vec<AccountId>,
@@ -56,7 +56,7 @@ pub struct SyncResponse {
     pub nodes: u32,
 }
 
-/// What becomes of an ask.
+/// The outcome of a loan request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Loan {
     /// So much is the node's to spend.
@@ -65,20 +65,20 @@ pub enum Loan {
     Shortage(Shortage),
 }
 
-/// Where the money is of an account that has not enough to lend.
+/// The money of an account with too little to lend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shortage {
-    /// What could be lent.
+    /// The money that could be lent.
     pub available: Nanousd,
-    /// What other nodes have out: some of it may come back.
+    /// Leases of other nodes: some may come back.
     pub elsewhere: Nanousd,
-    /// What cannot be had now and is not spent: held by tasks, or in suspense.
+    /// Money that is neither available now nor spent: held by tasks, or in suspense.
     pub held: Nanousd,
-    /// What the account owes: nothing is lent before it is paid.
+    /// The account's debt, which is paid before anything is lent.
     pub debt: Nanousd,
 }
 
-/// Why the treasury does not take an exchange. Nothing has changed then.
+/// A sync that the treasury rejects. It has changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// There is no such node.
@@ -96,7 +96,7 @@ pub enum Refused {
     Unsound(AccountId),
 }
 
-/// Where a node stands when it joins.
+/// The state of a node when it joins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JoinResponse {
     /// Its life from here on.
@@ -107,10 +107,9 @@ pub struct JoinResponse {
     pub reported: Seq,
 }
 
-/// How much of an account a node is lent that needs at least `least` and at most `most`, of
-/// `available` among so many nodes; `None` when the account has not enough. A node gets no more than
-/// half of its part, so that the others find something too; when money is short, exactly what one
-/// hold needs.
+/// The size of a loan for a node that needs at least `least` and at most `most`, from `available` among so
+/// many nodes; `None` if the account has too little. A node gets at most half of its part, so that the others
+/// find some too; when money is short, exactly what one hold needs.
 #[must_use]
 pub fn loan(available: Nanousd, nodes: u32, least: Nanousd, most: Nanousd) -> Option<Nanousd> {
     let shares = i64::from(nodes.max(1)).saturating_mul(2);

@@ -18,22 +18,22 @@ use super::postgres::DbError;
 use super::{Fleet, FleetError, NodeEvent};
 use tollgate_ledger::{AccountId, Ledger, RecoveryPolicy};
 
-/// How soon an exchange without an answer is sent again; twice as late with each time.
+/// The delay before an unanswered sync is sent again; it doubles each time.
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 /// The latest. A node finds a database that is back within this.
 const RETRY_MAX: Duration = Duration::from_secs(1);
-/// How often an exchange of a node that joins is sent again before the process ends: a busy database is
-/// waited for, and one that is away is said.
+/// Attempts at a sync of a node that joins before the process ends: the node waits for a busy database and
+/// reports one that is down.
 const CLEAR_TRIES_MAX: u32 = 5;
-/// How often nodes are looked for that have fallen silent.
+/// The interval between searches for silent nodes.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
-/// How often a node that must join again looks whether its last holds have ended.
+/// The interval between checks of open holds by a node that must join again.
 const DRAIN_POLL: Duration = Duration::from_millis(200);
 /// An operator who resolves a node's suspense shuts it out once. A node that is shut out twice within
 /// this shares its data with another process, and must not go on.
 const SHUT_OUT_AGAIN: Duration = Duration::from_secs(60);
-/// How long a node that stops waits for its last exchange. What it has out goes to suspense otherwise,
-/// until it joins again.
+/// The time that a stopping node waits for its last sync. Without it its leases go to suspense until it
+/// joins again.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A node that has joined.
@@ -43,13 +43,13 @@ pub struct Node {
     policy: RecoveryPolicy,
     money: LocalMoney,
     borrower: Borrower,
-    /// Who waits for money.
+    /// Calls that wait for money.
     waiting: HashMap<Waiter, (AccountId, oneshot::Sender<Verdict>)>,
     swept_at: Duration,
     sweeping: Option<JoinHandle<()>>,
 }
 
-/// Why a node goes on no longer.
+/// The reason why a node stops syncing.
 enum NodeEnd {
     /// It is to stop.
     Stopped,
@@ -117,8 +117,8 @@ impl Node {
                 }
                 Err(error) => return Err(error.into()),
                 Ok(Err(refused)) => {
-                    let said = format!("the treasury refuses {}: {refused:?}", self.fleet.node);
-                    return Err(FleetError::Db(DbError::Failed(said)));
+                    let message = format!("the treasury refuses {}: {refused:?}", self.fleet.node);
+                    return Err(FleetError::Db(DbError::Failed(message)));
                 }
             }
             if sync.is_clear {
@@ -131,7 +131,7 @@ impl Node {
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let mut shut_out_at = None;
         loop {
-            let NodeEnd::ShutOut(why) = self.go_on(&mut stop).await else {
+            let NodeEnd::ShutOut(why) = self.run_until_end(&mut stop).await else {
                 return self.leave().await;
             };
             self.fleet.end_term();
@@ -151,7 +151,7 @@ impl Node {
         }
     }
 
-    async fn go_on(&mut self, stop: &mut watch::Receiver<bool>) -> NodeEnd {
+    async fn run_until_end(&mut self, stop: &mut watch::Receiver<bool>) -> NodeEnd {
         let mut retry = RETRY_FIRST;
         loop {
             if self.wait_until_due(stop).await {
@@ -217,31 +217,31 @@ impl Node {
     /// The exchange to send now. Reads the journal, and waits for what is given back to be on disk.
     fn next(&mut self) -> SyncRequest {
         self.take_events();
-        let gone = self.waiting.extract_if(|_, (_, tell)| tell.is_closed());
-        let gone: Vec<_> = gone.map(|(waiter, (account, _))| (account, waiter)).collect();
-        self.borrower.forget(&gone);
+        let cancelled = self.waiting.extract_if(|_, (_, tell)| tell.is_closed());
+        let cancelled: Vec<_> = cancelled.map(|(waiter, (account, _))| (account, waiter)).collect();
+        self.borrower.forget(&cancelled);
         let (now, borrower, money) = (self.fleet.now(), &mut self.borrower, &mut self.money);
         tokio::task::block_in_place(|| borrower.sync(now, money))
     }
 
     fn take(&mut self, answer: &SyncResponse) {
-        let told = self.borrower.answered(answer, self.fleet.now(), &mut self.money);
+        let verdicts = self.borrower.answered(answer, self.fleet.now(), &mut self.money);
         let until = self.borrower.spend_until();
         let sent_at = until.saturating_sub(self.fleet.term);
         self.fleet.note_sync(sent_at, self.borrower.reported(), answer.nodes);
         self.fleet.note_scarce(self.borrower.scarce().collect());
         self.fleet.begin_term(until);
-        self.tell(told);
+        self.tell(verdicts);
     }
 
     fn unanswered(&mut self, error: &DbError) {
         log::warn!("the treasury does not answer: {error}");
-        let told = self.borrower.unanswered(self.fleet.now());
-        self.tell(told);
+        let verdicts = self.borrower.unanswered(self.fleet.now());
+        self.tell(verdicts);
     }
 
-    fn tell(&mut self, told: Vec<(Waiter, Verdict)>) {
-        for (waiter, verdict) in told {
+    fn tell(&mut self, verdicts: Vec<(Waiter, Verdict)>) {
+        for (waiter, verdict) in verdicts {
             if let Some((_, tell)) = self.waiting.remove(&waiter) {
                 // Who went away needs no answer.
                 tell.send(verdict).ok();
@@ -314,8 +314,8 @@ impl Node {
             match self.fleet.db.sync(&sync, self.fleet.term).await {
                 Ok(Ok(answer)) => {
                     let now = self.fleet.now();
-                    let told = self.borrower.answered(&answer, now, &mut self.money);
-                    self.tell(told);
+                    let verdicts = self.borrower.answered(&answer, now, &mut self.money);
+                    self.tell(verdicts);
                 }
                 Ok(Err(_)) => return,
                 Err(_) => tokio::time::sleep(RETRY_FIRST).await,
@@ -331,7 +331,7 @@ fn borrower(fleet: &Fleet, joined: JoinResponse) -> Borrower {
     Borrower::new(fleet.node, joined, fleet.term).covering(fleet.cover)
 }
 
-/// Why the treasury takes nothing more of this life of a node.
+/// Describes why the treasury rejects this epoch of a node.
 fn reason(refused: &Refused) -> String {
     match refused {
         Refused::UnknownNode => "the treasury does not know it".to_owned(),

@@ -11,7 +11,7 @@ mod error;
 pub(crate) mod sync;
 mod history;
 pub(crate) mod limits;
-mod lent;
+mod pooled;
 mod listen;
 pub mod migrate;
 pub(crate) mod recall;
@@ -38,9 +38,9 @@ use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 use tokio_postgres::{Config, NoTls, Row};
 
 pub use self::error::DbError;
-use self::lent::Lent;
 pub use self::listen::Announced;
-pub use self::overview::{LeaseOut, LeasesWanted, NodeSeen, NodeState, Overview, Sums};
+pub use self::overview::{LeaseFilter, LeaseOut, NodeOverview, NodeState, Overview, Sums};
+use self::pooled::PooledConnection;
 pub use self::transaction::Transaction;
 use tollgate_options::database_url as url;
 pub use tollgate_options::database_url::{Host, UrlError, hosts_of};
@@ -73,11 +73,11 @@ const KEEPALIVE_RETRIES: u32 = 3;
 /// A migration may rewrite a large table, and waits for one that another process runs.
 const MIGRATION_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// What a ledger that moves compares between two statements, of all its accounts, takes seconds; no node
-/// waits for it.
+/// The longest silence in a transaction of a move, which compares all accounts between two statements; no
+/// node waits for it.
 const MIGRATION_SILENCE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How something that was asked of the database ended.
+/// The outcome of a database operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The call did what was asked.
@@ -92,7 +92,7 @@ pub enum Outcome {
     Failed,
 }
 
-/// What is asked of the database.
+/// The kind of a database operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DbOperation {
     /// A transaction, once per try.
@@ -106,11 +106,11 @@ pub enum DbOperation {
 /// Something that was asked, for counters.
 #[derive(Clone, Copy, Debug)]
 pub struct RoundTrip {
-    /// What was asked of the database.
+    /// The kind of the operation.
     pub operation: DbOperation,
-    /// How the call ended.
+    /// The outcome.
     pub outcome: Outcome,
-    /// How long it took, with the wait for a connection.
+    /// The duration, including the wait for a connection.
     pub took: Duration,
 }
 
@@ -135,7 +135,7 @@ impl DatabaseTimeouts {
 #[derive(Clone)]
 pub struct Db {
     shared: Arc<Shared>,
-    /// Whether it may use the connections that are kept for the node itself.
+    /// True if it may use the connections reserved for the node itself.
     is_ahead: bool,
 }
 
@@ -147,7 +147,7 @@ struct Shared {
     config: Config,
     tls: Option<tokio_postgres_rustls::MakeRustlsConnect>,
     limits: DatabaseTimeouts,
-    /// Where the database is, for messages.
+    /// The address of the database, for messages.
     place: String,
     observer: Option<Observer>,
 }
@@ -207,7 +207,7 @@ impl Db {
             Some(tls) => Manager::from_config(config.clone(), tls.clone(), recycling),
         };
         let connections_max = options.connections_max.max(1);
-        let places = Arc::new(Semaphore::new(lent::places(connections_max)));
+        let places = Arc::new(Semaphore::new(pooled::places(connections_max)));
         let pool = Pool::builder(manager)
             .max_size(connections_max)
             .runtime(Runtime::Tokio1)
@@ -222,7 +222,7 @@ impl Db {
         Ok(db)
     }
 
-    /// Whether the database keeps what it has confirmed. A crash of one that does not would give money
+    /// Checks that the database keeps confirmed transactions. A crash of one that does not could give money
     /// out twice.
     async fn check_durability(&self) -> Result<(), DbError> {
         let rows = self.query("SHOW synchronous_commit", &[]).await?;
@@ -230,12 +230,12 @@ impl Db {
         if setting.as_deref() != Some("off") {
             return Ok(());
         }
-        let told = "synchronous_commit is off: a crash of the database would lose what it has \
+        let message = "synchronous_commit is off: a crash of the database would lose what it has \
                     confirmed; set it to on, for this database at least";
-        Err(DbError::Failed(told.to_owned()).named(self.place()))
+        Err(DbError::Failed(message.to_owned()).named(self.place()))
     }
 
-    /// Where the database is, such as `db.internal:5432`, for messages.
+    /// The address of the database, such as `db.internal:5432`, for messages.
     #[must_use]
     pub fn place(&self) -> &str {
         &self.shared.place
@@ -298,7 +298,7 @@ fn no_url(error: &dyn fmt::Display) -> DbError {
     DbError::Failed(format!("store.postgres.url cannot be used: {error}"))
 }
 
-/// What the client is told of addresses, names and times.
+/// Builds the client's settings: addresses, names and timeouts.
 fn config(options: &PostgresOptions, limits: DatabaseTimeouts) -> Result<Config, DbError> {
     let mut config = Config::from_str(&options.url).map_err(|error| no_url(&error))?;
     if let Some(password) = &options.password {

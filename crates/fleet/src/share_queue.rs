@@ -1,4 +1,4 @@
-//! Where requests wait for a share of a limit, and the node for requests that wait.
+//! The queue of requests that wait for a share of a limit.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,15 +14,14 @@ use tollgate_money::money::Nanousd;
 /// does not answer is better told so.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// What a node's exchanges about limits are wanted for.
+/// Requests that wait for the next sync of limits.
 #[derive(Debug)]
 pub struct ShareQueue {
     hurry: Notify,
     /// Exchanges that have begun.
     begun: AtomicU64,
     done: watch::Sender<Done>,
-    /// What keys wait for that may not spend more with what the node has of their limits; and keys of
-    /// which the node has some.
+    /// The amounts that calls wait for, by key; and keys of which the node has a share.
     keys: Mutex<BTreeMap<(AccountId, KeyId), BTreeMap<u64, Nanousd>>>,
     calls: AtomicU64,
 }
@@ -65,10 +64,10 @@ impl ShareQueue {
     /// Waits for an exchange that begins after this. Whether it was answered: not, if the database
     /// does not answer within a second.
     pub async fn wait(&self) -> bool {
-        let wanted = self.begun.load(Ordering::Acquire).saturating_add(1);
+        let next_sync = self.begun.load(Ordering::Acquire).saturating_add(1);
         let mut done = self.done.subscribe();
         self.hurry.notify_one();
-        let done = done.wait_for(|done| done.number >= wanted);
+        let done = done.wait_for(|done| done.number >= next_sync);
         match tokio::time::timeout(WAIT_MAX, done).await {
             Ok(Ok(done)) => done.is_answered,
             Ok(Err(_)) | Err(_) => false,

@@ -1,4 +1,4 @@
-//! What the ledger needs of its fleet: money, tasks and what people write, where all nodes have it.
+//! The fleet as the ledger sees it: money, tasks and writes in one place for all nodes.
 
 use std::any::Any;
 use std::collections::{HashMap, HashSet};

@@ -1,5 +1,5 @@
-//! How a limit is divided among the nodes of a fleet: the rule that every exchange goes by, under the
-//! lock of the limit. Pure; the database keeps what it decides on.
+//! Shares of a limit among the nodes of a fleet: the rule of every sync, under the lock of the limit. Pure;
+//! the database stores the state.
 //!
 //! What all nodes have of a limit is never more than the limit: a share grows only out of what nobody
 //! has, and what a node should give up it gives up itself, and then says so. What nobody has is a
@@ -22,24 +22,24 @@ const MINUTE_MS: u64 = 60_000;
 pub struct Claim {
     /// The number of the node that has the claim.
     pub node: i16,
-    /// What it may have: more than it knows of, if an answer was lost.
+    /// Its share: more than it knows of, if a response was lost.
     pub share: u32,
-    /// What it wants; see [`ShareRequest::demand`].
+    /// Its demand; see [`ShareRequest::demand`].
     pub demand: u64,
-    /// What one of its requests needs.
+    /// The size of its largest recent request.
     pub need: u32,
-    /// What it cannot give up.
+    /// The part that it cannot return.
     pub floor: u32,
 }
 
-/// What no node has of a limit.
+/// The unclaimed part of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pool {
-    /// What of the limit it is.
+    /// The size, in units of the limit.
     pub units: u32,
-    /// What is in it, in millionths of a unit.
+    /// The content, in millionths of a unit.
     pub micros: u64,
-    /// When that was so, by the database's clock, in unix milliseconds.
+    /// The time of the content, by the database's clock, in Unix milliseconds.
     pub at_ms: u64,
 }
 
@@ -50,7 +50,7 @@ impl Pool {
         Self { units: limit, micros: u64::from(limit) * MICROS, at_ms: now_ms }
     }
 
-    /// Whether it would be as well not to have it: it is the whole limit, and full again.
+    /// True if the row can be deleted: it is the whole limit, and full.
     #[must_use]
     pub fn is_full(&self, limit: u32, now_ms: u64) -> bool {
         let pool = self.refilled(now_ms);
@@ -71,14 +71,14 @@ impl Pool {
     }
 }
 
-/// What an exchange makes of a limit.
+/// The result of a sync about one limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShareDecision {
-    /// What no node has from now on.
+    /// The unclaimed part from now on.
     pub pool: Pool,
     /// The row of the node that asked; `None` if it has none any more.
     pub row: Option<Claim>,
-    /// What it is told.
+    /// The response to the node.
     pub grant: ShareGrant,
 }
 
@@ -133,7 +133,7 @@ pub fn settle(
     ShareDecision { pool, row: Some(Claim { share, ..mine }), grant }
 }
 
-/// What each node should have of the limit: together, no more than there is.
+/// The target of each node; their sum is at most the limit.
 fn targets(request: &ShareRequest, claims: &[Claim], nodes: u32, turn: u64) -> Vec<u32> {
     let mut targets: Vec<u32> = claims.iter().map(|claim| claim.floor.min(request.limit)).collect();
     let sum = |targets: &[u32]| targets.iter().fold(0_u32, |sum, one| sum.saturating_add(*one));
@@ -178,9 +178,9 @@ fn targets(request: &ShareRequest, claims: &[Claim], nodes: u32, turn: u64) -> V
     }
     // Who wants little leaves the rest for those who come next.
     for (target, claim) in targets.iter_mut().zip(claims) {
-        let wanted = claim.demand.saturating_add(claim.demand.div_ceil(2));
-        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
-        let most = wanted.max(request.limit / nodes.max(1)).max(claim.need).max(claim.floor);
+        let useful = claim.demand.saturating_add(claim.demand.div_ceil(2));
+        let useful = u32::try_from(useful).unwrap_or(u32::MAX);
+        let most = useful.max(request.limit / nodes.max(1)).max(claim.need).max(claim.floor);
         *target = (*target).min(most);
     }
     targets

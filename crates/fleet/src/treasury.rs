@@ -16,38 +16,38 @@ use tollgate_ledger::{AccountId, CreditChange, CreditFault, CreditState, NodeId,
 use tollgate_ledger::{LeaseReport, LeaseSettlement};
 use tollgate_money::money::Nanousd;
 
-/// How many terms the treasury waits for a node. It counts from when it has heard of the node, which
-/// is later than the node counts from, and so much longer that a new primary's clock may differ.
+/// The terms after which a node counts as silent, from its last sync by the treasury's clock. That is later
+/// than by the node's clock, and by so much that the clock of a new primary may differ.
 pub const TERMS_WAITED: u32 = 2;
-/// How long a recall stands: as long as nodes without notifications take to hear of it.
+/// The lifetime of a recall: as long as nodes without notifications take to learn of it.
 pub const RECALL_FOR: Duration = Duration::from_secs(1);
 
-/// Where an account's money is. Always `granted = available + leased + held + spent + suspense`.
+/// The money of an account, by location. Always `granted = available + leased + held + spent + suspense`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccountFunds {
     /// Everything that was ever paid in.
     pub granted: Nanousd,
-    /// What can be lent.
+    /// The money that can be lent.
     pub available: Nanousd,
-    /// What nodes have out.
+    /// Leases of nodes.
     pub leased: Nanousd,
-    /// What open tasks hold.
+    /// Holds of open tasks.
     pub held: Nanousd,
-    /// What calls have cost, less refunds.
+    /// Charges of calls, less refunds.
     pub spent: Nanousd,
-    /// What silent nodes have out.
+    /// Leases of silent nodes.
     pub suspense: Nanousd,
-    /// What calls cost beyond what the account could pay, and it owes: whatever becomes available pays
-    /// it first.
+    /// Costs of calls beyond the account's money, which it owes: money that becomes available pays them
+    /// first.
     pub debt: Nanousd,
-    /// What calls cost and is not owed any more.
+    /// Costs of calls that are no longer owed.
     pub written_off: Nanousd,
     /// The credit line: what of `granted` is lent.
     pub credit: Nanousd,
 }
 
 impl AccountFunds {
-    /// Whether everything adds up, nothing is negative, and no more is lent than was granted (I1, I2).
+    /// True if everything adds up, nothing is negative, and no more is lent than was granted (I1, I2).
     #[must_use]
     pub fn is_sound(&self) -> bool {
         let parts = [self.available, self.leased, self.held, self.spent, self.suspense];
@@ -83,13 +83,13 @@ impl AccountFunds {
     }
 }
 
-/// What operators have taken out of suspense of what a node had out of an account. The treasury knows it
-/// until it hears of the node again.
+/// The part of a node's lease that operators have taken out of suspense. The treasury keeps it until the
+/// node's next sync.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resolved {
-    /// What was made available again.
+    /// The amount made available again.
     pub released: Nanousd,
-    /// What counts as spent.
+    /// The amount that counts as spent.
     pub charged: Nanousd,
 }
 
@@ -129,27 +129,27 @@ impl Treasury {
         self.accounts.iter().map(|(id, funds)| (*id, funds))
     }
 
-    /// Where an account's money is.
+    /// The money of an account.
     #[must_use]
     pub fn funds(&self, account: AccountId) -> Option<&AccountFunds> {
         self.accounts.get(&account)
     }
 
-    /// What a node has out of an account.
+    /// A node's lease of an account.
     #[must_use]
     pub fn leased(&self, node: NodeId, account: AccountId) -> Nanousd {
         let lease = self.nodes.get(&node).and_then(|node| node.leases.get(&account));
         lease.copied().unwrap_or_default()
     }
 
-    /// What operators have taken out of suspense of what a node had out of an account.
+    /// The resolved part of a node's lease of an account.
     #[must_use]
     pub fn resolved(&self, node: NodeId, account: AccountId) -> Resolved {
         let resolved = self.nodes.get(&node).and_then(|node| node.resolved.get(&account));
         resolved.copied().unwrap_or_default()
     }
 
-    /// Whether what a node has out is in suspense.
+    /// True if a node's leases are in suspense.
     #[must_use]
     pub fn is_suspended(&self, node: NodeId) -> bool {
         self.nodes.get(&node).is_some_and(|node| node.is_suspended)
@@ -259,7 +259,7 @@ impl Treasury {
             next.clear(id);
         }
         let answer = SyncResponse {
-            loans: next.lend(id, &sync.asks, now)?,
+            loans: next.lend(id, &sync.requests, now)?,
             recalled: next.recalled(id),
             directory: next.directory,
             nodes: next.alive(now),
@@ -353,13 +353,13 @@ impl Treasury {
     fn lend(
         &mut self,
         id: NodeId,
-        asks: &[LoanRequest],
+        requests: &[LoanRequest],
         now: Duration,
     ) -> Result<Vec<(AccountId, Loan)>, Refused> {
         let nodes = self.alive(now);
         self.recalls.retain(|_, until| *until > now);
-        let mut loans = Vec::with_capacity(asks.len());
-        for LoanRequest { account, least, most } in asks.iter().copied() {
+        let mut loans = Vec::with_capacity(requests.len());
+        for LoanRequest { account, least, most } in requests.iter().copied() {
             let funds = self.accounts.get_mut(&account).ok_or(Refused::Unsound(account))?;
             let node = self.nodes.get_mut(&id).ok_or(Refused::UnknownNode)?;
             let own = node.leases.get(&account).copied().unwrap_or_default();
@@ -409,8 +409,8 @@ impl Treasury {
             funds.pay();
         }
         let resolved = node.resolved.entry(account).or_default();
-        let known = if was_spent { &mut resolved.charged } else { &mut resolved.released };
-        *known = known.checked_add(amount).unwrap_or(Nanousd::MAX);
+        let total = if was_spent { &mut resolved.charged } else { &mut resolved.released };
+        *total = total.checked_add(amount).unwrap_or(Nanousd::MAX);
         amount
     }
 }

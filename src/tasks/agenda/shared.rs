@@ -109,10 +109,10 @@ impl SharedAgenda {
     ) -> Result<Option<FoundTask>, LedgerError> {
         let found = self.tasks.task(account, id).await?;
         Ok(found.map(|found| {
-            let is_fresh = found.asked_ago.is_some_and(|ago| ago < fresh);
+            let is_fresh = found.polled_ago.is_some_and(|ago| ago < fresh);
             let is_submitted = matches!(found.task.stage, Stage::Submitted { .. });
             FoundTask {
-                said: heard_of(&found.task, found.said),
+                said: heard_of(&found.task, found.status),
                 is_worth_asking: is_submitted && !is_fresh,
                 task: found.task,
             }
@@ -124,7 +124,7 @@ impl SharedAgenda {
             return Said::nothing(task);
         }
         match self.tasks.any_task(task.id()).await {
-            Ok(found) => heard_of(task, found.and_then(|found| found.said)),
+            Ok(found) => heard_of(task, found.and_then(|found| found.status)),
             Err(error) => {
                 log::warn!("{} could not be read: {error}", task.id());
                 Said::nothing(task)
@@ -203,7 +203,7 @@ impl SharedAsking<'_> {
     /// Tells all nodes.
     pub(super) async fn note(self, task: &Task, heard: Option<Report>, next: UnixMs) {
         let heard = heard.as_ref().map(|report| (report.state.as_str(), report.document.as_str()));
-        if let Err(error) = self.tasks.note_asked(task.id(), heard, next).await {
+        if let Err(error) = self.tasks.note_poll(task.id(), heard, next).await {
             log::warn!("what was heard of {} could not be noted: {error}", task.id());
         }
     }

@@ -327,7 +327,7 @@ impl Both {
             let all = self.rules.accounts().map(|(id, funds)| (id, funds.available));
             let all = all.filter(|(_, available)| *available > Nanousd::ZERO);
             let all = all.map(|(account, all)| LoanRequest { account, least: all, most: all });
-            sync.asks = all.collect();
+            sync.requests = all.collect();
             what.push(self.send(sync, TERM, did).await);
         }
         what.join("; ")
@@ -386,16 +386,16 @@ impl Both {
         let standing = self.nodes.get(&node).cloned().unwrap_or_default();
         let reports = self.rng.u32(0..4) > 0;
         let report = reports.then(|| self.report(node, standing.reported));
-        let mut asks = Vec::new();
+        let mut requests = Vec::new();
         for number in 1..=ACCOUNTS {
             if self.rng.bool() {
                 continue;
             }
             let least = if self.rng.bool() { 0 } else { self.rng.i64(1..60) };
-            asks.push(asked(number, least, least + self.rng.i64(0..300)));
+            requests.push(asked(number, least, least + self.rng.i64(0..300)));
         }
         let (epoch, turn) = (standing.epoch, standing.turn + 1);
-        SyncRequest { node, epoch, turn, report, is_clear: self.rng.u32(0..10) == 0, asks }
+        SyncRequest { node, epoch, turn, report, is_clear: self.rng.u32(0..10) == 0, requests }
     }
 
     fn report(&mut self, node: NodeId, from: Seq) -> LeaseReport {
@@ -435,7 +435,7 @@ impl Both {
                     report.from += 1;
                 }
             }
-            (6, _) => sync.asks.push(asked(ASKED, 1, 2)),
+            (6, _) => sync.requests.push(asked(ASKED, 1, 2)),
             (7, _) => sync.node = unknown,
             _ => {}
         }

@@ -30,15 +30,15 @@ impl Local for Nothing {
     fn watch(&mut self, _: AccountId, _: Nanousd) {}
 
     fn report(&mut self, from: Seq) -> Result<Option<LeaseReport>, Unreadable> {
-        let told = self.behind.min(RECORDS_MAX);
-        self.behind = self.behind.saturating_sub(told);
+        let reported = self.behind.min(RECORDS_MAX);
+        self.behind = self.behind.saturating_sub(reported);
         let (settled, history) = (Vec::new(), History::default());
-        let to = from.saturating_add(told);
-        Ok((told > 0).then_some(LeaseReport { from, to, settled, history }))
+        let to = from.saturating_add(reported);
+        Ok((reported > 0).then_some(LeaseReport { from, to, settled, history }))
     }
 }
 
-/// When the next exchange is due after one that is sent at 10 s and answered so much later.
+/// The time of the next sync after one that is sent at 10 s and answered so much later.
 fn due_after(answered_after_ms: u64) -> Duration {
     let joined = JoinResponse { epoch: 1, turn: 0, reported: 0 };
     let node = NodeId::from_number(1).expect("a node");
@@ -51,7 +51,7 @@ fn due_after(answered_after_ms: u64) -> Duration {
 }
 
 #[test]
-fn a_treasury_that_answers_late_is_asked_again_the_sooner() {
+fn a_slow_answer_does_not_delay_the_next_sync() {
     let ms = Duration::from_millis;
     assert_eq!(due_after(10), ms(500), "a beat from when it was sent");
     assert_eq!(due_after(400), ms(500));
@@ -66,9 +66,9 @@ fn all_who_gave_up_while_the_treasury_was_silent_are_forgotten_at_once() {
     let mut borrower = Borrower::new(node, joined, Duration::from_secs(10));
     let account = AccountId::from_number(1);
     let wait = |_| (account, borrower.wait(account, Nanousd::new(1), Duration::ZERO));
-    let gone: Vec<_> = (0..100_000).map(wait).collect();
+    let cancelled: Vec<_> = (0..100_000).map(wait).collect();
     // One by one, this would take minutes.
-    borrower.forget(&gone);
+    borrower.forget(&cancelled);
     assert!(borrower.needs[&account].waiting.is_empty());
 }
 
@@ -79,22 +79,22 @@ fn borrower() -> Borrower {
 }
 
 #[test]
-fn more_accounts_than_one_exchange_takes_are_asked_for_one_after_the_other() {
+fn accounts_beyond_one_sync_are_requested_in_turn() {
     let (mut borrower, mut local) = (borrower(), Nothing::default());
     let all = u64::try_from(ASKS_MAX).expect("few") * 2 + 10;
     for number in 1..=all {
         borrower.wait(AccountId::from_number(number), Nanousd::new(1), Duration::ZERO);
     }
-    let (now, mut asked) = (Duration::from_secs(1), BTreeSet::new());
+    let (now, mut accounts) = (Duration::from_secs(1), BTreeSet::new());
     for _ in 0..3 {
         assert!(borrower.due_at(now) <= now, "there is more to ask for");
         let sync = borrower.sync(now, &mut local);
-        assert!(sync.asks.len() <= ASKS_MAX, "{}", sync.asks.len());
-        assert!(sync.asks.is_sorted_by_key(|ask| ask.account), "as rows are locked");
-        asked.extend(sync.asks.iter().map(|ask| ask.account));
+        assert!(sync.requests.len() <= ASKS_MAX, "{}", sync.requests.len());
+        assert!(sync.requests.is_sorted_by_key(|request| request.account), "as rows are locked");
+        accounts.extend(sync.requests.iter().map(|request| request.account));
         borrower.answered(&SyncResponse::default(), now, &mut local);
     }
-    assert_eq!(asked.len() as u64, all, "nobody is left out");
+    assert_eq!(accounts.len() as u64, all, "nobody is left out");
 }
 
 #[test]
@@ -174,7 +174,8 @@ fn what_is_spent_is_borrowed_for_a_term_ahead() {
             (local.reserved, local.charged) = (local.reserved + 5 * USD, USD / 2);
             local.available -= USD / 2;
             let sync = borrower.sync(now, &mut local);
-            let loans = sync.asks.iter().map(|ask| (ask.account, Loan::Lent(ask.most)));
+            let loans =
+                sync.requests.iter().map(|request| (request.account, Loan::Lent(request.most)));
             let answer = SyncResponse { loans: loans.collect(), ..SyncResponse::default() };
             borrower.answered(&answer, now, &mut local);
             if beat > 10 {
@@ -207,7 +208,7 @@ fn agent_finds(cover_s: u64) -> Vec<i64> {
             local.held = 0;
         }
         let sync = borrower.sync(now, &mut local);
-        let loans = sync.asks.iter().map(|ask| (ask.account, Loan::Lent(ask.most)));
+        let loans = sync.requests.iter().map(|request| (request.account, Loan::Lent(request.most)));
         let answer = SyncResponse { loans: loans.collect(), ..SyncResponse::default() };
         borrower.answered(&answer, now, &mut local);
         if begins {
@@ -271,8 +272,8 @@ fn calls_that_take_long_and_come_seldom_find_their_money_here() {
     }
 }
 
-/// What nobody uses goes back after as long as it was borrowed for, not sooner, and is not borrowed again
-/// for what calls were charged before.
+/// Unused money is returned after the time it was borrowed for, not sooner, and is not borrowed again for
+/// earlier charges.
 #[test]
 fn what_nobody_uses_goes_back_after_the_time_that_is_covered_and_stays_there() {
     const HOLD: i64 = 50_000_000;
@@ -289,7 +290,8 @@ fn what_nobody_uses_goes_back_after_the_time_that_is_covered_and_stays_there() {
                 local.busy.charged = HOLD / 2;
             }
             let sync = borrower.sync(now, &mut local);
-            let loans = sync.asks.iter().map(|ask| (ask.account, Loan::Lent(ask.most)));
+            let loans =
+                sync.requests.iter().map(|request| (request.account, Loan::Lent(request.most)));
             let answer = SyncResponse { loans: loans.collect(), ..SyncResponse::default() };
             borrower.answered(&answer, now, &mut local);
             if beat == 1 {

@@ -26,15 +26,15 @@ pub(super) struct Account {
     money: VecDeque<Record>,
     /// Holds that these are about.
     named: BTreeSet<HoldId>,
-    /// What they are called now.
+    /// The new ids of holds, by their ids in the fleet.
     holds: HashMap<HoldId, HoldId>,
     /// Calls that the account could not pay when it was their turn: clocks of nodes differ.
     late: VecDeque<Journaled>,
     /// So much of what calls were charged was borne by the operator in the end.
     borne: Nanousd,
-    /// What was paid of debts and is not told yet, oldest first.
+    /// Payments of debts that are not written yet, oldest first.
     payments: VecDeque<(UnixMs, Nanousd)>,
-    /// How many calls and payments of debts there are.
+    /// The number of calls and debt payments.
     lines: u64,
 }
 
@@ -57,7 +57,7 @@ impl Account {
         }
     }
 
-    /// How many calls and payments of debts there are.
+    /// The number of calls and debt payments.
     pub(super) fn lines(&self) -> u64 {
         self.lines
     }
@@ -106,7 +106,7 @@ impl Account {
         in_directory: &[(UnixMs, Nanousd)],
         spent: Nanousd,
         debt: Nanousd,
-        known_lost: Nanousd,
+        unaccounted: Nanousd,
     ) -> Result<Nanousd, MoveError> {
         let (mut sum, mut owed) = (Nanousd::ZERO, Nanousd::ZERO);
         let mut payments: Vec<_> = in_directory.iter().map(|(at, amount)| (*at, *amount)).collect();
@@ -140,15 +140,16 @@ impl Account {
         let paid = owed.saturating_sub(given_up).saturating_sub(debt).max(Nanousd::ZERO);
         sum = sum.checked_add(paid).unwrap_or(Nanousd::MAX);
         payments.sort();
-        let told = payments.iter().map(|(_, amount)| *amount);
-        let told = told.fold(Nanousd::ZERO, |sum, more| sum.checked_add(more).unwrap_or(sum));
-        if paid > told {
-            payments.push((UnixMs::now(), paid.saturating_sub(told)));
+        let recorded = payments.iter().map(|(_, amount)| *amount);
+        let recorded =
+            recorded.fold(Nanousd::ZERO, |sum, more| sum.checked_add(more).unwrap_or(sum));
+        if paid > recorded {
+            payments.push((UnixMs::now(), paid.saturating_sub(recorded)));
         }
         self.lines = self.lines.saturating_add(payments.len() as u64);
         self.payments = payments.into();
         // Where both are in one account, only what is known tells them apart.
-        let lost = known_lost.max(spent.saturating_sub(sum));
+        let lost = unaccounted.max(spent.saturating_sub(sum));
         self.borne = sum.checked_add(lost).unwrap_or(Nanousd::MAX).saturating_sub(spent);
         Ok(lost)
     }
@@ -156,7 +157,7 @@ impl Account {
     /// Adds the oldest grant, refund or resolved doubt that can be told, and then the calls that have
     /// waited for money. Says whether there was one.
     fn add_money(&mut self, arriving: &mut Arriving) -> Result<bool, MoveError> {
-        let can_be_told = |record: &Record| match record {
+        let is_writable = |record: &Record| match record {
             Record::Refunded { hold, .. } | Record::DoubtResolved { hold, .. } => {
                 self.holds.contains_key(hold)
             }
@@ -164,7 +165,7 @@ impl Account {
             Record::CreditSet { .. } => arriving.allows(record),
             _ => true,
         };
-        let Some(at) = self.money.iter().position(can_be_told) else { return Ok(false) };
+        let Some(at) = self.money.iter().position(is_writable) else { return Ok(false) };
         let Some(record) = self.money.remove(at) else { return Ok(false) };
         arriving.add(self.renamed(record))?;
         for _ in 0..self.late.len() {

@@ -17,8 +17,7 @@ use tollgate_ledger::Ledger;
 use tollgate_limits::Limits;
 use tollgate_types::clock::UnixMs;
 
-/// How often nodes tell each other what they use and want of limits. Nothing is told where nothing is
-/// limited, or used.
+/// The interval between reports of limits to the other nodes. Nothing is sent while no limit is in use.
 const BEAT: Duration = Duration::from_millis(500);
 /// At least so long lies between two exchanges, so that many requests that come short share one.
 const PACE: Duration = Duration::from_millis(20);
@@ -29,7 +28,7 @@ const ASKS_MAX: usize = 500;
 /// A node that stops waits no longer than this to give its shares back. They are free after two terms
 /// otherwise.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How often what is over is removed.
+/// The interval between deletions of expired rows.
 const CLEAN_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A node's exchanges about limits.

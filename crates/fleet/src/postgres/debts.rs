@@ -1,5 +1,5 @@
-//! What accounts owe, in SQL: paid by whatever becomes available, given up by operators alone. And what
-//! calls may have cost the operator that no customer pays.
+//! Debts of accounts, in SQL: paid by whatever becomes available, written off by operators only; and losses
+//! of the operator that no customer pays.
 
 use tokio_postgres::Row;
 
@@ -38,7 +38,7 @@ async fn put_payment(
     put_line(transaction, &line, place).await
 }
 
-/// What an exchange has paid of what an account owes, with what its report added to that.
+/// The part of an account's debt that a sync paid, including the debt that its report added.
 pub(super) fn paid(
     sync: &SyncRequest,
     before: &Treasury,
@@ -119,7 +119,7 @@ fn listed(row: &Row) -> Result<ListedLoss, DbError> {
 }
 
 impl Db {
-    /// What calls of all nodes may have cost the operator: all of it by cause, and the last `limit`.
+    /// The operator's losses by calls of all nodes: the totals by cause, and the last `limit`.
     ///
     /// # Errors
     /// See [`DbError`]; never `Unknown`.

@@ -15,13 +15,12 @@ use tollgate_types::clock::UnixMs;
 
 /// On which channel a write is announced.
 pub const CHANNEL: &str = "tollgate_directory";
-/// How long it is tried to learn what became of a COMMIT without an answer: a failover takes seconds,
-/// and somebody waits for the answer.
+/// The time spent on resolving an unanswered COMMIT: a failover takes seconds, and a caller waits.
 const UNKNOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// The first wait before that is asked again; it doubles each time.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 
-/// What an attempt to write comes to.
+/// The outcome of an attempt to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Appended {
     /// It stands at this place.
@@ -32,12 +31,12 @@ pub enum Appended {
     Refused(WriteRefused),
 }
 
-/// What one write came to, as it stands in the directory.
+/// One write, as stored in the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectoryWrite {
     /// The place of the write in the directory.
     pub seq: Seq,
-    /// What tells it from any other write that could stand there.
+    /// The idempotency id of the write.
     pub write_id: String,
     /// Its records, encoded: this version may not know them.
     pub bytes: Vec<u8>,
@@ -50,7 +49,7 @@ pub struct Pulled {
     pub head: Seq,
     /// The write at the place that was asked for; `None` at the beginning.
     pub at: Option<String>,
-    /// What stands behind the place that was asked for, in order.
+    /// The writes after the requested position, in order.
     pub groups: Vec<DirectoryWrite>,
 }
 
@@ -285,9 +284,9 @@ async fn give(
         .await?;
     if given == 0 {
         let sql = "SELECT 1 FROM tollgate.accounts WHERE id = $1";
-        let is_known = transaction.query_opt(sql, &[&name]).await?.is_some();
+        let exists = transaction.query_opt(sql, &[&name]).await?.is_some();
         let unknown = WriteRefused::UnknownAccount(account);
-        return Ok(Some(if is_known { WriteRefused::DoesNotFit } else { unknown }));
+        return Ok(Some(if exists { WriteRefused::DoesNotFit } else { unknown }));
     }
     let noted = transaction
         .execute(

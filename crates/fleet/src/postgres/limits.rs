@@ -63,8 +63,8 @@ const ADD_CAPS: &str = "INSERT INTO tollgate.caps (name, until)
 const LOCK_CAPS: &str =
     "SELECT name FROM tollgate.caps WHERE name = ANY($1) ORDER BY name FOR UPDATE";
 
-/// What calls wait for counts for as long as they may wait; and of a node that says nothing any more,
-/// nothing comes back.
+/// Reads the shares of a spending limit. Waiting calls count for the longest time that they may wait; a
+/// silent node returns nothing.
 const CAP_SHARES: &str = "SELECT name, node, share, spent,
         CASE WHEN at > now() - interval '10 seconds' THEN held ELSE share - spent END,
         CASE WHEN at > now() - interval '2 seconds' THEN lacks ELSE 0 END
@@ -78,8 +78,8 @@ const PUT_CAP_SHARES: &str = "INSERT INTO tollgate.cap_shares
     ON CONFLICT (name, node) DO UPDATE SET share = EXCLUDED.share, spent = EXCLUDED.spent,
         held = EXCLUDED.held, lacks = EXCLUDED.lacks, at = EXCLUDED.at";
 
-/// What nobody will ask for again. A limit that nobody has had for two minutes is full, as a new one;
-/// clocks of nodes may be an hour apart before what was spent yesterday is counted anew.
+/// Deletes rows that no request can need. A limit unused for two minutes is full, like a new one; the clocks
+/// of nodes may differ by an hour before yesterday's spending is counted again.
 const CLEAN: [&str; 4] = [
     "DELETE FROM tollgate.limit_shares WHERE until < now() - interval '1 minute'",
     "DELETE FROM tollgate.limits l
@@ -90,7 +90,7 @@ const CLEAN: [&str; 4] = [
     "DELETE FROM tollgate.caps WHERE until < now() - interval '1 hour'",
 ];
 
-/// What a node tells and asks about limits at one time.
+/// A node's reports and requests about limits in one sync.
 #[derive(Clone, Debug)]
 pub(crate) struct ShareSync {
     /// The node that makes the exchange.
@@ -99,15 +99,15 @@ pub(crate) struct ShareSync {
     pub(crate) epoch: Epoch,
     /// Counted for limits alone, from one.
     pub(crate) turn: Turn,
-    /// What it has ends so long after it has sent this.
+    /// The lifetime of its shares after it has sent this.
     pub(crate) term: Duration,
     /// Limits a minute and of places.
     pub(crate) share_requests: Vec<ShareRequest>,
-    /// What is asked of limits of spending.
+    /// Requests for shares of spending limits.
     pub(crate) caps: Vec<CapRequest>,
 }
 
-/// What it is told, in the order of what it asked.
+/// The response, in the order of the requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ShareSyncResponse {
     pub(crate) grant: Vec<ShareGrant>,
@@ -212,7 +212,7 @@ async fn share_limits(
     }
     let mut settled = Vec::with_capacity(names.len());
     for (name, request) in names.iter().zip(&sync.share_requests) {
-        let pool = *pools.get(name).ok_or_else(gone)?;
+        let pool = *pools.get(name).ok_or_else(missing_row)?;
         let mut others = claims.remove(name).unwrap_or_default();
         let own = others.iter().position(|claim| claim.node == node);
         let had = own.map_or(0, |index| others.swap_remove(index).share);
@@ -244,7 +244,7 @@ async fn lock(
 }
 
 /// A row that was cleaned away in the moment before it was locked.
-fn gone() -> DbError {
+fn missing_row() -> DbError {
     DbError::Unavailable("a limit was removed at the same time".to_owned())
 }
 
@@ -308,7 +308,7 @@ async fn share_caps(
         let ends_at: Vec<i64> = sync.caps.iter().map(|request| request.span.ends_at_s()).collect();
         tx.execute(ADD_CAPS, &[&names, &ends_at]).await?;
         if tx.query(LOCK_CAPS, &[&names]).await?.len() < names.len() {
-            return Err(gone());
+            return Err(missing_row());
         }
     }
     let mut rows: HashMap<String, BTreeMap<i32, CapShare>> = HashMap::new();

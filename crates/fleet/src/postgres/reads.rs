@@ -1,5 +1,5 @@
-//! What is read of the whole fleet: statements, calls, usage, doubts and balances. What nodes have not
-//! reported yet is not in it: that of the last second, or since a node is cut off.
+//! Reads of the whole fleet: statements, calls, usage, holds in doubt and balances. They lack the records
+//! that nodes have not reported yet: of the last second, or since a node lost its connection.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -56,10 +56,10 @@ const TASK_OF_HOLD: &str = "SELECT hold, open_hold FROM tollgate.tasks
 const TASKS_BEHIND: &str = "SELECT hold, open_hold FROM tollgate.tasks
     WHERE account = $1 AND submitted_at >= $2 AND stage NOT IN ('ended', 'never')
     ORDER BY submitted_at, id LIMIT $3";
-/// What was given back for a hold.
+/// The refunds of a hold.
 const REFUNDS: &str = "SELECT id, amount, charged, at FROM tollgate.refunds
     WHERE account = $1 AND hold = $2 ORDER BY at, id LIMIT $3";
-/// When keys were last used.
+/// The last use of each key.
 const KEYS_USED: &str = "SELECT key, at FROM tollgate.keys_used WHERE account = $1";
 /// Reads what accounts have and owe.
 const BALANCES: &str = "SELECT id, granted, available + leased, held + suspense, spent, debt,
@@ -72,7 +72,7 @@ macro_rules! sums {
     };
 }
 
-/// Where a call is looked for.
+/// The range of chunks to search for a call.
 struct SearchRange {
     account: AccountId,
     /// Behind this place or moment,
@@ -170,19 +170,18 @@ impl Db {
         for row in &rows {
             let hold: OpenHold = postcard::from_bytes(row.try_get(1)?).map_err(unreadable)?;
             let id = HoldId::from_number(count(row.try_get(0)?));
-            let is_meant = match name {
-                CallName::Hold(meant, _) => id == meant,
-                CallName::Request(meant, _) => hold.reservation.request == meant,
+            let is_match = match name {
+                CallName::Hold(id_of_call, _) => id == id_of_call,
+                CallName::Request(id_of_call, _) => hold.reservation.request == id_of_call,
             };
-            if is_meant {
+            if is_match {
                 return Ok(Some((id, hold)));
             }
         }
         Ok(None)
     }
 
-    /// What a settled hold of an account was charged, whichever node settled it; `None` if there is
-    /// none of this id, as far as nodes have reported.
+    /// The charge of a settled hold, from any node; `None` if no node has reported the hold.
     pub(crate) async fn charged(
         &self,
         account: AccountId,
@@ -291,7 +290,7 @@ impl Db {
         Ok(found.into_iter().map(|((time, model), total)| (time, model, total)).collect())
     }
 
-    /// When each key of an account was last charged for a call. Keys that never were are left out.
+    /// The time of the last charged call of each key of an account; unused keys are left out.
     pub(crate) async fn keys_last_used(
         &self,
         account: AccountId,
@@ -301,8 +300,8 @@ impl Db {
         rows.iter().map(used).collect()
     }
 
-    /// What these accounts have, and what their calls cost beyond it. What nodes have out counts as
-    /// available: how much of it covers calls in flight only they know.
+    /// The balances and write-offs of these accounts. Leases count as available, since only the nodes know
+    /// which part covers calls in flight.
     pub(crate) async fn balances(
         &self,
         accounts: &[AccountId],
@@ -312,7 +311,7 @@ impl Db {
         rows.iter().map(|row| Ok((id(row.try_get(0)?)?, balance(row)?))).collect()
     }
 
-    /// What all accounts together have and owe, and how many there are.
+    /// The sums and number of all accounts.
     pub(crate) async fn totals(&self) -> Result<Totals, DbError> {
         const SQL: &str = concat!(
             "SELECT COUNT(*)",
@@ -384,7 +383,7 @@ fn lines(chunk: i64, bytes: &[u8]) -> Result<Vec<Journaled>, DbError> {
     Ok(lines)
 }
 
-/// What stands behind a row's first column.
+/// Reads a balance and its write-off from a row, after its first column.
 fn balance(row: &Row) -> Result<(Balance, Nanousd), DbError> {
     let amount = |column| row.try_get::<_, i64>(column).map(Nanousd::new);
     let balance = Balance {

@@ -12,7 +12,7 @@ use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 
 impl Db {
-    /// What a silent node has out of an account; `None` if it is not silent, or has nothing.
+    /// A silent node's lease of an account; `None` if the node is not silent, or has none.
     ///
     /// # Errors
     /// See [`DbError`]; never `Unknown`.
@@ -68,7 +68,7 @@ pub(super) async fn resolve(
     Ok(transaction.execute(shift, &[&account, &amount]).await? > 0)
 }
 
-/// What operators have taken out of suspense of what a node had out, by account.
+/// The money of a node's leases that operators have resolved, by account.
 pub(super) async fn resolved(
     transaction: &Transaction<'_>,
     node: NodeId,

@@ -69,11 +69,11 @@ const PUT_LEASES: &str = "INSERT INTO tollgate.leases (node, account, amount)
     SELECT $1, d.account, d.amount FROM unnest($2::text[], $3::bigint[]) AS d (account, amount)
     ON CONFLICT (account, node) DO UPDATE SET amount = EXCLUDED.amount";
 
-/// What came of an exchange.
+/// The outcome of a sync.
 pub(crate) type SyncRows = Result<SyncResponse, Refused>;
 
 impl Db {
-    /// What tells this fleet from others.
+    /// The id of this fleet.
     ///
     /// # Errors
     /// [`DbError`].
@@ -145,7 +145,7 @@ impl Db {
         let done = db.transact(|tx| {
             let refused = &refused;
             Box::pin(async move {
-                match do_exchange(tx, sync, term).await? {
+                match apply(tx, sync, term).await? {
                     Ok(answer) => Ok(answer),
                     Err(why) => {
                         *refused.lock() = Some(why);
@@ -189,14 +189,14 @@ impl Db {
     }
 }
 
-/// Whether someone waits for what other nodes have.
+/// True if a call waits for money that other nodes have leased.
 fn is_short(sync: &SyncRequest, answer: &SyncResponse) -> bool {
-    sync.asks.iter().zip(&answer.loans).any(|(ask, (_, loan))| {
+    sync.requests.iter().zip(&answer.loans).any(|(request, (_, loan))| {
         let elsewhere = match loan {
             Loan::Lent(_) => Nanousd::ZERO,
             Loan::Shortage(short) => short.elsewhere,
         };
-        ask.least > Nanousd::ZERO && elsewhere > Nanousd::ZERO
+        request.least > Nanousd::ZERO && elsewhere > Nanousd::ZERO
     })
 }
 
@@ -212,7 +212,7 @@ async fn suspend_overdue(tx: &Transaction<'_>) -> Result<Vec<i32>, DbError> {
     Ok(ids)
 }
 
-async fn do_exchange(
+async fn apply(
     tx: &Transaction<'_>,
     sync: &SyncRequest,
     term: Duration,
@@ -222,7 +222,7 @@ async fn do_exchange(
     let waited_ms = number(u64::try_from(term.as_millis()).unwrap_or(u64::MAX));
     let waited_ms = waited_ms.saturating_mul(i64::from(TERMS_WAITED));
     let Some(row) = tx.query_opt(TAKE_TURN, &[&node, &epoch, &turn, &waited_ms]).await? else {
-        return why_not(tx, sync).await;
+        return rejection(tx, sync).await;
     };
     let own = NodeRecord {
         epoch: sync.epoch,
@@ -256,8 +256,8 @@ async fn do_exchange(
     Ok(Ok(answer))
 }
 
-/// Why a turn could not be taken: it was taken before, or is not this node's to take.
-async fn why_not(tx: &Transaction<'_>, sync: &SyncRequest) -> Result<SyncRows, DbError> {
+/// Finds the reason for a rejected turn: it was taken before, or is not this node's next one.
+async fn rejection(tx: &Transaction<'_>, sync: &SyncRequest) -> Result<SyncRows, DbError> {
     const STANDING: &str = "SELECT epoch, turn, reported, answer FROM tollgate.nodes WHERE id = $1";
     let node = i32::from(sync.node.number());
     let Some(row) = tx.query_opt(STANDING, &[&node]).await? else {
@@ -284,7 +284,7 @@ async fn load(
     let reported = sync.report.iter().flat_map(|report| &report.settled);
     let touched: BTreeSet<AccountId> = reported
         .map(|settled| settled.account)
-        .chain(sync.asks.iter().map(|ask| ask.account))
+        .chain(sync.requests.iter().map(|request| request.account))
         .collect();
     let touched: Vec<String> = touched.iter().map(AccountId::to_string).collect();
     for row in tx.query(ALIVE, &[&node, &touched]).await? {
@@ -359,11 +359,11 @@ async fn store(
         let amounts: Vec<i64> = put.iter().map(|(_, amount)| amount.get()).collect();
         tx.execute(PUT_LEASES, &[&number, &ids, &amounts]).await?;
     }
-    let gone = old.keys().filter(|id| !new.contains_key(id)).map(AccountId::to_string);
-    let gone: Vec<String> = gone.collect();
-    if !gone.is_empty() {
+    let removed = old.keys().filter(|id| !new.contains_key(id)).map(AccountId::to_string);
+    let removed: Vec<String> = removed.collect();
+    if !removed.is_empty() {
         let remove = "DELETE FROM tollgate.leases WHERE node = $1 AND account = ANY($2)";
-        tx.execute(remove, &[&number, &gone]).await?;
+        tx.execute(remove, &[&number, &removed]).await?;
     }
     if !own_before.resolved.is_empty() && own_after.resolved.is_empty() {
         suspense::forget_resolved(tx, node).await?;

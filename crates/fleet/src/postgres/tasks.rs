@@ -41,24 +41,24 @@ pub struct SharedTask {
     pub task: Arc<Task>,
     /// The last try to announce its end.
     pub tried: Option<Tried>,
-    /// What its upstream said last, while it has not ended.
-    pub said: Option<Said>,
-    /// How long ago its upstream was asked.
-    pub asked_ago: Option<Duration>,
+    /// The last status from its upstream, while it has not ended.
+    pub status: Option<StoredStatus>,
+    /// The time since its upstream was polled.
+    pub polled_ago: Option<Duration>,
 }
 
-/// What an upstream said of a task that has not ended.
+/// The upstream's status of a task that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
-    /// Where it is, in the customers' words.
+pub struct StoredStatus {
+    /// The state, as customers see it.
     pub state: String,
-    /// What the customer's record needs of it: JSON.
+    /// The upstream's document for the customer's record: JSON.
     pub document: String,
-    /// When the state became another.
+    /// The time of the last change of state.
     pub changed_at: UnixMs,
 }
 
-/// What [`read`] reads, in its order.
+/// The columns of [`read`], in its order.
 const COLUMNS: &str = "task, tried, said_state, said_document, said_changed_at, \
                        (extract(epoch FROM now() - asked_at) * 1000)::bigint";
 
@@ -110,8 +110,8 @@ impl SharedTasks {
         rows.first().map(read).transpose()
     }
 
-    /// Whether a submit repeats one that is under way or in doubt, or was answered less than `within`
-    /// before `at`.
+    /// Checks if a submit repeats one that is in progress or in doubt, or that was answered less than
+    /// `within` before `at`.
     ///
     /// # Errors
     /// See [`DbError`].
@@ -170,17 +170,17 @@ fn read(row: &Row) -> Result<SharedTask, DbError> {
     let document: Option<String> = row.try_get(3)?;
     let changed_at: Option<i64> = row.try_get(4)?;
     let asked_ago_ms: Option<i64> = row.try_get(5)?;
-    let said = state.zip(document).map(|(state, document)| Said {
+    let status = state.zip(document).map(|(state, document)| StoredStatus {
         state,
         document,
         changed_at: UnixMs(changed_at.and_then(|at| at.try_into().ok()).unwrap_or_default()),
     });
-    let asked_ago = asked_ago_ms.map(|ms| Duration::from_millis(ms.try_into().unwrap_or(0)));
+    let polled_ago = asked_ago_ms.map(|ms| Duration::from_millis(ms.try_into().unwrap_or(0)));
     Ok(SharedTask {
         task: Arc::new(decode(row.try_get(0)?)?),
         tried: tried.map(decode).transpose()?,
-        said,
-        asked_ago,
+        status,
+        polled_ago,
     })
 }
 

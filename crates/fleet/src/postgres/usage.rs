@@ -14,7 +14,7 @@ use tollgate_ledger::{UsageCell, UsageTotal};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{PLACED, UNITS, UnitInfo};
 
-/// What is summed beside the units.
+/// The summed columns beside the units.
 const MONEY: [&str; 4] = ["calls", "charged", "owed", "written_off"];
 
 /// The units that have a column.
@@ -98,7 +98,7 @@ pub(super) static ALL_UNITS: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// What cells of usage are told by, each as an array.
+/// The keys of usage cells, as one array each.
 struct Cells<'a> {
     accounts: Vec<String>,
     hours: Vec<i32>,
@@ -171,7 +171,7 @@ async fn put_units(tx: &Transaction<'_>, usage: &[(UsageCell, UsageTotal)]) -> R
     Ok(())
 }
 
-/// What a row of [`USAGE`] or [`USAGE_OF_ALL`] adds to its cell; its sums begin with this column.
+/// Reads the sums of a row of [`USAGE`] or [`USAGE_OF_ALL`], from this column on.
 ///
 /// # Errors
 /// For a unit that a later version has counted.

@@ -87,7 +87,7 @@ struct Sim {
     rates: Rates,
     table: LimitTable,
     nodes: Vec<SimulatedNode>,
-    /// What one bucket of the whole limit would have, in units of a 60 s · 10⁹th.
+    /// The content of one bucket of the whole limit, in units of a 60 s · 10⁹th.
     one_bucket: u128,
     admitted_ms: VecDeque<u64>,
     admitted: u64,
@@ -226,8 +226,8 @@ impl Sim {
 
     fn commit(&mut self, index: usize, now_ms: u64) {
         let node = &mut self.nodes[index];
-        let known = node.sync.as_mut().map(|(_, sync)| sync);
-        for sync in known.into_iter().chain(&mut node.late) {
+        let latest = node.sync.as_mut().map(|(_, sync)| sync);
+        for sync in latest.into_iter().chain(&mut node.late) {
             if sync.commits_at_ms.is_some_and(|at_ms| at_ms <= now_ms) {
                 sync.commits_at_ms = None;
                 let share_requests = sync.share_requests.iter();
@@ -341,13 +341,13 @@ fn skewed_demand_uses_the_limit() {
         for step in 0..240_000 / STEP_MS {
             sim.pass();
             for (index, weight) in weights.iter().enumerate() {
-                let mut wanted =
+                let mut arrivals =
                     per_step * f64::from(*weight) / f64::from(weights.iter().sum::<u32>());
-                while wanted > 0.0 {
-                    if rng.f64() < wanted {
+                while arrivals > 0.0 {
+                    if rng.f64() < arrivals {
                         sim.request(index, 1, 0);
                     }
-                    wanted -= 1.0;
+                    arrivals -= 1.0;
                 }
             }
             sim.sync(0);

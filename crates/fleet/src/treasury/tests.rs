@@ -41,8 +41,9 @@ fn a_line_is_lent_to_nodes_like_any_other_money() {
     let node = NodeId::from_number(1).expect("a node");
     let epoch = treasury.join(node).epoch;
     let (now, term) = (Duration::from_secs(1), Duration::from_secs(10));
-    let ask = LoanRequest { account, least: usd(60), most: usd(60) };
-    let asking = SyncRequest { node, epoch, turn: 1, asks: vec![ask], ..SyncRequest::default() };
+    let request = LoanRequest { account, least: usd(60), most: usd(60) };
+    let asking =
+        SyncRequest { node, epoch, turn: 1, requests: vec![request], ..SyncRequest::default() };
     let answer = treasury.sync(&asking, now, term).expect("taken");
     assert_eq!(answer.loans, [(account, Loan::Lent(usd(60)))]);
     assert_eq!(treasury.set_credit(account, usd(49)), Err(CreditFault::InFlight(usd(50))));
@@ -134,7 +135,7 @@ impl LentFleet {
             epoch: self.epochs[at],
             turn: self.turns[at],
             report: Some(LeaseReport { from, to, settled: vec![settled], history }),
-            asks: vec![LoanRequest { account: ACCOUNT, least: amount, most: amount }],
+            requests: vec![LoanRequest { account: ACCOUNT, least: amount, most: amount }],
             ..SyncRequest::default()
         };
         let (now, term) = (Duration::from_secs(1), Duration::from_secs(10));
@@ -183,17 +184,17 @@ fn nobody_borrows_ahead_of_what_another_node_waits_for() {
         treasury.join(node);
     }
     let mut turns = [0; 3];
-    let mut ask = |number: usize, least, most| {
+    let mut request = |number: usize, least, most| {
         turns[number] += 1;
-        let asks = vec![LoanRequest { account, least: usd(least), most: usd(most) }];
+        let requests = vec![LoanRequest { account, least: usd(least), most: usd(most) }];
         let (node, turn) = (nodes[number], turns[number]);
-        let sync = SyncRequest { node, epoch: 1, turn, asks, ..SyncRequest::default() };
+        let sync = SyncRequest { node, epoch: 1, turn, requests, ..SyncRequest::default() };
         let now = Duration::from_secs(1);
         let answer = treasury.sync(&sync, now, Duration::from_secs(10));
         answer.map(|answer| answer.loans[0].1).expect("taken")
     };
-    assert_eq!(ask(0, 50, 50), Loan::Lent(usd(50)), "one node has half of it");
-    assert!(matches!(ask(1, 80, 80), Loan::Shortage(_)), "another waits for more than is left");
-    assert!(matches!(ask(2, 0, 40), Loan::Shortage(_)), "nobody waits at the third");
-    assert_eq!(ask(2, 5, 40), Loan::Lent(usd(5)), "one of its calls waits for so much");
+    assert_eq!(request(0, 50, 50), Loan::Lent(usd(50)), "one node has half of it");
+    assert!(matches!(request(1, 80, 80), Loan::Shortage(_)), "another waits for more than is left");
+    assert!(matches!(request(2, 0, 40), Loan::Shortage(_)), "nobody waits at the third");
+    assert_eq!(request(2, 5, 40), Loan::Lent(usd(5)), "one of its calls waits for so much");
 }

@@ -72,7 +72,7 @@ async fn put_task(tx: &Transaction<'_>, moved: &MovedTask) -> Result<(), DbError
     Ok(())
 }
 
-/// What has paid for a task that has ended, where the journal does not say.
+/// The hold that paid for a finished task, for a journal without it.
 fn paid(task: &Task) -> OpenHold {
     let amount = task.ended().map_or(Nanousd::ZERO, |ended| ended.charged);
     let reservation = Reservation {

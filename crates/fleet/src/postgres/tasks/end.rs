@@ -1,5 +1,5 @@
-//! What changes a task: its row is locked, looked at and written in one transaction, and with its end
-//! goes its money. Whoever comes second finds it changed.
+//! Changes of a task: its row is locked, read and written in one transaction, and its end settles its money.
+//! A second caller finds it changed.
 
 use std::sync::Arc;
 

@@ -26,7 +26,7 @@ pub struct Opening {
     encoded: (Vec<u8>, Vec<u8>),
 }
 
-/// What becomes of an [`Opening`].
+/// The outcome of an [`Opening`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opened {
     /// Task and money are in the database.
@@ -37,7 +37,7 @@ pub enum Opened {
     Refused,
 }
 
-/// What became of an [`Opening`] of which nobody knew.
+/// The state of an [`Opening`] whose COMMIT was not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// The task was opened.
@@ -168,8 +168,8 @@ impl SharedTasks {
         Ok(if row.try_get::<_, &str>(0)? == "never" { Found::Never } else { Found::Done })
     }
 
-    /// What became of an opening whose COMMIT was not answered. The row that says "never" waits for
-    /// the one that may still be on its way, and keeps it out.
+    /// Resolves an opening whose COMMIT was not answered. The row that says "never" waits for a transaction
+    /// that may still be in progress, and excludes it.
     ///
     /// # Errors
     /// See [`DbError`]: ask again.
@@ -185,9 +185,8 @@ impl SharedTasks {
         settled.await
     }
 
-    /// Which of these holds have gone into the database with their tasks. To be asked at a start of the
-    /// node, about the holds that its last process left open: once the node has joined, none of them
-    /// can go there any more.
+    /// Filters the holds that are in the database with their tasks. For the start of a node, about the holds
+    /// that its last process left open: once the node has joined, none of them can arrive any more.
     ///
     /// # Errors
     /// See [`DbError`].
@@ -205,8 +204,8 @@ impl SharedTasks {
         Ok(found)
     }
 
-    /// Whether the node that took a task is no longer the process that it was, so that nobody asks
-    /// the task's upstream to take it.
+    /// True if the node that took a task runs as another process now, so that nobody submits the task to its
+    /// upstream.
     ///
     /// # Errors
     /// See [`DbError`].
