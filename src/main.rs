@@ -27,7 +27,7 @@ mod tests {
     const BLOCKS: usize = 64;
     const BLOCK_BYTES: usize = 1 << 20;
 
-    /// What is resident beside what is mapped of files, in bytes.
+    /// Resident memory without mapped files, in bytes.
     fn anonymous_bytes() -> usize {
         let status = std::fs::read_to_string("/proc/self/status").expect("a status");
         let line = status.lines().find(|line| line.starts_with("RssAnon:")).expect("RssAnon");

@@ -1,4 +1,4 @@
-//! What is counted in a node of a fleet. In a single gateway none of it is there.
+//! Metrics of a node of a fleet. A single gateway has none of them.
 
 use std::sync::Arc;
 
@@ -35,10 +35,10 @@ impl FleetMetrics {
             "What was asked of the fleet's database, by what and by how it ended.",
             &["what", "outcome"],
         );
-        for operation in OPERATIONS {
+        for query in QUERIES {
             for outcome in OUTCOMES {
                 // A rate needs the zero that comes before the first.
-                round_trips.with_label_values(&[word_of(operation), outcome_of(outcome)]).inc_by(0);
+                round_trips.with_label_values(&[word_of(query), outcome_of(outcome)]).inc_by(0);
             }
         }
         Self {
@@ -134,14 +134,13 @@ impl FleetMetrics {
 }
 
 /// Everything that is asked of the database.
-const OPERATIONS: [DbOperation; 3] =
-    [DbOperation::Transaction, DbOperation::Query, DbOperation::Sync];
-/// How it can end.
+const QUERIES: [DbOperation; 3] = [DbOperation::Transaction, DbOperation::Query, DbOperation::Sync];
+/// Outcomes of a synchronisation.
 const OUTCOMES: [Outcome; 5] =
     [Outcome::Done, Outcome::Retried, Outcome::Unavailable, Outcome::Unknown, Outcome::Failed];
 
-fn word_of(operation: DbOperation) -> &'static str {
-    match operation {
+fn word_of(query: DbOperation) -> &'static str {
+    match query {
         DbOperation::Transaction => "transaction",
         DbOperation::Query => "query",
         DbOperation::Sync => "exchange",

@@ -7,7 +7,7 @@ use super::Metrics;
 use super::register::int_counters;
 
 words! {
-    /// What came of asking for a count.
+    /// Outcome of a token count.
     CountOutcome {
         /// The provider has counted the prompt.
         Counted = "counted",

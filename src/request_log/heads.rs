@@ -43,7 +43,7 @@ pub(super) fn forget(dir: &Path) {
     drop(fs::remove_file(dir.join(FILE)));
 }
 
-/// What was saved last, if it can be read.
+/// The last saved state, if it can be read.
 fn saved(dir: &Path) -> Option<(Heads, Position)> {
     let bytes = fs::read(dir.join(FILE)).ok()?;
     let (rows, crc) = bytes.split_last_chunk()?;
