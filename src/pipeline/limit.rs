@@ -76,7 +76,7 @@ pub async fn limit(
     taken.map_err(|refused| limit_error(&refused, about.unwrap_or(0)))
 }
 
-/// Tries again after each exchange about limits, as long as there may be more of them.
+/// Tries again after each sync of limits, as long as there may be more of them.
 async fn wait_for_share(
     share_queue: &ShareQueue,
     take: impl Fn(ShareWait) -> Result<Permit, Refused>,

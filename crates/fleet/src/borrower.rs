@@ -37,7 +37,7 @@ const IDLE: Duration = Duration::from_secs(5);
 /// wait for the treasury.
 const FLOOR: Nanousd = Nanousd::new(10_000_000);
 
-/// An exchange asks for money of no more accounts: a database that is busy lends it within a second. One
+/// A sync asks for money of no more accounts: a database that is busy lends it within a second. One
 /// that is too large to be done in time would be sent again and again as it is.
 const ASKS_MAX: usize = 5_000;
 
@@ -96,7 +96,7 @@ pub struct Borrower {
     pending: Option<SyncRequest>,
     /// The time of its first transmission.
     sent_at: Duration,
-    exchanged_at: Option<Duration>,
+    synced_at: Option<Duration>,
     /// The last account that was asked for, where not all could be.
     last_requested: Option<AccountId>,
     /// Until when holds may be made.
@@ -119,7 +119,7 @@ impl Borrower {
             next_waiter: 0,
             pending: None,
             sent_at: Duration::ZERO,
-            exchanged_at: None,
+            synced_at: None,
             last_requested: None,
             spend_until: Duration::ZERO,
         }
@@ -164,7 +164,7 @@ impl Borrower {
         }
     }
 
-    /// An account runs low here: it is looked at with the next exchange, which is due now unless the
+    /// An account runs low here: it is looked at with the next sync, which is due now unless the
     /// treasury had little of it the last time.
     pub fn runs_low(&mut self, account: AccountId) {
         let need = self.needs.entry(account).or_default();
@@ -173,16 +173,16 @@ impl Borrower {
         }
     }
 
-    /// The next exchange is due now: another node has said that it is short of something.
+    /// The next sync is due now: another node has said that it is short of something.
     pub fn hurry(&mut self) {
-        self.exchanged_at = None;
+        self.synced_at = None;
     }
 
     /// The time of the next sync: one interval after the last was sent, since its term counts from then. A
     /// slow answer therefore makes the next sync no later.
     #[must_use]
     pub fn due_at(&self, now: Duration) -> Duration {
-        let Some(last) = self.exchanged_at.filter(|_| self.pending.is_none()) else { return now };
+        let Some(last) = self.synced_at.filter(|_| self.pending.is_none()) else { return now };
         let waiting = self.needs.values().filter(|need| !need.waiting.is_empty());
         let requests = waiting.map(|need| need.ask_at);
         let is_recalled = self.needs.values().any(|need| need.is_recalled);
@@ -191,7 +191,7 @@ impl Borrower {
         requests.chain(recalled).chain([beat]).min().unwrap_or(now)
     }
 
-    /// The exchange to send at `now`. One that was not answered is sent again as it was.
+    /// The sync to send at `now`. One that was not answered is sent again as it was.
     pub fn sync(&mut self, now: Duration, local: &mut impl Local) -> SyncRequest {
         if let Some(pending) = &self.pending {
             return pending.clone();
@@ -214,7 +214,7 @@ impl Borrower {
         sync
     }
 
-    /// The exchanges with which a process begins, one after the other: reports all that stands in the
+    /// The syncs with which a process begins, one after the other: reports all that stands in the
     /// journal, and says with the last that nothing is left. Everything was given back before that,
     /// and is on disk: what were reported later would be taken for money that is lent from here on.
     ///
@@ -241,7 +241,7 @@ impl Borrower {
         Ok(self.pending.clone().unwrap_or_default())
     }
 
-    /// Takes the answer to the exchange that was sent last. Says what those are told who waited.
+    /// Takes the answer to the sync that was sent last. Says what those are told who waited.
     pub fn answered(
         &mut self,
         answer: &SyncResponse,
@@ -263,10 +263,10 @@ impl Borrower {
         }
         // The treasury counts from later on, and for longer.
         self.spend_until = self.sent_at.saturating_add(self.term);
-        // An answer that comes so late begins no term: the next exchange does.
+        // An answer that comes so late begins no term: the next sync does.
         let may_spend = now < self.spend_until;
         // Nor is there anything to wait for while there is more to say.
-        self.exchanged_at = Some(now).filter(|_| may_spend && !was_full);
+        self.synced_at = Some(now).filter(|_| may_spend && !was_full);
         let mut verdicts = Vec::new();
         for (account, loan) in &answer.loans {
             let need = self.needs.entry(*account).or_default();

@@ -36,7 +36,7 @@ impl CapShare {
     }
 }
 
-/// One node's exchange about one limit of spending: its row from now on, and what it is told. `previous` is
+/// One node's sync about one limit of spending: its row from now on, and what it is told. `previous` is
 /// its row, if it has one; `nodes` is how many there are.
 #[must_use]
 pub fn settle(

@@ -10,18 +10,18 @@ use tollgate_money::money::Nanousd;
 /// A node's number among the joins of its identity: each process that joins as a node has one more
 /// than the one before, which is shut out by it.
 pub type Epoch = u64;
-/// A node's exchanges, counted.
+/// A node's syncs, counted.
 pub type Turn = u64;
 
 /// All that a node has to say to the treasury at one time: one transaction. Whatever becomes of it, it
 /// is sent again as it is until it is answered.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SyncRequest {
-    /// The node that makes the exchange.
+    /// The node that makes the sync.
     pub node: NodeId,
     /// In which of its lives.
     pub epoch: Epoch,
-    /// One more than that of the exchange before.
+    /// One more than that of the sync before.
     pub turn: Turn,
     /// Changes of leased money since the last report.
     pub report: Option<LeaseReport>,

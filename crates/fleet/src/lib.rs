@@ -12,7 +12,7 @@
 //! | `shares` | how a limit is divided among the nodes, pure |
 //! | `caps` | the same for what a key may spend in a period |
 //! | `share_queue` | where requests wait for a share of a limit |
-//! | `node` | a node at work: it joins, and exchanges for as long as it runs |
+//! | `node` | a node at work: it joins, and syncs for as long as it runs |
 //! | `directory` | a node's part of the log of what people wrote |
 //! | `secrets` | keys that all nodes have in common |
 //! | `overview_query` | what operators see of the fleet, asked for every few seconds at most |
@@ -62,7 +62,7 @@ use tollgate_ledger::{AccountId, NodeId, Seq};
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::uptime;
 
-/// For how long behind the end of its term a node's calls wait for the exchange that would renew it. A
+/// For how long behind the end of its term a node's calls wait for the sync that would renew it. A
 /// database that is busy answers late and is not away, and a load balancer takes about as long to see
 /// that the node is not ready.
 const LATE_MAX: Duration = Duration::from_secs(1);
@@ -151,7 +151,7 @@ pub struct Fleet {
     epoch: AtomicU64,
     /// The last answered sync.
     last_sync: Mutex<LastSync>,
-    /// Accounts of which the treasury had less than this node wanted, by the last exchange.
+    /// Accounts of which the treasury had less than this node wanted, by the last sync.
     scarce: Mutex<HashSet<AccountId>>,
     /// The cached overview for operators.
     overview_query: OverviewQuery,
@@ -174,7 +174,7 @@ pub struct LastSync {
     pub nodes: u32,
 }
 
-/// Something that a node's next exchange is to see to.
+/// Something that a node's next sync is to see to.
 enum NodeEvent {
     /// Someone waits for money.
     Waits { account: AccountId, amount: Nanousd, since: Duration, tell: oneshot::Sender<Verdict> },
@@ -321,7 +321,7 @@ impl Fleet {
         sent_at.map_or(Duration::ZERO, |sent_at| self.now().saturating_sub(sent_at))
     }
 
-    /// Notes what an exchange that was sent at `sent_at` has brought.
+    /// Notes what a sync that was sent at `sent_at` has brought.
     fn note_sync(&self, sent_at: Duration, reported: Seq, nodes: u32) {
         *self.last_sync.lock() = LastSync { sent_at: Some(sent_at), reported, nodes };
     }

@@ -1,4 +1,4 @@
-//! A node at work: it joins, and exchanges with the treasury for as long as it runs.
+//! A node at work: it joins, and syncs with the treasury for as long as it runs.
 
 pub mod follow;
 pub mod share;
@@ -136,7 +136,7 @@ impl Node {
             };
             self.fleet.end_term();
             let now = self.fleet.now();
-            // A treasury that has forgotten exchanges tells of a failover, and there may be another one.
+            // A treasury that has forgotten syncs tells of a failover, and there may be another one.
             let is_forgotten = matches!(why, Refused::OutOfOrder { .. });
             let before = if is_forgotten { None } else { shut_out_at.replace(now) };
             if before.is_some_and(|before| now.saturating_sub(before) < SHUT_OUT_AGAIN) {
@@ -183,7 +183,7 @@ impl Node {
         }
     }
 
-    /// Waits until an exchange is due. Says whether the node is to stop.
+    /// Waits until a sync is due. Says whether the node is to stop.
     async fn wait_until_due(&mut self, stop: &mut watch::Receiver<bool>) -> bool {
         loop {
             self.take_events();
@@ -214,7 +214,7 @@ impl Node {
         }
     }
 
-    /// The exchange to send now. Reads the journal, and waits for what is given back to be on disk.
+    /// The sync to send now. Reads the journal, and waits for what is given back to be on disk.
     fn next(&mut self) -> SyncRequest {
         self.take_events();
         let cancelled = self.waiting.extract_if(|_, (_, tell)| tell.is_closed());
@@ -250,7 +250,7 @@ impl Node {
     }
 
     /// Looks for nodes that have fallen silent, and puts what they have out into suspense. Beside the
-    /// exchanges: it waits for accounts that others have locked, and a term does not wait.
+    /// syncs: it waits for accounts that others have locked, and a term does not wait.
     fn sweep(&mut self) {
         let now = self.fleet.now();
         let is_sweeping = self.sweeping.as_ref().is_some_and(|sweeping| !sweeping.is_finished());
@@ -303,7 +303,7 @@ impl Node {
 
     async fn settle_up(&mut self) {
         loop {
-            // An exchange that is under way may still bring something.
+            // A sync that is under way may still bring something.
             self.ledger.give_back_everything();
             let (now, borrower, money) = (self.fleet.now(), &mut self.borrower, &mut self.money);
             let sync = tokio::task::block_in_place(|| borrower.clearing(now, money));

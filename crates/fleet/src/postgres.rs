@@ -61,7 +61,7 @@ const STATEMENT_TIMEOUT: Duration = Duration::from_secs(4);
 /// The client gives up on a transaction or a query: later than the server, which says why.
 const WORK_TIMEOUT: Duration = Duration::from_secs(5);
 /// The server ends a transaction whose client says nothing: what a stopped node keeps locked, others wait
-/// for. Shorter than a term of 2 s without the 500 ms between exchanges; longer than a node on a busy
+/// for. Shorter than a term of 2 s without the 500 ms between syncs; longer than a node on a busy
 /// machine takes between two statements.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Without an answer to what was sent, the kernel gives up on a connection after this.
@@ -99,7 +99,7 @@ pub enum DbOperation {
     Transaction,
     /// A query outside a transaction.
     Query,
-    /// All of an exchange of a node with the treasury. Its transactions count as such too.
+    /// All of a sync of a node with the treasury. Its transactions count as such too.
     Sync,
 }
 

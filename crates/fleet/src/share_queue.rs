@@ -10,7 +10,7 @@ use tokio::sync::{Notify, watch};
 use tollgate_ledger::{AccountId, KeyId, Waiting};
 use tollgate_money::money::Nanousd;
 
-/// Nobody waits longer for one exchange: one takes milliseconds, and who waits for a database that
+/// Nobody waits longer for one sync: one takes milliseconds, and who waits for a database that
 /// does not answer is better told so.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
@@ -26,7 +26,7 @@ pub struct ShareQueue {
     calls: AtomicU64,
 }
 
-/// The last exchange that is over.
+/// The last sync that is over.
 #[derive(Clone, Copy, Debug, Default)]
 struct Done {
     number: u64,
@@ -61,7 +61,7 @@ impl Drop for WaitingCall<'_> {
 }
 
 impl ShareQueue {
-    /// Waits for an exchange that begins after this. Whether it was answered: not, if the database
+    /// Waits for a sync that begins after this. Whether it was answered: not, if the database
     /// does not answer within a second.
     pub async fn wait(&self) -> bool {
         let next_sync = self.begun.load(Ordering::Acquire).saturating_add(1);
@@ -74,7 +74,7 @@ impl ShareQueue {
         }
     }
 
-    /// Asks for an exchange soon.
+    /// Asks for a sync soon.
     pub fn hurry(&self) {
         self.hurry.notify_one();
     }
@@ -86,7 +86,7 @@ impl ShareQueue {
         WaitingCall { share_queue: self, key: (account, key), number }
     }
 
-    /// All keys that the exchanges are about, and what their calls wait for.
+    /// All keys that the syncs are about, and what their calls wait for.
     pub(crate) fn waiting(&self) -> Vec<Waiting> {
         let keys = self.keys.lock();
         let waiting = keys.iter().map(|(&(account, key), calls)| Waiting {
@@ -108,17 +108,17 @@ impl ShareQueue {
         }
     }
 
-    /// An exchange is wanted before the next beat.
+    /// A sync is wanted before the next beat.
     pub(crate) async fn hurried(&self) {
         self.hurry.notified().await;
     }
 
-    /// An exchange begins. What is asked for from here on, it may not see.
+    /// A sync begins. What is asked for from here on, it may not see.
     pub(crate) fn begin(&self) -> u64 {
         self.begun.fetch_add(1, Ordering::AcqRel).saturating_add(1)
     }
 
-    /// Says that the exchange `number` is over, and whether it was answered.
+    /// Says that the sync `number` is over, and whether it was answered.
     pub(crate) fn end(&self, number: u64, is_answered: bool) {
         self.done.send_replace(Done { number, is_answered });
     }

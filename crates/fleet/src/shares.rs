@@ -13,7 +13,7 @@
 use tollgate_limits::{Limit, MICROS, ShareGrant, ShareRequest};
 
 /// Nodes that cannot have a share at the same time take turns of this length: long enough that
-/// exchanges do not get in the way, and a customer who comes again meets another turn.
+/// syncs do not get in the way, and a customer who comes again meets another turn.
 const TURN_MS: u64 = 10_000;
 const MINUTE_MS: u64 = 60_000;
 
@@ -82,7 +82,7 @@ pub struct ShareDecision {
     pub grant: ShareGrant,
 }
 
-/// One node's exchange about one limit at `now_ms`. `others` are the rows of the other nodes that may
+/// One node's sync about one limit at `now_ms`. `others` are the rows of the other nodes that may
 /// still use theirs, `had` the share in this node's own, if it may still use it; `nodes` is how many
 /// there are.
 #[must_use]

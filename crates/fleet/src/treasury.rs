@@ -1,6 +1,6 @@
 //! The treasury's rules as a pure state machine: no I/O, no clock.
 //!
-//! PostgreSQL keeps the rows: an exchange there locks those that it touches, puts them into a
+//! PostgreSQL keeps the rows: a sync there locks those that it touches, puts them into a
 //! [`Treasury`], lets this decide, and writes what has changed (`postgres/sync.rs`). The simulation
 //! of a fleet runs over a whole one.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
@@ -106,7 +106,7 @@ pub(super) struct NodeRecord {
     pub(super) resolved: BTreeMap<AccountId, Resolved>,
 }
 
-/// All money of a fleet, or as much of it as an exchange touches.
+/// All money of a fleet, or as much of it as a sync touches.
 #[derive(Clone, Debug, Default)]
 pub struct Treasury {
     pub(super) accounts: BTreeMap<AccountId, AccountFunds>,
@@ -227,7 +227,7 @@ impl Treasury {
         }
     }
 
-    /// Takes an exchange that comes at `now` from a node whose term is `term`.
+    /// Takes a sync that comes at `now` from a node whose term is `term`.
     ///
     /// # Errors
     /// [`Refused`].

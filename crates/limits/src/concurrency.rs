@@ -79,7 +79,7 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Notes the whole limit, for the exchanges of a fleet and for orphans.
+    /// Notes the whole limit, for the syncs of a fleet and for orphans.
     fn note_limit(&self, whole: u32) {
         if self.limit.load(Ordering::Relaxed) != whole {
             self.limit.store(whole, Ordering::Relaxed);
@@ -224,7 +224,7 @@ impl ConcurrencyLimit {
         })
     }
 
-    /// Takes what the exchange brought, which ends at `until_ns`. Whether something was given up.
+    /// Takes what the sync brought, which ends at `until_ns`. Whether something was given up.
     pub(super) fn apply(&self, grant: &ShareGrant, until_ns: u64, is_over: bool) -> bool {
         let Some(share) = &self.share else { return false };
         if is_over {
@@ -233,7 +233,7 @@ impl ConcurrencyLimit {
         }
         self.allow(grant.share.min(grant.target));
         share.renew(until_ns, grant.unclaimed);
-        // What is in flight above the target is told with the next exchange, when some have ended.
+        // What is in flight above the target is told with the next sync, when some have ended.
         let is_less = grant.target < grant.share && self.in_flight() < grant.share;
         if is_less {
             share.give_up(0);

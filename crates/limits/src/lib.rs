@@ -174,7 +174,7 @@ impl Limits {
     /// [`AccountShare`] bounds it.
     ///
     /// # Errors
-    /// As for any request, and [`Wait::UntilShared`]: after the next exchange it may try
+    /// As for any request, and [`Wait::UntilShared`]: after the next sync it may try
     /// [again](Patience::Again). When it is [over](Patience::Over), that says that the node has no
     /// share and could not get one.
     pub fn take_with(

@@ -141,7 +141,7 @@ impl Metered {
         })
     }
 
-    /// Takes what the exchange brought, which ends at `until_ns`. Whether something was given up.
+    /// Takes what the sync brought, which ends at `until_ns`. Whether something was given up.
     pub(super) fn apply(&mut self, grant: &ShareGrant, until_ns: u64, is_over: bool) -> bool {
         let Some(share) = &self.share else { return false };
         if is_over {

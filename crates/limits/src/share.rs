@@ -177,7 +177,7 @@ impl Share {
         kept.is_lowered = true;
     }
 
-    /// An exchange is over that was sent a term before `until_ns`.
+    /// A sync is over that was sent a term before `until_ns`.
     pub(super) fn renew(&self, until_ns: u64, unclaimed: u32) {
         self.unclaimed.store(unclaimed, Ordering::Relaxed);
         self.until_ns.store(until_ns, Ordering::Release);

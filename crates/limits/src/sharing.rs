@@ -12,7 +12,7 @@ impl Limits {
     /// Collects the share requests of the next sync: changed demand, and shares due for renewal;
     /// `requests_max` limits at a time, or up to two more.
     ///
-    /// What a node gave up, it keeps to from here on, whatever becomes of the exchange.
+    /// What a node gave up, it keeps to from here on, whatever becomes of the sync.
     #[must_use]
     pub fn share_requests(&self, requests_max: usize) -> Vec<ShareRequest> {
         let mut share_requests = Vec::new();
@@ -29,7 +29,7 @@ impl Limits {
         share_requests
     }
 
-    /// Takes what an exchange brought that began at `sent_at`, by [`Limits::now`]: the shares end a
+    /// Takes what a sync brought that began at `sent_at`, by [`Limits::now`]: the shares end a
     /// `term` after that. Whether something was given up that is to be told at once.
     pub fn apply_grants<'a>(
         &self,

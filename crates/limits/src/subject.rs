@@ -106,7 +106,7 @@ impl Entry {
         share_requests.extend(self.concurrency.request(subject, self.clock.now_ns()));
     }
 
-    /// Takes what an exchange brought. Whether something was given up.
+    /// Takes what a sync brought. Whether something was given up.
     pub(super) fn apply(&self, request: &ShareRequest, grant: &ShareGrant, until_ns: u64) -> bool {
         let mut buckets = self.buckets.write();
         let bucket = match request.kind {

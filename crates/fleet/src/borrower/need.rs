@@ -16,7 +16,7 @@ pub(super) struct Waiting {
     pub(super) id: Waiter,
     pub(super) amount: Nanousd,
     pub(super) since: Duration,
-    /// The exchange that was sent last asks for it.
+    /// The sync that was sent last asks for it.
     pub(super) is_requested: bool,
     /// The time at which the treasury first had too little for it; other nodes are recalled from then on.
     pub(super) short_at: Option<Duration>,
@@ -92,7 +92,7 @@ impl Need {
         within.filter(|_| self.short.is_some()).or(self.waiting.first())
     }
 
-    /// Tells those who waited when the exchange was sent what came of it: as many as what is there is
+    /// Tells those who waited when the sync was sent what came of it: as many as what is there is
     /// enough for to try again, and those that no money can come any more.
     pub(super) fn serve(
         &mut self,

@@ -1,6 +1,6 @@
 //! Exchanges shares of limits with the other nodes, for as long as the node runs.
 //!
-//! These exchanges are their own, beside those about money: a limit that is slow to move must not keep
+//! These syncs are their own, beside those about money: a limit that is slow to move must not keep
 //! money waiting, nor the other way around.
 
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use tollgate_types::clock::UnixMs;
 
 /// The interval between reports of limits to the other nodes. Nothing is sent while no limit is in use.
 const BEAT: Duration = Duration::from_millis(500);
-/// At least so long lies between two exchanges, so that many requests that come short share one.
+/// At least so long lies between two syncs, so that many requests that come short share one.
 const PACE: Duration = Duration::from_millis(20);
-/// The time between two exchanges while the database does not answer.
+/// The time between two syncs while the database does not answer.
 const RETRY_PACE: Duration = Duration::from_millis(200);
-/// The most limits of one exchange: a transaction of this size takes some ten milliseconds.
+/// The most limits of one sync: a transaction of this size takes some ten milliseconds.
 const ASKS_MAX: usize = 500;
 /// A node that stops waits no longer than this to give its shares back. They are free after two terms
 /// otherwise.
@@ -31,7 +31,7 @@ const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The interval between deletions of expired rows.
 const CLEAN_INTERVAL: Duration = Duration::from_secs(60);
 
-/// A node's exchanges about limits.
+/// A node's syncs about limits.
 struct Sharing {
     fleet: Arc<Fleet>,
     ledger: Arc<Ledger>,

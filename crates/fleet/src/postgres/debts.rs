@@ -55,7 +55,7 @@ pub(super) fn paid(
     owed.saturating_sub(debt(after)).max(Nanousd::ZERO)
 }
 
-/// Writes a line for each debt that an exchange has paid.
+/// Writes a line for each debt that a sync has paid.
 pub(super) async fn put_paid(
     transaction: &Transaction<'_>,
     sync: &SyncRequest,

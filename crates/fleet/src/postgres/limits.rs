@@ -93,7 +93,7 @@ const CLEAN: [&str; 4] = [
 /// A node's reports and requests about limits in one sync.
 #[derive(Clone, Debug)]
 pub(crate) struct ShareSync {
-    /// The node that makes the exchange.
+    /// The node that makes the sync.
     pub(crate) node: NodeId,
     /// In which of its lives.
     pub(crate) epoch: Epoch,
@@ -134,7 +134,7 @@ fn unit(value: i64) -> u32 {
 }
 
 impl Db {
-    /// Does an exchange about limits. `None` if it comes too late, or another process has joined as
+    /// Does a sync about limits. `None` if it comes too late, or another process has joined as
     /// this node: nothing is changed then.
     ///
     /// # Errors

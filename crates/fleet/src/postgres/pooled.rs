@@ -9,7 +9,7 @@ use tokio_postgres::Row;
 use super::{Db, DbError, OPEN_TIMEOUT, Param, WAIT_TIMEOUT, error};
 
 /// The most connections that are kept for what the node itself does, one thing of each kind at a time:
-/// its exchanges about money, those about limits, and the directory. Half of them, where there are few.
+/// its syncs about money, those about limits, and the directory. Half of them, where there are few.
 const KEPT_MAX: usize = 3;
 
 /// The number of connections for customers and operators, out of `connections_max`.

@@ -33,7 +33,7 @@ impl Db {
 
 /// Takes exactly `amount`, which a silent node has out of an account, out of suspense. Says whether it
 /// was there. The node's life ends with it: a process that wakes up as this node is refused, and joins
-/// anew. Its first exchange undoes this.
+/// anew. Its first sync undoes this.
 pub(super) async fn resolve(
     transaction: &Transaction<'_>,
     node: NodeId,
@@ -41,7 +41,7 @@ pub(super) async fn resolve(
     amount: Nanousd,
     end: SuspenseEnd,
 ) -> Result<bool, DbError> {
-    // The node's row first, then the account's: the order in which exchanges lock them.
+    // The node's row first, then the account's: the order in which syncs lock them.
     const SHUT_OUT: &str = "UPDATE tollgate.nodes SET epoch = epoch + 1
         WHERE id = $1 AND suspended_at IS NOT NULL";
     const TAKE: &str = "DELETE FROM tollgate.leases
@@ -93,7 +93,7 @@ pub(super) async fn forget_resolved(
     Ok(())
 }
 
-/// Writes a line for what an exchange gives back to an account beside what the node's calls were
+/// Writes a line for what a sync gives back to an account beside what the node's calls were
 /// charged, and what debts it paid: what counted as spent while the node was silent, and what its calls cost beyond released
 /// money that is gone. So the lines of a statement always add up to what was spent.
 pub(super) async fn put_given_back(

@@ -49,7 +49,7 @@ const SUSPEND: &str = "UPDATE tollgate.accounts a
 
 const MARK_SUSPENDED: &str = "UPDATE tollgate.nodes SET suspended_at = now() WHERE id = ANY($1)";
 
-/// Locks the accounts that an exchange touches, in their order, so that no two wait for each other.
+/// Locks the accounts that a sync touches, in their order, so that no two wait for each other.
 const LOCK_ACCOUNTS: &str =
     "SELECT id, granted, available, leased, held, spent, suspense, debt, written_off, credit
     FROM tollgate.accounts
@@ -134,7 +134,7 @@ impl Db {
         }))
     }
 
-    /// Does an exchange, once however often it is sent.
+    /// Does a sync, once however often it is sent.
     ///
     /// # Errors
     /// [`DbError`]: sent again as it is, it is done or answered as it was.
@@ -154,17 +154,17 @@ impl Db {
                 }
             })
         });
-        let exchanged = match (done.await, refused.into_inner()) {
+        let outcome = match (done.await, refused.into_inner()) {
             (Err(DbError::Failed(_)), Some(refused)) => Ok(Err(refused)),
             (done, _) => done.map(Ok),
         };
-        self.observe(DbOperation::Sync, Outcome::from_result(&exchanged), begun);
-        if let Ok(Ok(answer)) = &exchanged
+        self.observe(DbOperation::Sync, Outcome::from_result(&outcome), begun);
+        if let Ok(Ok(answer)) = &outcome
             && is_short(sync, answer)
         {
             self.announce_recall(sync.node);
         }
-        exchanged
+        outcome
     }
 
     /// Tells other nodes, which would hear of it with their next beat: later than the call waits. A
@@ -274,7 +274,7 @@ async fn rejection(tx: &Transaction<'_>, sync: &SyncRequest) -> Result<SyncRows,
     answer.map(Ok).map_err(|error| DbError::Failed(format!("an answer cannot be read: {error}")))
 }
 
-/// Locks and loads what an exchange touches.
+/// Locks and loads what a sync touches.
 async fn load(
     tx: &Transaction<'_>,
     treasury: &mut Treasury,
@@ -309,7 +309,7 @@ async fn load(
     }
     const LEASES: &str = "SELECT account, amount FROM tollgate.leases
         WHERE node = $1 AND (account = ANY($2) OR $3)";
-    // Its own leases change with its own exchanges only, so these need no lock on their accounts.
+    // Its own leases change with its own syncs only, so these need no lock on their accounts.
     let of_interest: Vec<String> =
         touched.into_iter().chain(treasury.recalls.keys().map(AccountId::to_string)).collect();
     for row in tx.query(LEASES, &[&node, &of_interest, &all_own]).await? {

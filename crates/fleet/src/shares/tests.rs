@@ -12,7 +12,7 @@ use super::*;
 use tollgate_limits::{EstimatedTokens, Limits, Permit, Rates, ShareWait, Subject};
 
 const TERM_MS: u64 = 10_000;
-/// An exchange without an answer is given up after this.
+/// A sync without an answer is given up after this.
 const GIVEN_UP_MS: u64 = 2_000;
 const STEP_MS: u64 = 20;
 
@@ -21,7 +21,7 @@ struct LimitTable {
     limit: u32,
     pool: Option<Pool>,
     rows: BTreeMap<i16, (Claim, u64)>,
-    /// The exchange of each node that was done last: an older one comes too late.
+    /// The sync of each node that was done last: an older one comes too late.
     turns: BTreeMap<i16, (u64, u64)>,
 }
 
@@ -56,7 +56,7 @@ impl LimitTable {
     }
 }
 
-/// An exchange on its way.
+/// A sync on its way.
 struct OnItsWay {
     share_requests: Vec<ShareRequest>,
     turn: (u64, u64),

@@ -3,7 +3,7 @@
 use super::*;
 use tollgate_ledger::History;
 
-/// A loan is forgotten after a failover to a standby that had not heard of the last exchanges.
+/// A loan is forgotten after a failover to a standby that had not heard of the last syncs.
 #[test]
 fn what_was_spent_of_a_forgotten_loan_is_paid_with_what_is_there() {
     let (account, usd) = (AccountId::from_number(1), Nanousd::new);
