@@ -1,5 +1,5 @@
-//! The node's side of leases, pure: what to ask the treasury for, what to give back, how long what was
-//! lent may be spent, and what those are told who wait for money.
+//! The node's side of leases, pure: loan requests, returns, the term for spending leased money, and the
+//! outcomes of calls that wait for money.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 mod need;
@@ -27,18 +27,18 @@ const RECALL_BEAT: Duration = Duration::from_millis(50);
 pub const ANSWER_WAIT: Duration = Duration::from_secs(2);
 /// Nobody waits longer for money than for an answer and a recall together.
 pub const WAIT_MAX: Duration = ANSWER_WAIT.saturating_add(RECALL_WAIT);
-/// For how long ahead money is borrowed that holds set aside, at the pace of the last seconds: it comes
-/// back when they end, but for what they are charged.
+/// The seconds of holds to borrow ahead, at the recent rate. The money is free again when they end, except
+/// for their charges.
 const AHEAD_S: i64 = 2;
-/// An account that nobody has used for this long needs no money here; or for as long as money is
-/// borrowed ahead, if that is longer and the account has plenty.
+/// The idle time after which an account needs no money here; the covered time instead, if that is longer and
+/// the account has plenty.
 const IDLE: Duration = Duration::from_secs(5);
 /// The least that is borrowed where it is there: a cent, so that an account's first calls do not each
 /// wait for the treasury.
 const FLOOR: Nanousd = Nanousd::new(10_000_000);
 
-/// A sync asks for money of no more accounts: a database that is busy lends it within a second. One
-/// that is too large to be done in time would be sent again and again as it is.
+/// The most loan requests of one sync: a busy database grants as many within a second. A sync too large to
+/// finish in time would be repeated unchanged for ever.
 const ASKS_MAX: usize = 5_000;
 
 /// The number of a call that waits for money of an account.
@@ -52,11 +52,11 @@ pub trait Local {
     fn held(&self, account: AccountId) -> Nanousd;
     /// The sum of all holds of the account since this process began, ended ones included: it only grows.
     fn reserved(&self, account: AccountId) -> Nanousd;
-    /// Takes `amount` of what is available out of the ledger, if so much is there.
+    /// Removes `amount` of available money from the ledger; returns false if there is less.
     fn give_back(&mut self, account: AccountId, amount: Nanousd) -> bool;
     /// Adds `amount` to what the account has here.
     fn take_in(&mut self, account: AccountId, amount: Nanousd);
-    /// Below so much an account runs low: the borrower wants to know at once.
+    /// Sets the threshold below which the ledger reports that the account runs low.
     fn watch(&mut self, account: AccountId, below: Nanousd);
     /// Reports the journal after `from`, up to its durable end.
     ///
@@ -65,7 +65,7 @@ pub trait Local {
     fn report(&mut self, from: Seq) -> Result<Option<LeaseReport>, Unreadable>;
 }
 
-/// The journal cannot be read now. Why stands in the log.
+/// The journal cannot be read now; the log has the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreadable;
 
@@ -97,7 +97,7 @@ pub struct Borrower {
     /// The time of its first transmission.
     sent_at: Duration,
     synced_at: Option<Duration>,
-    /// The last account that was asked for, where not all could be.
+    /// The last account of a sync that could not request all accounts.
     last_requested: Option<AccountId>,
     /// Until when holds may be made.
     spend_until: Duration,
@@ -143,7 +143,7 @@ impl Borrower {
         self.reported
     }
 
-    /// Someone waits for so much of an account, and has since `since`.
+    /// Registers a call that has waited for `amount` of an account since `since`.
     pub fn wait(&mut self, account: AccountId, amount: Nanousd, since: Duration) -> Waiter {
         let id = self.next_waiter;
         self.next_waiter = id.wrapping_add(1);
@@ -173,7 +173,7 @@ impl Borrower {
         }
     }
 
-    /// The next sync is due now: another node has said that it is short of something.
+    /// Makes the next sync due now, as another node is short of something.
     pub fn hurry(&mut self) {
         self.synced_at = None;
     }
@@ -214,9 +214,9 @@ impl Borrower {
         sync
     }
 
-    /// The syncs with which a process begins, one after the other: reports all that stands in the
-    /// journal, and says with the last that nothing is left. Everything was given back before that,
-    /// and is on disk: what were reported later would be taken for money that is lent from here on.
+    /// The syncs of a starting process, one after the other: they report the whole journal, and the last one
+    /// states that nothing is left. Everything was returned before, durably; a later report would count as
+    /// money lent from here on.
     ///
     /// # Errors
     /// [`Unreadable`].
@@ -241,7 +241,7 @@ impl Borrower {
         Ok(self.pending.clone().unwrap_or_default())
     }
 
-    /// Takes the answer to the sync that was sent last. Says what those are told who waited.
+    /// Applies the answer to the last sync, and returns the outcomes of waiting calls.
     pub fn answered(
         &mut self,
         answer: &SyncResponse,
@@ -295,14 +295,14 @@ impl Borrower {
         verdicts
     }
 
-    /// Accounts of which the treasury had less than was wanted.
+    /// Accounts of which the treasury had less than requested.
     pub fn scarce(&self) -> impl Iterator<Item = AccountId> {
         let is_scarce = |need: &Need| need.is_scarce || need.short.is_some();
         let needs = self.needs.iter().filter(move |(_, need)| is_scarce(need));
         needs.map(|(account, _)| *account)
     }
 
-    /// The treasury has not answered by `now`: who has waited for too long is told so, and everybody
+    /// Handles a treasury without an answer at `now`: calls that waited too long are refused, and all calls
     /// once the term is over.
     pub fn unanswered(&mut self, now: Duration) -> Vec<(Waiter, Verdict)> {
         let is_over = self.spend_until <= now;
@@ -331,7 +331,7 @@ impl Borrower {
         }
     }
 
-    /// Gives back what others need more, what is too much, and what nobody uses here.
+    /// Returns money that others need more, that is too much, or that is idle here.
     fn give_back(&mut self, now: Duration, local: &mut impl Local) {
         let idle = IDLE.max(Duration::from_secs(u64::try_from(self.cover_s).unwrap_or(0)));
         self.needs.retain(|account, need| {
@@ -372,8 +372,8 @@ impl Borrower {
         requests
     }
 
-    /// The accounts of which money is needed, in their order: where there are too many, those that come
-    /// behind the ones that were asked for the last time.
+    /// The accounts that need money, in their order: if there are too many, those after the last ones
+    /// requested.
     fn next_to_ask(&mut self, now: Duration, local: &impl Local) -> Vec<AccountId> {
         let cover_s = self.cover_s;
         let is_needed = |(account, need): &(&AccountId, &Need)| {

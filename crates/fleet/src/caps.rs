@@ -36,8 +36,8 @@ impl CapShare {
     }
 }
 
-/// One node's sync about one limit of spending: its row from now on, and what it is told. `previous` is
-/// its row, if it has one; `nodes` is how many there are.
+/// Decides one node's sync about one spending limit: its new row, and the grant. `previous` is its row, if it
+/// has one; `nodes` is the number of nodes.
 #[must_use]
 pub fn settle(
     others: &[CapShare],

@@ -13,8 +13,7 @@ pub type Epoch = u64;
 /// A node's syncs, counted.
 pub type Turn = u64;
 
-/// All that a node has to say to the treasury at one time: one transaction. Whatever becomes of it, it
-/// is sent again as it is until it is answered.
+/// A node's message to the treasury: one transaction. An unanswered one is sent again unchanged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SyncRequest {
     /// The node that makes the sync.
@@ -25,8 +24,8 @@ pub struct SyncRequest {
     pub turn: Turn,
     /// Changes of leased money since the last report.
     pub report: Option<LeaseReport>,
-    /// The node has nothing left of what it was lent: what the treasury still counts as lent was lost
-    /// on the way.
+    /// True if the node has no leased money left: any lease that the treasury still counts was lost in
+    /// transit.
     pub is_clear: bool,
     /// Accounts that the node needs money of, in their order.
     pub requests: Vec<LoanRequest>,
@@ -35,9 +34,9 @@ pub struct SyncRequest {
 /// A node needs money of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoanRequest {
-    /// The account that money is asked for.
+    /// The account to lend money of.
     pub account: AccountId,
-    /// Less is of no use: what one hold lacks. Zero where nobody waits.
+    /// The smallest useful loan: the shortfall of one hold. Zero if no call waits.
     pub least: Nanousd,
     /// More is not needed.
     pub most: Nanousd,
@@ -59,7 +58,7 @@ pub struct SyncResponse {
 /// The outcome of a loan request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Loan {
-    /// So much is the node's to spend.
+    /// The loan.
     Lent(Nanousd),
     /// The account has not enough.
     Shortage(Shortage),
@@ -92,7 +91,7 @@ pub enum Refused {
         /// The last turn that it has.
         turn: Turn,
     },
-    /// An account that is reported or asked for does not exist, or the money does not add up.
+    /// A reported or requested account does not exist, or its money does not add up.
     Unsound(AccountId),
 }
 

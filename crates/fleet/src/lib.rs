@@ -89,7 +89,7 @@ pub struct FleetOptions {
 /// The reason why a node cannot join.
 #[derive(Debug)]
 pub enum FleetError {
-    /// The database says so.
+    /// An error of the database.
     Db(DbError),
     /// The data directory cannot be used.
     Io {
@@ -151,7 +151,7 @@ pub struct Fleet {
     epoch: AtomicU64,
     /// The last answered sync.
     last_sync: Mutex<LastSync>,
-    /// Accounts of which the treasury had less than this node wanted, by the last sync.
+    /// Accounts of which the treasury had less than requested in the last sync.
     scarce: Mutex<HashSet<AccountId>>,
     /// The cached overview for operators.
     overview_query: OverviewQuery,
@@ -229,7 +229,7 @@ impl Fleet {
         &self.db
     }
 
-    /// This node's part of the log of what people wrote.
+    /// This node's access to the fleet's log of writes.
     #[must_use]
     pub fn directory(&self) -> &Arc<Directory> {
         &self.directory
@@ -289,7 +289,7 @@ impl Fleet {
         self.renewed.notify_waiters();
     }
 
-    /// No hold may be made from here on, and nobody waits for that to change.
+    /// Ends the term: no hold may be made, and no call waits for that to change.
     fn end_term(&self) {
         self.begin_term(Duration::ZERO);
     }
@@ -326,12 +326,12 @@ impl Fleet {
         *self.last_sync.lock() = LastSync { sent_at: Some(sent_at), reported, nodes };
     }
 
-    /// Notes of which accounts the treasury has less than this node wants.
+    /// Stores the accounts of which the treasury has less than requested.
     fn note_scarce(&self, accounts: HashSet<AccountId>) {
         *self.scarce.lock() = accounts;
     }
 
-    /// True where the treasury had less of an account than this node wanted.
+    /// True if the treasury had less of an account than requested.
     pub(crate) fn is_scarce(&self, account: AccountId) -> bool {
         self.scarce.lock().contains(&account)
     }
@@ -341,7 +341,7 @@ impl Fleet {
         uptime().saturating_sub(self.began)
     }
 
-    /// Waits for so much money of an account, for which someone has waited since `since`.
+    /// Waits for `amount` of an account, on behalf of a call that has waited since `since`.
     pub(crate) async fn wait_for(
         &self,
         account: AccountId,

@@ -25,7 +25,7 @@ use super::postgres::DbError;
 use tollgate_ledger::OpenError;
 pub use tollgate_ledger::moving::{Tallies, Tally};
 
-/// The most of what is wrong that is told.
+/// The most faults that a message lists.
 const LISTED_MAX: usize = 20;
 
 /// The result of a move.
@@ -40,13 +40,13 @@ pub struct Moved {
 /// The reason why nothing has moved.
 #[derive(Debug)]
 pub enum MoveError {
-    /// The database says so.
+    /// An error of the database.
     Db(DbError),
     /// A ledger cannot be read or written.
     Ledger(OpenError),
     /// The ledger contradicts itself.
     Unsound(Vec<String>),
-    /// A crash left so many holds open.
+    /// Holds that a crash left open.
     LeftOpen(usize),
     /// There is nothing in the ledger.
     Empty,

@@ -29,8 +29,8 @@ const CLEAR_TRIES_MAX: u32 = 5;
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// The interval between checks of open holds by a node that must join again.
 const DRAIN_POLL: Duration = Duration::from_millis(200);
-/// An operator who resolves a node's suspense shuts it out once. A node that is shut out twice within
-/// this shares its data with another process, and must not go on.
+/// The time within which a second exclusion means that another process uses the same data; the node stops
+/// then. An operator who resolves a node's suspense excludes it only once.
 const SHUT_OUT_AGAIN: Duration = Duration::from_secs(60);
 /// The time that a stopping node waits for its last sync. Without it its leases go to suspense until it
 /// joins again.
@@ -53,12 +53,12 @@ pub struct Node {
 enum NodeEnd {
     /// It is to stop.
     Stopped,
-    /// It must join again before it goes on.
+    /// It must join again before it can continue.
     ShutOut(Refused),
 }
 
-/// Joins the fleet: takes over what people wrote, ends what a crash left open, and gives back all that
-/// this node had. The ledger must have been opened for this fleet.
+/// Joins the fleet: follows the directory, settles holds left open by a crash, and returns all leases of this
+/// node. The ledger must have been opened for this fleet.
 ///
 /// # Errors
 /// [`FleetError`]. The node has nothing to spend then.
@@ -98,7 +98,7 @@ pub async fn join(
 }
 
 impl Node {
-    /// Reports all that the treasury has not heard, and says that nothing is left.
+    /// Reports all records that the treasury lacks, and states that nothing is left.
     async fn clear(&mut self, joined: JoinResponse) -> Result<(), FleetError> {
         self.borrower = borrower(&self.fleet, joined);
         let mut tries = 0;
@@ -127,7 +127,7 @@ impl Node {
         }
     }
 
-    /// Exchanges until it is told to stop. Gives back what is left then.
+    /// Syncs until it is stopped, then returns the rest of its leases.
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let mut shut_out_at = None;
         loop {
@@ -249,8 +249,8 @@ impl Node {
         }
     }
 
-    /// Looks for nodes that have fallen silent, and puts what they have out into suspense. Beside the
-    /// syncs: it waits for accounts that others have locked, and a term does not wait.
+    /// Finds silent nodes and moves their leases to suspense. Runs beside the syncs: it waits for locked
+    /// accounts, and a term cannot wait.
     fn sweep(&mut self) {
         let now = self.fleet.now();
         let is_sweeping = self.sweeping.as_ref().is_some_and(|sweeping| !sweeping.is_finished());

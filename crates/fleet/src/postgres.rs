@@ -54,19 +54,20 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// For a connection with all that belongs to it (addresses that do not answer, TLS, the password): two
 /// addresses are tried within it.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
-/// For a connection of the pool to become free: shorter than what it is for, so that the reason is told.
+/// The wait for a connection of the pool: shorter than the operations that use it, so that the caller learns
+/// the reason.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(4);
 /// The server ends a statement that takes longer: half of the shortest term that is usual.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(4);
-/// The client gives up on a transaction or a query: later than the server, which says why.
+/// The client's timeout of a transaction or query: later than the server's, which states a reason.
 const WORK_TIMEOUT: Duration = Duration::from_secs(5);
-/// The server ends a transaction whose client says nothing: what a stopped node keeps locked, others wait
-/// for. Shorter than a term of 2 s without the 500 ms between syncs; longer than a node on a busy
-/// machine takes between two statements.
+/// The server's timeout of an idle transaction: others wait for the rows that a stopped node has locked.
+/// Shorter than a term of 2 s without the 500 ms between syncs; longer than a node on a busy machine takes
+/// between two statements.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Without an answer to what was sent, the kernel gives up on a connection after this.
 const USER_TIMEOUT: Duration = Duration::from_secs(3);
-/// A connection on which nothing is said is asked this often whether it still stands.
+/// The interval of TCP keep-alive probes on an idle connection.
 const KEEPALIVE: Duration = Duration::from_secs(1);
 /// Unanswered questions after which it does not.
 const KEEPALIVE_RETRIES: u32 = 3;
@@ -80,7 +81,7 @@ const MIGRATION_SILENCE_TIMEOUT: Duration = Duration::from_secs(120);
 /// The outcome of a database operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The call did what was asked.
+    /// It was applied.
     Done,
     /// It was refused because others did the same at the same time; it is tried again.
     Retried,
@@ -103,7 +104,7 @@ pub enum DbOperation {
     Sync,
 }
 
-/// Something that was asked, for counters.
+/// A database operation, for metrics.
 #[derive(Clone, Copy, Debug)]
 pub struct RoundTrip {
     /// The kind of the operation.
@@ -114,7 +115,7 @@ pub struct RoundTrip {
     pub took: Duration,
 }
 
-/// Is told of everything that is asked of the database.
+/// A callback for each database operation.
 pub type Observer = Box<dyn Fn(RoundTrip) + Send + Sync>;
 
 /// For how long things may take.
@@ -141,8 +142,8 @@ pub struct Db {
 
 struct Shared {
     pool: Pool,
-    /// Places for what is asked for customers and operators: however slow that is, and however much,
-    /// calls have their money in time and a key that is revoked is refused.
+    /// Bounds the operations of customers and operators: however slow and many they are, calls get their
+    /// money in time and a revoked key is refused.
     places: Arc<Semaphore>,
     config: Config,
     tls: Option<tokio_postgres_rustls::MakeRustlsConnect>,

@@ -12,7 +12,7 @@ use super::model_share::concurrency_share;
 use super::share::{Share, ShareGrant, ShareRequest, ShareWait};
 use super::{Limit, Subject, Wait};
 
-/// Places, and who is in them.
+/// A concurrency limit and its requests in flight.
 #[derive(Debug)]
 pub(super) struct ConcurrencyLimit {
     /// Two counters in one word: the node's allowed requests in the upper half (in a fleet only), the
@@ -63,7 +63,7 @@ impl ConcurrencyLimit {
         parted(self.counts.load(Ordering::Acquire)).1
     }
 
-    /// Counts one more request, unless there are too many. `now_ns` is asked for in a fleet.
+    /// Counts one more request, or refuses it above the limit. `now_ns` is called in a fleet only.
     pub(super) fn enter(
         &self,
         limit: Option<NonZeroU32>,
@@ -150,8 +150,8 @@ impl ConcurrencyLimit {
         self.counts.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// The customer of a request has left, and the request goes on: its place is free for another one,
-    /// unless as many requests as there are places go on like that already. Whether it is free.
+    /// Releases the slot of an abandoned request that continues upstream, unless as many abandoned requests
+    /// as the limit continue already. Returns true if it was released.
     ///
     /// So a customer who leaves and comes back has at most twice its limit at work upstream.
     pub(super) fn orphan(&self) -> bool {

@@ -7,22 +7,22 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
-/// Entries are kept in so many parts, each with a lock of its own that is held for a look-up.
+/// The number of shards, each with a lock that is held for a lookup.
 pub(super) const SHARDS: usize = 64;
 /// A part is not swept below this many entries: they are small.
 pub(super) const SWEPT_FROM: usize = 64;
 
-/// Entries by name. One that says nothing any more is let go.
+/// Entries by name. Idle ones are dropped.
 pub(super) struct Entries<K, V> {
     shards: Vec<Mutex<Shard<K, V>>>,
-    /// Says in which part a name is. Names that meet there share a lock; they are told apart by the part's
-    /// own hasher, which is one for names that strangers choose.
+    /// Chooses the shard of a name. It may be fast and predictable: within a shard, the map's own hasher
+    /// resists names chosen by clients.
     hasher: RandomState,
 }
 
 struct Shard<K, V> {
     entries: HashMap<K, Arc<V>>,
-    /// The next sweep is due when there are so many.
+    /// The number of entries at which the next sweep is due.
     sweep_at: usize,
 }
 
@@ -46,7 +46,7 @@ impl<K: Hash + Eq, V> Entries<K, V> {
         self.shard(name).lock().entries.get(name).map(Arc::clone)
     }
 
-    /// The entry of that name, or a new one. Entries that nobody has, and that are idle, make room.
+    /// Returns the entry of that name, or a new one. A sweep drops idle entries without another owner.
     pub(super) fn find(
         &self,
         name: K,

@@ -50,13 +50,13 @@ pub struct InUse {
     pub body_bytes: Count,
     /// Requests that wait for the end of a task.
     pub waiting: Count,
-    /// Reads of much at once, such as a month's usage.
+    /// Expensive reads, such as a month's usage.
     pub reads: Count,
-    /// Connections with a request under way.
+    /// Connections with a request in progress.
     pub connections: Count,
     /// Bytes that streams over HTTP/2 take.
     pub stream_bytes: Count,
-    /// Calls to upstreams under way, abandoned ones included.
+    /// Calls to upstreams in progress, abandoned ones included.
     pub upstream_calls: Count,
     /// WebSockets that are open.
     pub websockets: Count,
@@ -117,11 +117,11 @@ impl Drop for InUseGuard {
     }
 }
 
-/// Everybody who has something in use. Who has nothing is forgotten sooner or later.
+/// The counters of all holders. Those of an idle holder are dropped sooner or later.
 pub struct Holders<K>(Entries<K, InUse>);
 
 impl<K: Hash + Eq> Holders<K> {
-    /// Holders of whom nobody has anything in use yet.
+    /// An empty set of holders.
     #[must_use]
     pub fn new() -> Self {
         Self(Entries::new())

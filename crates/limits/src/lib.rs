@@ -63,7 +63,7 @@ pub struct Refused {
     pub scope: Scope,
     /// The kind of limit.
     pub limit: Limit,
-    /// The value of the limit that is in the way.
+    /// The value of the limit.
     pub value: u32,
     /// The account's share of the limit, if the share refused the request and not the whole limit.
     pub share: Option<u32>,
@@ -97,7 +97,7 @@ pub struct EstimatedTokens {
 }
 
 impl EstimatedTokens {
-    /// Tokens whose number is known.
+    /// An exact number of tokens.
     #[must_use]
     pub fn exact(tokens: u64) -> Self {
         Self { about: tokens, least: tokens }
@@ -132,8 +132,7 @@ impl Limits {
         Self::with_clock(move || begun.elapsed())
     }
 
-    /// Limits of which nothing was used yet, by a clock that says how long ago some moment was and
-    /// never runs backwards.
+    /// Unused limits with a monotonic clock, which returns the time since any fixed moment.
     #[must_use]
     pub fn with_clock(clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self {
@@ -267,9 +266,9 @@ impl Permit {
         }
     }
 
-    /// The customer has left, and the request goes on for what it will have cost. Its places of its key
-    /// and its account are free for others, within bounds; its place of the model is not, since the
-    /// upstream is at work, and counts in what its account has of the model.
+    /// Marks the request as abandoned by its client while it continues upstream. Its slots of key and account
+    /// become free, within bounds; its slot of the model stays in use, since the upstream is working, and
+    /// counts towards the account's share of the model.
     pub fn orphan(&mut self) {
         if !self.in_flight {
             return;
@@ -281,9 +280,8 @@ impl Permit {
         }
     }
 
-    /// The request is over and has used `tokens`: what that is more or less than was counted for it
-    /// is taken or given back. Nobody is refused for it who was let through, so the minutes after a
-    /// long answer begin with less.
+    /// Ends the request with the tokens it used, and takes or returns the difference to the estimate. No
+    /// admitted request is refused for it, so the minutes after a long answer begin with less.
     pub fn settle(mut self, tokens: u64) {
         self.correct(tokens);
     }

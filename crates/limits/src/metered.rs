@@ -30,7 +30,7 @@ pub(super) struct Metered {
 }
 
 impl Metered {
-    /// A full bucket; in a fleet, a share that is still to be asked for.
+    /// A full bucket; in a fleet, an empty share.
     pub(super) fn new(limit: NonZeroU32, clock: &Clock, is_shared: bool) -> Self {
         Self {
             limit,
@@ -45,7 +45,7 @@ impl Metered {
         self.limit
     }
 
-    /// Another limit, of which as much is used as before. A share that is larger is cut to it.
+    /// Changes the limit and keeps the units in use. A larger share is cut to the limit.
     pub(super) fn resize(&mut self, limit: NonZeroU32) {
         self.limit = limit;
         match &self.share {
@@ -55,7 +55,7 @@ impl Metered {
         }
     }
 
-    /// Takes `units` and says how many were left behind them, or when there will be enough.
+    /// Takes `units` and returns the units remaining after them, or the wait until they fit.
     pub(super) fn take(&self, units: u64, progress: ShareWait) -> Result<Option<u32>, Wait> {
         let Some(share) = &self.share else {
             return self.bucket.as_ref().map_or(Err(Wait::Never), |bucket| bucket.take(units));
@@ -176,7 +176,7 @@ impl Metered {
         }
     }
 
-    /// A share of another size, to which something comes along. Gives what does not fit.
+    /// Resizes the share, adds the units that come with it, and returns those that no longer fit.
     fn set(&mut self, size: u32, brought_micros: u64) -> u64 {
         let now_ns = self.clock.now_ns();
         let remaining = self.remaining_micros(now_ns).saturating_add(i128::from(brought_micros));

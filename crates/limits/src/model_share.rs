@@ -23,7 +23,7 @@ impl AccountShare {
     }
 }
 
-/// The most of `concurrency` that one account may have while so many are taken, by itself and others.
+/// The largest part of a concurrency limit for one account while `taken` slots are in use, its own included.
 pub(super) fn concurrency_share(concurrency: u32, taken: u32, percent: u32) -> u32 {
     let alone = u64::from(concurrency) * u64::from(percent.min(100)) / 100;
     let alone = u32::try_from(alone).unwrap_or(concurrency).max(1);

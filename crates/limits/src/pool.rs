@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::{Count, InUse, InUseGuard};
 
-/// The most that one holder may have in all, in units, where `free` of them are with nobody.
+/// The largest number of units for one holder while `free` units are unused.
 ///
 /// At least one, so that whoever has none gets one while there is one.
 #[must_use]
@@ -59,8 +59,8 @@ impl Drop for PooledUnits {
 }
 
 impl UnitPool {
-    /// Take `units` for a holder, within its share; for nobody in particular where there is none. `which`
-    /// counts the units that the holder has.
+    /// Takes `units` for a holder, within its share, or without a share if there is no holder. `which`
+    /// selects the holder's counter.
     ///
     /// # Errors
     /// Whether the pool or the share is exhausted. Nothing was taken then.

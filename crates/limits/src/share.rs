@@ -11,17 +11,17 @@ pub const MICROS: u64 = 1_000_000;
 /// The window over which demand decays. Shares follow demand about as fast, and a pause of a second between
 /// two requests moves nothing.
 const DEMAND_NS: u64 = 10_000_000_000;
-/// Demand is told for a minute.
+/// Demand is reported per minute.
 const DEMANDS_PER_MINUTE: u64 = 6;
-/// A share that is not used is told to be there after so long: a third of the shortest useful term.
+/// The renewal interval of an unused share: a third of the shortest useful term.
 const RENEWED_NS: u64 = 3_000_000_000;
 /// The interval between demand reports while no request waits: a little shorter than the interval of syncs,
 /// so that none is skipped for a millisecond.
 const REPORT_NS: u64 = 450_000_000;
-/// A share that nobody used for so long is given back.
+/// The idle time after which a share is returned.
 const IDLE_NS: u64 = 10_000_000_000;
-/// A request may wait for a share for so long after somebody first asked for the limit: other nodes
-/// hear of it within half a second, and give up what they do not need.
+/// The time after the first request for a limit during which requests wait for a share: other nodes learn of
+/// it within half a second, and return units that they do not need.
 const NEW_NS: u64 = 1_000_000_000;
 /// The largest request of so long is what a share must have room for.
 const LARGEST_NS: u64 = 30_000_000_000;
@@ -44,7 +44,7 @@ pub struct ShareRequest {
     pub subject: Subject,
     /// The kind of limit.
     pub kind: Limit,
-    /// Its value, as this node knows it.
+    /// The limit, by this node's configuration.
     pub limit: u32,
     /// The node's share, already reduced to the last target.
     pub share: u32,
@@ -56,7 +56,7 @@ pub struct ShareRequest {
     pub need: u32,
     /// The part that the node cannot return: requests in flight.
     pub floor: u32,
-    /// Nobody wants it any more: the node has no share, and is forgotten.
+    /// True for an unused limit: the node gives up its share and its row is deleted.
     pub is_over: bool,
 }
 
@@ -65,7 +65,7 @@ pub struct ShareRequest {
 pub struct ShareGrant {
     /// The node's share from now on.
     pub share: u32,
-    /// Units that come with what is new of it, in millionths. The rest of it comes empty.
+    /// Units that come with a larger share, in millionths. The rest of the growth comes empty.
     pub brought_micros: u64,
     /// The share that the node should have. The node applies a smaller one at once, and reports it in the
     /// next sync.
@@ -79,7 +79,7 @@ pub struct ShareGrant {
 pub(super) struct Share {
     /// Units requested since the last sync.
     requested: AtomicU64,
-    /// The most that one request asked for, or that was in flight at one time.
+    /// The largest single request, or the peak of requests in flight.
     largest: AtomicU64,
     /// True if a request was refused that a larger share would have passed.
     is_short: AtomicBool,
@@ -128,7 +128,7 @@ impl Share {
         }
     }
 
-    /// Counts what is asked for.
+    /// Counts requested units.
     pub(super) fn request(&self, units: u64) {
         self.requested.fetch_add(units.min(u64::from(u32::MAX)), Ordering::Relaxed);
         if self.largest.load(Ordering::Relaxed) < units {
@@ -136,7 +136,7 @@ impl Share {
         }
     }
 
-    /// Counts what was used beyond what was asked for.
+    /// Counts units used beyond the request.
     pub(super) fn charge(&self, units: u64) {
         self.requested.fetch_add(units.min(u64::from(u32::MAX)), Ordering::Relaxed);
     }
@@ -262,8 +262,7 @@ impl Share {
 }
 
 impl SyncState {
-    /// Adds what was asked for, lets go of some of what was asked for before, and says what that is
-    /// for a minute, or at one time.
+    /// Adds new demand to the decaying sum, and returns it per minute, or as requests in flight.
     fn demand(&mut self, requested: u64, largest: u64, passed_ns: u64, is_place: bool) -> u64 {
         let passed_ns = passed_ns.min(DEMAND_NS);
         let decayed =

@@ -29,8 +29,8 @@ impl Limits {
         share_requests
     }
 
-    /// Takes what a sync brought that began at `sent_at`, by [`Limits::now`]: the shares end a
-    /// `term` after that. Whether something was given up that is to be told at once.
+    /// Applies the grants of a sync that began at `sent_at`, by [`Limits::now`]: the shares expire a `term`
+    /// later. Returns true if a share was reduced, which the next sync should report at once.
     pub fn apply_grants<'a>(
         &self,
         sent_at: Duration,

@@ -73,7 +73,7 @@ impl Entry {
         self.concurrency.leave();
     }
 
-    /// The customer of a request has left, and the request goes on. Whether its place is free.
+    /// Marks a request as abandoned while it continues upstream. Returns true if its slot is free.
     pub(super) fn orphan(&self) -> bool {
         self.frees_slot && self.concurrency.orphan()
     }
@@ -94,7 +94,7 @@ impl Entry {
         }
     }
 
-    /// Adds what is to be told to the other nodes.
+    /// Adds the share requests of this subject.
     pub(super) fn request(&self, subject: &Subject, share_requests: &mut Vec<ShareRequest>) {
         let mut buckets = self.buckets.write();
         let Buckets { requests, tokens } = &mut *buckets;
@@ -144,7 +144,7 @@ impl Entry {
         parking_lot::RwLockWriteGuard::downgrade(buckets)
     }
 
-    /// Adds how its limits stand, for a request behind which so much was left.
+    /// Adds the state of its limits, as it was right after a request.
     fn add_gauges(&self, standing: &mut Standing, remaining: Remaining, now_ns: u64) {
         let buckets = self.buckets.read();
         let gauge = |bucket: &Option<Metered>, remaining: Option<u32>| {
@@ -212,8 +212,8 @@ impl Taking {
         self.shared = Some(AccountConcurrency { of_account, percent });
     }
 
-    /// Takes what the request needs of one subject. After a refusal the others are asked all the
-    /// same: the customer is told the longest wait.
+    /// Takes the request's units of one subject. After a refusal the other subjects are still checked, so
+    /// that the response states the longest wait.
     pub(super) fn add(&mut self, scope: Scope, entry: Arc<Entry>, rates: &Rates) {
         let remaining = Remaining::default();
         let mut taken = Taken { entry, request: false, tokens: None, place: false, remaining };
@@ -237,7 +237,7 @@ impl Taking {
         self.taken.push(taken);
     }
 
-    /// Takes a place, and says whether there was one.
+    /// Takes a slot. Returns true if there was one.
     fn add_place(&mut self, scope: Scope, entry: &Entry, limit: Option<NonZeroU32>) -> bool {
         let Some((limit, shared)) = limit.zip(self.shared.take()) else {
             let wait = entry.enter(limit, self.progress).err();

@@ -190,7 +190,7 @@ impl Account {
         }
     }
 
-    /// Adds a call. If the account cannot pay it yet, what gives it money comes first.
+    /// Adds a call, after the credits that pay for it.
     fn add_call(&mut self, arriving: &mut Arriving, call: Journaled) -> Result<(), MoveError> {
         while charged(&call.record) > arriving.balance(self.id).available
             && self.add_money(arriving)?
@@ -281,7 +281,7 @@ impl Account {
         Ok(true)
     }
 
-    /// Adds a call that stands for money that was lost with a node and counts as spent.
+    /// Adds a call in place of money that was lost with a node and counts as spent.
     pub(super) fn add_lost(
         &mut self,
         arriving: &mut Arriving,

@@ -1,4 +1,4 @@
-//! A ledger's way into the database.
+//! Moves a ledger into the database.
 //!
 //! Its parts are written down one after the other where nobody sees them, each once, however often
 //! this is begun. What is there then is read back and compared. In one last transaction all of it
@@ -104,8 +104,8 @@ pub async fn survey(db: &Db, dir: &Path) -> Result<Moved, MoveError> {
     Ok(Moved { tallies, was_done: false })
 }
 
-/// Moves the ledger in `dir`, which no gateway has open, into the fleet. Begun again after whatever has
-/// ended it, it goes on where it was; what has moved is not moved again.
+/// Moves the ledger in `dir`, which no gateway may have open, into the fleet. An interrupted move is resumed
+/// by the next run, and no part is moved twice.
 ///
 /// # Errors
 /// [`MoveError`]; nobody sees anything of the ledger in the fleet then. After [`DbError::Unknown`] it
@@ -205,7 +205,7 @@ async fn put(db: &Db, leaving: &Leaving) -> Result<(u64, u64), MoveError> {
     Ok((count, writes))
 }
 
-/// Writes down a part, and again when nobody has said whether it was.
+/// Writes a part, repeatedly if its COMMIT is not answered.
 async fn put_part(
     db: &Db,
     leaving: &Leaving,

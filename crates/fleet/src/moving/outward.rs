@@ -1,4 +1,4 @@
-//! Everything's way out of the database, into the ledger of a single gateway.
+//! Moves all data out of the database, into the ledger of a single gateway.
 //!
 //! The ledger is made beside the fleet and cannot be opened before the database says that it was left:
 //! so a crash leaves one of them.
@@ -116,7 +116,7 @@ async fn stopped(db: &Db) -> Result<Vec<NodeOut>, MoveError> {
     }
 }
 
-/// Adds what people wrote, in its order, but for what moves money.
+/// Adds the directory's writes in order, except those that move money.
 async fn write_directory(db: &Db, arriving: &mut Arriving) -> Result<DirectoryBacklog, MoveError> {
     let mut backlog =
         DirectoryBacklog { head: 0, money: BTreeMap::new(), followed: Followed::default() };
@@ -240,8 +240,8 @@ fn with_lines(money: VecDeque<Record>, moved: &[Record]) -> VecDeque<Record> {
     whole
 }
 
-/// Checks the ledger in `dir`, journal and sled, and counts what is in it. Says what people wrote
-/// otherwise than it is said there.
+/// Checks the ledger in `dir`, journal and sled, and counts its content. Also returns the differences of its
+/// writes from those of `followed`.
 fn count(dir: &Path, followed: Option<&Followed>) -> Result<(Tallies, Vec<String>), MoveError> {
     let report = verify(dir)?;
     if !report.violations.is_empty() {

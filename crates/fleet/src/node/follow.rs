@@ -15,9 +15,8 @@ use tollgate_ledger::Ledger;
 /// is refused everywhere.
 const POLL: Duration = Duration::from_millis(500);
 
-/// Takes over what other nodes write into the directory, and hears what they are short of, until it is
-/// dropped, or something stands there that this version does not know. Ends at once in a ledger without
-/// a fleet.
+/// Follows the directory and handles recalls until it is dropped, or until a write needs a newer version.
+/// Returns at once in a ledger without a fleet.
 pub async fn follow(ledger: Arc<Ledger>) {
     let Some(fleet) = ledger.fleet() else { return };
     let directory = Arc::clone(fleet.directory());

@@ -41,8 +41,8 @@ struct Sharing {
     cleaned_at: Instant,
 }
 
-/// Exchanges shares of `limits`, and of what keys may spend, until it is told to stop. Ends at once in
-/// a ledger without a fleet.
+/// Syncs shares of `limits` and of spending limits until it is stopped. Returns at once in a ledger without a
+/// fleet.
 pub async fn share(ledger: Arc<Ledger>, limits: Arc<Limits>, mut stop: watch::Receiver<bool>) {
     let Some(fleet) = ledger.fleet() else { return };
     // Nodes that started together clean up one after the other.

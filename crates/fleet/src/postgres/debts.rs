@@ -71,7 +71,7 @@ pub(super) async fn put_paid(
     Ok(())
 }
 
-/// Gives up what an account owes; tells why it cannot be.
+/// Writes off debt of an account; returns the reason for a refusal.
 pub(super) async fn give_up(
     transaction: &Transaction<'_>,
     record: &Record,

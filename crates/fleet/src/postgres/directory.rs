@@ -17,13 +17,13 @@ use tollgate_types::clock::UnixMs;
 pub const CHANNEL: &str = "tollgate_directory";
 /// The time spent on resolving an unanswered COMMIT: a failover takes seconds, and a caller waits.
 const UNKNOWN_TIMEOUT: Duration = Duration::from_secs(5);
-/// The first wait before that is asked again; it doubles each time.
+/// The first pause before another check; it doubles each time.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 
 /// The outcome of an attempt to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Appended {
-    /// It stands at this place.
+    /// It was written at this position.
     At(Seq),
     /// Others have written meanwhile; nothing has changed.
     Behind,
@@ -47,7 +47,7 @@ pub struct DirectoryWrite {
 pub struct Pulled {
     /// The last place that is written.
     pub head: Seq,
-    /// The write at the place that was asked for; `None` at the beginning.
+    /// The write at the requested position; `None` at the beginning.
     pub at: Option<String>,
     /// The writes after the requested position, in order.
     pub groups: Vec<DirectoryWrite>,
@@ -79,9 +79,9 @@ impl<'a> Row<'a> {
 }
 
 impl Db {
-    /// Writes records behind the place `after`, if nothing stands there yet, together with what they
-    /// do to money. The same `write_id` is written once; when the database does not say whether it
-    /// was, it is asked until it does.
+    /// Writes records after the position `after`, if that is the end, with their effects on money. The same
+    /// `write_id` is written once; after an unanswered COMMIT the database is queried until the outcome is
+    /// clear.
     ///
     /// # Errors
     /// See [`DbError`]. After `Unknown` the write may stand.
@@ -132,8 +132,8 @@ impl Db {
         }
     }
 
-    /// Tells other nodes, which would find it with their next poll. A database without notifications
-    /// refuses; so this stands behind the transaction, and nobody waits for it.
+    /// Notifies other nodes, which would otherwise find it with their next poll. A database without
+    /// notifications rejects this, so it follows the transaction and is not awaited.
     pub(super) fn announce(&self) {
         let db = self.clone();
         tokio::spawn(async move {
@@ -143,7 +143,7 @@ impl Db {
         });
     }
 
-    /// At most `limit` writes from behind `after`, in order, and how far the directory goes.
+    /// Reads at most `limit` writes after `after`, in order, and the end of the directory.
     ///
     /// # Errors
     /// See [`DbError`]; never `Unknown`.
@@ -170,8 +170,8 @@ impl Db {
     }
 }
 
-/// The transaction of a write. The row of the head is what writers queue at: of two that have followed
-/// equally far one goes ahead, and the other finds the head moved.
+/// The transaction of a write. Writers queue at the row of the head: of two that have followed equally far
+/// one proceeds, and the other finds the head moved.
 async fn write(
     transaction: &Transaction<'_>,
     row: &Row<'_>,
@@ -210,7 +210,7 @@ async fn write(
     Ok(Appended::At(read_place(seq)?))
 }
 
-/// Does to the treasury's money what a record at this place says; tells why it cannot be.
+/// Applies a record at this position to the treasury's money; returns the reason for a refusal.
 async fn take_effect(
     transaction: &Transaction<'_>,
     record: &Record,

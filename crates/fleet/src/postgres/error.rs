@@ -11,13 +11,11 @@ use tollgate_money::money::Nanousd;
 /// The reason for an operation without a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DbError {
-    /// It was not done: the database is away, busy or read-only. It can be asked again.
+    /// It was not applied: the database is down, busy or read-only. It can be repeated.
     Unavailable(String),
-    /// Its end was asked for and no answer came: it may have been done. Whoever asks again does so with
-    /// the same ids.
+    /// COMMIT was not answered: it may have been applied. A repetition must use the same ids.
     Unknown(String),
-    /// It was not done and will not be, however often it is asked: a rule of the schema, a mistake, or
-    /// the wrong database.
+    /// It was not applied and a repetition will fail too: a rule of the schema, a bug, or the wrong database.
     Failed(String),
 }
 
@@ -61,17 +59,17 @@ pub enum WriteRefused {
     GivenBefore,
     /// The amount does not fit the account.
     DoesNotFit,
-    /// The account has not spent so much.
+    /// The account has spent less.
     NotSpent,
-    /// The account does not owe so much.
+    /// The account owes less.
     NotOwed,
     /// The credit line is negative, or does not fit the account.
     UnfitCredit,
-    /// Nodes have this much of the account's credit line out: it cannot be set to less.
+    /// Nodes have leased this much of the account's credit line, which cannot be set to less.
     CreditInFlight(AccountId, Nanousd),
     /// Nobody is in doubt about the hold.
     NotInDoubt(HoldId),
-    /// Nothing that the node has out of the account is in suspense, or another amount.
+    /// No lease of the node is in suspense for the account, or another amount is.
     NotInSuspense(NodeId, AccountId),
 }
 

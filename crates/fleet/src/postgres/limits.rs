@@ -1,5 +1,5 @@
-//! Shares of limits in SQL: the limits are locked in the order of their names, `shares` and `caps`
-//! decide, and the rows of the node that asked are written. One transaction for all its limits.
+//! Shares of limits in SQL: the limits are locked in the order of their names, `shares` and `caps` decide,
+//! and the node's rows are written. One transaction for all its limits.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -16,11 +16,10 @@ use tollgate_ledger::{CapGrant, CapRequest};
 use tollgate_limits::{ShareGrant, ShareRequest, Subject};
 use tollgate_money::money::Nanousd;
 
-/// The database waits for so many terms before it gives a silent node's shares to others, as the
-/// treasury does with its leases.
+/// The terms after which a silent node's shares go to others, as its leases do in the treasury.
 const TERMS_WAITED: u32 = crate::treasury::TERMS_WAITED;
 
-/// Takes a turn, unless it comes too late, or from a process that is shut out.
+/// Takes a turn, unless it is late, or from an excluded process.
 const TAKE_TURN: &str = "INSERT INTO tollgate.limit_turns AS t (node, epoch, turn)
     SELECT id, epoch, $3 FROM tollgate.nodes WHERE id = $1 AND epoch = $2
     ON CONFLICT (node) DO UPDATE SET epoch = EXCLUDED.epoch, turn = EXCLUDED.turn
@@ -134,8 +133,8 @@ fn unit(value: i64) -> u32 {
 }
 
 impl Db {
-    /// Does a sync about limits. `None` if it comes too late, or another process has joined as
-    /// this node: nothing is changed then.
+    /// Applies a sync of limits. `None` if it is late, or if another process has joined as this node: nothing
+    /// has changed then.
     ///
     /// # Errors
     /// [`DbError`]. It is never sent again: the next one says how things are then.
@@ -222,7 +221,7 @@ async fn share_limits(
     Ok(settled.into_iter().map(|settled| settled.grant).collect())
 }
 
-/// The limits, locked; those that nobody has had before are made.
+/// Locks the limits, and creates the rows of new ones.
 async fn lock(
     tx: &Transaction<'_>,
     names: &[String],

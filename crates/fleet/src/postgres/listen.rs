@@ -27,17 +27,17 @@ pub struct Announced {
 
 /// The reason why listening ended.
 enum ListenEnd {
-    /// Nobody reads what is heard.
+    /// The receiver was dropped.
     Unread,
-    /// The database knows no LISTEN.
+    /// The database does not support LISTEN.
     Unsupported,
     /// The connection broke, for this cause.
     Broken(String),
 }
 
 impl Db {
-    /// Listens to `channels` on a connection of its own, which is made again when it breaks, until the
-    /// receiver is dropped. From a database without LISTEN nothing is heard.
+    /// Listens to `channels` on a connection of its own, which is reopened when it breaks, until the receiver
+    /// is dropped. A database without LISTEN sends nothing.
     pub fn listen(&self, channels: &'static [&'static str]) -> mpsc::Receiver<Announced> {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
         tokio::spawn(listen(self.clone(), channels, sender));

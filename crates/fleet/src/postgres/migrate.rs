@@ -52,7 +52,7 @@ pub enum SchemaState {
     Ahead {
         /// The last step that was taken.
         at: i64,
-        /// The last step that this version knows.
+        /// The last step in this version.
         knows: i64,
     },
     /// A step was taken that reads otherwise in this version.
@@ -60,7 +60,7 @@ pub enum SchemaState {
         /// The version that the step leads to.
         version: i64,
     },
-    /// Every step was taken, but a table is gone.
+    /// Every step was applied, but a table is missing.
     Incomplete {
         /// The name of the table that is not there.
         table: String,
@@ -94,8 +94,8 @@ pub async fn standing(db: &Db) -> Result<SchemaState, DbError> {
     standing_for(db, MIGRATIONS).await
 }
 
-/// Takes the steps that are missing, each in a transaction of its own, and says which. Safe to run
-/// twice, and from several processes at once.
+/// Applies the missing steps, each in a transaction of its own, and returns their names. Safe to run twice,
+/// and from several processes at once.
 ///
 /// # Errors
 /// When the schema is ahead or was changed, or the database refuses a step: those before it stay.
@@ -103,7 +103,7 @@ pub async fn up(db: &Db) -> Result<Vec<&'static str>, DbError> {
     up_to(db, MIGRATIONS).await
 }
 
-/// Every step that this version knows or the database has, in their order.
+/// Lists every step of this version or of the database, in order.
 ///
 /// # Errors
 /// When the database cannot be asked.

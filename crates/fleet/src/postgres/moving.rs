@@ -1,4 +1,4 @@
-//! Ledgers on their way into the database, and out of it.
+//! The database's side of moving a ledger in, and of moving all data out.
 
 use super::columns::{count, encoded, id, number};
 use super::history::put_history;
@@ -107,8 +107,8 @@ impl Db {
         Ok(found)
     }
 
-    /// Begins to move a ledger in, or goes on: takes back what is here of an earlier state of it, whose
-    /// lines are of these accounts. Says how many parts are here.
+    /// Begins or resumes a move: deletes the rows of an earlier state of the ledger, whose lines belong to
+    /// these accounts. Returns the number of transferred parts.
     pub(crate) async fn begin_move(
         &self,
         ledger: &str,

@@ -19,8 +19,8 @@ macro_rules! sums {
     };
 }
 
-/// The whole treasury, by one statement and so at one moment. The last column says whether every
-/// account adds up, and whether what nodes have out, lease by lease, is what stands in the accounts.
+/// The whole treasury at one moment, by one statement. The last column is true if every account adds up and
+/// the sums of the leases equal those in the accounts.
 const SUMS: &str = concat!(
     "SELECT a.*, l.leased = a.leased AND l.suspense = a.suspense AND a.unsound = 0
     FROM (SELECT COUNT(*)",
@@ -142,7 +142,7 @@ pub struct NodeOverview {
     pub seen_at: UnixMs,
     /// The time since then, in milliseconds.
     pub seen_ms_ago: u64,
-    /// Since when what it has out is in suspense.
+    /// The time at which its leases went to suspense.
     pub suspended_at: Option<UnixMs>,
     /// The time until the treasury considers it silent, in milliseconds.
     pub term_left_ms: u64,

@@ -18,7 +18,7 @@ pub(super) fn places(connections_max: usize) -> usize {
 }
 
 impl Db {
-    /// The database for what the node itself does: it waits for nobody's reads.
+    /// The database with the reserved connections, for the node itself: it never waits for reads.
     pub(super) fn ahead(&self) -> Self {
         Self { is_ahead: true, ..self.clone() }
     }
@@ -30,7 +30,7 @@ impl Db {
         Ok(PooledConnection { object: Some(object), whole: false, _place: place })
     }
 
-    /// Waits for a place among those who may use a connection, first come first served.
+    /// Waits for the right to use a connection, first come first served.
     async fn place_in_line(&self) -> Result<OwnedSemaphorePermit, DbError> {
         let place = Arc::clone(&self.shared.places).acquire_owned();
         match tokio::time::timeout(WAIT_TIMEOUT, place).await {
@@ -56,8 +56,8 @@ impl Db {
     }
 }
 
-/// A connection that goes back to the pool only if it was left whole; otherwise it is closed, and the
-/// server rolls back what was begun on it.
+/// A connection that returns to the pool only if its transaction is finished; otherwise it is closed, and the
+/// server rolls back.
 pub(super) struct PooledConnection {
     object: Option<Object>,
     pub(super) whole: bool,

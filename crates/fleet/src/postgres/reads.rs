@@ -27,8 +27,8 @@ const CHUNKS_PER_QUERY: usize = 100;
 const CHUNKS_MAX: usize = 512;
 /// The most bytes of them: some 13,000 lines.
 const BYTES_MAX: usize = 2 << 20;
-/// So long before the moment that is told the end of a call is looked for: first as if clocks agreed
-/// and were never set back, for the sake of accounts with very many calls, then as if not.
+/// The slack before the stated time in a search for the end of a call: first for equal clocks that are never
+/// set back, which is fast for accounts with very many calls, then for others.
 const SLACKS_MS: [u64; 2] = [100, CLOCKS_APART_MS];
 /// The most that the clocks of two nodes, or of one before and after it was set, are taken to differ.
 const CLOCKS_APART_MS: u64 = 5_000;
@@ -247,7 +247,7 @@ impl Db {
         rows.iter().map(refund).collect()
     }
 
-    /// The ends of all holds that crashes have left open and nobody has looked into, oldest first.
+    /// The ends of all holds in doubt that no operator has resolved, oldest first.
     pub(crate) async fn in_doubt(&self) -> Result<Vec<Journaled>, DbError> {
         let rows = self.query("SELECT bytes FROM tollgate.in_doubt ORDER BY at, hold", &[]).await?;
         let doubt = |row: &Row| postcard::from_bytes(row.try_get(0)?).map_err(unreadable);
@@ -338,7 +338,7 @@ impl SearchRange {
     }
 }
 
-/// Hours that are asked for: each row is of so many of them.
+/// A range of hours, with the hours of each row.
 struct Hours {
     first: i32,
     end: i32,

@@ -1,6 +1,6 @@
 //! Recalls: the accounts that a node is short of and other nodes have money of.
 
-/// On which channel it is announced that a node is short of something; which one is what is said.
+/// The channel that announces recalls; the payload is the number of the node that needs money.
 pub(crate) const RECALLED: &str = "tollgate_recall";
 
 /// Asks the nodes that have money of an account for it.

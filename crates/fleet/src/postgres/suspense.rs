@@ -31,9 +31,9 @@ impl Db {
     }
 }
 
-/// Takes exactly `amount`, which a silent node has out of an account, out of suspense. Says whether it
-/// was there. The node's life ends with it: a process that wakes up as this node is refused, and joins
-/// anew. Its first sync undoes this.
+/// Takes exactly `amount` of a silent node's lease out of suspense; returns false if the lease is another
+/// amount. This ends the node's epoch: a process that wakes up as this node is rejected, and joins again. Its
+/// first sync reverts this.
 pub(super) async fn resolve(
     transaction: &Transaction<'_>,
     node: NodeId,
@@ -83,7 +83,7 @@ pub(super) async fn resolved(
     resolved.collect()
 }
 
-/// The node was heard of: what was resolved of its money is undone.
+/// Reverts what operators resolved, as the node is back.
 pub(super) async fn forget_resolved(
     transaction: &Transaction<'_>,
     node: NodeId,
@@ -93,9 +93,9 @@ pub(super) async fn forget_resolved(
     Ok(())
 }
 
-/// Writes a line for what a sync gives back to an account beside what the node's calls were
-/// charged, and what debts it paid: what counted as spent while the node was silent, and what its calls cost beyond released
-/// money that is gone. So the lines of a statement always add up to what was spent.
+/// Writes a statement line for the money that a sync returns to an account beside its calls' charges and paid
+/// debts: the amount that counted as spent while the node was silent, and the cost of its calls beyond
+/// released money that is spent. The lines of a statement therefore always add up to the account's spending.
 pub(super) async fn put_given_back(
     transaction: &Transaction<'_>,
     sync: &SyncRequest,

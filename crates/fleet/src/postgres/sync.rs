@@ -25,8 +25,7 @@ const TAKE_TURN: &str = "UPDATE tollgate.nodes
     WHERE id = $1 AND epoch = $2 AND turn = $3::bigint - 1
     RETURNING reported, suspended_at IS NOT NULL, (SELECT seq FROM tollgate.head)";
 
-/// The nodes in their term, and the accounts that someone is short of which this node has money of, or
-/// asks for.
+/// The nodes in their term, and the recalled accounts that this node has leased or requests.
 const ALIVE: &str = "SELECT id, '' FROM tollgate.nodes WHERE term_ends > now() AND id <> $1
     UNION ALL
     SELECT 0, account FROM tollgate.recalls
@@ -84,8 +83,8 @@ impl Db {
         Ok(row.try_get(0)?)
     }
 
-    /// Makes a node, and says which. `None` if another was made at the same time: there is nothing new
-    /// then.
+    /// Creates a node and returns its number; `None` if another was created at the same time, and nothing has
+    /// changed.
     ///
     /// # Errors
     /// [`DbError`]. After `Unknown` a node may stay behind that never joins.
@@ -167,8 +166,8 @@ impl Db {
         outcome
     }
 
-    /// Tells other nodes, which would hear of it with their next beat: later than the call waits. A
-    /// database without notifications refuses, so this stands behind the transaction.
+    /// Notifies other nodes, which would otherwise learn of it with their next sync: later than the call
+    /// waits. A database without notifications rejects this, so it follows the transaction.
     pub(super) fn announce_recall(&self, node: NodeId) {
         let (db, node) = (self.clone(), node.number().to_string());
         tokio::spawn(async move {
@@ -178,7 +177,7 @@ impl Db {
         });
     }
 
-    /// Puts what nodes have out whose term is over into suspense. Says which nodes.
+    /// Moves the leases of nodes whose term is over to suspense. Returns those nodes.
     ///
     /// # Errors
     /// [`DbError`].

@@ -82,8 +82,8 @@ impl SharedTasks {
         i64::try_from(self.0.epoch()).unwrap_or(i64::MAX)
     }
 
-    /// The account's task of this id, or of this upstream's id. With one query, so that an answer
-    /// does not tell whether another account has such a task.
+    /// The account's task with this id, or with this id at its upstream. One query, so that its duration does
+    /// not reveal another account's task.
     ///
     /// # Errors
     /// See [`DbError`].
@@ -197,7 +197,7 @@ fn unreadable(what: &str) -> DbError {
     DbError::Failed(format!("{what} cannot be read"))
 }
 
-/// A time for a column. No clock comes near the end of its range.
+/// A time as a column value, far from the end of its range.
 fn ms(at: UnixMs) -> i64 {
     i64::try_from(at.0).unwrap_or(i64::MAX)
 }

@@ -98,9 +98,8 @@ impl Transaction<'_> {
 }
 
 impl Db {
-    /// Does `work` in a transaction and commits it. It is begun again, a bounded number of times, when
-    /// others were in its way or its connection broke before the end: so `work` is done several times,
-    /// and must do the same each time.
+    /// Runs `work` in a transaction and commits it. After a conflict, or a connection that broke before the
+    /// end, it is repeated a bounded number of times: `work` must do the same each time.
     ///
     /// # Errors
     /// See [`DbError`]: `Unavailable` and `Failed` say that nothing was done. An error of `work` itself

@@ -71,8 +71,8 @@ pub(super) static USAGE: LazyLock<String> = LazyLock::new(|| {
 pub(super) static USAGE_OF_ALL: LazyLock<String> =
     LazyLock::new(|| sums("hour - hour % $3, model", "WHERE hour >= $1 AND hour < $2"));
 
-/// Sums by `cell` of the rows that fit `condition`: those of the columns, and then one for each later
-/// unit, whose name stands behind.
+/// Builds the query of sums by `cell` over the rows that meet `condition`: first the columns, then one row
+/// for each later unit, with its name.
 fn sums(cell: &str, condition: &str) -> String {
     let of_columns = joined(columns().map(sum));
     let none = joined(columns().skip(1).map(|_| "0::bigint".to_owned()));

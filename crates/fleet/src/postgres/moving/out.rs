@@ -103,8 +103,8 @@ impl Db {
         self.transact(|tx| Box::pin(async move { tallies(tx, ids).await })).await
     }
 
-    /// Chunks of an account's statement that tell of a node's calls, behind one of them. Gives the
-    /// last place of each.
+    /// Reads chunks of an account's statement with a node's calls, after a given one, with the last position
+    /// of each.
     pub(crate) async fn chunks_of(
         &self,
         account: AccountId,

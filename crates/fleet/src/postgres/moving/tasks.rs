@@ -1,4 +1,4 @@
-//! Tasks on their way into the database, and out of it.
+//! Tasks of a ledger that moves into the database or out of it.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(super) async fn put(
     Ok(())
 }
 
-/// Writes a task that no node has taken: who finds it due looks after it.
+/// Writes a task without a node: the first node that finds it due takes it.
 async fn put_task(tx: &Transaction<'_>, moved: &MovedTask) -> Result<(), DbError> {
     let task = &*moved.task;
     let hold = moved.hold.clone().unwrap_or_else(|| paid(task));

@@ -76,7 +76,7 @@ impl SharedTasks {
         Ok(Claims { tasks, nodes: u32::try_from(nodes).unwrap_or(u32::MAX) })
     }
 
-    /// Takes a task to ask its upstream, unless another node does so, or asked less than `fresh` ago.
+    /// Claims a task for a poll of its upstream, unless another node polls it, or did less than `fresh` ago.
     ///
     /// # Errors
     /// See [`DbError`].
@@ -95,8 +95,7 @@ impl SharedTasks {
         Ok(claimed.await? == 1)
     }
 
-    /// Notes that a task's upstream was asked, what it said, and when the task must be looked at
-    /// again: by whichever node.
+    /// Stores a poll of a task's upstream, its status, and the time of the next poll by any node.
     ///
     /// # Errors
     /// See [`DbError`].
@@ -121,8 +120,7 @@ impl SharedTasks {
         noted.await.map(|_| ())
     }
 
-    /// Says when a task must be looked at next, by whichever node, unless it is further by now than
-    /// `task` says.
+    /// Sets the time of a task's next poll, by any node, unless the task has advanced beyond `task`.
     ///
     /// # Errors
     /// See [`DbError`].
@@ -163,8 +161,8 @@ impl SharedTasks {
         Ok(u64::try_from(count).unwrap_or(0))
     }
 
-    /// Forgets tasks that ended before `ended_before`, at most `limit` of them, and says how many; and
-    /// as many submits that are recognised for `repeated_within` at most.
+    /// Deletes tasks that ended before `ended_before`, at most `limit` of them, and returns their number; and
+    /// as many idempotency records older than `repeated_within`.
     ///
     /// # Errors
     /// See [`DbError`].

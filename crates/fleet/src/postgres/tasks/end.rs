@@ -52,8 +52,8 @@ impl SharedTasks {
         changed.await
     }
 
-    /// Ends a task and settles what it held, as `decide` says; `None` when it has ended before. An error
-    /// of `decide` is handed on and changes nothing.
+    /// Ends a task and settles its hold as `decide` returns; `None` if it has already ended. An error of
+    /// `decide` is returned and changes nothing.
     ///
     /// # Errors
     /// See [`DbError`].

@@ -72,7 +72,7 @@ impl SharedTasks {
         Ok(Some(Listing { tasks, has_more }))
     }
 
-    /// The tasks of which nobody knows whether their upstream took them, oldest first.
+    /// The tasks with an unknown outcome of their submission, oldest first.
     ///
     /// # Errors
     /// See [`DbError`].

@@ -11,10 +11,10 @@ use crate::postgres::{DbError, Transaction};
 use tollgate_ledger::{HoldId, OpenHold, Task};
 use tollgate_types::clock::UnixMs;
 
-/// A new task is looked at after this if its node says nothing more of it: it has died, or is still
-/// asking the upstream.
+/// The delay after which a new task is polled if its node stores nothing more: the node has died, or still
+/// waits for the upstream.
 pub(super) const SOON: Duration = Duration::from_secs(5);
-/// The most holds that one query asks about.
+/// The most holds of one query.
 const HOLDS_MAX: usize = 1000;
 
 /// A task that is to be opened.
@@ -47,8 +47,8 @@ pub enum Found {
 }
 
 impl Opening {
-    /// Of a task that `hold` pays for. A submit that repeats one, as [`SharedTasks::repeated`] says with
-    /// `repeat_within`, is refused.
+    /// The opening of a task that `hold` pays for. A repeated submit, as defined by [`SharedTasks::repeated`]
+    /// with `repeat_within`, is refused.
     ///
     /// # Errors
     /// [`DbError::Failed`] for what cannot be encoded.
@@ -120,8 +120,8 @@ impl SharedTasks {
         Ok(if is_covered { Opened::Done } else { Opened::Refused })
     }
 
-    /// Makes the row of a task, or with `never` one that keeps it from ever being opened, and says
-    /// whether there was none.
+    /// Inserts the row of a task, or with `never` a row that prevents its opening; returns false if there was
+    /// one.
     async fn enter(
         &self,
         tx: &Transaction<'_>,
@@ -216,8 +216,8 @@ impl SharedTasks {
     }
 }
 
-/// Notes what marks repetitions of a submit, unless one of the same name came before that is under way
-/// or in doubt, or was answered within the time.
+/// Inserts the idempotency record of a submit, unless one with its key is in progress, in doubt, or was
+/// answered within the time.
 async fn mark(tx: &Transaction<'_>, opening: &Opening) -> Result<bool, DbError> {
     let intent = &opening.task.intent;
     let Some(repeat) = intent.repeat else { return Ok(true) };
