@@ -174,7 +174,7 @@ impl Limits {
     ///
     /// # Errors
     /// As for any request, and [`Wait::UntilShared`]: after the next sync it may try
-    /// [again](Patience::Again). When it is [over](Patience::Over), that says that the node has no
+    /// [again](ShareWait::Again). When it is [over](ShareWait::Expired), that says that the node has no
     /// share and could not get one.
     pub fn take_with(
         &self,

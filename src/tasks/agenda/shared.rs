@@ -210,8 +210,8 @@ impl SharedAsking<'_> {
 }
 
 /// What the nodes have heard of a task.
-fn heard_of(task: &Task, said: Option<tasks::Said>) -> Said {
-    let Some(tasks::Said { state, document, changed_at }) = said else {
+fn heard_of(task: &Task, said: Option<tasks::StoredStatus>) -> Said {
+    let Some(tasks::StoredStatus { state, document, changed_at }) = said else {
         return Said::nothing(task);
     };
     let state = TaskState::of(&state).unwrap_or(TaskState::Processing);
