@@ -13,7 +13,7 @@ use crate::issued::Issued;
 /// upstream that refuses every token must not cause a token request per call.
 const GIVE_UP_PAUSE: Duration = Duration::from_secs(60);
 
-/// Keeps what was issued. Of many who find that there is nothing, one has it fetched.
+/// Caches an issued credential. One of many concurrent callers fetches a missing one.
 #[derive(Debug)]
 pub(crate) struct Cell {
     state: Mutex<CellState>,
@@ -52,7 +52,7 @@ impl Default for Cell {
 }
 
 impl Cell {
-    /// Looks what is there; `may_fetch` says whether a fetch may be begun.
+    /// Looks up the state; `may_fetch` decides if the caller may start a fetch.
     pub(crate) fn find(self: &Arc<Self>, may_fetch: impl FnOnce() -> bool) -> CellStanding {
         let now = uptime();
         let mut state = self.state.lock();

@@ -1,4 +1,4 @@
-//! One call to whoever issues tokens, within a time and a size.
+//! One request to a token endpoint, within a time and a size.
 
 use std::time::Duration;
 
@@ -17,20 +17,20 @@ use crate::{entra, google, sts};
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// Whatever is said, a token is not kept for longer.
+/// The longest time that a token is cached, whatever lifetime the endpoint states.
 const LIFE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// A token is not used in the last part of its life: a request takes a while to be looked at.
 const MARGIN_MAX: Duration = Duration::from_secs(30);
-/// Clocks that differ by less, in milliseconds, are taken to be equal: whoever issues tokens allows for
+/// The offset between two clocks, in milliseconds, below which they count as equal: token endpoints tolerate
 /// some minutes.
 const CLOCKS_DIFFER_MS_MIN: i64 = 30_000;
-/// The longest text of an error that is told to the operator, in letters.
+/// The longest error description in a message to the operator, in letters.
 const DESCRIPTION_LETTERS_MAX: usize = 300;
 /// A longer word of an error may be what was sent.
 const DESCRIPTION_WORD_LETTERS_MAX: usize = 80;
 
-/// Gets a token for an account, by its name in tags. Where the other side refuses it and its clock
-/// differs from ours, it is asked once more by its clock.
+/// Fetches a token for an account, given by its name in session tags. If the endpoint refuses and its clock
+/// differs from ours, the request is repeated by its clock.
 pub(crate) async fn fetch(
     client: &FormClient,
     source: &TokenSource,
@@ -58,7 +58,7 @@ pub(crate) async fn fetch(
     Ok(Issued { proof, renew_at, ends_at })
 }
 
-/// Asks once. The failure says whether the clocks were found to differ.
+/// Sends one token request. The flag beside a failure is true if a clock offset was found.
 async fn ask(
     client: &FormClient,
     source: &TokenSource,
@@ -116,7 +116,7 @@ fn read_token(body: &[u8]) -> Result<Grant, &'static str> {
     Ok(Grant { proof: Proof::Bearer(tollgate_types::secret::Secret::new(value)), life })
 }
 
-/// Notes how far the other side's clock is ahead; says whether that is news.
+/// Stores the offset of the endpoint's clock; returns true if it has changed.
 fn learn_clock(source: &TokenSource, headers: &HeaderMap, previous_ms: i64) -> bool {
     let Some(ahead_ms) = ahead_ms(headers) else { return false };
     let is_news = ahead_ms.saturating_sub(previous_ms).abs() >= CLOCKS_DIFFER_MS_MIN;

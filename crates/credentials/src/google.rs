@@ -1,4 +1,4 @@
-//! Tokens of Google for a service account, which signs what it asks for with its key.
+//! Google tokens for a service account, which signs its request with its own key.
 //!
 //! Source: "Using OAuth 2.0 for Server to Server Applications"; RFC 7523 section 2.1.
 
@@ -30,7 +30,7 @@ pub(crate) fn request(google: &GoogleAuth, now: UnixMs) -> Result<TokenRequest<'
     Ok(TokenRequest { url: &google.token_url, form, headers: HeaderMap::new() })
 }
 
-/// A JSON web token that says who asks for what (RFC 7519), signed with RS256.
+/// A JSON Web Token with the account and the requested scope (RFC 7519), signed with RS256.
 fn assertion(google: &GoogleAuth, now: UnixMs) -> Result<String, &'static str> {
     let mut header = json!({ "alg": "RS256", "typ": "JWT" });
     if let Some(id) = &google.private_key_id {

@@ -19,7 +19,7 @@ pub(crate) struct Issued {
     pub(crate) ends_at: Duration,
 }
 
-/// The two ways to show who asks.
+/// The two kinds of proof.
 #[derive(Debug)]
 pub(crate) enum Proof {
     /// The value of `Authorization`.

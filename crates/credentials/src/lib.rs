@@ -112,8 +112,8 @@ impl Credentials {
         Self { sources: RwLock::default(), client, observer }
     }
 
-    /// The token with which an account's request asks the upstream. It is there at once as a rule; else it
-    /// is waited for, for [some seconds](fetch::CALL_TIMEOUT) at most.
+    /// Returns the token of an account for a call to the upstream: usually from the cache, otherwise after a
+    /// fetch of [some seconds](fetch::CALL_TIMEOUT) at most.
     ///
     /// # Errors
     /// Nothing is there and nothing can be had now.

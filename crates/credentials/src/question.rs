@@ -12,7 +12,7 @@ use crate::issued::Proof;
 /// The longest token, in bytes: what a request's head can take.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
 
-/// A form for whoever issues tokens.
+/// A form for a token endpoint.
 pub(crate) struct TokenRequest<'a> {
     pub(crate) url: &'a Url,
     pub(crate) form: String,

@@ -19,7 +19,7 @@ use crate::issued::{Issued, Proof, Signer};
 /// Accounts that have a session of their own at one time, for one credential: the one that has not been
 /// used for longest gives way to another. Each takes some two kilobytes.
 pub(crate) const ACCOUNTS_MAX: usize = 4096;
-/// Calls at one time to whoever issues tokens.
+/// The most concurrent requests to one token endpoint.
 const CALLS_MAX: usize = 16;
 /// The first pause after a call that has failed; each further failure doubles it.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
@@ -45,7 +45,7 @@ pub(crate) struct TokenSource {
 #[derive(Debug, Default)]
 struct Accounts {
     cells: HashMap<u64, (Arc<Cell>, u64)>,
-    /// Counts the looks, which says who was used last.
+    /// A counter of lookups, for eviction of the least recently used account.
     looks: u64,
 }
 
@@ -136,7 +136,7 @@ impl TokenSource {
         }
     }
 
-    /// The key of the session tag that has the account for its value, if accounts are told apart.
+    /// The key of the session tag with the account's name, if accounts have separate sessions.
     pub(crate) fn account_tag(&self) -> Option<&str> {
         let AuthKind::Aws(aws) = &self.auth.kind else { return None };
         aws.assume_role.as_ref()?.account_tag.as_deref()
@@ -183,7 +183,7 @@ impl TokenSource {
         uptime() >= self.health.lock().not_before
     }
 
-    /// Failures in a row of whoever issues tokens.
+    /// Consecutive failures of the token endpoint.
     pub(crate) fn failures(&self) -> u32 {
         self.health.lock().failures
     }
@@ -209,7 +209,7 @@ impl TokenSource {
         }
     }
 
-    /// Notes a failure; the next call comes after a pause.
+    /// Records a failure; the next request follows after a pause.
     pub(crate) fn note_failure(&self, failure: &FetchFailure) {
         let mut health = self.health.lock();
         health.cause = failure.cause.as_str().into();

@@ -67,7 +67,7 @@ pub(crate) fn request<'a>(
     Ok(TokenRequest { url, form, headers })
 }
 
-/// Reads the keys of a session. How long they last is told by the other side's clock.
+/// Reads the keys of a session. Their lifetime is by the endpoint's clock.
 pub(crate) fn read(
     aws: &AwsAuth,
     answer: &FormAnswer,

@@ -8,7 +8,7 @@ use tollgate_types::secret::Secret;
 use crate::cell::Cell;
 use crate::issued::{Issued, Proof, SignedHeaders, UnsignedRequest};
 
-/// The right to ask an upstream, for one try.
+/// The credential of one attempt at an upstream.
 #[derive(Clone, Debug)]
 pub struct Token {
     pub(crate) issued: Arc<Issued>,
@@ -40,8 +40,8 @@ impl Token {
         secrets.into_iter().flatten()
     }
 
-    /// Gives it up if an answer with this status says that it is not good any more, unless the one
-    /// before it was given up within the last minute. Says whether asking once more is worth it.
+    /// Discards the credential if a response with this status rejects it, unless another was discarded within
+    /// the last minute. Returns true if a retry is worthwhile.
     pub fn give_up_after(&self, status: u16) -> bool {
         let is_refused = match &self.issued.proof {
             Proof::Bearer(_) => status == 401,

@@ -98,7 +98,7 @@ pub enum Refused {
 /// The state of a node when it joins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JoinResponse {
-    /// Its life from here on.
+    /// Its new epoch.
     pub epoch: Epoch,
     /// The last turn of the node.
     pub turn: Turn,

@@ -242,8 +242,8 @@ impl Db {
         &self.shared.place
     }
 
-    /// Reads with one statement, which is prepared once per connection. What writes belongs into
-    /// [`Db::transact`]: here nobody can tell whether a statement without an answer was done.
+    /// Reads with one statement, which is prepared once per connection. Writes belong into [`Db::transact`]:
+    /// here the outcome of a statement without an answer cannot be resolved.
     ///
     /// # Errors
     /// See [`DbError`]; never `Unknown`.

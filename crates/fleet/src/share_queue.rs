@@ -10,8 +10,8 @@ use tokio::sync::{Notify, watch};
 use tollgate_ledger::{AccountId, KeyId, Waiting};
 use tollgate_money::money::Nanousd;
 
-/// Nobody waits longer for one sync: one takes milliseconds, and who waits for a database that
-/// does not answer is better told so.
+/// The longest wait for one sync: a sync takes milliseconds, and a request should not wait for a database
+/// that does not answer.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Requests that wait for the next sync of limits.
@@ -79,7 +79,7 @@ impl ShareQueue {
         self.hurry.notify_one();
     }
 
-    /// A call of this key waits to be let spend so much.
+    /// Registers a call of this key that waits until it may spend `amount`.
     pub(crate) fn call(&self, account: AccountId, key: KeyId, amount: Nanousd) -> WaitingCall<'_> {
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
         self.keys.lock().entry((account, key)).or_default().insert(number, amount);
@@ -108,12 +108,12 @@ impl ShareQueue {
         }
     }
 
-    /// A sync is wanted before the next beat.
+    /// Waits until a sync is requested before its interval.
     pub(crate) async fn hurried(&self) {
         self.hurry.notified().await;
     }
 
-    /// A sync begins. What is asked for from here on, it may not see.
+    /// Begins a sync. It may miss requests registered from now on.
     pub(crate) fn begin(&self) -> u64 {
         self.begun.fetch_add(1, Ordering::AcqRel).saturating_add(1)
     }

@@ -12,17 +12,17 @@
 
 use tollgate_limits::{Limit, MICROS, ShareGrant, ShareRequest};
 
-/// Nodes that cannot have a share at the same time take turns of this length: long enough that
-/// syncs do not get in the way, and a customer who comes again meets another turn.
+/// The length of a turn of nodes that cannot have a share at the same time: long enough that syncs do not
+/// interfere, and that a client's retry meets another turn.
 const TURN_MS: u64 = 10_000;
 const MINUTE_MS: u64 = 60_000;
 
-/// A node's row: its share of a limit, and what it wants of it.
+/// A node's row: its share of a limit, and its demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The number of the node that has the claim.
     pub node: i16,
-    /// Its share: more than it knows of, if a response was lost.
+    /// Its share: more than the node's own figure, if a response was lost.
     pub share: u32,
     /// Its demand; see [`ShareRequest::demand`].
     pub demand: u64,
@@ -44,7 +44,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A limit of which nobody has used anything.
+    /// An unused limit.
     #[must_use]
     pub fn full(limit: u32, now_ms: u64) -> Self {
         Self { units: limit, micros: u64::from(limit) * MICROS, at_ms: now_ms }
@@ -76,7 +76,7 @@ impl Pool {
 pub struct ShareDecision {
     /// The unclaimed part from now on.
     pub pool: Pool,
-    /// The row of the node that asked; `None` if it has none any more.
+    /// The node's row; `None` if it is deleted.
     pub row: Option<Claim>,
     /// The response to the node.
     pub grant: ShareGrant,

@@ -60,8 +60,8 @@ impl AccountFunds {
             && self.credit <= self.granted
     }
 
-    /// The money that a change of the credit line depends on. All that nodes have out is in flight, held
-    /// by calls or not.
+    /// The money that a change of the credit line depends on. All leases count as in flight, under holds or
+    /// not.
     #[must_use]
     pub fn credit_state(&self) -> CreditState {
         let out = [self.leased, self.held, self.suspense];
@@ -93,7 +93,7 @@ pub struct Resolved {
     pub charged: Nanousd,
 }
 
-/// A node as the treasury knows it. Times are since any moment.
+/// The treasury's record of a node. Times are relative to any fixed moment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NodeRecord {
     pub(super) epoch: Epoch,
@@ -111,7 +111,7 @@ pub(super) struct NodeRecord {
 pub struct Treasury {
     pub(super) accounts: BTreeMap<AccountId, AccountFunds>,
     pub(super) nodes: BTreeMap<NodeId, NodeRecord>,
-    /// Accounts that a node is short of, and until when the others are asked for them.
+    /// Recalled accounts, with the expiry of each recall.
     pub(super) recalls: BTreeMap<AccountId, Duration>,
     /// The last place of the directory.
     pub(super) directory: Seq,
@@ -163,7 +163,7 @@ impl Treasury {
         funds.pay();
     }
 
-    /// Sets the credit line of an account, and says what moved.
+    /// Sets the credit line of an account, and returns the moved amounts.
     ///
     /// # Errors
     /// [`CreditFault`]; nothing has moved then.
@@ -193,7 +193,7 @@ impl Treasury {
         Ok(change)
     }
 
-    /// Gives up what an account owes, as far as it owes so much. Says how much that was.
+    /// Writes off at most `amount` of an account's debt. Returns the amount.
     pub fn write_off(&mut self, account: AccountId, amount: Nanousd) -> Nanousd {
         let Some(funds) = self.accounts.get_mut(&account) else { return Nanousd::ZERO };
         let given_up = amount.min(funds.debt);
@@ -212,7 +212,7 @@ impl Treasury {
         JoinResponse { epoch: row.epoch, turn: row.turn, reported: row.reported }
     }
 
-    /// Puts what nodes have out whose term is over into suspense.
+    /// Moves the leases of nodes whose term is over to suspense.
     pub fn sweep(&mut self, now: Duration) {
         for node in self.nodes.values_mut() {
             if node.is_suspended || node.term_ends > now {
@@ -227,7 +227,7 @@ impl Treasury {
         }
     }
 
-    /// Takes a sync that comes at `now` from a node whose term is `term`.
+    /// Applies a sync that arrives at `now` from a node whose term is `term`.
     ///
     /// # Errors
     /// [`Refused`].
@@ -271,9 +271,9 @@ impl Treasury {
         Ok(answer)
     }
 
-    /// Begins another term. What was in suspense is the node's again, and so is what operators have
-    /// taken out of it meanwhile, as far as it is still there: what the node has to say of its money is
-    /// taken as if it had never been silent.
+    /// Begins another term. Leases in suspense are the node's again, and so is the money that operators have
+    /// resolved meanwhile, as far as it is still there: the node's report is applied as if it had never been
+    /// silent.
     fn resume(&mut self, id: NodeId, term_ends: Duration) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         node.term_ends = term_ends;
@@ -329,7 +329,7 @@ impl Treasury {
         Ok(())
     }
 
-    /// Asks for what nodes have out of accounts that owe: it pays what they owe.
+    /// Recalls leases of accounts in debt, to pay the debt.
     fn recall_owing(&mut self, report: &LeaseReport, now: Duration) {
         for settled in &report.settled {
             let funds = self.accounts.get(&settled.account).copied().unwrap_or_default();
@@ -395,9 +395,9 @@ impl Treasury {
         u32::try_from(alive).unwrap_or(u32::MAX)
     }
 
-    /// An operator takes what a suspended node has out of an account: it is available again, or counts
-    /// as spent. Says how much it was. A process that still counts it as its own is shut out: it must
-    /// join anew, which undoes this.
+    /// Resolves a suspended node's lease of an account for an operator: it becomes available again, or counts
+    /// as spent. Returns the amount. A process that still counts it as its own is excluded: it must join
+    /// again, which reverts this.
     pub fn resolve(&mut self, node: NodeId, account: AccountId, was_spent: bool) -> Nanousd {
         let row = self.nodes.get_mut(&node).filter(|node| node.is_suspended);
         let Some(node) = row else { return Nanousd::ZERO };

@@ -60,7 +60,7 @@ impl PartialEq for Reach {
     }
 }
 
-/// The clients of a process, which share what is known of addresses. Cheap to clone.
+/// The clients of a process, with a shared cache of addresses. Cheap to clone.
 #[derive(Clone)]
 pub struct Clients {
     dialer: Arc<Dialer>,
@@ -161,7 +161,7 @@ impl HttpClient {
 pub enum OutboundBody {
     /// All of it is there; it may be empty.
     Whole(Bytes),
-    /// It comes in pieces.
+    /// A streamed body.
     Pieces(Pieces),
 }
 

@@ -12,8 +12,8 @@ use flate2::{Decompress, FlushDecompress, Status};
 use http::HeaderValue;
 use zstd::stream::raw::{DParameter, Decoder as ZstdDecoder, Operation as _};
 
-/// The size of a decoded piece at most, in bytes: a small input can become a large output, and nobody
-/// holds more than this of it at one time.
+/// The largest decoded piece, in bytes: a small input can have a large output, of which no more is in memory
+/// at one time.
 const PIECE_BYTES_MAX: usize = 16 * 1024;
 /// The largest window of zlib's formats, as a power of two.
 const ZLIB_WINDOW_BITS: u8 = 15;
@@ -32,7 +32,7 @@ pub enum ContentCoding {
     Identity,
     /// It is decoded with this.
     Known(Box<Decoder>),
-    /// Nothing here decodes it: several codings, or one that is not known.
+    /// Several codings, or an unsupported one.
     Unknown,
 }
 
@@ -56,7 +56,7 @@ pub struct Decoder {
 /// An error in a coded body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodingError {
-    /// It is not what its `Content-Encoding` says.
+    /// The body does not match its `Content-Encoding`.
     Corrupt,
     /// It ends too early.
     Truncated,
@@ -78,7 +78,7 @@ impl std::error::Error for CodingError {}
 
 enum Codec {
     Gzip(Decompress),
-    /// The zlib format, or without its header, which some senders leave out: the first byte tells.
+    /// The zlib format, or raw deflate, as some senders use: the first byte decides.
     Deflate(Option<Decompress>),
     Brotli(Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>),
     Zstd(ZstdDecoder<'static>),
@@ -128,7 +128,7 @@ impl Codec {
         })
     }
 
-    /// Decodes some of `input`. `is_end` says whether what came before was whole.
+    /// Decodes some of `input`. `is_end` is true if the decoded input was complete.
     fn step(
         &mut self,
         input: &[u8],

@@ -116,8 +116,8 @@ impl Dialer {
         }
     }
 
-    /// A connection through a proxy. What the proxy looks up itself is asked for by name; of several
-    /// addresses that are looked up here, one is tried after the other.
+    /// Connects through a proxy. The proxy receives the name if it resolves names; otherwise the addresses
+    /// are resolved here and tried one after the other.
     async fn dial_through(
         &self,
         proxy: &Arc<Proxy>,

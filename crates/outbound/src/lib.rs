@@ -106,9 +106,9 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 /// The pieces of a body, one after the other.
 pub type Pieces = Box<dyn Iterator<Item = io::Result<Bytes>> + Send>;
 
-/// Sends a request to an object store that the operator has configured, and waits for the head of its
-/// answer. The URL has the signature in it; a body has the length that `headers` state. Each request has a
-/// connection of its own, which ends with the runtime of the thread that asks.
+/// Sends a request to an object store of the operator, and waits for the head of its response. The URL
+/// contains the signature; a body has the length that `headers` state. Each request has a connection of its
+/// own, which ends with the runtime of the calling thread.
 ///
 /// # Errors
 /// See [`OutboundError`].
@@ -210,7 +210,7 @@ impl OutboundResponse {
         }
     }
 
-    /// The next piece of the body as it comes.
+    /// The next piece of the body, still coded.
     async fn coded_chunk(&mut self) -> Result<Option<Bytes>, OutboundError> {
         loop {
             let frame = within(self.read_timeout, async {

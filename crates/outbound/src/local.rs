@@ -8,8 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use rustix::io::Errno;
 use tollgate_types::words::words;
 
-/// Files and sockets that a look-up has open at one time: glibc reads `/etc/hosts` and `/etc/resolv.conf`,
-/// and asks a server over a socket.
+/// Descriptors that a lookup needs at one time: glibc reads `/etc/hosts` and `/etc/resolv.conf`, and queries
+/// a server over a socket.
 const LOOKUP_DESCRIPTORS: usize = 3;
 
 words! {
@@ -51,8 +51,9 @@ impl LocalResource {
         }
     }
 
-    /// The resource whose exhaustion made a look-up fail. A resolver reports most failures of its own
-    /// system calls as "not found" or "try again": so the error says it, or what cannot be opened now.
+    /// The resource whose exhaustion made a lookup fail. A resolver reports most failures of its own system
+    /// calls as "not found" or "try again": so it is read from the error, or found by a test of what can be
+    /// opened now.
     pub(crate) fn from_lookup(error: &io::Error) -> Option<Self> {
         Self::from_error(error).or_else(Self::find_exhausted)
     }

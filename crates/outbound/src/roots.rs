@@ -1,4 +1,4 @@
-//! The machine's root certificates, which say whose certificates count.
+//! The machine's trusted root certificates.
 //!
 //! There are hundreds, each in a file of its own, and reading them takes longer than the rest of a
 //! start: so they are read when the first server shows a certificate, and once for all clients.

@@ -1,4 +1,4 @@
-//! mimalloc, as the process has it.
+//! Settings of mimalloc.
 
 use std::ffi::{c_int, c_long};
 

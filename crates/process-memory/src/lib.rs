@@ -16,7 +16,7 @@ pub use mapped::MappedFile;
 #[cfg(target_os = "linux")]
 pub use program::unmap_program;
 
-/// Unmaps what is resident of the program's file, where that is known how.
+/// Unmaps the resident part of the program's file; on Linux only.
 ///
 /// # Errors
 /// Always: it is known on Linux only.

@@ -102,7 +102,7 @@ fn is_written_in_place(file: &File) -> io::Result<bool> {
     Ok(IN_PLACE.contains(&rustix::fs::fstatfs(file)?.f_type))
 }
 
-/// It is known on Linux only.
+/// Supported on Linux only.
 #[cfg(not(target_os = "linux"))]
 fn is_written_in_place(_: &File) -> io::Result<bool> {
     Ok(false)

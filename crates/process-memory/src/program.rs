@@ -6,8 +6,8 @@ use std::{fs, io};
 
 use rustix::mm::{Advice, madvise};
 
-/// Unmaps what is resident of the program's file, and says how many bytes were mapped of it, resident or
-/// not. What is executed or read again comes back as it is touched, out of the page cache, in pieces of 64 KiB.
+/// Unmaps the resident part of the program's file, and returns the mapped bytes, resident or not. Code that
+/// runs again is mapped from the page cache when it is touched, in pieces of 64 KiB.
 ///
 /// A start executes functions that lie all over the program, and Linux maps the 64 KiB around each. They
 /// are shared memory that it takes back when it is short, but until then they count as the process's.

@@ -10,13 +10,13 @@ use tollgate_money::money::Nanousd;
 /// More than what would be spent in this time is given back.
 const EXCESS_S: i64 = 8;
 
-/// Someone who waits for money.
+/// A call that waits for money.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) id: Waiter,
     pub(super) amount: Nanousd,
     pub(super) since: Duration,
-    /// The sync that was sent last asks for it.
+    /// True if the last sync requests money for it.
     pub(super) is_requested: bool,
     /// The time at which the treasury first had too little for it; other nodes are recalled from then on.
     pub(super) short_at: Option<Duration>,
@@ -52,7 +52,7 @@ pub(super) struct Need {
     pub(super) short: Option<Shortage>,
     /// The earliest time of the next request after that.
     pub(super) ask_at: Duration,
-    /// The treasury lent less than was asked for: to ask again soon brings little.
+    /// True if the treasury lent less than requested: another request soon would bring little.
     pub(super) is_scarce: bool,
     /// The time at which a waiting call was last released: it takes its money a moment later.
     served_at: Option<Duration>,
@@ -60,7 +60,7 @@ pub(super) struct Need {
     pub(super) returning: Nanousd,
     /// Another node needs it.
     pub(super) is_recalled: bool,
-    /// Nobody has used it here for so long that all of it goes back.
+    /// True if it has been idle here for so long that all of it is returned.
     pub(super) is_idle: bool,
 }
 
@@ -92,8 +92,8 @@ impl Need {
         within.filter(|_| self.short.is_some()).or(self.waiting.first())
     }
 
-    /// Tells those who waited when the sync was sent what came of it: as many as what is there is
-    /// enough for to try again, and those that no money can come any more.
+    /// Decides the calls that waited when the sync was sent: those that the available money covers retry, and
+    /// those that no money can reach any more are refused.
     pub(super) fn serve(
         &mut self,
         available: Nanousd,
@@ -188,7 +188,7 @@ impl Need {
         enough.unwrap_or(Nanousd::MAX).max(FLOOR)
     }
 
-    /// The charges of so many seconds.
+    /// The charges expected in the covered time.
     fn charged_in(&self, cover_s: i64) -> Nanousd {
         let at_pace = Nanousd::new(self.charged_per_second.saturating_mul(cover_s));
         at_pace.max(self.charged_lately)

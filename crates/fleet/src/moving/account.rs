@@ -1,5 +1,5 @@
-//! The money of one account, told once more in an order that a single gateway could have made: what
-//! people gave, what calls cost, and what was given back.
+//! The money of one account, rewritten in an order that a single gateway could have produced: grants, calls
+//! and refunds.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -16,13 +16,13 @@ use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Usage, UsageSource};
 use tollgate_types::clock::UnixMs;
 
-/// The model of a call that stands for money that was lost with a node and counts as spent.
+/// The model of a call in place of money that was lost with a node and counts as spent.
 const LOST: &str = "suspense";
 
-/// An account that is being told.
+/// An account that is being written.
 pub(super) struct Account {
     id: AccountId,
-    /// Grants, refunds and resolved doubts that are not told yet, oldest first.
+    /// Grants, refunds and resolved doubts that are not written yet, oldest first.
     money: VecDeque<Record>,
     /// Holds that these are about.
     named: BTreeSet<HoldId>,
@@ -39,7 +39,7 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// An account with what people wrote of its money, and the holds of its tasks.
+    /// An account with the directory's writes about its money, and the holds of its tasks.
     pub(super) fn new(id: AccountId, money: VecDeque<Record>, mut named: BTreeSet<HoldId>) -> Self {
         named.extend(money.iter().filter_map(|record| match record {
             Record::Refunded { hold, .. } | Record::DoubtResolved { hold, .. } => Some(*hold),
@@ -96,10 +96,9 @@ impl Account {
         }
     }
 
-    /// Compares what calls were charged with what the treasury says was spent. It says less where money
-    /// was taken back from a node that had spent it: the operator bore that. It says more where money
-    /// was lost with a node and counts as spent, of which so much is known: what there is of it is
-    /// given.
+    /// Compares the charges of calls with the treasury's sum of spending. The sum is smaller if money was
+    /// taken back from a node that had spent it: the operator bore that. It is larger if money was lost with
+    /// a node and counts as spent; the difference is returned then.
     pub(super) async fn weigh(
         &mut self,
         mut calls: Calls<'_>,
@@ -154,8 +153,8 @@ impl Account {
         Ok(lost)
     }
 
-    /// Adds the oldest grant, refund or resolved doubt that can be told, and then the calls that have
-    /// waited for money. Says whether there was one.
+    /// Adds the oldest grant, refund or resolved doubt that can be written, and then the calls that waited
+    /// for its money. Returns false if there was none.
     fn add_money(&mut self, arriving: &mut Arriving) -> Result<bool, MoveError> {
         let is_writable = |record: &Record| match record {
             Record::Refunded { hold, .. } | Record::DoubtResolved { hold, .. } => {

@@ -43,7 +43,7 @@ pub(super) fn encoded(value: &impl serde::Serialize) -> Result<Vec<u8>, DbError>
     postcard::to_stdvec(value).map_err(|error| DbError::Failed(error.to_string()))
 }
 
-/// A place as the database has it. Those of nodes end far below its range.
+/// A journal position as a column value. Positions of nodes stay far below the end of its range.
 pub(super) fn place(seq: Seq) -> Result<i64, DbError> {
     i64::try_from(seq).map_err(|_| DbError::Failed(format!("{seq} is no place")))
 }

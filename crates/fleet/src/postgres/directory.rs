@@ -53,7 +53,7 @@ pub struct Pulled {
     pub groups: Vec<DirectoryWrite>,
 }
 
-/// A write, as its row has it.
+/// The columns of a write.
 struct Row<'a> {
     after: i64,
     write_id: &'a str,

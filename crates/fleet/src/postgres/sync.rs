@@ -102,8 +102,7 @@ impl Db {
         node.map(Some).ok_or_else(|| DbError::Failed("there are too many nodes".to_owned()))
     }
 
-    /// A process joins as a node: the one before it is shut out from here on. `None` if there is no
-    /// such node.
+    /// Joins a process as a node and excludes the process before it. `None` if there is no such node.
     ///
     /// # Errors
     /// [`DbError`]; joining again is safe.

@@ -34,10 +34,10 @@ use tollgate_types::clock::UnixMs;
 #[derive(Clone, Debug)]
 pub struct SharedTasks(Arc<Fleet>);
 
-/// A task as the database has it.
+/// A task with its columns in the database.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SharedTask {
-    /// The task as the database has it.
+    /// The task.
     pub task: Arc<Task>,
     /// The last try to announce its end.
     pub tried: Option<Tried>,

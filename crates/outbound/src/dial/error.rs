@@ -45,17 +45,17 @@ pub enum DialFault {
     TlsPlainPort,
     /// Both sides have no version or cipher of TLS in common.
     TlsVersion,
-    /// The other side wants a client certificate, or refuses the one that it was shown.
+    /// The server requires a client certificate, or refuses the one it received.
     TlsClientCertificate,
     /// Any other failure of the handshake.
     Tls,
     /// The proxy cannot be reached.
     ProxyUnreachable,
-    /// The proxy refuses the credentials, or wants some.
+    /// The proxy refuses the credentials, or requires some.
     ProxyCredentials,
     /// The proxy does not connect to the server.
     ProxyRefused,
-    /// A resource of this machine is exhausted, which says nothing of the other side.
+    /// A resource of this machine is exhausted; the server is not to blame.
     Exhausted(LocalResource),
 }
 
@@ -248,8 +248,8 @@ impl DialError {
         Self { fault: of_proxy(reason.fault), ..Self::new(who, reason) }
     }
 
-    /// The failures at all addresses that were tried: equal ones are told once. Where a resource of this
-    /// machine was short, an address that was not tried for it may have served.
+    /// The failures at all attempted addresses, without repetitions. If a resource of this machine was
+    /// exhausted, it is the fault: another address might have worked.
     pub(super) fn of_all(who: &str, failures: &[(SocketAddr, Reason)]) -> Self {
         let mut distinct: Vec<(&Reason, Vec<String>)> = Vec::new();
         for (address, reason) in failures {

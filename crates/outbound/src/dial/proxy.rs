@@ -11,7 +11,7 @@ use super::error::{DialFault, Reason};
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// The most header fields of a proxy's answer.
 const FIELDS_MAX: usize = 64;
-/// The most of a proxy's reason phrase that is told, in bytes.
+/// The longest part of a proxy's reason phrase in a message, in letters.
 const REASON_LETTERS_MAX: usize = 80;
 
 /// Has the proxy connect to `target`, a host and port.

@@ -156,7 +156,7 @@ impl Attempts {
         }
     }
 
-    /// Every failure; who has not answered by now never did.
+    /// Collects every failure; addresses without an answer have timed out.
     fn fail(mut self, names: &Names) -> Vec<FailedAttempt> {
         for (address, _) in &self.begun {
             self.failures.push((*address, Reason::timed_out()));

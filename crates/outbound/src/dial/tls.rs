@@ -18,7 +18,7 @@ use crate::roots::{self, RootsUnread};
 /// Settings that are kept. There is one for each upstream that has its own, and one more for each time
 /// that its files change.
 const CONFIGS_MAX: usize = 256;
-/// Names of a certificate that are told.
+/// The most names of a certificate in a message.
 const NAMES_SHOWN_MAX: usize = 3;
 
 /// The settings of TLS that are in use. Those of one fingerprint share the sessions that can be resumed.
