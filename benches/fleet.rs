@@ -86,16 +86,16 @@ async fn bench() -> anyhow::Result<ExitCode> {
     for (aims, _) in loads {
         slice(aims, WARM_UP).await?;
     }
-    let before = DbOperation::of(&server, &database)?;
+    let before = Asked::of(&server, &database)?;
     let mut all: [Figures; 4] = Default::default();
     for _ in 0..SLICES {
         for ((aims, gateways), figures) in loads.iter().zip(&mut all) {
             figures.add(aims, gateways).await?;
         }
     }
-    let operation = DbOperation::of(&server, &database)?.since(&before);
+    let asked = Asked::of(&server, &database)?.since(&before);
     println!("{machine}");
-    let is_reached = report(&all, &operation)?;
+    let is_reached = report(&all, &asked)?;
     for gateway in single.into_iter().chain(fleet) {
         gateway.stop()?;
     }
@@ -137,12 +137,12 @@ async fn slice(aims: &[Aim], duration: Duration) -> anyhow::Result<(u64, f64)> {
 }
 
 /// What PostgreSQL has done.
-struct DbOperation {
+struct Asked {
     transactions: f64,
     log_bytes: f64,
 }
 
-impl DbOperation {
+impl Asked {
     fn of(server: &Postgres, database: &str) -> anyhow::Result<Self> {
         // Its sums are a second late.
         std::thread::sleep(Duration::from_millis(1500));
@@ -163,7 +163,7 @@ impl DbOperation {
     }
 }
 
-fn report(all: &[Figures; 4], operation: &DbOperation) -> anyhow::Result<bool> {
+fn report(all: &[Figures; 4], asked: &Asked) -> anyhow::Result<bool> {
     println!("medians of {SLICES} slices of {} s, {CONNECTIONS} connections", SLICE.as_secs());
     let names = [
         "one gateway, 30 accounts",
@@ -190,14 +190,14 @@ fn report(all: &[Figures; 4], operation: &DbOperation) -> anyhow::Result<bool> {
     let over_three = pairs(&hot.cpu_us, &singles.cpu_us)?;
     let throughput = pairs(&hot.per_second, &singles.per_second)?;
     let calls = (many.requests + hot.requests) as f64;
-    let transactions = operation.transactions / calls * 1000.0;
+    let transactions = asked.transactions / calls * 1000.0;
     println!("CPU of three nodes to one gateway       {over_one:>6.2} (at most {CPU_MAX})");
     println!("CPU of three nodes to three gateways    {over_three:>6.2}");
     println!("calls of a hot account to three alone   {throughput:>6.2} (at least {HOT_MIN})");
     println!(
         "transactions per 1,000 calls            {transactions:>6.2} (at most {TRANSACTIONS_MAX})"
     );
-    println!("bytes of PostgreSQL's log per call      {:>6.0}", operation.log_bytes / calls);
+    println!("bytes of PostgreSQL's log per call      {:>6.0}", asked.log_bytes / calls);
     Ok(over_one <= CPU_MAX && throughput >= HOT_MIN && transactions <= TRANSACTIONS_MAX)
 }
 

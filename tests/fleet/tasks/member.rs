@@ -45,7 +45,7 @@ impl Place {
     }
 
     /// What an account has in each place.
-    pub(crate) fn purse(&self, account: AccountId) -> AccountFunds {
+    pub(crate) fn purse(&self, account: AccountId) -> Purse {
         let sql = format!(
             "SELECT granted, available, leased, held, spent, suspense, debt,
                  (SELECT COALESCE(SUM(held), 0) FROM tollgate.tasks WHERE account = a.id)
@@ -58,12 +58,12 @@ impl Place {
         };
         assert_eq!(granted, available + leased + held + spent + suspense, "{row}");
         assert_eq!(held, of_tasks, "what the account holds is what its tasks hold");
-        AccountFunds { available, leased, held, spent, suspense, debt }
+        Purse { available, leased, held, spent, suspense, debt }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct AccountFunds {
+pub(crate) struct Purse {
     pub(crate) available: i64,
     pub(crate) leased: i64,
     pub(crate) held: i64,
