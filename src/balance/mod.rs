@@ -94,7 +94,7 @@ pub struct CandidateQuery<'a> {
 
 /// Where an upstream keeps something, and how it is asked for that.
 #[derive(Clone, Debug)]
-pub struct KeptPlace {
+pub struct ResolvedHome {
     /// The upstream that keeps it.
     pub upstream: Arc<Upstream>,
     /// The credential with which it was made; `None` for an upstream that asks for none.
@@ -164,14 +164,14 @@ impl Balancer {
     /// The upstream and the credential that are this home in the configuration `snapshot`; `None` where
     /// they are not configured any more.
     #[must_use]
-    pub fn keeps(&self, snapshot: &Arc<Snapshot>, home: Home) -> Option<KeptPlace> {
+    pub fn keeps(&self, snapshot: &Arc<Snapshot>, home: Home) -> Option<ResolvedHome> {
         let table = self.table(snapshot);
         let mut targets = snapshot.models.iter().flat_map(|model| &model.targets);
         targets.find_map(|target| {
             let mut channels = table.channels(target).iter();
             let channel = channels.find(|channel| channel.home == home)?;
             let credential = channel.credential.clone();
-            Some(KeptPlace { upstream: Arc::clone(&target.upstream), credential })
+            Some(ResolvedHome { upstream: Arc::clone(&target.upstream), credential })
         })
     }
 

@@ -347,7 +347,7 @@ impl Exchange {
         };
         let (admitted, body, attempt, candidates) = sending.into_parts();
         let Attempt { candidate, began, .. } = attempt?;
-        let relaying = relaying(admitted).kept_by(|| candidates.keeper(&candidate));
+        let relaying = relaying(admitted).with_id_recorder(|| candidates.keeper(&candidate));
         let held = body.into_share();
         let (cut, uncovered, is_as_said) = (None, None, false);
         let framing = framing.for_customers();

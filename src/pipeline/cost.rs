@@ -10,7 +10,7 @@ use crate::price::{Traits, Usage, UsageSource};
 
 /// Where a try was made: at a target, with the credential of this name.
 #[derive(Clone, Debug)]
-pub struct TriedAt {
+pub struct TryTarget {
     /// The target that was asked.
     pub target: Arc<Target>,
     /// The name of the credential; empty where the upstream has only one.
@@ -21,7 +21,7 @@ pub struct TriedAt {
 #[derive(Clone, Debug)]
 pub struct TryCost {
     /// Where it was made.
-    pub at: TriedAt,
+    pub at: TryTarget,
     /// The id of the model: that of the request, or of a fallback.
     pub model: Arc<str>,
     /// What the upstream calls the model.
@@ -36,19 +36,19 @@ pub struct TryCost {
 
 impl Admitted {
     /// A try is followed by another although its upstream may bill for all of it.
-    pub fn retry(&mut self, at: TriedAt) {
+    pub fn retry(&mut self, at: TryTarget) {
         self.retry_with(self.bound, (self.call.bound(), UsageSource::Estimated), at);
     }
 
     /// A request that is answered in parts is asked for anew: what was answered is paid for twice.
-    pub fn retry_parts(&mut self, at: TriedAt) {
+    pub fn retry_parts(&mut self, at: TryTarget) {
         if let Some(AnsweredParts { usage, source, .. }) = self.partial.take() {
             let amount = self.quote.prices(&usage, &Traits::default()).cost(&usage);
             self.retry_with(amount, (usage, source), at);
         }
     }
 
-    fn retry_with(&mut self, amount: Nanousd, usage: (Usage, UsageSource), at: TriedAt) {
+    fn retry_with(&mut self, amount: Nanousd, usage: (Usage, UsageSource), at: TryTarget) {
         self.retried = self.retried.checked_add(amount).unwrap_or(Nanousd::MAX);
         let cost = self.cost_by_prices(&at, CostKind::Retry, usage, &Traits::default());
         self.retry_costs.extend(cost);
@@ -57,7 +57,7 @@ impl Admitted {
     /// What the tries cost the operator of a request that comes to `bill` without an answer to relay:
     /// those that were followed by others, and the last, which was made at `last`.
     #[must_use]
-    pub fn costs(&mut self, bill: &Bill, last: Option<TriedAt>) -> Vec<TryCost> {
+    pub fn costs(&mut self, bill: &Bill, last: Option<TryTarget>) -> Vec<TryCost> {
         let mut costs = std::mem::take(&mut self.retry_costs);
         let most = (self.call.bound(), UsageSource::Estimated);
         let used = match (&bill.settlement, bill.loss) {
@@ -78,7 +78,7 @@ impl Admitted {
     /// What was used costs so much by the prices of a target; `None` for one that has none.
     fn cost_by_prices(
         &self,
-        at: &TriedAt,
+        at: &TryTarget,
         kind: CostKind,
         (usage, source): (Usage, UsageSource),
         served: &Traits,
@@ -103,7 +103,7 @@ impl Relaying {
         &mut self,
         bill: &Bill,
         target: &Target,
-        at: impl FnOnce() -> TriedAt,
+        at: impl FnOnce() -> TryTarget,
     ) -> Vec<TryCost> {
         let mut costs = std::mem::take(&mut self.admitted.retry_costs);
         if target.cost.is_none() {

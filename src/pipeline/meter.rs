@@ -70,7 +70,7 @@ impl Relaying {
 
     /// What the upstream keeps of the answer is noted before the customer reads of it.
     #[must_use]
-    pub fn kept_by(self, keeper: impl FnOnce() -> Keeper) -> Self {
+    pub fn with_id_recorder(self, keeper: impl FnOnce() -> Keeper) -> Self {
         let keeper = self.admitted.call.is_stored().then(|| (keeper(), 0));
         Self { keeper, ..self }
     }

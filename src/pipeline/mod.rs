@@ -25,7 +25,7 @@ pub use admit::{Admission, Admitted, AnsweredParts, Holding, Priced, admit};
 pub use affinity::{affinity, binding, gone};
 pub use affordable::{OutputCost, affordable_output, cost_at};
 pub use authenticate::authenticate;
-pub use cost::{TriedAt, TryCost};
+pub use cost::{TryCost, TryTarget};
 pub use counted::{CountRequest, Counted};
 pub use enough::Enough;
 pub use limit::limit;
