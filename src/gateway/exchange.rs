@@ -323,7 +323,7 @@ impl Exchange {
 
     /// Moves from sending to relaying an answer of which everything is known.
     pub(super) fn begin_known(&mut self, framing: Framing, usage: Usage, source: UsageSource) {
-        self.begin(framing, |admitted| Relaying::known(admitted, usage, source));
+        self.begin(framing, |admitted| Relaying::with_usage(admitted, usage, source));
     }
 
     /// All of an answer of which everything is known has been sent, or is about to be.
@@ -347,7 +347,7 @@ impl Exchange {
         };
         let (admitted, body, attempt, candidates) = sending.into_parts();
         let Attempt { candidate, began, .. } = attempt?;
-        let relaying = relaying(admitted).with_id_recorder(|| candidates.keeper(&candidate));
+        let relaying = relaying(admitted).with_id_recorder(|| candidates.id_recorder(&candidate));
         let held = body.into_share();
         let (cut, uncovered, is_as_said) = (None, None, false);
         let framing = framing.for_customers();

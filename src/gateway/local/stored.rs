@@ -146,7 +146,7 @@ pub(crate) async fn answer(
     let _turn = gateway.places.read_in_turn(place, &snapshot.limits).await?;
     gateway.slots.enter(&gateway.open, exchange)?;
     let home = gateway.balancer.home(account.number(), asked.id);
-    let kept = home.and_then(|home| gateway.balancer.keeps(&snapshot, home));
+    let kept = home.and_then(|home| gateway.balancer.resolve_home(&snapshot, home));
     let found = kept.and_then(|kept| Some((asked.path_at(&kept, query)?, kept)));
     let Some((path, kept)) = found else { return Err(asked.not_kept()) };
     let deadline = Arc::clone(&exchange.deadline);

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::calls::lend::Want;
+use crate::calls::lend::FundsRequest;
 use crate::memory::ledger::Ledger;
 use crate::records::error::Refusal;
 use crate::records::key_limits::{Capped, Period};
@@ -126,7 +126,7 @@ impl Ledger {
     pub(crate) async fn wait_for_share(
         &self,
         funds: &dyn SharedFunds,
-        want: Want,
+        want: FundsRequest,
         (capped, lacks, left): (Capped, Nanousd, Nanousd),
         since: &mut Option<Duration>,
     ) -> Result<(), Refusal> {

@@ -1,0 +1,58 @@
+//! `tollgate refunds`: refund charges.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::accounts;
+use super::admin_call::AdminRequest;
+use super::exit::CODES;
+use super::output::{IdempotencyOptions, OutputOptions};
+use super::sheets::REFUND;
+
+/// Refund charges of single calls.
+#[derive(Args, Debug)]
+pub(super) struct RefundsArgs {
+    #[command(subcommand)]
+    command: RefundsCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum RefundsCommand {
+    /// Refund a call, fully or in part. `ledger entries` shows the holds.
+    #[command(after_help = format!("\
+Examples:
+  tollgate refunds create acct_3f1c0a5b7d9e2468 hold_0000000000000029 0.0001 --id ticket-815
+
+{CODES}"))]
+    Create(CreateRefund),
+}
+
+#[derive(Args, Debug)]
+struct CreateRefund {
+    /// Id of the account.
+    account: String,
+    /// Hold id of the call.
+    hold: String,
+    /// US dollars, such as `0.05`.
+    amount: String,
+    #[command(flatten)]
+    once: IdempotencyOptions,
+    #[command(flatten)]
+    output: OutputOptions,
+}
+
+impl RefundsArgs {
+    /// Run the command and return its exit code.
+    ///
+    /// # Errors
+    /// The gateway's error response, or that it does not answer.
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let RefundsCommand::Create(CreateRefund { account, hold, amount, once, output }) =
+            self.command;
+        let ask = AdminRequest::post(format!("{}/refunds", accounts::path(&account)));
+        let body = json!({"hold": hold, "amount": amount, "id": once.id()});
+        output.show(&ask.with(body), &REFUND)
+    }
+}

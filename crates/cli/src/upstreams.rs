@@ -1,0 +1,33 @@
+//! `tollgate upstreams`: health of a running gateway's upstreams.
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::admin_call::AdminRequest;
+use super::exit::CODES;
+use super::output::OutputOptions;
+use super::sheets::UPSTREAMS;
+
+/// Show the health of a running gateway's upstreams and targets.
+#[derive(Args, Debug)]
+#[command(after_help = format!("\
+Examples:
+  tollgate upstreams
+  tollgate upstreams --json | jq '.upstreams[] | select(.healthy | not).name'
+
+{CODES}"))]
+pub(super) struct UpstreamsArgs {
+    #[command(flatten)]
+    output: OutputOptions,
+}
+
+impl UpstreamsArgs {
+    /// Run the command and return its exit code.
+    ///
+    /// # Errors
+    /// The gateway's error response, or that it does not answer.
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        self.output.show(&AdminRequest::get("/admin/v1/upstreams"), &UPSTREAMS)
+    }
+}
