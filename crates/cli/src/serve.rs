@@ -58,7 +58,7 @@ impl Serve {
         let sources = self.files.sources();
         let overrides = self.places.overrides();
         let Some(config) = load(&sources, &overrides) else { return Ok(ExitCode::FAILURE) };
-        let (ready_json, bodies) = (self.ready_json, config.limits.told_of_bodies());
+        let (ready_json, bodies) = (self.ready_json, config.limits.body_memory_summary());
         let role = match (self.take_over, self.accept_fork) {
             (true, _) => Role::TakesOver,
             (false, true) => Role::GoesOnAsCopy,
