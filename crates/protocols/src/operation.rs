@@ -136,7 +136,7 @@ impl Operation {
 
     /// True if the path names the model, and says if the answer is streamed.
     #[must_use]
-    pub fn is_named_in_path(self) -> bool {
+    pub fn names_model_in_path(self) -> bool {
         self.info().body == BodyKind::JsonNamedInPath
     }
 
