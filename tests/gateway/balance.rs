@@ -428,11 +428,11 @@ fn an_upstream_that_fails_its_health_check_gets_no_calls_until_it_passes_again()
         sim.requests().iter().filter(|request| request.path.ends_with("/completions")).count()
     };
     let wait_for = |figure: &str| {
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while !gateway.metrics().contains(figure) {
-            assert!(Instant::now() < deadline, "{figure}: {}", gateway.metrics());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        crate::harness::within(
+            Duration::from_secs(10),
+            || gateway.metrics().contains(figure),
+            || format!("{figure}: {}", gateway.metrics()),
+        );
     };
     wait_for(r#"tollgate_upstream_healthy{upstream="a"} 1"#);
     assert_eq!(chat(&gateway, "first").status(), 200);

@@ -336,11 +336,11 @@ fn a_customer_who_does_not_read_is_cut_and_fills_no_memory() {
         customer.write_all(&gateway.chat_json(&stream)).expect("the request leaves");
     }
     // The upstream sends without end; once every customer is cut, nothing is held any more.
-    let deadline = Instant::now() + Duration::from_secs(15);
-    while recorder.requests().len() < customers.len() {
-        assert!(Instant::now() < deadline, "{} requests arrived", recorder.requests().len());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    crate::harness::within(
+        Duration::from_secs(15),
+        || recorder.requests().len() >= customers.len(),
+        || format!("{} requests arrived", recorder.requests().len()),
+    );
     gateway.settled();
     let rss_bytes = gateway.rss_bytes_max();
     assert!(rss_bytes < 128 << 20, "{rss_bytes} bytes resident, expected less than 128 MiB");

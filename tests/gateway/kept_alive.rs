@@ -206,11 +206,11 @@ fn a_customer_who_leaves_is_noticed_at_once() {
     let mut first = [0; 512];
     assert!(connection.read(&mut first).is_ok_and(|bytes| bytes > 0), "the head comes early");
     drop(connection);
-    let deadline = Instant::now() + Duration::from_secs(3);
-    while gateway.balance()["held"] != "0.00" {
-        assert!(Instant::now() < deadline, "the hold stays open: {}", gateway.balance());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    crate::harness::within(
+        Duration::from_secs(3),
+        || gateway.balance()["held"] == "0.00",
+        || format!("the hold stays open: {}", gateway.balance()),
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -210,11 +210,11 @@ fn connections_are_counted_while_they_are_open() {
     let gateway = Gateway::start(recorder.address);
     let open: Vec<_> = (0..3).map(|_| connect(gateway.address)).collect();
     let eventually = |count: f64| {
-        let deadline = Instant::now() + Duration::from_secs(5);
-        while gateway.metric("tollgate_connections") != count {
-            assert!(Instant::now() < deadline, "{}", gateway.metric("tollgate_connections"));
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        crate::harness::within(
+            Duration::from_secs(5),
+            || gateway.metric("tollgate_connections") == count,
+            || format!("{}", gateway.metric("tollgate_connections")),
+        );
     };
     eventually(3.0);
     drop(open);

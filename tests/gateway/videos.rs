@@ -353,11 +353,11 @@ fn a_thousand_tasks_outlive_one_restart() {
     });
     assert_eq!(ids.len(), 1000, "all were answered");
     gateway.kill_and_restart();
-    let deadline = Instant::now() + Duration::from_secs(120);
-    while gateway.balance()["held"] != "0.00" {
-        assert!(Instant::now() < deadline, "{}", gateway.balance());
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    crate::harness::within(
+        Duration::from_secs(120),
+        || gateway.balance()["held"] == "0.00",
+        || format!("{}", gateway.balance()),
+    );
     assert_eq!(gateway.balance()["spent"], "350.00");
     assert_eq!(sim.tasks_total(), 1000);
 }
@@ -477,11 +477,11 @@ fn places_to_wait_are_bounded_and_given_up() {
     std::thread::sleep(Duration::from_millis(300));
     let mut next = crate::harness::connect(gateway.address);
     next.write_all(&request).expect("sent");
-    let deadline = Instant::now() + Duration::from_secs(5);
-    while sim.tasks_total() < 2 {
-        assert!(Instant::now() < deadline, "the place was not given up");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    crate::harness::within(
+        Duration::from_secs(5),
+        || sim.tasks_total() >= 2,
+        || "the place was not given up".to_owned(),
+    );
 }
 
 /// One account cannot have all of the places to wait in.

@@ -78,11 +78,11 @@ impl Receiver {
 
     /// The announcements once there are so many.
     fn wait_for(&self, count: usize) -> Vec<Announced> {
-        let deadline = Instant::now() + Duration::from_secs(15);
-        while self.all().len() < count {
-            assert!(Instant::now() < deadline, "{} of {count} announcements", self.all().len());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        crate::harness::within(
+            Duration::from_secs(15),
+            || self.all().len() >= count,
+            || format!("{} of {count} announcements", self.all().len()),
+        );
         self.all()
     }
 }

@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -217,11 +217,11 @@ store:
 
     /// Waits until it wants requests.
     pub(crate) fn await_ready(&self) {
-        let deadline = Instant::now() + Duration::from_secs(40);
-        while self.ready() != 200 {
-            assert!(Instant::now() < deadline, "a node is not ready:\n{}", self.log());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        super::within(
+            Duration::from_secs(40),
+            || self.ready() == 200,
+            || format!("a node is not ready:\n{}", self.log()),
+        );
     }
 
     /// What `/readyz` answers; 0 when nothing does.

@@ -128,11 +128,11 @@ impl Front {
                 run(tool("haproxy").arg("-db").arg("-f").arg(&path))
             }
         };
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while TcpStream::connect(address).is_err() {
-            assert!(Instant::now() < deadline, "{kind:?} does not listen");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        crate::harness::within(
+            Duration::from_secs(10),
+            || TcpStream::connect(address).is_ok(),
+            || format!("{kind:?} does not listen"),
+        );
         Self { address, _process: process, _directory: directory }
     }
 }

@@ -43,11 +43,11 @@ impl Process {
     }
 
     fn wait(&self) {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while self.lives() {
-            assert!(Instant::now() < deadline, "process {} did not end", self.0);
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        crate::harness::within(
+            Duration::from_secs(20),
+            || !self.lives(),
+            || format!("process {} did not end", self.0),
+        );
     }
 }
 

@@ -18,6 +18,7 @@ mod ledger_kills;
 mod ledger_memory;
 mod ledger_power;
 mod ledger_size;
+mod monitored;
 mod operator_browser;
 mod read_only_root;
 mod small_container;

@@ -1,7 +1,7 @@
 //! Prompts that a provider's free counter counts, where their bytes do not fit the account.
 
 use std::io::Write as _;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -245,11 +245,7 @@ fn a_customer_who_leaves_cancels_the_count_at_once() {
     let mut stream = connect(gateway.address);
     stream.write_all(&gateway.post("/v1/messages", &lines, body)).expect("sent");
     let until = |what: &str, is_so: &dyn Fn() -> bool| {
-        let deadline = Instant::now() + Duration::from_secs(5);
-        while !is_so() {
-            assert!(Instant::now() < deadline, "{what}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        crate::harness::within(Duration::from_secs(5), is_so, || what.to_owned());
     };
     until("the counter is asked", &|| sim.requests_in_flight() == 1 && sim.requests_total() == 1);
     drop(stream);

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::harness::child::Running;
-use crate::harness::{free_address, http, tool};
+use super::child::Running;
+use super::{free_address, http, tool};
 
 /// Runs promtool in `directory` with `input`, and gives what it printed. It must find nothing wrong.
 pub(crate) fn promtool(arguments: &[&str], directory: &Path, input: &str) -> String {
