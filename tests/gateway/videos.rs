@@ -152,7 +152,7 @@ fn family_g_is_billed_by_seconds_also_when_it_is_withheld() {
     }
 }
 
-/// What the upstream bills is charged, whatever was held; what it does not tell, as it was held.
+/// The upstream's bill is charged, whatever was held; without a report, the hold is charged.
 #[test]
 fn what_was_made_is_charged_also_beyond_the_hold() {
     let sim = Sim::start(SimOptions::default()).expect("a simulator");
@@ -425,7 +425,7 @@ fn what_is_missing_is_named() {
     assert_eq!(sim.tasks_total(), 0, "none was sent");
 }
 
-/// What the upstream may have taken is not sent again, and its hold stays.
+/// A submit that the upstream may have accepted is not sent again, and its hold stays.
 #[test]
 fn a_submit_whose_outcome_is_unknown_is_in_doubt_and_never_repeated() {
     let sim = Sim::start(SimOptions::default()).expect("a simulator");

@@ -166,8 +166,8 @@ fn verify_with_the_libraries(secret: &str, announced: &Announced) {
                 .current_dir(root)
                 .output()
                 .expect("the verifier runs");
-            let told = String::from_utf8_lossy(&status.stdout);
-            assert_eq!(told.trim(), if accepted { "valid" } else { "invalid" }, "{status:?}");
+            let printed = String::from_utf8_lossy(&status.stdout);
+            assert_eq!(printed.trim(), if accepted { "valid" } else { "invalid" }, "{status:?}");
         }
     }
 }
@@ -229,10 +229,10 @@ fn dead_receivers_of_one_account_delay_no_others() {
     std::thread::sleep(Duration::from_secs(1));
     for _ in 0..3 {
         let receiver = Receiver::start(&["204 Taken"]);
-        let asked = Instant::now();
+        let started = Instant::now();
         submit_as(&gateway, &key, receiver.address);
         receiver.wait_for(1);
-        let took = asked.elapsed();
+        let took = started.elapsed();
         assert!(took < TIMEOUT, "another account's announcement came after {took:?}");
     }
     let tried = gateway.metric("tollgate_webhook_tries_total{outcome=\"failed\"}");

@@ -38,7 +38,7 @@ pub(crate) struct Panel {
     pub(crate) title: String,
     /// The expression, as Grafana would ask it.
     pub(crate) expression: String,
-    /// Whether it marks events, of which there may be none.
+    /// True if it marks events, of which there may be none.
     pub(crate) of_events: bool,
 }
 
@@ -110,17 +110,17 @@ pub(crate) fn metrics_in(expression: &str) -> BTreeSet<String> {
     names.map(of_histogram).collect()
 }
 
-/// What a selector asks of one label.
+/// A label matcher of a selector.
 #[derive(Debug)]
 pub(crate) struct Matcher {
     label: String,
-    /// Whether the value has to be one of the alternatives, or none of them.
+    /// True if the value has to be one of the alternatives, or none of them.
     is_one: bool,
     alternatives: Vec<String>,
 }
 
 impl Matcher {
-    /// Whether a line of a scrape fits.
+    /// True if a line of a scrape fits.
     pub(crate) fn fits(&self, line: &str) -> bool {
         let begin = format!("{}=\"", self.label);
         let found = line.split_once(&begin).and_then(|(_, rest)| rest.split('"').next());

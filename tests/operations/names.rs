@@ -46,11 +46,11 @@ const TWICE: usize = 331;
 /// Identifiers with one of `PARTICIPLES`, in tenths of one in 1,000 lines. Goal: 20.
 const PRODUCT_PARTICIPLES: usize = 105;
 /// `PRODUCT_PARTICIPLES` for the integration tests.
-const TESTS_PARTICIPLES: usize = 204;
+const TESTS_PARTICIPLES: usize = 31;
 /// Documentation that begins with one of `RELATIVES`, in tenths of a percent. Goal: 40.
 const PRODUCT_RELATIVES: usize = 99;
 /// `PRODUCT_RELATIVES` for the integration tests.
-const TESTS_RELATIVES: usize = 145;
+const TESTS_RELATIVES: usize = 5;
 /// Type names that are no nouns.
 const NO_NOUN_TYPES: usize = 177;
 /// Comments inside code, in 1,000 lines of code. Goal: 20.
@@ -139,7 +139,7 @@ fn functions(source: &Source) -> impl Iterator<Item = (usize, &str, &str)> {
     })
 }
 
-/// Whether a parameter of a function is a tuple without a name. `rest` is what follows its name.
+/// True if a parameter of a function is a tuple without a name. `rest` is what follows its name.
 fn takes_tuple(rest: &str) -> bool {
     let (mut depth, mut angles, mut at_start) = (0_usize, 0_usize, false);
     let mut before = ' ';

@@ -38,9 +38,9 @@ fn every_alert_is_tested_and_has_a_section_in_the_runbook() {
         let name = &alert.name;
         let severity = alert.document["labels"]["severity"].as_str();
         assert!(matches!(severity, Some("critical" | "warning" | "info")), "{name}: {severity:?}");
-        for said in ["summary", "description"] {
-            let said = alert.document["annotations"][said].as_str();
-            assert!(said.is_some_and(|said| said.len() > 10), "{name} says {said:?}");
+        for message in ["summary", "description"] {
+            let message = alert.document["annotations"][message].as_str();
+            assert!(message.is_some_and(|message| message.len() > 10), "{name} says {message:?}");
         }
         let url = alert.document["annotations"]["runbook_url"].as_str().unwrap_or_default();
         let section = url.strip_prefix("docs/operations.md#").unwrap_or_default();
@@ -55,28 +55,28 @@ fn every_alert_is_tested_and_has_a_section_in_the_runbook() {
 /// A rule or panel over a name that does not exist is silent for ever.
 #[test]
 fn rules_and_dashboard_ask_for_metrics_that_there_are() {
-    let mut known = documented(&text("docs/metrics.md"));
+    let mut existing = documented(&text("docs/metrics.md"));
     let recorded = rules(&deploy("prometheus/recording.rules.yml"));
-    known.extend(recorded.iter().map(|rule| rule.name.clone()));
-    known.insert("up".to_owned());
+    existing.extend(recorded.iter().map(|rule| rule.name.clone()));
+    existing.insert("up".to_owned());
     let alerts = rules(&deploy("prometheus/alerts.rules.yml"));
-    let mut asked = 0;
+    let mut request_count = 0;
     for rule in recorded.iter().chain(&alerts) {
         for metric in metrics_in(&rule.expression) {
-            assert!(known.contains(&metric), "{} asks for {metric}: no such metric", rule.name);
-            asked += 1;
+            assert!(existing.contains(&metric), "{} asks for {metric}: no such metric", rule.name);
+            request_count += 1;
         }
     }
     for Panel { title, expression, .. } in dashboard(&deploy("grafana/tollgate.json")) {
         for metric in metrics_in(&expression) {
-            assert!(known.contains(&metric), "{title:?} asks for {metric}: no such metric");
-            asked += 1;
+            assert!(existing.contains(&metric), "{title:?} asks for {metric}: no such metric");
+            request_count += 1;
         }
     }
-    assert!(asked > 110, "only {asked} names were found");
+    assert!(request_count > 110, "only {request_count} names were found");
 }
 
-/// What is shown has its zero before the first event: of a series that begins at 1 no increase is seen.
+/// Every shown counter starts at zero: a series that begins at 1 shows no increase.
 #[test]
 fn every_counter_of_rules_and_dashboard_is_there_in_a_fresh_process() {
     let gateway = counted_from_the_start();
@@ -105,7 +105,7 @@ fn every_counter_of_rules_and_dashboard_is_there_in_a_fresh_process() {
         assert!(!samples(counter).is_empty(), "{counter} is not there yet");
     }
     // An alert asks for some of them only: of those, too, there is at least one.
-    let mut asked = 0;
+    let mut request_count = 0;
     for expression in &alerts {
         for (name, matchers) in expressions::selectors(expression) {
             if !counters.contains(&name) {
@@ -114,10 +114,10 @@ fn every_counter_of_rules_and_dashboard_is_there_in_a_fresh_process() {
             let found = samples(&name);
             let fits = |line: &String| matchers.iter().all(|matcher| matcher.fits(line));
             assert!(found.iter().any(fits), "{name}{matchers:?} in {found:#?}");
-            asked += 1;
+            request_count += 1;
         }
     }
-    assert!(asked >= 12, "only {asked} counters of alerts");
+    assert!(request_count >= 12, "only {request_count} counters of alerts");
 }
 
 /// A gateway whose model has a limit and a cost, and that signs in nowhere and makes no tasks.
@@ -136,7 +136,7 @@ fn counted_from_the_start() -> Gateway {
     Gateway::serving(upstreams, models)
 }
 
-/// What is not on the dashboard is not looked at.
+/// Metrics without a panel are not watched.
 #[test]
 fn the_dashboard_shows_every_documented_metric() {
     let shown: BTreeSet<String> = dashboard(&deploy("grafana/tollgate.json"))

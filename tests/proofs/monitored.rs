@@ -80,8 +80,8 @@ async fn unseen(prometheus: &Prometheus, exposed: &BTreeSet<String>) -> BTreeMap
     expected.push(("an alert for the failures".to_owned(), burning, true));
     let estimates = firing("TollgateBillsEstimates");
     expected.push(("an alert for the estimates".to_owned(), estimates, true));
-    let gone = firing("TollgateModelUnavailable");
-    expected.push(("an alert for the model that is gone".to_owned(), gone, true));
+    let removed = firing("TollgateModelUnavailable");
+    expected.push(("an alert for the model that is gone".to_owned(), removed, true));
     let limited = "sum(tollgate_rate_limited_total{model=\"limited\", scope=\"model\"}) > 0";
     expected.push(("a limit that is reached".to_owned(), limited.to_owned(), true));
     for (what, expression, has_series) in expected {

@@ -71,7 +71,7 @@ impl Load {
         self.gateway.admin
     }
 
-    /// Whether every customer still gets what it expects.
+    /// True if every customer still gets what it expects.
     pub(crate) fn goes_on(&self) -> bool {
         self.customers.iter().all(|customer| !customer.is_finished())
     }

@@ -1,4 +1,4 @@
-//! What customers of each protocol read of an answer, and how they go on with it.
+//! Reading an answer as customers of each protocol do, and continuing the conversation.
 
 use serde_json::{Value, json};
 
@@ -12,16 +12,16 @@ pub(super) enum Customer {
     Responses,
 }
 
-/// What an answer says.
+/// The content of an answer.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct AnswerContent {
     pub(super) text: String,
     pub(super) thoughts: String,
     /// The name, the input and the id of each call.
     pub(super) calls: Vec<(String, String, String)>,
     /// Input that no cache has read, input that one has, and output.
     pub(super) usage: [u64; 3],
-    /// What a careful customer sends back of it: a message, or items.
+    /// The message or items that a careful customer sends back.
     turn: Vec<Value>,
 }
 
@@ -90,8 +90,8 @@ impl Customer {
     }
 
     /// Goes on with what was said, and what came of its call.
-    pub(super) fn go_on(self, body: &mut Value, said: &Said) {
-        let (_, _, id) = &said.calls[0];
+    pub(super) fn go_on(self, body: &mut Value, message: &AnswerContent) {
+        let (_, _, id) = &message.calls[0];
         let result = match self {
             Self::Chat => json!({"role": "tool", "tool_call_id": id, "content": "rain"}),
             Self::Messages => json!({"role": "user", "content": [
@@ -102,10 +102,10 @@ impl Customer {
         };
         let turns = if self == Self::Responses { "input" } else { "messages" };
         let turns = body[turns].as_array_mut().expect("turns");
-        turns.extend(said.turn.iter().cloned().chain([result]));
+        turns.extend(message.turn.iter().cloned().chain([result]));
     }
 
-    pub(super) fn read(self, answer: &Answer, stream: bool) -> Said {
+    pub(super) fn read(self, answer: &Answer, stream: bool) -> AnswerContent {
         let document = || serde_json::from_slice(&body(answer)).expect("JSON");
         match (self, stream) {
             (Self::Chat, false) => chat(&document()),
@@ -127,20 +127,20 @@ fn numbers(usage: &Value, of_input: &str, cached: &str, of_output: &str) -> [u64
     [number(of_input), number(cached), number(of_output)]
 }
 
-/// What chat completions say, whoever wrote them: the thoughts are wherever the provider has them.
-fn chat(document: &Value) -> Said {
+/// Content of a chat completion; reasoning is wherever the provider puts it.
+fn chat(document: &Value) -> AnswerContent {
     let message = &document["choices"][0]["message"];
-    let mut said = Said { turn: vec![message.clone()], ..Said::default() };
-    said.thoughts.push_str(text(&message["reasoning_content"]));
-    said.thoughts.push_str(text(&message["reasoning"]));
-    said.text.push_str(text(&message["content"]));
+    let mut messages = AnswerContent { turn: vec![message.clone()], ..AnswerContent::default() };
+    messages.thoughts.push_str(text(&message["reasoning_content"]));
+    messages.thoughts.push_str(text(&message["reasoning"]));
+    messages.text.push_str(text(&message["content"]));
     for block in message["content"].as_array().into_iter().flatten() {
-        said.text.push_str(text(&block["text"]));
-        said.thoughts.push_str(text(&block["thinking"][0]["text"]));
+        messages.text.push_str(text(&block["text"]));
+        messages.thoughts.push_str(text(&block["thinking"][0]["text"]));
     }
     for call in message["tool_calls"].as_array().into_iter().flatten() {
         let of = |key: &str| text(&call["function"][key]).to_owned();
-        said.calls.push((of("name"), of("arguments"), text(&call["id"]).to_owned()));
+        messages.calls.push((of("name"), of("arguments"), text(&call["id"]).to_owned()));
     }
     let [all, cached, output] = numbers(
         &document["usage"],
@@ -148,8 +148,8 @@ fn chat(document: &Value) -> Said {
         "/prompt_tokens_details/cached_tokens",
         "/completion_tokens",
     );
-    said.usage = [all - cached, cached, output];
-    said
+    messages.usage = [all - cached, cached, output];
+    messages
 }
 
 /// The chunks of a stream as one document. The blocks of a content stay apart.
@@ -187,23 +187,23 @@ fn chat_of_chunks(chunks: &[Value]) -> Value {
     json!({"choices": [{"message": message}], "usage": usage})
 }
 
-fn message(document: &Value) -> Said {
+fn message(document: &Value) -> AnswerContent {
     let turn = json!({"role": "assistant", "content": document["content"]});
-    let mut said = Said { turn: vec![turn], ..Said::default() };
+    let mut messages = AnswerContent { turn: vec![turn], ..AnswerContent::default() };
     for block in document["content"].as_array().expect("blocks") {
         match text(&block["type"]) {
-            "text" => said.text.push_str(text(&block["text"])),
-            "thinking" => said.thoughts.push_str(text(&block["thinking"])),
+            "text" => messages.text.push_str(text(&block["text"])),
+            "thinking" => messages.thoughts.push_str(text(&block["thinking"])),
             "tool_use" => {
                 let of = |key: &str| text(&block[key]).to_owned();
-                said.calls.push((of("name"), block["input"].to_string(), of("id")));
+                messages.calls.push((of("name"), block["input"].to_string(), of("id")));
             }
             other => panic!("a block of type {other}: {document}"),
         }
     }
-    said.usage =
+    messages.usage =
         numbers(&document["usage"], "/input_tokens", "/cache_read_input_tokens", "/output_tokens");
-    said
+    messages
 }
 
 fn message_of_events(events: &[Value]) -> Value {
@@ -238,23 +238,25 @@ fn message_of_events(events: &[Value]) -> Value {
     json!({"content": blocks, "usage": usage})
 }
 
-fn response(document: &Value) -> Said {
+fn response(document: &Value) -> AnswerContent {
     assert_eq!(document["status"], "completed", "{document}");
-    let mut said = Said::default();
+    let mut text_found = AnswerContent::default();
     for item in document["output"].as_array().expect("items") {
-        said.turn.push(item.clone());
+        text_found.turn.push(item.clone());
         let parts = |key: &str| item[key].as_array().cloned().unwrap_or_default();
         match text(&item["type"]) {
             "message" => {
-                parts("content").iter().for_each(|part| said.text.push_str(text(&part["text"])));
+                parts("content")
+                    .iter()
+                    .for_each(|part| text_found.text.push_str(text(&part["text"])));
             }
             "reasoning" => {
                 let all = parts("content").into_iter().chain(parts("summary"));
-                all.for_each(|part| said.thoughts.push_str(text(&part["text"])));
+                all.for_each(|part| text_found.thoughts.push_str(text(&part["text"])));
             }
             "function_call" => {
                 let of = |key: &str| text(&item[key]).to_owned();
-                said.calls.push((of("name"), of("arguments"), of("call_id")));
+                text_found.calls.push((of("name"), of("arguments"), of("call_id")));
             }
             other => panic!("an item of type {other}: {document}"),
         }
@@ -265,6 +267,6 @@ fn response(document: &Value) -> Said {
         "/input_tokens_details/cached_tokens",
         "/output_tokens",
     );
-    said.usage = [all - cached, cached, output];
-    said
+    text_found.usage = [all - cached, cached, output];
+    text_found
 }
