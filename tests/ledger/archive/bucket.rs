@@ -17,7 +17,7 @@ use tollgate::money::Nanousd;
 use tollgate::secret::Secret;
 
 use super::store::{Fault, SECRET_KEY, Store};
-use super::{PATIENCE, copy_of, history, reported};
+use super::{PATIENCE, copy_of, history, opened};
 use crate::harness::ledger::{files, remove_sled, runtime, segments};
 use crate::harness::{free_address, python};
 
@@ -65,7 +65,7 @@ fn records(dir: &Path) -> Result<Vec<u64>, String> {
 fn segments_in_a_bucket_are_read_as_if_they_were_here() {
     let dir = TempDir::new().expect("a directory");
     let accounts = history(dir.path(), None, 21);
-    let (expected, _) = reported(dir.path(), &accounts);
+    let (expected, _) = opened(dir.path(), &accounts);
     let whole = verify(dir.path()).expect("readable");
     let store = Store::start(&name("archive"));
     move_some(dir.path(), store.archive(), 3);
@@ -85,7 +85,7 @@ fn segments_in_a_bucket_are_read_as_if_they_were_here() {
     let all: Vec<u64> = (1..=report.records).collect();
     assert_eq!(records(dir.path()).expect("readable"), all);
     remove_sled(dir.path());
-    let (found, recovery) = reported(dir.path(), &accounts);
+    let (found, recovery) = opened(dir.path(), &accounts);
     assert!(recovery.sled_rebuilt && recovery.records_replayed < report.records, "{recovery:?}");
     assert_eq!(found, expected, "statements go on in the bucket");
     let fetched = fs::read_dir(dir.path().join("fetched")).expect("a directory").count();
@@ -93,7 +93,7 @@ fn segments_in_a_bucket_are_read_as_if_they_were_here() {
     // A start without a checkpoint, too, and a moment in the past.
     remove_sled(dir.path());
     fs::remove_dir_all(dir.path().join("checkpoints")).expect("removed");
-    assert_eq!(reported(dir.path(), &accounts).0, expected);
+    assert_eq!(opened(dir.path(), &accounts).0, expected);
     let past = dir.path().with_extension("past");
     // What was written together is restored together: a group that has something later is left out.
     let first = OfflineRecords::open(dir.path(), 0).expect("a ledger").take(20);
@@ -162,7 +162,7 @@ fn nothing_is_lost_whatever_the_store_does() {
     assert_eq!(verify(dir.path()).expect("readable").violations, Vec::<String>::new());
 }
 
-/// An unreadable archived object is reported with its bucket and key, and without a secret.
+/// An unreadable archived object is opened with its bucket and key, and without a secret.
 #[test]
 fn a_reader_is_told_which_object_it_lacks() {
     let dir = TempDir::new().expect("a directory");
@@ -349,7 +349,7 @@ fn a_real_server_takes_it() {
     python(&format!("s3.create_bucket(Bucket='{bucket}')"));
     let dir = TempDir::new().expect("a directory");
     let accounts = history(dir.path(), None, 27);
-    let (expected, _) = reported(dir.path(), &accounts);
+    let (expected, _) = opened(dir.path(), &accounts);
     let options = BucketOptions {
         endpoint: format!("http://127.0.0.1:{port}").parse().expect("a URL"),
         region: "us-east-1".to_owned(),
@@ -369,7 +369,7 @@ fn a_real_server_takes_it() {
     assert!(listed.matches(".seg.zst").count() >= 2, "{listed}");
     assert_eq!(verify(dir.path()).expect("readable").violations, Vec::<String>::new());
     remove_sled(dir.path());
-    assert_eq!(reported(dir.path(), &accounts).0, expected);
+    assert_eq!(opened(dir.path(), &accounts).0, expected);
     // An object that is removed there is told of.
     let copy = copy_of(dir.path());
     let first = listed.split('\'').find(|key| key.ends_with("01.seg.zst")).expect("the first");
