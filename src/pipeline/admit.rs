@@ -15,7 +15,7 @@ use crate::pipeline::validate::ProtocolReading;
 use crate::pipeline::{Payment, PromptCount, Resolved, TryCost, Validated, limit};
 use crate::price::{Prices, Quote, Traits, Usage, UsageSource};
 use crate::pricing;
-use crate::protocols::doors::DoorKind;
+use crate::protocols::codec_choice::CodecKind;
 use crate::protocols::{Call, Codec, Delivery, Dialect};
 
 /// `Retry-After` when other requests hold the money: most calls end within seconds.
@@ -58,7 +58,7 @@ pub struct Admitted {
     /// Codec of `call`.
     pub(super) codec: &'static dyn Codec,
     /// Translation, if any, between the request and that target.
-    kind: DoorKind,
+    kind: CodecKind,
     /// [Rank](Resolved::model_at) of the current model.
     pub(super) rank: usize,
     /// Readings for the other targets and for those of fallback models.

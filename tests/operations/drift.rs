@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use tollgate::protocols::json::Object;
 use tollgate::protocols::limits::ModelLimits;
 use tollgate::protocols::{
-    Codec, Framing, NamedInPath, OfferedKey, Operation, REGISTRY, Request, offered_keys,
+    Codec, Framing, ModelInPath, OfferedKey, Operation, REGISTRY, Request, offered_keys,
 };
 
 use crate::harness::python;
@@ -293,7 +293,7 @@ fn measured(operation: Operation, usage: &Value) -> String {
     let codec: &dyn Codec = *codecs.next().expect("a codec");
     let body = request.to_string();
     let object = Object::parse(body.as_bytes()).expect("JSON");
-    let named = NamedInPath { model: "m", streams: false };
+    let named = ModelInPath { model: "m", streams: false };
     let request = match operation {
         Operation::GenerateContent => Request::JsonAt(object, named),
         _ => Request::Json(object),

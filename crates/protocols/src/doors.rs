@@ -18,7 +18,7 @@ const CHAT_HINTS: [&str; 5] =
 
 /// A model at upstreams of one dialect, as requests of one operation reach it.
 #[derive(Clone, Copy, Debug)]
-pub struct Doors<'a> {
+pub struct CodecChoice<'a> {
     /// The operation of the customer's request.
     pub operation: Operation,
     /// The dialect that the upstreams speak.
@@ -31,7 +31,7 @@ pub struct Doors<'a> {
 
 /// A way to upstreams of a dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DoorKind {
+pub enum CodecKind {
     /// In the customer's own words.
     Native,
     /// Translated into the dialect of the upstreams.
@@ -39,16 +39,16 @@ pub enum DoorKind {
 }
 
 /// A request as one door takes it.
-pub type TakenRequest = (&'static dyn Codec, Box<dyn Call>);
+pub type CodecCall = (&'static dyn Codec, Box<dyn Call>);
 
-impl Doors<'_> {
+impl CodecChoice<'_> {
     /// The way to these upstreams; `None` where no request gets there.
     #[must_use]
-    pub fn kind(&self) -> Option<DoorKind> {
+    pub fn kind(&self) -> Option<CodecKind> {
         if self.native().is_some() {
-            return Some(DoorKind::Native);
+            return Some(CodecKind::Native);
         }
-        self.translated().next().map(|_| DoorKind::Translated)
+        self.translated().next().map(|_| CodecKind::Translated)
     }
 
     /// The customer's own door, if the model is for that.
@@ -60,7 +60,7 @@ impl Doors<'_> {
     /// The doors with a translation, the first choice first.
     fn translated(&self) -> impl Iterator<Item = &'static dyn Codec> {
         let is_on = self.limits.translation.is_some();
-        let Doors { operation, dialect, operations, .. } = *self;
+        let CodecChoice { operation, dialect, operations, .. } = *self;
         let found = is_on.then(|| bridge::bridges(operation, dialect, operations));
         found.into_iter().flatten()
     }
@@ -71,7 +71,7 @@ impl Doors<'_> {
     /// # Errors
     /// The field that the first door does not carry, where none takes the request.
     #[must_use]
-    pub fn read(&self, request: &Request<'_>) -> Option<Result<TakenRequest, GatewayError>> {
+    pub fn read(&self, request: &Request<'_>) -> Option<Result<CodecCall, GatewayError>> {
         match self.native() {
             Some(_) if self.is_elsewhere(request) => {
                 let refusal = |error| of_both(error, &self.limits.chat_tools.refusal());
@@ -90,10 +90,10 @@ impl Doors<'_> {
     pub fn read_translated(
         &self,
         request: &Request<'_>,
-    ) -> Option<Result<TakenRequest, GatewayError>> {
+    ) -> Option<Result<CodecCall, GatewayError>> {
         let mut doors = self.translated();
         let first = doors.next()?;
-        let read = |codec: &'static dyn Codec| -> Result<TakenRequest, GatewayError> {
+        let read = |codec: &'static dyn Codec| -> Result<CodecCall, GatewayError> {
             codec.read(request, self.limits).map(|call| (codec, call))
         };
         match read(first) {
