@@ -13,7 +13,7 @@ use crate::pipeline::rolling::{
     FundsFetch, LedgerFunds, RelayedCost, Roll, part_of, without_input,
 };
 use crate::price::{Side, Usage, UsageSource};
-use crate::protocols::{Contradictions, Framing, KnownMeter, Meter};
+use crate::protocols::{Contradictions, FixedUsageMeter, Framing, Meter};
 
 /// A request whose response is on its way to the customer.
 pub struct Relaying {
@@ -64,7 +64,7 @@ impl Relaying {
     /// Begins to send an answer of which everything is known.
     #[must_use]
     pub fn known(admitted: Box<Admitted>, usage: Usage, source: UsageSource) -> Self {
-        let meter = Box::new(KnownMeter::of_answer(usage, source));
+        let meter = Box::new(FixedUsageMeter::of_answer(usage, source));
         Self { admitted, meter, keeper: None, rolling: None, is_withheld: false }
     }
 

@@ -18,7 +18,7 @@ use super::json::Object;
 use super::json_cursor::Cursor;
 use super::limits::{MissingUsage, ModelLimits};
 use super::metering::{
-    self, Frame, JsonMeter, Shown, StreamMeter, StreamState, Tally, UsageReport,
+    self, Frame, JsonMeter, Shown, StreamMeter, StreamState, TextTally, UsageReport,
 };
 use super::offer::SearchLimit;
 use super::prompt_count::{MediaCount, prompt_tokens};
@@ -30,7 +30,7 @@ use super::{
     Call, Codec, Contradictions, Dialect, Framing, Meter, Operation, Request, Terms, offer,
 };
 use tollgate_money::error::GatewayError;
-use tollgate_money::price::{InferenceGeo, InputWays, Speed, Traits, Unit, Usage, UsageSource};
+use tollgate_money::price::{InferenceGeo, InputWays, Speed, Traits, Unit, Usage};
 
 /// Fields that decide what is counted: a spelling that only some parsers take for them is refused.
 const COUNTED_FIELDS: [&str; 4] = ["model", "messages", "system", "tools"];
@@ -73,10 +73,10 @@ impl Codec for AnthropicMessages {
         let prompt = offer::read(body, &offer::MESSAGES, limits)?;
         super::check_messages(body)?;
         // Zero is legal: it only writes the prompt to the cache.
-        let asked = super::output_tokens(body, "max_tokens", 0, limits)?;
-        let output_tokens_max = asked.unwrap_or(limits.output_tokens_max);
+        let requested = super::output_tokens(body, "max_tokens", 0, limits)?;
+        let output_tokens_max = requested.unwrap_or(limits.output_tokens_max);
         let terms = Terms::of_prompt(body, &prompt, limits, output_tokens_max)?.with_output_limit(
-            asked,
+            requested,
             limits.output_tokens_max,
             1,
         );
@@ -260,10 +260,10 @@ impl Call for MessagesCall {
                 Box::new(meter.noting_ids(self.runs_tools).counting(items))
             }
             Framing::Sse => {
-                let known = StreamState::new(frame);
+                let state = StreamState::new(frame);
                 let ran = self.runs_tools.then(RanTools::default);
                 let tally = MessagesTally {
-                    known,
+                    state,
                     unsplit,
                     reported: WireMessagesUsage::default(),
                     ended: false,
@@ -493,7 +493,7 @@ impl<'a> MessagesEvent<'a> {
 
 /// Meters a stream of message events.
 struct MessagesTally {
-    known: StreamState,
+    state: StreamState,
     /// The unit of cache writes of which a report does not say how long they are kept.
     unsplit: Unit,
     /// The usage reported so far; each report leaves out unchanged members.
@@ -507,19 +507,19 @@ struct MessagesTally {
     stopped: bool,
 }
 
-impl Tally for MessagesTally {
+impl TextTally for MessagesTally {
     fn judge(&mut self, data: &[u8]) -> EventAction {
         if self.stopped {
             return EventAction::Keep;
         }
         let Some(event) = MessagesEvent::read(data) else { return EventAction::Keep };
-        self.known.show(Shown::from_text(event.text));
+        self.state.show(Shown::from_text(event.text));
         if let (Some(ids), Some(id)) = (&mut self.ids, event.container) {
             ids.add(id);
         }
         if let (Some(ran), Some(block)) = (&mut self.ran, event.block) {
             ran.count(block);
-            self.known.made = ran.usage();
+            self.state.made = ran.usage();
         }
         for text in &event.usages {
             let Some(usage) = metering::read_wire::<WireMessagesUsage>(text) else { continue };
@@ -528,12 +528,12 @@ impl Tally for MessagesTally {
             let report = self.reported.to_report(self.unsplit).with_no_counts_noted(text);
             // The one at the start knows nothing of the output, nor does one whose count is none.
             match event.kind {
-                b"\"message_delta\"" if has_output => self.known.report(report),
-                _ => self.known.report_begun(report),
+                b"\"message_delta\"" if has_output => self.state.report(report),
+                _ => self.state.report_begun(report),
             }
         }
-        self.known.failed |= event.has_error;
-        self.known.ended_at_limit |= event.ends_at_limit;
+        self.state.failed |= event.has_error;
+        self.state.ended_at_limit |= event.ends_at_limit;
         self.ended |= event.stops || event.has_error;
         self.stopped = event.kind == b"\"message_stop\"";
         EventAction::Keep
@@ -543,32 +543,12 @@ impl Tally for MessagesTally {
         self.stopped || self.ended
     }
 
-    fn state(&self) -> Option<&StreamState> {
-        Some(&self.known)
-    }
-
-    fn has_failed(&self) -> bool {
-        self.known.has_failed()
-    }
-
-    fn relayed(&self) -> Usage {
-        self.known.relayed()
-    }
-
-    fn measure(&self) -> (Usage, UsageSource) {
-        self.known.measure()
+    fn state(&self) -> &StreamState {
+        &self.state
     }
 
     fn stored_ids(&self) -> &[String] {
         self.ids.as_ref().map_or(&[], StoredIds::all)
-    }
-
-    fn served(&self) -> Traits {
-        self.known.served()
-    }
-
-    fn is_above_limits(&self) -> bool {
-        self.known.is_above_limits()
     }
 }
 

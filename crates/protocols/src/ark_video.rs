@@ -151,15 +151,15 @@ fn resolution(
     draft: bool,
     content: &Content,
 ) -> Result<Option<Resolution>, GatewayError> {
-    let asked = video::resolution(body, limits)?;
+    let requested = video::resolution(body, limits)?;
     if draft {
-        if asked.is_some_and(|asked| asked != Resolution::P480) {
+        if requested.is_some_and(|requested| requested != Resolution::P480) {
             let message = "a draft is made in 480p only";
             return Err(refuse(RESOLUTION_NOT_SUPPORTED, "resolution", message));
         }
         return Ok(Some(Resolution::P480).filter(|_| !content.commands.any));
     }
-    Ok(asked.filter(|_| !content.commands.any))
+    Ok(requested.filter(|_| !content.commands.any))
 }
 
 /// The longest that the video can be, in seconds.
@@ -170,7 +170,7 @@ fn seconds(
     content: &Content,
 ) -> Result<u64, GatewayError> {
     let longest = u64::from(limits.seconds_max);
-    let asked = match body.get_non_null("duration") {
+    let seconds = match body.get_non_null("duration") {
         None => longest,
         Some(value) => match video::integer(&value) {
             Some(OF_THE_MODELS_CHOICE) if !limits.minus_one => {
@@ -190,14 +190,14 @@ fn seconds(
     };
     let frames = frames(body, series)?;
     // Both can be said; which of them counts is the upstream's to know.
-    let asked = asked.max(frames.unwrap_or(0).div_ceil(FRAMES_PER_SECOND));
+    let seconds = seconds.max(frames.unwrap_or(0).div_ceil(FRAMES_PER_SECOND));
     // A command in the text can say it otherwise, in frames too; and a draft has said it before.
     Ok(if content.commands.any {
-        asked.max(longest).max(FRAMES_MAX.div_ceil(FRAMES_PER_SECOND))
+        seconds.max(longest).max(FRAMES_MAX.div_ceil(FRAMES_PER_SECOND))
     } else if content.tasks.is_empty() {
-        asked
+        seconds
     } else {
-        asked.max(longest)
+        seconds.max(longest)
     })
 }
 
@@ -354,9 +354,9 @@ impl TaskCodec for ArkTasks {
         record::shown(shown)
     }
 
-    fn given_up(&self, said: &str, error: &task::Error) -> String {
+    fn given_up(&self, record: &str, error: &task::Error) -> String {
         let error = serde_json::to_string(error).unwrap_or_default();
-        record::with(said, &[("error", error)])
+        record::with(record, &[("error", error)])
     }
 }
 

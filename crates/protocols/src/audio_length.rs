@@ -92,8 +92,8 @@ impl AudioContainer {
             ("webm", &[AudioContainer::Webm]),
             ("mkv", &[AudioContainer::Webm]),
         ];
-        let known = ENDINGS.iter().find(|(ending, _)| ending.eq_ignore_ascii_case(extension));
-        known.map(|(_, containers)| *containers)
+        let entry = ENDINGS.iter().find(|(ending, _)| ending.eq_ignore_ascii_case(extension));
+        entry.map(|(_, containers)| *containers)
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 use memchr::memmem;
 use serde::Deserialize;
 use tollgate_money::error::GatewayError;
-use tollgate_money::price::{InputWays, Traits, Unit, Usage, UsageSource};
+use tollgate_money::price::{InputWays, Traits, Unit, Usage};
 use tollgate_translation::Converse;
 
 use super::disjoint::{CacheWritten, NamedCount, RequestedLifetime, count};
@@ -21,7 +21,7 @@ use super::json::Object;
 use super::json_cursor::Cursor;
 use super::limits::{MissingUsage, ModelLimits};
 use super::metering::{
-    self, Frame, JsonMeter, Shown, StreamMeter, StreamState, Tally, UsageReport,
+    self, Frame, JsonMeter, Shown, StreamMeter, StreamState, TextTally, UsageReport,
 };
 use super::splice::{Splice, json_string};
 use super::sse::EventAction;
@@ -48,10 +48,10 @@ impl Codec for BedrockConverse {
         "/model"
     }
 
-    fn path_to(&self, asked: &PathAsked<'_>) -> Option<Cow<'static, str>> {
+    fn path_to(&self, request: &PathAsked<'_>) -> Option<Cow<'static, str>> {
         // Names of models have colons, and those of profiles slashes too.
-        let model = path_segment::encode(asked.model)?;
-        let way = if asked.streams { "converse-stream" } else { "converse" };
+        let model = path_segment::encode(request.model)?;
+        let way = if request.streams { "converse-stream" } else { "converse" };
         Some(format!("{}/{model}/{way}", self.path()).into())
     }
 
@@ -69,13 +69,13 @@ impl Codec for BedrockConverse {
                 added.map(|most| most.saturating_add(offer::TOOLS_TOKENS_MAX));
         }
         let config = body.get_non_null("inferenceConfig").and_then(|value| value.as_object().ok());
-        let asked = match &config {
+        let requested = match &config {
             Some(config) => super::output_tokens(config, "maxTokens", 1, limits)?,
             None => None,
         };
-        let output_tokens_max = asked.unwrap_or(limits.output_tokens_max);
+        let output_tokens_max = requested.unwrap_or(limits.output_tokens_max);
         let terms = Terms::of_prompt(body, &prompt, limits, output_tokens_max)?.with_output_limit(
-            asked,
+            requested,
             limits.output_tokens_max,
             1,
         );
@@ -176,7 +176,7 @@ impl Call for ConverseCall {
             }
             // Whoever translates has taken the frames apart.
             Framing::Sse | Framing::EventStream => Box::new(StreamMeter::new(ConverseTally {
-                known: StreamState::new(frame),
+                state: StreamState::new(frame),
                 unsplit: self.unsplit,
                 has_ended: false,
                 has_closed: false,
@@ -256,8 +256,8 @@ pub(super) fn event_data(message: &EventFrame<'_>) -> Vec<u8> {
         }
         // An error has headers only.
         _ => {
-            let said = format!("{{\"message\":{}}}", json_string(name(":error-message")));
-            Converse::stream_event("error", name(":error-code"), said.as_bytes(), &mut data);
+            let payload = format!("{{\"message\":{}}}", json_string(name(":error-message")));
+            Converse::stream_event("error", name(":error-code"), payload.as_bytes(), &mut data);
         }
     }
     data
@@ -265,7 +265,7 @@ pub(super) fn event_data(message: &EventFrame<'_>) -> Vec<u8> {
 
 /// Meters a stream of Converse events.
 struct ConverseTally {
-    known: StreamState,
+    state: StreamState,
     /// The unit of cache writes of which a report does not say how long they are kept.
     unsplit: Unit,
     /// The end of what was said has come, or why there is none.
@@ -274,7 +274,7 @@ struct ConverseTally {
     has_closed: bool,
 }
 
-impl Tally for ConverseTally {
+impl TextTally for ConverseTally {
     fn judge(&mut self, data: &[u8]) -> EventAction {
         if self.has_closed {
             return EventAction::Drop;
@@ -292,7 +292,7 @@ impl Tally for ConverseTally {
         if kind == b"\"event\"" {
             self.count(name, payload);
         } else {
-            self.known.failed = true;
+            self.state.failed = true;
             (self.has_ended, self.has_closed) = (true, true);
         }
         EventAction::Keep
@@ -302,24 +302,8 @@ impl Tally for ConverseTally {
         self.has_ended
     }
 
-    fn state(&self) -> Option<&StreamState> {
-        Some(&self.known)
-    }
-
-    fn has_failed(&self) -> bool {
-        self.known.has_failed()
-    }
-
-    fn relayed(&self) -> Usage {
-        self.known.relayed()
-    }
-
-    fn measure(&self) -> (Usage, UsageSource) {
-        self.known.measure()
-    }
-
-    fn is_above_limits(&self) -> bool {
-        self.known.is_above_limits()
+    fn state(&self) -> &StreamState {
+        &self.state
     }
 }
 
@@ -329,14 +313,14 @@ impl ConverseTally {
             b"\"contentBlockStart\"" | b"\"contentBlockDelta\"" => {
                 let mut text = TextSize::default();
                 add_text(&mut Cursor::new(payload), &mut text);
-                self.known.show(Shown::from_text(text));
+                self.state.show(Shown::from_text(text));
             }
             b"\"messageStop\"" => {
                 self.has_ended = true;
                 Cursor::new(payload).object(|key, value| {
                     match key {
                         b"stopReason" => {
-                            self.known.ended_at_limit = matches!(
+                            self.state.ended_at_limit = matches!(
                                 value.raw()?,
                                 b"\"max_tokens\"" | b"\"model_context_window_exceeded\""
                             );
@@ -357,7 +341,7 @@ impl ConverseTally {
                 });
                 let read = |usage| WireConverseUsage::report(usage, self.unsplit);
                 for report in usages.into_iter().filter_map(read) {
-                    self.known.report(report);
+                    self.state.report(report);
                 }
                 self.has_closed = self.has_ended;
             }

@@ -271,9 +271,9 @@ impl Collect for ImageCall {
         let made = blocks.filter(|block| block.image.is_some()).count() as u64;
         let reported = wire.usage.image_count.max(wire.usage.output_image_count);
         // Neither a figure nor an image, as of a task that is under way: what was asked for is made.
-        let told = reported.or(Some(made).filter(|made| *made > 0));
-        let source = told.map_or(UsageSource::Estimated, |_| UsageSource::Upstream);
-        let images = told.map_or(self.terms.bound.images, |told| told.max(made));
+        let count = reported.or(Some(made).filter(|made| *made > 0));
+        let source = count.map_or(UsageSource::Estimated, |_| UsageSource::Upstream);
+        let images = count.map_or(self.terms.bound.images, |count| count.max(made));
         Ok(Collected {
             usage: Usage { images, ..Usage::ZERO },
             source,
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_images_and_figures_is_charged_as_it_was_asked_for() {
+    fn an_answer_without_images_and_figures_is_charged_as_requested() {
         for answer in [
             r#"{"request_id":"r","output":{"task_id":"t","task_status":"PENDING"}}"#,
             r#"{"output":{"choices":[]},"usage":{}}"#,

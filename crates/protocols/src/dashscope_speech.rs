@@ -47,8 +47,9 @@ impl Codec for DashscopeSpeech {
         let body = request.json()?;
         let text = openai_speech::read_input(body, limits)?;
         let voice = super::text(body, "voice")?.filter(|voice| !voice.is_empty());
-        let is_openais =
-            |voice: &String| OPENAI_VOICES.iter().any(|known| known.eq_ignore_ascii_case(voice));
+        let is_openais = |voice: &String| {
+            OPENAI_VOICES.iter().any(|openai_voice| openai_voice.eq_ignore_ascii_case(voice))
+        };
         if body.get_non_null("speed").is_some_and(|speed| speed.as_f64().is_none()) {
             return Err(GatewayError::invalid("speed", "`speed` must be a number"));
         }
@@ -72,13 +73,13 @@ impl Codec for DashscopeSpeech {
 }
 
 fn read_format(body: &Object<'_>, limits: &SpeechLimits) -> Result<AudioFormat, GatewayError> {
-    let asked = super::text(body, "response_format")?;
+    let requested = super::text(body, "response_format")?;
     let formats = limits.formats.as_deref();
     if let Some([only]) = formats {
         return Ok(*only);
     }
-    let asked = asked.as_deref().unwrap_or(AudioFormat::Mp3.as_str());
-    choose("response_format", asked, formats)
+    let requested = requested.as_deref().unwrap_or(AudioFormat::Mp3.as_str());
+    choose("response_format", requested, formats)
 }
 
 fn read_instructions(
@@ -264,8 +265,8 @@ mod tests {
         };
         assert_eq!(characters(&RESPONSE.replace("195", "7")), (7, UsageSource::Upstream));
         assert_eq!(characters(RESPONSE), (195, UsageSource::Upstream), "as it is billed");
-        let untold = RESPONSE.replace("characters", "x");
-        assert_eq!(characters(&untold), (7, UsageSource::Estimated), "as it was held");
+        let without_report = RESPONSE.replace("characters", "x");
+        assert_eq!(characters(&without_report), (7, UsageSource::Estimated), "as it was held");
         let zero = RESPONSE.replace("195", "0");
         assert_eq!(characters(&zero), (7, UsageSource::Estimated), "there is audio");
     }

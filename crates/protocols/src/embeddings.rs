@@ -218,16 +218,16 @@ fn of_token_ids(count: usize) -> ReadTokens {
 }
 
 fn check_dimensions(body: &Object<'_>, limits: &ModelLimits) -> Result<(), GatewayError> {
-    let known = &limits.dimensions;
-    if known.is_empty() {
+    let sizes_allowed = &limits.dimensions;
+    if sizes_allowed.is_empty() {
         return super::integer(body, "dimensions", 1..=u64::MAX).map(drop);
     }
-    let Some(asked) = body.get_non_null("dimensions") else { return Ok(()) };
-    let asked = asked.as_u64();
-    if known.iter().any(|size| Some(u64::from(*size)) == asked) {
+    let Some(requested) = body.get_non_null("dimensions") else { return Ok(()) };
+    let requested = requested.as_u64();
+    if sizes_allowed.iter().any(|size| Some(u64::from(*size)) == requested) {
         return Ok(());
     }
-    let sizes: Vec<String> = known.iter().map(u32::to_string).collect();
+    let sizes: Vec<String> = sizes_allowed.iter().map(u32::to_string).collect();
     let message = format!("`dimensions` must be one of {} for this model", sizes.join(", "));
     Err(GatewayError::invalid("dimensions", message))
 }

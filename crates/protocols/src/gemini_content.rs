@@ -15,7 +15,7 @@ use super::estimate::TextSize;
 use super::json::Object;
 use super::json_cursor::Cursor;
 use super::limits::{MissingUsage, ModelLimits};
-use super::metering::{Frame, JsonMeter, Shown, StreamMeter, StreamState, Tally};
+use super::metering::{Frame, JsonMeter, Shown, StreamMeter, StreamState, TextTally};
 use super::server_tools::{QueryScan, count_queries};
 use super::sse::EventAction;
 use super::{
@@ -26,7 +26,7 @@ use config::GenerationConfig;
 pub use count::GeminiCountTokens;
 pub(super) use count::check_counted;
 use tollgate_money::error::{ErrorKind, GatewayError};
-use tollgate_money::price::{InputWays, Traits, Unit, Usage, UsageSource};
+use tollgate_money::price::{InputWays, Traits, Unit, Usage};
 use usage::WireContentUsage;
 
 /// The upstreams that speak it.
@@ -53,10 +53,10 @@ impl Codec for GeminiContent {
         Some(Counter::Content)
     }
 
-    fn path_to(&self, asked: &PathAsked<'_>) -> Option<Cow<'static, str>> {
+    fn path_to(&self, request: &PathAsked<'_>) -> Option<Cow<'static, str>> {
         let method =
-            if asked.streams { "streamGenerateContent?alt=sse" } else { "generateContent" };
-        path_of(asked.model, method)
+            if request.streams { "streamGenerateContent?alt=sse" } else { "generateContent" };
+        path_of(request.model, method)
     }
 
     fn read(
@@ -70,8 +70,8 @@ impl Codec for GeminiContent {
         check_lists(body)?;
         let prompt = offer::read(body, &offer::GEMINI, limits)?;
         let config = GenerationConfig::read(body, limits)?;
-        let asked = config.output_tokens_max.unwrap_or(limits.output_tokens_max);
-        let output = asked.saturating_mul(config.candidates);
+        let requested = config.output_tokens_max.unwrap_or(limits.output_tokens_max);
+        let output = requested.saturating_mul(config.candidates);
         let terms = Terms::of_prompt(body, &prompt, limits, output)?
             .with_output_limit(
                 config.output_tokens_max,
@@ -217,8 +217,8 @@ impl Call for ContentCall {
                 Box::new(meter.counting_queries(self.searches.then(QueryScan::default)))
             }
             Framing::Sse => {
-                let (known, candidates) = (StreamState::new(frame), self.candidates);
-                let tally = ContentTally { known, candidates, ..ContentTally::default() };
+                let (state, candidates) = (StreamState::new(frame), self.candidates);
+                let tally = ContentTally { state, candidates, ..ContentTally::default() };
                 Box::new(StreamMeter::of_images(tally))
             }
         }
@@ -306,7 +306,7 @@ impl<'a> ContentEvent<'a> {
 /// which each candidate has a finish reason and the usage is present.
 #[derive(Default)]
 struct ContentTally {
-    known: StreamState,
+    state: StreamState,
     /// Searches, of which later events tell again.
     queries: u64,
     /// The candidates that have a reason to finish, of so many.
@@ -317,20 +317,20 @@ struct ContentTally {
     stopped: bool,
 }
 
-impl Tally for ContentTally {
+impl TextTally for ContentTally {
     fn judge(&mut self, data: &[u8]) -> EventAction {
         if self.stopped {
             return EventAction::Keep;
         }
         let Some(event) = ContentEvent::read(data) else { return EventAction::Keep };
-        self.known.show(event.shown);
+        self.state.show(event.shown);
         self.queries = self.queries.max(event.queries);
-        self.known.made.web_searches = self.queries;
+        self.state.made.web_searches = self.queries;
         for report in event.usages.iter().filter_map(|usage| WireContentUsage::report(usage)) {
-            self.known.report(report);
+            self.state.report(report);
         }
-        self.known.failed |= event.has_error;
-        self.known.ended_at_limit |= event.ends_at_limit;
+        self.state.failed |= event.has_error;
+        self.state.ended_at_limit |= event.ends_at_limit;
         self.finished += event.finished;
         self.ended |= event.is_blocked || event.has_error || self.finished >= self.candidates;
         self.stopped = self.ended && !event.usages.is_empty();
@@ -341,28 +341,8 @@ impl Tally for ContentTally {
         self.ended
     }
 
-    fn state(&self) -> Option<&StreamState> {
-        Some(&self.known)
-    }
-
-    fn has_failed(&self) -> bool {
-        self.known.has_failed()
-    }
-
-    fn relayed(&self) -> Usage {
-        self.known.relayed()
-    }
-
-    fn measure(&self) -> (Usage, UsageSource) {
-        self.known.measure()
-    }
-
-    fn served(&self) -> Traits {
-        self.known.served()
-    }
-
-    fn is_above_limits(&self) -> bool {
-        self.known.is_above_limits()
+    fn state(&self) -> &StreamState {
+        &self.state
     }
 }
 

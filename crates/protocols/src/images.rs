@@ -340,7 +340,7 @@ const KEPT_APART_MAX: usize = 256;
 
 /// The image of a stream to which an event belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Which {
+enum ImageIndex {
     /// The one with this index.
     Index(u64),
     /// The one behind so many that had none.
@@ -350,7 +350,7 @@ enum Which {
 /// One image of a stream.
 #[derive(Clone, Copy, Debug)]
 struct StreamedImage {
-    which: Which,
+    index: ImageIndex,
     /// All of it was sent.
     is_complete: bool,
     usage: Option<Usage>,
@@ -430,9 +430,9 @@ impl ImageStream {
     }
 
     /// Notes an event about one image.
-    fn note(&mut self, which: Which, is_complete: bool, usage: Option<Usage>) {
-        let known = self.images.iter_mut().find(|image| image.which == which);
-        if let Some(image) = known {
+    fn note(&mut self, index: ImageIndex, is_complete: bool, usage: Option<Usage>) {
+        let existing = self.images.iter_mut().find(|image| image.index == index);
+        if let Some(image) = existing {
             image.is_complete |= is_complete;
             // The same image's usage again: the dearest counts.
             image.usage = match (image.usage, usage) {
@@ -440,7 +440,7 @@ impl ImageStream {
                 (one, other) => one.or(other),
             };
         } else if self.images.len() < KEPT_APART_MAX {
-            self.images.push(StreamedImage { which, is_complete, usage });
+            self.images.push(StreamedImage { index, is_complete, usage });
         } else {
             let images = u64::from(is_complete);
             self.rest = self.rest.plus(&Usage { images, ..usage.unwrap_or(Usage::ZERO) });
@@ -455,16 +455,19 @@ impl ImageStream {
 
     /// The usage of single images, added up, and of how many of them it is.
     fn of_images(&self) -> (Usage, u64) {
-        let told = self.images.iter().filter_map(|image| image.usage);
-        let count = told.clone().count() as u64;
-        (told.fold(self.rest, |sum, one| sum.plus(&one)), count.saturating_add(self.rest.images))
+        let reported = self.images.iter().filter_map(|image| image.usage);
+        let count = reported.clone().count() as u64;
+        (
+            reported.fold(self.rest, |sum, one| sum.plus(&one)),
+            count.saturating_add(self.rest.images),
+        )
     }
 
     /// Whatever reports the most counts: all images together, or each. For those of which nobody has
     /// told, the hold's share is charged, also where they have not come: an upstream that has begun
     /// makes all of the images.
     fn used(&self) -> (Usage, UsageSource) {
-        let (told, count) = self.of_images();
+        let (reported, count) = self.of_images();
         let complete = self.complete();
         let has_tokens = self.bound.output_tokens > 0;
         let total = self.total.filter(|total| {
@@ -473,20 +476,20 @@ impl ImageStream {
         });
         if let Some(total) = total {
             let images = total.images.max(complete);
-            return (Usage { images, ..total.dearer(&told) }, UsageSource::Upstream);
+            return (Usage { images, ..total.dearer(&reported) }, UsageSource::Upstream);
         }
         let is_over = (self.ended || self.finished || self.failed) && complete.max(count) > 0;
         let images = if is_over { complete } else { complete.max(self.bound.images) };
-        let untold = images.saturating_sub(if has_tokens { count } else { complete });
-        if untold == 0 {
-            return (Usage { images, ..told }, UsageSource::Upstream);
+        let unreported = images.saturating_sub(if has_tokens { count } else { complete });
+        if unreported == 0 {
+            return (Usage { images, ..reported }, UsageSource::Upstream);
         }
         let each = self.bound.output_tokens.div_ceil(self.bound.images.max(1));
-        let of_untold = each.saturating_mul(untold);
+        let of_unreported = each.saturating_mul(unreported);
         let usage = Usage {
-            input_tokens: told.input_tokens.max(self.bound.input_tokens),
-            output_tokens: told.output_tokens.saturating_add(of_untold),
-            image_output_tokens: told.image_output_tokens.saturating_add(of_untold),
+            input_tokens: reported.input_tokens.max(self.bound.input_tokens),
+            output_tokens: reported.output_tokens.saturating_add(of_unreported),
+            image_output_tokens: reported.image_output_tokens.saturating_add(of_unreported),
             images,
             ..Usage::ZERO
         };
@@ -510,13 +513,13 @@ impl Tally for ImageStream {
             None => (None, None),
         };
         if let Some(total) = total {
-            self.total = Some(self.total.map_or(total, |known| known.dearer(&total)));
+            self.total = Some(self.total.map_or(total, |before| before.dearer(&total)));
         }
         // With images in events of their own, the end has none.
         let is_complete = is_part || is_end && !self.has_parts;
         if is_complete || usage.is_some() {
-            let which = event.index.map_or(Which::Nth(self.unnumbered), Which::Index);
-            self.note(which, is_complete, usage);
+            let index = event.index.map_or(ImageIndex::Nth(self.unnumbered), ImageIndex::Index);
+            self.note(index, is_complete, usage);
             self.unnumbered += u64::from(is_complete && event.index.is_none());
         }
         self.ended |= is_end && (self.has_parts || self.complete() >= self.bound.images);
@@ -529,8 +532,8 @@ impl Tally for ImageStream {
     }
 
     fn has_failed(&self) -> bool {
-        let is_told = self.total.is_some() || self.of_images().1 > 0;
-        self.failed && self.complete() == 0 && !is_told
+        let has_reported_usage = self.total.is_some() || self.of_images().1 > 0;
+        self.failed && self.complete() == 0 && !has_reported_usage
     }
 
     /// Nothing that could outgrow the hold: it covers all of the images.

@@ -100,7 +100,7 @@ use fields::{
 use form::Form;
 use json::Object;
 use limits::{AudioFormat, ModelLimits};
-pub use metering::KnownMeter;
+pub use metering::FixedUsageMeter;
 pub use offered::{OfferedKey, offered_keys};
 pub use operation::Operation;
 use splice::Splice;
@@ -376,7 +376,7 @@ pub trait Call: Send + Sync + fmt::Debug {
     /// A meter for a successful response. Without one of its own the call is billed by what was asked
     /// for, whatever the response reports.
     fn meter(&self, _framing: Framing) -> Box<dyn Meter> {
-        Box::new(KnownMeter::new(self.floor(), UsageSource::Estimated))
+        Box::new(FixedUsageMeter::new(self.floor(), UsageSource::Estimated))
     }
 
     /// How the task is submitted that this call starts.

@@ -152,9 +152,9 @@ impl Pass {
 /// True if a list matches the name.
 #[must_use]
 pub fn has(list: &[String], name: &str) -> bool {
-    list.iter().any(|known| match known.strip_suffix('*') {
+    list.iter().any(|entry| match entry.strip_suffix('*') {
         Some(start) => name.starts_with(start),
-        None => known == name,
+        None => entry == name,
     })
 }
 
@@ -329,12 +329,12 @@ pub(super) fn choose<T: Word>(
     allowed: Option<&[T]>,
 ) -> Result<T, GatewayError> {
     let allowed = allowed.unwrap_or(T::all());
-    let chosen = allowed.iter().copied().find(|known| known.word() == text);
+    let chosen = allowed.iter().copied().find(|candidate| candidate.word() == text);
     chosen.ok_or_else(|| {
         if allowed.is_empty() {
             return GatewayError::invalid(field, format!("this model does not take `{field}`"));
         }
-        let words: Vec<&str> = allowed.iter().map(|known| known.word()).collect();
+        let words: Vec<&str> = allowed.iter().map(|candidate| candidate.word()).collect();
         let message = format!("`{field}` must be {} for this model", words.join(" or "));
         GatewayError::invalid(field, message)
     })

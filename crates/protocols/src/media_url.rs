@@ -99,17 +99,17 @@ pub(super) fn check(
         }
         _ => seen_in_path(&parse(text, reach).map_err(invalid)?),
     };
-    let wanted = match seen {
+    let expected = match seen {
         Seen::Nothing => None,
         Seen::Medium(medium) if media.contains(&medium) => None,
         Seen::Medium(_) | Seen::Other => media.first(),
     };
-    match wanted {
+    match expected {
         None => Ok(seen),
-        Some(wanted) => {
-            let word = wanted.word();
+        Some(expected) => {
+            let word = expected.word();
             let message = format!("`{param}` must lead to {word}; this is another kind of file");
-            Err(GatewayError::invalid(param.to_owned(), message).code(wanted.code()))
+            Err(GatewayError::invalid(param.to_owned(), message).code(expected.code()))
         }
     }
 }

@@ -110,15 +110,17 @@ pub(super) fn dollars(number: &Number) -> Option<Nanousd> {
 /// of a dollar (xAI). `None` without a valid amount. For a call paid with the operator's own key (`byok`),
 /// the provider's bill is added.
 pub(super) fn cost(
-    said: Option<&Number>,
+    dollars_reported: Option<&Number>,
     ticks: Option<u64>,
     byok: Option<&WireCostDetails>,
 ) -> Option<Nanousd> {
     let ticks = ticks.map(|ticks| ticks.div_ceil(TICKS_PER_NANOUSD));
     let ticks = ticks.and_then(|nano| i64::try_from(nano).ok()).map(Nanousd::new);
-    let said = said.and_then(dollars).or(ticks);
-    let Some(provider) = byok.and_then(WireCostDetails::by_provider) else { return said };
-    Some(said.unwrap_or(Nanousd::ZERO).checked_add(provider).unwrap_or(Nanousd::MAX))
+    let dollars_reported = dollars_reported.and_then(dollars).or(ticks);
+    let Some(provider) = byok.and_then(WireCostDetails::by_provider) else {
+        return dollars_reported;
+    };
+    Some(dollars_reported.unwrap_or(Nanousd::ZERO).checked_add(provider).unwrap_or(Nanousd::MAX))
 }
 
 /// Costs of the provider behind OpenRouter, as OpenRouter reports them.
@@ -238,8 +240,8 @@ impl UsageReport {
     }
 
     /// Adds a report to what is known.
-    pub(super) fn add_to(self, known: &mut Option<Self>) {
-        *known = Some(known.map_or(self, |known| known.dearer(self)));
+    pub(super) fn add_to(self, total: &mut Option<Self>) {
+        *total = Some(total.map_or(self, |total| total.dearer(self)));
     }
 }
 
@@ -339,11 +341,11 @@ impl JsonMeter {
     }
 
     fn read_report(&self) -> Option<UsageReport> {
-        let mut known = None;
+        let mut total = None;
         for report in self.scan.usages().filter_map(&self.read_usage) {
-            report.add_to(&mut known);
+            report.add_to(&mut total);
         }
-        known
+        total
     }
 }
 
@@ -470,7 +472,7 @@ fn begins_text(behind_key: &[u8]) -> bool {
 /// Meters an answer whose use is known before it is sent. It counts as used from its first byte: the
 /// upstream bills all of it, however much of it is taken.
 #[derive(Clone, Debug)]
-pub struct KnownMeter {
+pub struct FixedUsageMeter {
     usage: Usage,
     source: UsageSource,
     /// Some of it has come.
@@ -479,7 +481,7 @@ pub struct KnownMeter {
     complete: bool,
 }
 
-impl KnownMeter {
+impl FixedUsageMeter {
     /// A meter for an answer that is yet to come.
     #[must_use]
     pub fn new(usage: Usage, source: UsageSource) -> Self {
@@ -493,7 +495,7 @@ impl KnownMeter {
     }
 }
 
-impl Meter for KnownMeter {
+impl Meter for FixedUsageMeter {
     fn relay(&mut self, chunk: Bytes) -> Bytes {
         self.begun |= !chunk.is_empty();
         chunk
@@ -661,9 +663,69 @@ impl StreamState {
     }
 }
 
-/// A dialect's part of metering a stream.
+/// A dialect's part of metering a stream of text: it reads events into a [`StreamState`], from which the
+/// usage follows.
+pub(super) trait TextTally: Send + Sync {
+    /// Reads the data of an event, and decides whether the customer gets the event.
+    fn judge(&mut self, data: &[u8]) -> EventAction;
+
+    /// True if the stream ended as its protocol requires, or the upstream reported its failure.
+    fn is_complete(&self) -> bool;
+
+    /// State of the stream.
+    fn state(&self) -> &StreamState;
+
+    /// Ids relayed so far of objects that the upstream stores.
+    fn stored_ids(&self) -> &[String] {
+        &[]
+    }
+}
+
+impl<T: TextTally> Tally for T {
+    fn judge(&mut self, data: &[u8]) -> EventAction {
+        TextTally::judge(self, data)
+    }
+
+    fn is_complete(&self) -> bool {
+        TextTally::is_complete(self)
+    }
+
+    fn has_failed(&self) -> bool {
+        TextTally::state(self).has_failed()
+    }
+
+    fn relayed(&self) -> Usage {
+        TextTally::state(self).relayed()
+    }
+
+    fn measure(&self) -> (Usage, UsageSource) {
+        TextTally::state(self).measure()
+    }
+
+    fn state(&self) -> Option<&StreamState> {
+        Some(TextTally::state(self))
+    }
+
+    fn stored_ids(&self) -> &[String] {
+        TextTally::stored_ids(self)
+    }
+
+    fn reported_cost(&self) -> Option<Nanousd> {
+        TextTally::state(self).reported_cost()
+    }
+
+    fn served(&self) -> Traits {
+        TextTally::state(self).served()
+    }
+
+    fn is_above_limits(&self) -> bool {
+        TextTally::state(self).is_above_limits()
+    }
+}
+
+/// The part of metering a stream that depends on its kind of events; see [`TextTally`] for text.
 pub(super) trait Tally: Send + Sync {
-    /// Looks at the data of an event, and says whether the customer gets the event.
+    /// Reads the data of an event, and decides whether the customer gets the event.
     fn judge(&mut self, data: &[u8]) -> EventAction;
 
     /// True if the stream ended as its protocol requires, or the upstream reported its failure.
@@ -686,7 +748,7 @@ pub(super) trait Tally: Send + Sync {
         None
     }
 
-    /// The ids, as far as they were relayed, of what the upstream keeps of the answer.
+    /// Ids relayed so far of objects that the upstream stores.
     fn stored_ids(&self) -> &[String] {
         &[]
     }

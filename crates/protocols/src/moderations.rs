@@ -110,8 +110,8 @@ impl Inputs {
         }
         let part = input.as_object().ok()?;
         let kind = part.get("type")?.as_str()?;
-        let known = |key: &str| key == "type" || key == kind;
-        if !part.keys().all(known) {
+        let is_listed = |key: &str| key == "type" || key == kind;
+        if !part.keys().all(is_listed) {
             return None;
         }
         match &*kind {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_bounded_or_known_is_refused() {
+    fn unbounded_and_unlisted_fields_are_refused() {
         let picture = r#"{"type":"image_url","image_url":{"url":"https://example.com/a.png"}}"#;
         for (input, param) in [
             ("null".to_owned(), "input"),

@@ -474,9 +474,9 @@ impl OfferReader<'_> {
     /// Each round but the last ends with a call. All code runs in one container.
     fn ran_max(&self, rounds: u64) -> Usage {
         let mut most = Usage::ZERO;
-        for (unit, known) in &self.units {
-            most[*unit] = match (unit, known) {
-                (_, Some(known)) => most[*unit].saturating_add(*known),
+        for (unit, limit) in &self.units {
+            most[*unit] = match (unit, limit) {
+                (_, Some(limit)) => most[*unit].saturating_add(*limit),
                 (Unit::ContainerSessions, None) => 1,
                 (_, None) => most[*unit].max(rounds.saturating_sub(1).max(1)),
             };
@@ -485,8 +485,8 @@ impl OfferReader<'_> {
     }
 
     fn field(&mut self, name: &str, value: &Value<'_>) {
-        let known = self.offer.fields.iter().find(|(known, _)| *known == name);
-        let Some((name, field)) = known else { return self.unknown_field(name, value) };
+        let entry = self.offer.fields.iter().find(|(entry, _)| *entry == name);
+        let Some((name, field)) = entry else { return self.unlisted_field(name, value) };
         self.param = name;
         match field {
             Field::Plain => {}
@@ -531,14 +531,14 @@ impl OfferReader<'_> {
         self.is_bounded &= is_read;
     }
 
-    fn unknown_field(&mut self, name: &str, value: &Value<'_>) {
+    fn unlisted_field(&mut self, name: &str, value: &Value<'_>) {
         let shown = shown(name);
         if !name.is_ascii() {
             // Some parsers fold letters: the Kelvin sign to `k`, the long s to `s`.
             let message = format!("`{shown}` is not a field; field names are ASCII");
             return self.refuse(GatewayError::invalid(shown, message));
         }
-        if self.offer.fields.iter().any(|(known, _)| known.eq_ignore_ascii_case(name)) {
+        if self.offer.fields.iter().any(|(listed, _)| listed.eq_ignore_ascii_case(name)) {
             return self.refuse(not_lower_case(&shown));
         }
         self.passed_field(name, value);
@@ -807,8 +807,8 @@ impl OfferReader<'_> {
     }
 
     /// The place of a key among those that are known. Refuses one that only some parsers take for it.
-    fn place<T>(&mut self, written: &[u8], known: &[(&str, T)]) -> Option<usize> {
-        let find = |name: &[u8]| known.iter().position(|(known, _)| known.as_bytes() == name);
+    fn place<T>(&mut self, written: &[u8], table: &[(&str, T)]) -> Option<usize> {
+        let find = |name: &[u8]| table.iter().position(|(entry, _)| entry.as_bytes() == name);
         find(written).or_else(|| {
             let name = resolved(written)?;
             let folded = folded(&name);
@@ -980,11 +980,11 @@ impl OfferReader<'_> {
         let fits = |tool: &&Tool| {
             let is_named = match tool.name {
                 "" => is_untyped && read.odd.is_none(),
-                known if tool.is_dated => {
-                    let date = name.strip_prefix(known);
+                listed if tool.is_dated => {
+                    let date = name.strip_prefix(listed);
                     date.is_some_and(|date| date.bytes().all(|byte| byte.is_ascii_digit()))
                 }
-                known => known == name,
+                listed => listed == name,
             };
             is_named && tool.needs.is_none_or(|(key, word)| read.has(key, word))
         };
@@ -997,8 +997,8 @@ impl OfferReader<'_> {
         }
         // Some upstreams know their own tools by a key in the place of a type. Of two nobody knows which.
         let odd = read.odd.as_deref().filter(|_| is_untyped && read.odd_count == 1);
-        let are_told_by_keys = offer_by_keys(self.offer);
-        let name = odd.filter(|_| are_told_by_keys).unwrap_or(name);
+        let are_recognized_by_keys = are_tools_recognized_by_keys(self.offer);
+        let name = odd.filter(|_| are_recognized_by_keys).unwrap_or(name);
         // A larger container costs more, and one that is named may be another customer's.
         let is_usual = |(key, value): &(&'static str, &[u8])| {
             let container = Value::new(value).as_object();
@@ -1042,11 +1042,12 @@ impl OfferReader<'_> {
 
     /// The upstream may search for the answer, and use as many sources as the field says, or so many.
     fn searches(&mut self, unit: Unit, value: &Value<'_>, most: u64) {
-        let asked = value.as_object().ok();
-        let asked = asked.as_ref().and_then(|asked| asked.get_non_null(SOURCES_MAX_KEY));
-        let most = match asked.map(|asked| asked.as_u64()) {
+        let parameters = value.as_object().ok();
+        let parameters =
+            parameters.as_ref().and_then(|parameters| parameters.get_non_null(SOURCES_MAX_KEY));
+        let most = match parameters.map(|parameters| parameters.as_u64()) {
             None => most,
-            Some(Some(asked)) => asked.max(1),
+            Some(Some(sources)) => sources.max(1),
             Some(None) => {
                 let message = format!("`{}.{SOURCES_MAX_KEY}` must be a whole number", self.param);
                 return self.refuse(GatewayError::invalid(self.param, message));
@@ -1096,7 +1097,7 @@ fn priced_as(name: &'static str) -> &'static str {
 }
 
 /// True if all tools are recognized by their keys, and none by a type.
-pub(super) fn offer_by_keys(offer: &Offer) -> bool {
+pub(super) fn are_tools_recognized_by_keys(offer: &Offer) -> bool {
     offer.tools.iter().all(|tool| tool.name.is_empty())
 }
 
@@ -1133,7 +1134,7 @@ impl<'a> Item<'a> {
 
     fn has_all(&self, table: &ObjectTable, needs: &[&str]) -> bool {
         needs.iter().all(|need| {
-            let index = table.keys.iter().position(|(known, _)| known == need);
+            let index = table.keys.iter().position(|(key, _)| key == need);
             index.is_some_and(|index| self.seen & 1 << (index & 63) != 0)
         })
     }
@@ -1166,7 +1167,7 @@ struct ReadTool<'a> {
 impl ReadTool<'_> {
     /// True if `key` is present once, and its value or the value's type is `word`.
     fn has(&self, key: &str, word: &str) -> bool {
-        let mut values = self.needed.iter().filter(|(known, _)| *known == key);
+        let mut values = self.needed.iter().filter(|(needed, _)| *needed == key);
         let (Some((_, value)), None) = (values.next(), values.next()) else { return false };
         let value = Value::new(value);
         let is_word = |value: &Value<'_>| value.as_str().as_deref() == Some(word);

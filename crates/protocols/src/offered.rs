@@ -2,7 +2,7 @@
 
 use super::offer::{
     CHAT, COMPACT, Field, GEMINI, Key, MESSAGES, MODERATIONS, OPENAI_EMBEDDINGS, ObjectTable,
-    Offer, RESPONSES, Setting, SettingTable, ToolKey, offer_by_keys,
+    Offer, RESPONSES, Setting, SettingTable, ToolKey, are_tools_recognized_by_keys,
 };
 use super::{
     Operation, gemini_content, openai_image_edits, openai_images, openai_speech, transcription,
@@ -163,7 +163,7 @@ impl ListedKeys {
     /// The keys of tools, and of those that they are made of.
     fn tools(&mut self, path: &str, deeper: usize) {
         let offer = self.offer;
-        if offer_by_keys(offer) {
+        if are_tools_recognized_by_keys(offer) {
             for tool in offer.server_tools {
                 self.add(&format!("{path}.{}", tool.name), None);
             }

@@ -15,15 +15,14 @@ use super::disjoint::{
 use super::json::{Object, Value};
 use super::limits::{MissingUsage, ModelLimits};
 use super::metering::{
-    self, Frame, JsonMeter, StreamMeter, StreamState, Tally, ThoughtScan, UsageReport,
+    self, Frame, JsonMeter, StreamMeter, StreamState, TextTally, ThoughtScan, UsageReport,
     WireCostDetails,
 };
 use super::splice::Splice;
 use super::sse::EventAction;
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
 use tollgate_money::error::GatewayError;
-use tollgate_money::money::Nanousd;
-use tollgate_money::price::{InputWays, Traits, Unit, Usage, UsageSource};
+use tollgate_money::price::{InputWays, Traits, Unit, Usage};
 
 mod chunk;
 
@@ -71,24 +70,20 @@ impl Codec for OpenaiChat {
         }
         check_stop(body)?;
         let choices = super::integer(body, "n", 1..=CHOICES_MAX)?.unwrap_or(1);
-        let asked = super::output_tokens(body, "max_tokens", 1, limits)?.max(super::output_tokens(
-            body,
-            "max_completion_tokens",
-            1,
-            limits,
-        )?);
+        let requested = super::output_tokens(body, "max_tokens", 1, limits)?
+            .max(super::output_tokens(body, "max_completion_tokens", 1, limits)?);
         // Some models make them unasked.
         let makes_pictures = limits.priced.has_unit(Unit::ImageOutputTokens);
         let hidden = hidden_tokens(body, limits);
         let asks_for_hidden = hidden > 0 || asks_for_reasoning(body);
-        let output = asked.unwrap_or(limits.output_tokens_max).saturating_add(hidden);
+        let output = requested.unwrap_or(limits.output_tokens_max).saturating_add(hidden);
         let terms = Terms::of_prompt(body, &prompt, limits, output.saturating_mul(choices))?
-            .with_output_limit(asked, limits.output_tokens_max, choices);
+            .with_output_limit(requested, limits.output_tokens_max, choices);
         Ok(Box::new(ChatCall {
             usage_options: if terms.stream {
                 UsageOptions::read(body)?
             } else {
-                UsageOptions::Asked
+                UsageOptions::Requested
             },
             is_all_shown: prompt.is_plain()
                 && !limits.reasoning
@@ -182,7 +177,7 @@ fn asks_for_reasoning(body: &Object<'_>) -> bool {
 #[derive(Debug)]
 enum UsageOptions {
     /// The customer asked for it: the chunk is the customer's too.
-    Asked,
+    Requested,
     /// There is no `stream_options`: insert one at this position.
     Insert { at: usize, comma: bool },
     /// `stream_options` has no `include_usage`: insert it at this position.
@@ -212,7 +207,7 @@ impl UsageOptions {
             return Ok(Self::InsertInside { at: offset + at, comma });
         };
         match value.as_bool() {
-            Some(true) => Ok(Self::Asked),
+            Some(true) => Ok(Self::Requested),
             None if !value.is_null() => {
                 Err(invalid("`stream_options.include_usage` must be a boolean".to_owned()))
             }
@@ -225,7 +220,7 @@ impl UsageOptions {
             if comma { format!(",{member}") } else { member.to_owned() }
         };
         match self {
-            Self::Asked => {}
+            Self::Requested => {}
             Self::Insert { at, comma } => splice.replace(
                 *at..*at,
                 with_comma(*comma, r#""stream_options":{"include_usage":true}"#),
@@ -306,8 +301,8 @@ impl Call for ChatCall {
                 Box::new(meter.finding(thoughts))
             }
             Framing::Sse => Box::new(StreamMeter::new(ChatTally {
-                usage_is_ours: !matches!(self.usage_options, UsageOptions::Asked),
-                known: StreamState::new(frame),
+                usage_is_ours: !matches!(self.usage_options, UsageOptions::Requested),
+                state: StreamState::new(frame),
                 unsplit: self.unsplit,
                 ended: false,
                 done: false,
@@ -469,14 +464,14 @@ impl WireChatUsage {
             cost_in_usd_ticks,
             cost,
             cached_tokens,
-            heard,
+            audio_input,
             cache_write_tokens,
             cache_creation_input_tokens,
             cache_creation_tokens,
             video_tokens,
             reasoning_tokens,
-            spoken,
-            drawn,
+            audio_output,
+            image_output,
             short,
             hour,
             short_again,
@@ -488,7 +483,7 @@ impl WireChatUsage {
             total_tokens,
             prompt_tokens_details: Some(WirePromptDetails {
                 cached_tokens,
-                audio_tokens: heard,
+                audio_tokens: audio_input,
                 video_tokens,
                 cache_write_tokens,
                 cache_creation_input_tokens,
@@ -496,8 +491,8 @@ impl WireChatUsage {
                 ..WirePromptDetails::default()
             }),
             completion_tokens_details: Some(WireCompletionDetails {
-                audio_tokens: spoken,
-                image_tokens: drawn,
+                audio_tokens: audio_output,
+                image_tokens: image_output,
                 reasoning_tokens,
             }),
             prompt_cache_hit_tokens,
@@ -555,12 +550,12 @@ impl WireChatUsage {
                 self.cache_read_input_tokens,
             ]),
             written: CacheWritten::new(written, &lifetimes),
-            heard: prompt.audio_tokens.unwrap_or(0),
-            watched: prompt.video_tokens.unwrap_or(0),
+            audio_input: prompt.audio_tokens.unwrap_or(0),
+            video_input: prompt.video_tokens.unwrap_or(0),
             output: self.completion_tokens.unwrap_or(0),
             reasoning: completion.reasoning_tokens.max(self.reasoning_tokens).unwrap_or(0),
-            spoken: completion.audio_tokens.unwrap_or(0),
-            drawn: completion.image_tokens.unwrap_or(0),
+            audio_output: completion.audio_tokens.unwrap_or(0),
+            image_output: completion.image_tokens.unwrap_or(0),
             total: self.total_tokens,
             ..InclusiveCounts::new(unsplit)
         }
@@ -578,7 +573,7 @@ impl WireChatUsage {
 struct ChatTally {
     /// The usage chunk was asked for by us, not by the customer.
     usage_is_ours: bool,
-    known: StreamState,
+    state: StreamState,
     /// The unit of cache writes of which a report does not say how long they are kept.
     unsplit: Unit,
     /// A choice has finished, or the upstream has said that it failed.
@@ -586,7 +581,7 @@ struct ChatTally {
     done: bool,
 }
 
-impl Tally for ChatTally {
+impl TextTally for ChatTally {
     fn judge(&mut self, data: &[u8]) -> EventAction {
         if self.done {
             // Nothing belongs behind `[DONE]`: a second one, or a usage that nobody should believe.
@@ -597,18 +592,18 @@ impl Tally for ChatTally {
             return EventAction::Keep;
         }
         let Some(chunk) = Chunk::read(data) else { return EventAction::Keep };
-        self.known.failed |= chunk.has_error;
-        self.known.ended_at_limit |= chunk.ends_at_limit;
-        self.known.has_thoughts |= chunk.has_thoughts;
-        self.known.service_tier = chunk.service_tier.or(self.known.service_tier);
+        self.state.failed |= chunk.has_error;
+        self.state.ended_at_limit |= chunk.ends_at_limit;
+        self.state.has_thoughts |= chunk.has_thoughts;
+        self.state.service_tier = chunk.service_tier.or(self.state.service_tier);
         self.ended |= chunk.finishes || chunk.has_error;
-        self.known.show(chunk.shown);
+        self.state.show(chunk.shown);
         if chunk.usages.is_empty() {
             return EventAction::Keep;
         }
         let read = |usage: &&[u8]| WireChatUsage::report(usage, self.unsplit);
         for report in chunk.usages.iter().filter_map(read) {
-            self.known.report(report);
+            self.state.report(report);
         }
         if !chunk.has_choices && self.usage_is_ours { EventAction::Drop } else { EventAction::Keep }
     }
@@ -617,32 +612,8 @@ impl Tally for ChatTally {
         self.done || self.ended
     }
 
-    fn state(&self) -> Option<&StreamState> {
-        Some(&self.known)
-    }
-
-    fn has_failed(&self) -> bool {
-        self.known.has_failed()
-    }
-
-    fn relayed(&self) -> Usage {
-        self.known.relayed()
-    }
-
-    fn measure(&self) -> (Usage, UsageSource) {
-        self.known.measure()
-    }
-
-    fn reported_cost(&self) -> Option<Nanousd> {
-        self.known.reported_cost()
-    }
-
-    fn served(&self) -> Traits {
-        self.known.served()
-    }
-
-    fn is_above_limits(&self) -> bool {
-        self.known.is_above_limits()
+    fn state(&self) -> &StreamState {
+        &self.state
     }
 }
 

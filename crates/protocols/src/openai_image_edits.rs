@@ -68,7 +68,7 @@ impl Codec for OpenaiImageEdits {
             aspect_ratio_max: None,
             ..limits.images.clone()
         };
-        let order = fields.asked(&listed)?.check(&listed)?.priced(&limits.priced);
+        let order = fields.image_request(&listed)?.check(&listed)?.priced(&limits.priced);
         let bound = order.bound(limits.input_tokens_max, limits.output_tokens_max);
         let floor = order.estimate(input_tokens.min(limits.input_tokens_max), &bound);
         let stream = order.streams();
@@ -86,8 +86,8 @@ impl Codec for OpenaiImageEdits {
 /// Refuses names that some parsers would take for a field and others would not, and those of which
 /// nobody knows what they cost.
 fn check_names(form: &Form, pass: &[String]) -> Result<(), GatewayError> {
-    let known = [&FIELDS[..], &IMAGES, &OTHERS].concat();
-    let variant = form.case_variant_of(&known);
+    let field_names = [&FIELDS[..], &IMAGES, &OTHERS].concat();
+    let variant = form.case_variant_of(&field_names);
     let bracketed = || {
         let names = form.parts.iter().map(|part| part.name.as_str());
         let stem = |name: &str| name.split('[').next().unwrap_or_default().to_owned();
@@ -99,7 +99,7 @@ fn check_names(form: &Form, pass: &[String]) -> Result<(), GatewayError> {
         return Err(GatewayError::invalid(name, message));
     }
     let mut names = form.parts.iter().map(|part| part.name.as_str());
-    names.try_for_each(|name| super::check_known("", name, &known, pass))
+    names.try_for_each(|name| super::check_known("", name, &field_names, pass))
 }
 
 /// The fields of a form.
@@ -127,7 +127,7 @@ impl<'a> Fields<'a> {
         number.map(Some).ok_or_else(|| GatewayError::invalid(name, message()))
     }
 
-    fn asked(&self, limits: &ImageLimits) -> Result<ImageRequest, GatewayError> {
+    fn image_request(&self, limits: &ImageLimits) -> Result<ImageRequest, GatewayError> {
         let owned = |name| Ok::<_, GatewayError>(self.text(name)?.map(str::to_owned));
         let n = self.integer("n", 1, u64::from(limits.count_max))?.unwrap_or(1);
         let stream = match self.text("stream")? {
@@ -397,13 +397,13 @@ mod tests {
 
     #[test]
     fn the_way_to_answer_is_the_contracts() {
-        let asked = with(&[field("response_format", "b64_json")]);
-        let sent = read(&asked, gpt()).expect("valid").splice("m").apply(&Bytes::from(asked));
+        let body = with(&[field("response_format", "b64_json")]);
+        let sent = read(&body, gpt()).expect("valid").splice("m").apply(&Bytes::from(body));
         assert_eq!(sent, with(&[]), "an upstream with one way is not told");
         let plain = with(&[]);
         let sent = read(&plain, dalle()).expect("valid").splice("m").apply(&Bytes::from(plain));
-        let told = [vec![field("response_format", "b64_json")], basic()].concat();
-        assert_eq!(sent, form(&told), "and one with two gets the default");
+        let expected = [vec![field("response_format", "b64_json")], basic()].concat();
+        assert_eq!(sent, form(&expected), "and one with two gets the default");
         let url = with(&[field("response_format", "url")]);
         assert!(read(&url, dalle()).expect("valid").splice("m").is_empty());
     }

@@ -188,8 +188,8 @@ fn read(
     let terms = Terms::of_order(body, &order, limits)?;
     // An upstream that answers in one way alone takes no word about it.
     let is_only_way = limits.images.response_formats.as_ref().is_some_and(|ways| ways.len() == 1);
-    let untold = body.member_range("response_format").filter(|_| is_only_way);
-    Ok(Box::new(ImagesCall { order, terms, untold }))
+    let omitted = body.member_range("response_format").filter(|_| is_only_way);
+    Ok(Box::new(ImagesCall { order, terms, omitted }))
 }
 
 impl Terms {
@@ -213,7 +213,7 @@ struct ImagesCall {
     order: Order,
     terms: Terms,
     /// The member of the body that the upstream does not know.
-    untold: Option<std::ops::Range<usize>>,
+    omitted: Option<std::ops::Range<usize>>,
 }
 
 impl Call for ImagesCall {
@@ -235,7 +235,7 @@ impl Call for ImagesCall {
 
     fn splice(&self, upstream_model: &str) -> Splice {
         let mut splice = self.terms.model.rename(upstream_model);
-        if let Some(member) = self.untold.clone() {
+        if let Some(member) = self.omitted.clone() {
             splice.replace(member, "");
         }
         splice
@@ -385,32 +385,32 @@ mod tests {
             images,
             ..Usage::ZERO
         };
-        let told = |events: &[&str], ends| streamed(&OpenaiImages, r#","n":4"#, events, ends);
-        assert_eq!(told(&four, true), (of(4), UsageSource::Upstream));
-        assert_eq!(told(&four, false), (of(4), UsageSource::Upstream), "all have come");
-        assert_eq!(told(&four[..2], true), (of(2), UsageSource::Upstream), "it made no more");
-        let cut = told(&four[..1], false);
+        let measured = |events: &[&str], ends| streamed(&OpenaiImages, r#","n":4"#, events, ends);
+        assert_eq!(measured(&four, true), (of(4), UsageSource::Upstream));
+        assert_eq!(measured(&four, false), (of(4), UsageSource::Upstream), "all have come");
+        assert_eq!(measured(&four[..2], true), (of(2), UsageSource::Upstream), "it made no more");
+        let cut = measured(&four[..1], false);
         let rest = Usage { output_tokens: 1000 + 3 * 5000, images: 4, ..cut.0 };
         assert_eq!(cut, (rest, UsageSource::Estimated), "the others are made all the same");
         assert!(cut.0.input_tokens > 10, "{cut:?}");
 
         let (first, second) = (event(r#","image_index":0"#), event(r#","image_index":1"#));
         let dear = first.replace("1000", "1500");
-        let repeated = told(&[&first, &second, &dear, &first], true);
+        let repeated = measured(&[&first, &second, &dear, &first], true);
         let expected = Usage { output_tokens: 2500, ..of(2) };
         assert_eq!(repeated, (expected, UsageSource::Upstream), "each image once, the dearest");
         let partial = plain.replace("completed", "partial_image");
-        assert_eq!(told(&[&partial, &partial, &plain], true), (of(1), UsageSource::Upstream));
+        assert_eq!(measured(&[&partial, &partial, &plain], true), (of(1), UsageSource::Upstream));
 
-        let untold = r#"{"type":"image_generation.completed","b64_json":"iVBORw0KGgo="}"#;
-        let some = told(&[&plain, untold], true);
+        let unreported = r#"{"type":"image_generation.completed","b64_json":"iVBORw0KGgo="}"#;
+        let some = measured(&[&plain, unreported], true);
         assert_eq!((some.0.images, some.0.output_tokens), (2, 6000), "the hold's share of it");
         assert_eq!(some.1, UsageSource::Estimated);
         let failed = r#"{"type":"error","error":{"message":"no"}}"#;
         let costly = failed.replacen('{', r#"{"usage":{"output_tokens":700},"#, 1);
-        assert_eq!(told(&[&costly], true).0, Usage { output_tokens: 700, ..Usage::ZERO });
-        assert_eq!(told(&[&plain, failed], true), (of(1), UsageSource::Upstream));
-        let nothing = told(&[], false);
+        assert_eq!(measured(&[&costly], true).0, Usage { output_tokens: 700, ..Usage::ZERO });
+        assert_eq!(measured(&[&plain, failed], true), (of(1), UsageSource::Upstream));
+        let nothing = measured(&[], false);
         assert_eq!((nothing.0.images, nothing.0.output_tokens), (4, 20_000));
     }
 
@@ -427,21 +427,21 @@ mod tests {
                 r#"{{"type":"image_generation.partial_succeeded","image_index":{index},"url":"https://a.example/{index}.png"}}"#
             )
         };
-        let told = |events: &[&str], ends| streamed(&ArkImages, SERIES, events, ends);
+        let measured = |events: &[&str], ends| streamed(&ArkImages, SERIES, events, ends);
         let of = |images| Usage { output_tokens: 60_000, images, ..Usage::ZERO };
-        assert_eq!(told(&[&end(15)], true), (of(15), UsageSource::Upstream));
+        assert_eq!(measured(&[&end(15)], true), (of(15), UsageSource::Upstream));
         let (zero, one) = (part(0), part(1));
-        assert_eq!(told(&[&zero, &one, &end(2)], true), (of(2), UsageSource::Upstream));
-        assert_eq!(told(&[&zero, &one, &end(1)], true), (of(2), UsageSource::Upstream));
+        assert_eq!(measured(&[&zero, &one, &end(2)], true), (of(2), UsageSource::Upstream));
+        assert_eq!(measured(&[&zero, &one, &end(1)], true), (of(2), UsageSource::Upstream));
         let failed =
             r#"{"type":"image_generation.partial_failed","image_index":2,"error":{"code":"c"}}"#;
-        assert_eq!(told(&[&zero, failed, &end(1)], true), (of(1), UsageSource::Upstream));
-        let (cut, source) = told(&[&zero, &one], false);
+        assert_eq!(measured(&[&zero, failed, &end(1)], true), (of(1), UsageSource::Upstream));
+        let (cut, source) = measured(&[&zero, &one], false);
         assert_eq!((cut.images, source), (15, UsageSource::Estimated), "a series goes on");
     }
 
     #[test]
-    fn what_has_no_known_price_is_refused() {
+    fn options_without_a_price_are_refused() {
         let pass = Pass { fields: vec!["tools".to_owned()], ..Pass::default() };
         let passing = ModelLimits { pass, ..limits() };
         for (codec, fields) in [
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn the_upstream_is_not_told_what_it_cannot_choose() {
+    fn the_upstream_gets_no_option_without_a_choice() {
         for (body, sent) in [
             (
                 r#"{"model":"m", "response_format":"b64_json", "prompt":"p"}"#,

@@ -17,8 +17,8 @@ use super::json::Object;
 use super::json_cursor::Cursor;
 use super::limits::{MissingUsage, ModelLimits};
 use super::metering::{
-    self, Frame, JsonMeter, Shown, StreamMeter, StreamState, Tally, UsageReport, WireCostDetails,
-    service_tier,
+    self, Frame, JsonMeter, Shown, StreamMeter, StreamState, TextTally, UsageReport,
+    WireCostDetails, service_tier,
 };
 use super::offer::{LeftOut, SearchLimit};
 use super::server_tools::{ItemScan, RanTools};
@@ -27,10 +27,7 @@ use super::sse::EventAction;
 use super::stored::{self, StoredIds};
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
 use tollgate_money::error::GatewayError;
-use tollgate_money::money::Nanousd;
-use tollgate_money::price::{
-    ImageSize, InputWays, Quality, ServiceTier, Traits, Unit, Usage, UsageSource,
-};
+use tollgate_money::price::{ImageSize, InputWays, Quality, ServiceTier, Traits, Unit, Usage};
 
 /// The codec of OpenAI's Responses API.
 #[derive(Debug)]
@@ -65,10 +62,10 @@ impl Codec for OpenaiResponses {
             let message = "`background` is not offered here: nobody could meter such an answer";
             return Err(GatewayError::invalid("background", message));
         }
-        let asked = super::output_tokens(body, "max_output_tokens", 1, limits)?;
-        let output_tokens_max = asked.unwrap_or(limits.output_tokens_max);
+        let requested = super::output_tokens(body, "max_output_tokens", 1, limits)?;
+        let output_tokens_max = requested.unwrap_or(limits.output_tokens_max);
         let terms = Terms::of_prompt(body, &prompt, limits, output_tokens_max)?
-            .with_output_limit(asked, limits.output_tokens_max, 1)
+            .with_output_limit(requested, limits.output_tokens_max, 1)
             .with_references(stored::references(body));
         let rounds = prompt.rounds;
         let asks_for_nothing_hidden = prompt.is_plain() && body.get_non_null("reasoning").is_none();
@@ -187,10 +184,10 @@ impl Call for ResponsesCall {
                 Box::new(meter.noting_ids(self.is_stored).counting(items))
             }
             Framing::Sse => {
-                let known = StreamState::new(frame);
+                let state = StreamState::new(frame);
                 let ids = self.is_stored.then(StoredIds::default);
                 let ran = self.runs_tools.then(RanTools::default);
-                let tally = ResponsesTally { known, unsplit, ended: false, ids, ran };
+                let tally = ResponsesTally { state, unsplit, ended: false, ids, ran };
                 Box::new(StreamMeter::new(tally))
             }
         }
@@ -321,11 +318,11 @@ impl WireResponsesUsage {
             cost,
             cached_tokens,
             cache_write_tokens,
-            heard,
+            audio_input,
             cache_creation_input_tokens,
             cache_creation_tokens,
             reasoning_tokens,
-            spoken,
+            audio_output,
             short,
             hour,
             short_again,
@@ -336,7 +333,7 @@ impl WireResponsesUsage {
             input_tokens_details: Some(WireInputDetails {
                 cached_tokens,
                 cache_write_tokens,
-                audio_tokens: heard,
+                audio_tokens: audio_input,
                 cache_creation_input_tokens,
                 cache_creation_tokens,
                 ..WireInputDetails::default()
@@ -344,7 +341,7 @@ impl WireResponsesUsage {
             output_tokens,
             output_tokens_details: Some(WireOutputDetails {
                 reasoning_tokens,
-                audio_tokens: spoken,
+                audio_tokens: audio_output,
             }),
             total_tokens,
             cache_read_input_tokens: read_at_top,
@@ -405,10 +402,10 @@ impl WireResponsesUsage {
             prompt: self.input_tokens,
             read: NamedCount::from_values(&[input.cached_tokens, self.cache_read_input_tokens]),
             written: self.written(written, &lifetimes),
-            heard: input.audio_tokens.unwrap_or(0),
+            audio_input: input.audio_tokens.unwrap_or(0),
             output: self.output_tokens.unwrap_or(0),
             reasoning: output.reasoning_tokens.unwrap_or(0),
-            spoken: output.audio_tokens.unwrap_or(0),
+            audio_output: output.audio_tokens.unwrap_or(0),
             total: self.total_tokens,
             ..InclusiveCounts::new(unsplit)
         }
@@ -476,7 +473,7 @@ impl<'a> ResponsesEvent<'a> {
 
 /// Meters a stream of response events.
 struct ResponsesTally {
-    known: StreamState,
+    state: StreamState,
     /// The unit of cache writes of which a report does not say how long they are kept.
     unsplit: Unit,
     ended: bool,
@@ -486,14 +483,14 @@ struct ResponsesTally {
     ran: Option<RanTools>,
 }
 
-impl Tally for ResponsesTally {
+impl TextTally for ResponsesTally {
     fn judge(&mut self, data: &[u8]) -> EventAction {
         if self.ended {
             // What comes behind the last event is relayed, and not believed.
             return EventAction::Keep;
         }
         let Some(event) = ResponsesEvent::read(data) else { return EventAction::Keep };
-        self.known.show(Shown::from_text(event.text));
+        self.state.show(Shown::from_text(event.text));
         if let Some(ids) = &mut self.ids {
             event.ids.into_iter().flatten().for_each(|id| ids.add(id));
         }
@@ -501,30 +498,30 @@ impl Tally for ResponsesTally {
             && event.kind == b"\"response.output_item.done\""
         {
             ran.count(item);
-            self.known.made = ran.usage();
+            self.state.made = ran.usage();
         }
         match event.kind {
             b"\"response.completed\"" => self.ended = true,
             b"\"response.incomplete\"" => {
                 self.ended = true;
-                self.known.ended_at_limit = true;
+                self.state.ended_at_limit = true;
             }
             b"\"response.failed\"" | b"\"error\"" => {
                 self.ended = true;
-                self.known.failed = true;
+                self.state.failed = true;
             }
             _ => {}
         }
         if self.ended {
             // At the beginning it is what was asked for.
-            self.known.service_tier = event.service_tier;
+            self.state.service_tier = event.service_tier;
             if let Some((ran, output)) = self.ran.as_ref().zip(event.output) {
                 // All items are here once more, also those of an upstream that tells of none before.
-                self.known.made = ran.usage().dearer(&RanTools::of_items(output).usage());
+                self.state.made = ran.usage().dearer(&RanTools::of_items(output).usage());
             }
             let read = |usage: &&[u8]| report(usage, self.unsplit);
             for report in event.usages.iter().filter_map(read) {
-                self.known.report(report);
+                self.state.report(report);
             }
         }
         EventAction::Keep
@@ -534,36 +531,12 @@ impl Tally for ResponsesTally {
         self.ended
     }
 
-    fn state(&self) -> Option<&StreamState> {
-        Some(&self.known)
-    }
-
-    fn has_failed(&self) -> bool {
-        self.known.has_failed()
-    }
-
-    fn relayed(&self) -> Usage {
-        self.known.relayed()
-    }
-
-    fn measure(&self) -> (Usage, UsageSource) {
-        self.known.measure()
-    }
-
-    fn reported_cost(&self) -> Option<Nanousd> {
-        self.known.reported_cost()
+    fn state(&self) -> &StreamState {
+        &self.state
     }
 
     fn stored_ids(&self) -> &[String] {
         self.ids.as_ref().map_or(&[], StoredIds::all)
-    }
-
-    fn served(&self) -> Traits {
-        self.known.served()
-    }
-
-    fn is_above_limits(&self) -> bool {
-        self.known.is_above_limits()
     }
 }
 
@@ -575,6 +548,8 @@ mod tests {
     use crate::limits::{Pass, Priced};
     use crate::offer::TOOLS_TOKENS_MAX;
     use crate::pieces;
+    use tollgate_money::money::Nanousd;
+    use tollgate_money::price::UsageSource;
 
     const REQUEST: &[u8] = include_bytes!("../fixtures/openai_responses/request.json");
     const RESPONSE: &str = include_str!("../fixtures/openai_responses/response.json");
@@ -693,7 +668,7 @@ mod tests {
     /// A cache of twelve hours has a price of its own: what was written to it is counted apart, and so is
     /// what a report does not split where the request asks for it.
     #[test]
-    fn writes_to_a_cache_are_told_apart_by_their_lifetime() {
+    fn cache_writes_are_counted_by_lifetime() {
         let priced = Priced { units: vec![Unit::CacheWrite12hTokens], ..Priced::default() };
         let limits = ModelLimits {
             input_tokens_max: 1_000_000,

@@ -150,8 +150,8 @@ impl RanTools {
     }
 
     fn add_container(&mut self, id: &[u8]) {
-        let is_known = self.containers.iter().any(|known| known == id);
-        if !is_known && self.containers.len() < CONTAINERS_MAX {
+        let is_noted = self.containers.iter().any(|container| container == id);
+        if !is_noted && self.containers.len() < CONTAINERS_MAX {
             self.containers.push(id.to_vec());
         }
     }
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_that_is_too_long_is_told_by_how_it_begins() {
+    fn an_item_that_is_too_long_is_recognized_by_its_beginning() {
         let results = "x".repeat(2 * ITEM_BYTES_MAX);
         let answer =
             format!(r#"{{"output":[{{"type":"file_search_call","results":"{results}"}}]}}"#);

@@ -86,14 +86,19 @@ impl Terms {
         })
     }
 
-    /// The terms of a request for this many `choices` whose output the field `asked`, or else the `model`,
+    /// The terms of a request for this many `choices` whose output the field `requested`, or else the `model`,
     /// limits to so many tokens each.
-    pub(super) fn with_output_limit(self, asked: Option<u64>, model: u64, choices: u64) -> Self {
+    pub(super) fn with_output_limit(
+        self,
+        requested: Option<u64>,
+        model: u64,
+        choices: u64,
+    ) -> Self {
         let OutputBound { per_token, field_tokens_max, .. } = self.output_bound;
         let output_bound = OutputBound {
-            limit: asked.unwrap_or(model),
+            limit: requested.unwrap_or(model),
             per_token: per_token.saturating_mul(choices),
-            field_tokens_max: if asked.is_some() { 0 } else { field_tokens_max },
+            field_tokens_max: if requested.is_some() { 0 } else { field_tokens_max },
         };
         Self { output_bound, ..self }
     }

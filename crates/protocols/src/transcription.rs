@@ -65,10 +65,10 @@ impl Codec for OpenaiTranscription {
         request: &Request<'_>,
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
-        let known = [&FIELDS[..], &LISTS, &chunking::FIELDS].concat();
-        let fields = AudioForm::read(request, &known, &limits.pass.fields)?;
+        let field_names = [&FIELDS[..], &LISTS, &chunking::FIELDS].concat();
+        let fields = AudioForm::read(request, &field_names, &limits.pass.fields)?;
         let chunks_last = chunking::read(&fields)?;
-        Ok(Box::new(HeardCall::read(&fields, chunks_last, limits)?))
+        Ok(Box::new(TranscriptionCall::read(&fields, chunks_last, limits)?))
     }
 }
 
@@ -95,7 +95,7 @@ impl Codec for OpenaiAudioTranslation {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let fields = AudioForm::read(request, &TRANSLATION_FIELDS, &limits.pass.fields)?;
-        Ok(Box::new(HeardCall::read(&fields, None, limits)?))
+        Ok(Box::new(TranscriptionCall::read(&fields, None, limits)?))
     }
 }
 
@@ -110,19 +110,19 @@ impl<'a> AudioForm<'a> {
     /// nobody knows what they cost.
     fn read(
         request: &'a Request<'_>,
-        known: &[&str],
+        field_names: &[&str],
         pass: &[String],
     ) -> Result<Self, GatewayError> {
         let (form, body) = request.form()?;
-        if let Some(name) = form.case_variant_of(known) {
+        if let Some(name) = form.case_variant_of(field_names) {
             let name: String = name.chars().take(64).collect();
             let message = format!("`{name}` is not a field; field names are lower-case and plain");
             return Err(GatewayError::invalid(name, message));
         }
         let mut names = form.parts.iter().map(|part| part.name.as_str());
-        names.try_for_each(|name| super::check_known("", name, known, pass))?;
+        names.try_for_each(|name| super::check_known("", name, field_names, pass))?;
         let fields = Self { form, body };
-        for name in known.iter().filter(|name| !LISTS.contains(name) && **name != "file") {
+        for name in field_names.iter().filter(|name| !LISTS.contains(name) && **name != "file") {
             fields.text(name)?;
         }
         Ok(fields)
@@ -205,13 +205,13 @@ fn check_name(part: &Part, container: AudioContainer) -> Result<(), GatewayError
 }
 
 #[derive(Debug)]
-struct HeardCall {
+struct TranscriptionCall {
     terms: Terms,
     billed: BilledUnits,
     asks_for_text: bool,
 }
 
-impl HeardCall {
+impl TranscriptionCall {
     /// Reads what both operations have in common. The audio is cut into chunks that last so many seconds
     /// at most, or not at all.
     fn read(
@@ -229,25 +229,26 @@ impl HeardCall {
             tokens: limits.priced.has_unit(Unit::InputTokens),
             seconds_min: limits.transcription.billed_seconds_min.into(),
         };
-        let heard = seconds.saturating_mul(limits.transcription.audio_tokens_per_second.into());
+        let audio_tokens =
+            seconds.saturating_mul(limits.transcription.audio_tokens_per_second.into());
         // Each chunk is a call of the model: it reads the prompt, and can begin in the one before.
         let chunks = chunks_last.map_or(1, |seconds_max| seconds.div_ceil(seconds_max).max(1));
         let context = limits.input_tokens_max;
-        let heard_most = match chunks_last {
-            Some(_) => heard.saturating_mul(2),
-            None if context > 0 => heard.min(context),
-            None => heard,
+        let audio_tokens_max = match chunks_last {
+            Some(_) => audio_tokens.saturating_mul(2),
+            None if context > 0 => audio_tokens.min(context),
+            None => audio_tokens,
         };
         let bound = billed.usage(&Usage {
             audio_seconds: seconds,
-            audio_input_tokens: heard_most,
+            audio_input_tokens: audio_tokens_max,
             input_tokens: tokens.most.saturating_mul(chunks),
             output_tokens: limits.output_tokens_max.saturating_mul(chunks),
             ..Usage::ZERO
         });
         let floor = billed.usage(&Usage {
             audio_seconds: seconds,
-            audio_input_tokens: heard.min(heard_most),
+            audio_input_tokens: audio_tokens.min(audio_tokens_max),
             input_tokens: tokens.about.saturating_mul(chunks),
             ..Usage::ZERO
         });
@@ -257,7 +258,7 @@ impl HeardCall {
     }
 }
 
-impl Call for HeardCall {
+impl Call for TranscriptionCall {
     fn terms(&self) -> &Terms {
         &self.terms
     }

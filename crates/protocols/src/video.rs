@@ -141,8 +141,8 @@ pub(super) fn word_of(
 ) -> Result<Option<&'static str>, GatewayError> {
     let Some(value) = object.get_non_null(field) else { return Ok(None) };
     let word = value.as_str();
-    match allowed.iter().find(|known| word.as_deref() == Some(**known)) {
-        Some(known) => Ok(Some(known)),
+    match allowed.iter().find(|candidate| word.as_deref() == Some(**candidate)) {
+        Some(candidate) => Ok(Some(candidate)),
         None => {
             let message = format!("`{param}` must be one of {}", allowed.join(", "));
             Err(refuse(NOT_IN_ENUM, param, message))
@@ -419,8 +419,8 @@ fn record_of(shown: &Shown<'_>, document: &Value) -> Value {
             }
         }
     } else {
-        let said = Some(document["error"].clone()).filter(|error| !error.is_null());
-        record["error"] = said.or_else(|| error_of(shown.state)).unwrap_or_default();
+        let error = Some(document["error"].clone()).filter(|error| !error.is_null());
+        record["error"] = error.or_else(|| error_of(shown.state)).unwrap_or_default();
     }
     record
 }

@@ -114,12 +114,14 @@ fn read_seconds(
         return Ok((video::check_seconds(i64::from(SECONDS_DEFAULT), limits)?, None));
     };
     let whole = value.as_f64().filter(|seconds| seconds.fract().abs() <= 0.0);
-    let asked = whole.ok_or_else(|| {
+    let seconds_requested = whole.ok_or_else(|| {
         refuse(INVALID, "duration", "`duration` must be a whole number of seconds")
     })?;
     let min = f64::from(limits.seconds_min);
     let mut seconds = limits.seconds_min..=limits.seconds_max;
-    let found = seconds.find(|seconds| f64::from(*seconds) >= asked).filter(|_| asked >= min);
+    let found = seconds
+        .find(|seconds| f64::from(*seconds) >= seconds_requested)
+        .filter(|_| seconds_requested >= min);
     let seconds = found.ok_or_else(|| video::out_of_range(limits))?;
     let is_integer = video::integer(&value).is_some();
     Ok((seconds, (!is_integer).then(|| (value.range, seconds.to_string()))))
@@ -334,8 +336,8 @@ fn billed(usage: &Value) -> Option<Nanousd> {
 }
 
 /// The `error` of a task that failed.
-fn error(said: &Value) -> Value {
-    let refusal = XaiError::read(json!({"error": said}).to_string().as_bytes());
+fn error(error: &Value) -> Value {
+    let refusal = XaiError::read(json!({"error": error}).to_string().as_bytes());
     if refusal.is_moderation() {
         return json!({"code": CONTENT_REFUSED, "message": REFUSED_CONTENT});
     }

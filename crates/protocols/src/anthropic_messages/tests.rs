@@ -2,7 +2,7 @@ use super::*;
 use crate::limits::{Pass, Priced};
 use crate::offer::TOOLS_TOKENS_MAX;
 use crate::pieces;
-use tollgate_money::price::CacheWrites;
+use tollgate_money::price::{CacheWrites, UsageSource};
 
 const REQUEST: &[u8] = include_bytes!("../../fixtures/anthropic_messages/request.json");
 const RESPONSE: &[u8] = include_bytes!("../../fixtures/anthropic_messages/response.json");
@@ -128,7 +128,7 @@ fn a_later_report_makes_nothing_cheaper() {
 }
 
 #[test]
-fn a_report_above_the_limits_is_charged_and_told_of() {
+fn a_report_above_the_limits_is_charged_and_flagged() {
     for (input_tokens, output_tokens) in [(9_000_000, 2), (1, 9_000_000)] {
         let report =
             format!(r#"{{"input_tokens":{input_tokens},"output_tokens":{output_tokens}}}"#);
@@ -276,7 +276,7 @@ fn counting_costs_nothing_and_takes_anything() {
 }
 
 #[test]
-fn only_what_is_asked_to_be_written_to_the_cache_is_held_as_written() {
+fn only_marked_parts_are_held_as_cache_writes() {
     let writes =
         |fields: &str| read(with(fields).as_bytes()).expect("valid").input_ways().cache_writes;
     for fields in [

@@ -165,11 +165,11 @@ fn kind_of(
     let at = format!("{at}.type");
     let value = required(block, "type", &at)?;
     let word = value.as_str();
-    match KINDS.iter().find(|(known, ..)| word.as_deref() == Some(known)) {
+    match KINDS.iter().find(|(name, ..)| word.as_deref() == Some(name)) {
         Some(kind) => Ok(*kind),
         None => {
-            let known: Vec<&str> = KINDS.iter().map(|(known, ..)| *known).collect();
-            let message = format!("`{at}` must be one of {}", known.join(", "));
+            let block_names: Vec<&str> = KINDS.iter().map(|(name, ..)| *name).collect();
+            let message = format!("`{at}` must be one of {}", block_names.join(", "));
             Err(refuse(NOT_IN_ENUM, at, message))
         }
     }

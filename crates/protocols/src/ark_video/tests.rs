@@ -116,7 +116,7 @@ fn the_hold_covers_the_largest_video_that_can_come_of_it() {
 }
 
 #[test]
-fn the_price_can_depend_on_what_is_asked_for() {
+fn the_price_can_depend_on_the_options() {
     let traits = |body: &str| read(body).expect(body).traits();
     let plain = Traits { draft: Some(false), video_input: Some(false), ..Traits::default() };
     assert_eq!(traits(&body(V20, TEXT, "")), Traits { audio: Some(true), ..plain });
@@ -135,14 +135,14 @@ fn the_price_can_depend_on_what_is_asked_for() {
     assert_eq!(traits(&from_draft), plain, "the draft's sound, not what is asked for now");
     let video = block("video_url", "https://a.example/1.mp4");
     assert_eq!(traits(&body(V20, &video, "")).video_input, Some(true));
-    let told = |text: &str| {
+    let flags = |text: &str| {
         let block = format!(r#"{{"type":"text","text":"{text}"}}"#);
         let traits = traits(&body(PRO, &block, r#","generate_audio":false,"draft":true"#));
         (traits.audio, traits.draft)
     };
-    assert_eq!(told("a cat --rs 480p"), (Some(false), Some(true)));
-    assert_eq!(told("a cat --generate_Audio true"), (None, Some(true)));
-    assert_eq!(told("a cat --draft false"), (Some(false), None));
+    assert_eq!(flags("a cat --rs 480p"), (Some(false), Some(true)));
+    assert_eq!(flags("a cat --generate_Audio true"), (None, Some(true)));
+    assert_eq!(flags("a cat --draft false"), (Some(false), None));
 }
 
 #[test]
@@ -454,19 +454,19 @@ fn tokens_are_what_the_upstream_counted_also_above_the_hold() {
     let used = |from: &str, to: &str| report(200, &RECORD.replace(from, to)).expect("read").usage;
     let tokens = r#""completion_tokens": 411300"#;
     // The seconds that go in are billed beside those of the video.
-    let told = Usage { output_tokens: 411_300, seconds: bound.seconds, ..Usage::ZERO };
-    assert_eq!(used("\n", "\n"), Some(told));
-    assert_eq!(used(r#""duration": 10,"#, ""), Some(told));
+    let reported = Usage { output_tokens: 411_300, seconds: bound.seconds, ..Usage::ZERO };
+    assert_eq!(used("\n", "\n"), Some(reported));
+    assert_eq!(used(r#""duration": 10,"#, ""), Some(reported));
     assert_eq!(
         used(r#""duration": 10,"#, r#""duration": 99,"#),
-        Some(Usage { seconds: 99 + 15, ..told })
+        Some(Usage { seconds: 99 + 15, ..reported })
     );
     let many = used(tokens, r#""completion_tokens": 99999999"#);
-    assert_eq!(many, Some(Usage { output_tokens: 99_999_999, ..told }));
+    assert_eq!(many, Some(Usage { output_tokens: 99_999_999, ..reported }));
     let total = r#""total_tokens": 411300"#;
     assert!(RECORD.contains(total), "the fixture changed");
     let more = used(total, r#""total_tokens": 500000"#);
-    assert_eq!(more, Some(Usage { output_tokens: 500_000, ..told }), "the dearer of the two");
+    assert_eq!(more, Some(Usage { output_tokens: 500_000, ..reported }), "the dearer of the two");
     let all = format!("{tokens}, {total}");
     assert!(RECORD.contains(&all), "the fixture changed");
     for none in [r#""completion_tokens": 0"#, r#""completion_tokens": "x""#, r#""x": 1"#] {

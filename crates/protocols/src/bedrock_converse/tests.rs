@@ -7,7 +7,7 @@ use super::*;
 use crate::event_stream::EventFrames;
 use crate::event_stream::tests::frame;
 use crate::pieces;
-use tollgate_money::price::CacheWrites;
+use tollgate_money::price::{CacheWrites, UsageSource};
 
 const REQUEST: &[u8] = include_bytes!("../../fixtures/bedrock_converse/request.json");
 const RESPONSE: &str = include_str!("../../fixtures/bedrock_converse/response.json");
@@ -102,8 +102,8 @@ fn the_model_goes_into_the_path_and_out_of_the_body() {
         ("../..", true, ""),
         ("a/../b", false, ""),
     ] {
-        let asked = PathAsked { dialect: Dialect::Bedrock, model, streams };
-        assert_eq!(BedrockConverse.path_to(&asked).unwrap_or_default(), path);
+        let request = PathAsked { dialect: Dialect::Bedrock, model, streams };
+        assert_eq!(BedrockConverse.path_to(&request).unwrap_or_default(), path);
     }
 }
 
@@ -182,16 +182,16 @@ fn a_stream_is_handed_on_and_metered_however_it_is_cut() {
         assert_eq!(meter.measure(), (expected, UsageSource::Upstream), "in pieces of {size}");
     }
     let mut reader = Converse.stream_reader();
-    let (mut said, mut called) = (String::new(), String::new());
+    let (mut shown_text, mut called) = (String::new(), String::new());
     for data in whole.lines() {
         let mut take = |piece: AnswerPart<'_>| match piece {
-            AnswerPart::Text(text) => said.push_str(&text),
+            AnswerPart::Text(text) => shown_text.push_str(&text),
             AnswerPart::Input(text) => called.push_str(&text),
             _ => {}
         };
         reader.read(data.as_bytes(), &mut take).expect("an event");
     }
-    assert_eq!((said.as_str(), called.as_str()), ("Let me look.", r#"{"city": "Bergen"}"#));
+    assert_eq!((shown_text.as_str(), called.as_str()), ("Let me look.", r#"{"city": "Bergen"}"#));
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn exceptions_end_a_stream_and_are_handed_on() {
 }
 
 #[test]
-fn a_report_above_the_limits_is_charged_and_told_of() {
+fn a_report_above_the_limits_is_charged_and_flagged() {
     let stream = [event("messageStop", STOP), metadata(9_000_000, 2)].concat();
     let (_, meter) = relay(&stream, 64);
     assert_eq!(meter.measure(), (usage(9_000_000, 2), UsageSource::Upstream));

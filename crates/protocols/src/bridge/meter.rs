@@ -72,8 +72,8 @@ fn metered<'a>(
         AnswerPart::Begin { id, .. } => {
             AnswerPart::Begin { id, counts: counts(&meter.measure().0, 0) }
         }
-        AnswerPart::End(known) => {
-            AnswerPart::End(counts(&billed(meter, unreported), known.reasoning))
+        AnswerPart::End(counted) => {
+            AnswerPart::End(counts(&billed(meter, unreported), counted.reasoning))
         }
         other => other,
     }
@@ -141,7 +141,7 @@ impl Passage {
             return;
         }
         self.is_in_call = matches!(answer, AnswerPart::ToolCall { .. } | AnswerPart::Input(_));
-        self.has_delivered |= is_said(&answer);
+        self.has_delivered |= is_content(&answer);
         self.has_failed = matches!(answer, AnswerPart::Error(_));
         self.has_ended = self.has_failed || matches!(answer, AnswerPart::End(_));
         self.writer.write(&metered(answer, meter, self.unreported.as_ref()), out);
@@ -150,7 +150,7 @@ impl Passage {
 }
 
 /// True if a piece is content: text, reasoning or a call.
-fn is_said(answer: &AnswerPart<'_>) -> bool {
+fn is_content(answer: &AnswerPart<'_>) -> bool {
     match answer {
         AnswerPart::Text(text)
         | AnswerPart::Refusal(text)

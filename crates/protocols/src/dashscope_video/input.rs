@@ -116,16 +116,19 @@ pub(super) fn check(
     check_prompt(group, input)?;
     let has_video = check_media(group, input, limits)?;
     check_minimum(group, input, limits)?;
-    let is_known = input.keys().all(|key| fields.contains(&key));
+    let has_only_listed_fields = input.keys().all(|key| fields.contains(&key));
     let media = input.get_non_null(MEDIA).and_then(|media| media.elements());
     let is_audio = |item: Value<'_>| {
         let kind = item.as_object().ok().and_then(|item| item.get("type")?.as_str());
         kind.is_none_or(|kind| kind == DRIVING_AUDIO)
     };
     let has_audio = input.get_non_null(AUDIO_URL).is_some()
-        || !is_known
+        || !has_only_listed_fields
         || media.into_iter().flatten().any(is_audio);
-    Ok(Referred { has_video: has_video.filter(|has_video| *has_video || is_known), has_audio })
+    Ok(Referred {
+        has_video: has_video.filter(|has_video| *has_video || has_only_listed_fields),
+        has_audio,
+    })
 }
 
 /// Checks what is referred to, and says whether a video is among it.
@@ -316,7 +319,7 @@ impl Media {
             crate::refuse_case_variants(&item, &MEDIA_ITEM_FIELDS)?;
             let word = required(&item, "type", &format!("{param}.type"))?.as_str();
             let Some((word, medium)) =
-                MEDIA_TYPES.iter().find(|(known, _)| word.as_deref() == Some(known))
+                MEDIA_TYPES.iter().find(|(media_type, _)| word.as_deref() == Some(media_type))
             else {
                 let types: Vec<&str> = MEDIA_TYPES.iter().map(|(word, _)| *word).collect();
                 let message = format!("`{param}.type` must be one of {}", types.join(", "));

@@ -171,10 +171,10 @@ fn check_size(parameters: &Object<'_>, billed: &Billed) -> Result<bool, GatewayE
 }
 
 /// The aspect ratio that `parameters` themselves say, in their `ratio` or with a `size`.
-pub(super) fn ratio(parameters: &Object<'_>, known: &[&'static str]) -> Option<&'static str> {
+pub(super) fn ratio(parameters: &Object<'_>, ratios: &[&'static str]) -> Option<&'static str> {
     let text = |field| parameters.get_non_null(field).and_then(|value| value.as_str());
     if let Some(ratio) = text("ratio") {
-        return known.iter().copied().find(|known| *known == ratio);
+        return ratios.iter().copied().find(|candidate| *candidate == ratio);
     }
     let size = ImageSize::parse(&text(SIZE)?)?;
     // Sides are multiples of 16 or so: the nearest ratio is meant.
@@ -185,7 +185,7 @@ pub(super) fn ratio(parameters: &Object<'_>, known: &[&'static str]) -> Option<&
             (u64::from(size.width) * side(high), u64::from(size.height) * side(wide));
         one.abs_diff(other) * 1000 / one.max(other).max(1)
     };
-    known.iter().min_by_key(off).copied()
+    ratios.iter().min_by_key(off).copied()
 }
 
 /// The size of a resolution that is nearest to a ratio.
@@ -193,7 +193,7 @@ pub(crate) fn size_of(resolution: Resolution, ratio: &str) -> Option<String> {
     let (wide, high) = ratio.split_once(':')?;
     let side = |text: &str| text.parse::<u64>().ok().filter(|side| (1..100).contains(side));
     let (wide, high) = (side(wide)?, side(high)?);
-    let (_, sizes) = SIZES.iter().find(|(known, _)| *known == resolution)?;
+    let (_, sizes) = SIZES.iter().find(|(name, _)| *name == resolution)?;
     let off = |&&(width, height): &&(u16, u16)| {
         let (width, height) = (u64::from(width), u64::from(height));
         // How far the two shapes are apart, over the larger of them.
@@ -219,8 +219,8 @@ fn check_ratio(parameters: &Object<'_>, billed: &Billed) -> Result<(), GatewayEr
         return Err(refuse(INVALID, PARAM, format!("`{PARAM}` must be a string")));
     };
     match billed.aspect_ratio {
-        Some(asked) if asked != ratio => {
-            let message = format!("`{PARAM}` must be what `aspect_ratio` says: {asked}");
+        Some(aspect_ratio) if aspect_ratio != ratio => {
+            let message = format!("`{PARAM}` must be what `aspect_ratio` says: {aspect_ratio}");
             Err(refuse(ASPECT_RATIO_MISMATCH, PARAM, message))
         }
         _ => Ok(()),

@@ -68,7 +68,7 @@ fn fields_with_escapes_are_cut_out_too() {
 }
 
 #[test]
-fn what_is_asked_for_decides_the_hold_and_the_price() {
+fn options_decide_the_hold_and_the_price() {
     let seconds = |body: &str| read(body).map(|call| call.bound().seconds);
     let video_input = |body: &str| read(body).map(|call| call.traits().video_input);
     let plain = body("vf2.7-t2v", "", PROMPT, T27);
@@ -579,15 +579,19 @@ fn every_status_has_its_state() {
 
 #[test]
 fn usage_is_read_in_every_form_and_as_it_is_billed() {
-    let told = r#"{"duration": 5, "input_video_duration": 0, "output_video_duration": 5, "video_count": 1, "SR": 720, "ratio": "16:9", "fps": 30}"#;
-    assert!(RECORD.contains(told), "the fixture changed");
+    let original = r#"{"duration": 5, "input_video_duration": 0, "output_video_duration": 5, "video_count": 1, "SR": 720, "ratio": "16:9", "fps": 30}"#;
+    assert!(RECORD.contains(original), "the fixture changed");
     let seconds = |usage: &str| {
-        let read = report(200, &RECORD.replace(told, usage)).expect("a report");
+        let read = report(200, &RECORD.replace(original, usage)).expect("a report");
         (read.usage.map(|usage| usage.seconds), document(&read)["usage"].clone())
     };
     let object = |text: &str| serde_json::from_str::<Value>(text).expect("JSON");
-    assert_eq!(seconds(told), (Some(5), object(told)));
-    assert_eq!(seconds(&Value::from(told).to_string()), (Some(5), object(told)), "a string");
+    assert_eq!(seconds(original), (Some(5), object(original)));
+    assert_eq!(
+        seconds(&Value::from(original).to_string()),
+        (Some(5), object(original)),
+        "a string"
+    );
     let older = r#"{"video_duration":4.2,"video_ratio":"1280*720","video_count":1}"#;
     assert_eq!(seconds(older), (Some(5), object(older)), "begun seconds count whole");
     assert_eq!(seconds(r#"{"duration":3}"#).0, Some(3), "less than was asked for");

@@ -16,7 +16,7 @@ fn limits(chat_tools: ChatTools) -> ModelLimits {
 const BOTH: &[Operation] = &[Operation::Chat, Operation::Responses];
 
 /// The path that a request goes to, and what it loses on its way.
-fn asked(
+fn open(
     operation: Operation,
     operations: &[Operation],
     limits: &ModelLimits,
@@ -30,7 +30,7 @@ fn asked(
 }
 
 fn path(operation: Operation, limits: &ModelLimits, body: &Value) -> &'static str {
-    match asked(operation, BOTH, limits, body) {
+    match open(operation, BOTH, limits, body) {
         Ok((path, _)) => path,
         Err(error) => panic!("{body}: {error:?}"),
     }
@@ -83,7 +83,7 @@ fn tools_beside_reasoning_go_where_the_model_takes_them() {
         let empty = with(plain, json!({"tools": []}));
         assert_eq!(path(Operation::Chat, &limits, &empty), native, "{empty}");
         // A model that is not for responses, and one that is not translated, have no other door.
-        let only = asked(Operation::Chat, &[Operation::Chat], &limits, &body).expect("read");
+        let only = open(Operation::Chat, &[Operation::Chat], &limits, &body).expect("read");
         assert_eq!(only.0, native);
         let off = ModelLimits { translation: None, ..limits };
         assert_eq!(path(Operation::Chat, &off, &body), native);
@@ -101,13 +101,13 @@ fn what_neither_door_carries_is_refused_by_the_field() {
         let alone = with(chat(), fields.clone());
         assert_eq!(path(Operation::Chat, &limits, &alone), "/chat/completions");
         let body = with(alone, chat_tools());
-        let error = asked(Operation::Chat, BOTH, &limits, &body).expect_err("no door");
+        let error = open(Operation::Chat, BOTH, &limits, &body).expect_err("no door");
         assert_eq!(error.param.as_deref(), Some(param), "{error:?}");
         assert!(error.message.contains("take no `tools` beside reasoning"), "{error:?}");
     }
     let stops = with(messages(), json!({"stop_sequences": ["x"]}));
     let error =
-        asked(Operation::Messages, BOTH, &limits, &with(stops, messages_tools())).expect_err("no");
+        open(Operation::Messages, BOTH, &limits, &with(stops, messages_tools())).expect_err("no");
     assert!(error.param.as_deref().is_some_and(|param| param.starts_with("stop")), "{error:?}");
     assert!(error.message.contains("take no `tools` beside reasoning"), "{error:?}");
 }
@@ -185,7 +185,7 @@ fn the_hold_is_that_of_the_door() {
 }
 
 #[test]
-fn a_target_is_asked_natively_where_it_can_be() {
+fn a_target_is_called_natively_where_possible() {
     let limits = ModelLimits::default();
     let off = ModelLimits { translation: None, ..ModelLimits::default() };
     let kind = |operation, dialect, operations, limits| {
@@ -215,9 +215,9 @@ fn wishes_of_claude_code_are_left_out_of_a_translation_too() {
     let wishes =
         json!({"safeguards": [{"type": "dangerous_tool_use"}], "thread": {"type": "create"}});
     let body = with(messages(), wishes);
-    let (_, left_out) = asked(Operation::Messages, BOTH, &limits, &body).expect("read");
+    let (_, left_out) = open(Operation::Messages, BOTH, &limits, &body).expect("read");
     assert_eq!(left_out.as_deref(), Some("safeguards"));
     let thread = json!({"thread": {"type": "continue", "previous_message_id": "msg_1"}});
-    let error = asked(Operation::Messages, BOTH, &limits, &with(messages(), thread));
+    let error = open(Operation::Messages, BOTH, &limits, &with(messages(), thread));
     assert_eq!(error.expect_err("kept elsewhere").param.as_deref(), Some("thread"));
 }

@@ -70,26 +70,29 @@ impl Split {
     /// Usage of these answers, in any order and possibly incomplete: the reported usage, and estimates of the
     /// largest parts for answers with vectors and no report. `None` without an answer of either kind.
     pub(super) fn used(&self, answers: &[Bytes]) -> Option<(Usage, UsageSource)> {
-        let (mut input_tokens, mut told, mut untold) = (0_u64, 0_usize, 0_usize);
+        let (mut input_tokens, mut reported_count, mut unreported_count) =
+            (0_u64, 0_usize, 0_usize);
         for answer in answers {
             let Ok(object) = Object::parse(answer) else { continue };
             match reported(&object) {
                 Some(usage) => {
-                    told += 1;
+                    reported_count += 1;
                     input_tokens = input_tokens.saturating_add(usage.input_tokens);
                 }
-                None if has_vectors(&object) => untold += 1,
+                None if has_vectors(&object) => unreported_count += 1,
                 None => {}
             }
         }
-        if told + untold == 0 {
+        if reported_count + unreported_count == 0 {
             return None;
         }
         let mut estimates: Vec<u64> = self.batches.iter().map(|batch| batch.tokens).collect();
         estimates.sort_unstable_by(|one, other| other.cmp(one));
-        let estimated = estimates.iter().take(untold).copied().fold(0, u64::saturating_add);
+        let estimated =
+            estimates.iter().take(unreported_count).copied().fold(0, u64::saturating_add);
         let usage = Usage { input_tokens: input_tokens.saturating_add(estimated), ..Usage::ZERO };
-        let source = if untold == 0 { UsageSource::Upstream } else { UsageSource::Estimated };
+        let source =
+            if unreported_count == 0 { UsageSource::Upstream } else { UsageSource::Estimated };
         Some((usage, source))
     }
 
@@ -243,8 +246,8 @@ mod tests {
         let object = br#"{"input":["abcdefgh","ijklmnop","q"],"model":"m"}"#;
         let object = Object::parse(object).expect("JSON");
         let split = Split::new(&object.get("input").expect("input"), Some(2)).expect("too long");
-        let told = |tokens: u64| answer(&["[1]"], &format!(r#"{{"prompt_tokens":{tokens}}}"#));
-        let (silent, zero) = (answer(&["[1]"], "null"), told(0));
+        let reported = |tokens: u64| answer(&["[1]"], &format!(r#"{{"prompt_tokens":{tokens}}}"#));
+        let (silent, zero) = (answer(&["[1]"], "null"), reported(0));
         let of =
             |tokens: u64, source| Some((Usage { input_tokens: tokens, ..Usage::ZERO }, source));
         let refused = Bytes::from(r#"{"error":{"message":"no"}}"#);
@@ -254,11 +257,11 @@ mod tests {
         for (answers, expected) in [
             (vec![], None),
             (vec![refused.clone(), Bytes::from("<html>")], None),
-            (vec![told(9)], of(9, UsageSource::Upstream)),
-            (vec![told(9), refused], of(9, UsageSource::Upstream)),
-            (vec![told(900), told(900)], of(1800, UsageSource::Upstream)),
+            (vec![reported(9)], of(9, UsageSource::Upstream)),
+            (vec![reported(9), refused], of(9, UsageSource::Upstream)),
+            (vec![reported(900), reported(900)], of(1800, UsageSource::Upstream)),
             (vec![silent.clone()], of(largest, UsageSource::Estimated)),
-            (vec![told(9), zero.clone()], of(9 + largest, UsageSource::Estimated)),
+            (vec![reported(9), zero.clone()], of(9 + largest, UsageSource::Estimated)),
             (vec![silent, zero], of(all, UsageSource::Estimated)),
         ] {
             assert_eq!(split.used(&answers), expected, "{answers:?}");

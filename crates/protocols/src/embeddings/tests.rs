@@ -21,7 +21,7 @@ fn relay(request: &[u8], response: &[u8]) -> (Vec<u8>, Box<dyn Meter>) {
 }
 
 #[test]
-fn floats_become_base64_for_who_asked_for_it() {
+fn floats_become_base64_on_request() {
     let (out, meter) = relay(REQUEST, RESPONSE);
     let text = String::from_utf8(out).expect("text");
     // struct.pack("<3f", 0.5, -1.25, 3) and struct.pack("<3f", 1e-3, 0, -0.0) in Python.
@@ -49,8 +49,8 @@ fn vectors_go_on_in_the_order_of_their_inputs() {
         swapped.replace("\"index\":0", "\"index\":2").replace("\"index\":1", "\"index\":0");
     let swapped = swapped.replace("\"index\":2", "\"index\":1");
     for (format, second) in [("float", "[1e-3,0,-0.0]"), ("base64", "\"bxKDOgAAAAAAAACA\"")] {
-        let asked = format!(r#"{{"model":"m","input":["a","b"],"encoding_format":"{format}"}}"#);
-        let (out, meter) = relay(asked.as_bytes(), swapped.as_bytes());
+        let body = format!(r#"{{"model":"m","input":["a","b"],"encoding_format":"{format}"}}"#);
+        let (out, meter) = relay(body.as_bytes(), swapped.as_bytes());
         let text = String::from_utf8(out).expect("text");
         let first = format!(r#""data":[{{"object":"embedding","index":0,"embedding":{second}}}"#);
         assert!(text.contains(&first), "{text}");
@@ -206,8 +206,8 @@ fn voyage_gets_its_own_words_and_the_customer_openais() {
     let mut meter = call.meter(Framing::Json);
     let answer = include_str!("../../fixtures/voyage_embeddings/response.json");
     assert!(meter.relay(Bytes::from(answer)).is_empty(), "held until it is whole");
-    let told = answer.replace("9}", "9,\"prompt_tokens\":9}");
-    assert_eq!(std::str::from_utf8(&meter.finish()), Ok(told.as_str()));
+    let reported = answer.replace("9}", "9,\"prompt_tokens\":9}");
+    assert_eq!(std::str::from_utf8(&meter.finish()), Ok(reported.as_str()));
 
     let ids = Object::parse(br#"{"model":"m","input":[[1,2],[3]]}"#).expect("JSON");
     let refused = VoyageEmbeddings.read(&Request::Json(ids), &limits).expect_err("token ids");

@@ -34,8 +34,8 @@ impl Codec for GeminiCountTokens {
         "/models/{model}:countTokens"
     }
 
-    fn path_to(&self, asked: &PathAsked<'_>) -> Option<Cow<'static, str>> {
-        path_of(asked.model, "countTokens")
+    fn path_to(&self, request: &PathAsked<'_>) -> Option<Cow<'static, str>> {
+        path_of(request.model, "countTokens")
     }
 
     fn read(

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::limits::{Pass, Priced};
-use tollgate_money::price::ServiceTier;
+use tollgate_money::price::{ServiceTier, UsageSource};
 
 fn limits() -> ModelLimits {
     ModelLimits { input_tokens_max: 1000, output_tokens_max: 500, ..ModelLimits::default() }
@@ -166,9 +166,9 @@ fn stream() -> String {
         }
         format!("data: {chunk}\r\n\r\n")
     };
-    let usage = |said: u64, thought: u64| {
-        json!({"usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": said,
-            "thoughtsTokenCount": thought, "totalTokenCount": 9 + said + thought}})
+    let usage = |content_tokens: u64, thought: u64| {
+        json!({"usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": content_tokens,
+            "thoughtsTokenCount": thought, "totalTokenCount": 9 + content_tokens + thought}})
     };
     let last = json!({"candidates": [{"content": {"parts": []}, "finishReason": "STOP",
         "groundingMetadata": {"webSearchQueries": ["a", "b"]}}],
@@ -246,7 +246,7 @@ fn searches_of_a_document_are_counted_and_blocked_prompts_cost_their_input() {
 }
 
 #[test]
-fn a_refusal_of_the_operators_key_is_not_told() {
+fn a_refusal_of_the_operators_key_stays_hidden() {
     let call = read("").expect("valid");
     let body = br#"{"error":{"code":400,"details":[{"reason":"API_KEY_INVALID"}]}}"#;
     assert_eq!(call.refusal(400, None, body).map(|error| error.kind), Some(ErrorKind::BadGateway));

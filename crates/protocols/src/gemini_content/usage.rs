@@ -54,17 +54,17 @@ impl WireContentUsage {
     }
 
     fn to_report(&self) -> UsageReport {
-        let said = self.candidates_token_count.unwrap_or(0);
+        let content = self.candidates_token_count.unwrap_or(0);
         let thought = self.thoughts_token_count.unwrap_or(0);
         let totals = InclusiveCounts {
             prompt: self.prompt_token_count,
             beside_prompt: self.tool_use_prompt_token_count.unwrap_or(0),
             read: NamedCount::from_values(&[self.cached_content_token_count]),
-            heard: self.input_of("AUDIO"),
-            seen: self.input_of("IMAGE"),
-            watched: self.input_of("VIDEO"),
-            output: said.saturating_add(thought),
-            spoken: of_modality(self.candidates_tokens_details.as_ref(), "AUDIO"),
+            audio_input: self.input_of("AUDIO"),
+            image_input: self.input_of("IMAGE"),
+            video_input: self.input_of("VIDEO"),
+            output: content.saturating_add(thought),
+            audio_output: of_modality(self.candidates_tokens_details.as_ref(), "AUDIO"),
             total: self.total_token_count,
             ..InclusiveCounts::new(Unit::CacheWriteTokens)
         };

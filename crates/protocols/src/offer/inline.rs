@@ -115,7 +115,7 @@ fn members<'a, const N: usize>(
     Cursor::new(written).object(|key, value| {
         let value = value.non_null()?;
         let name = resolved(key)?;
-        match (names.iter().position(|known| *known == name), value) {
+        match (names.iter().position(|field_name| *field_name == name), value) {
             (Some(index), value) => {
                 let place = found.get_mut(index)?;
                 place.is_none().then_some(())?;

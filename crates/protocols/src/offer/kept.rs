@@ -108,8 +108,8 @@ impl OfferReader<'_> {
             "engine" => depth == 0,
             _ => false,
         };
-        let known = ID_KEYS.iter().find(|(known, _)| *known == name && !is_data);
-        if let Some((_, field)) = known {
+        let id_field = ID_KEYS.iter().find(|(id_field, _)| *id_field == name && !is_data);
+        if let Some((_, field)) = id_field {
             self.note_ids(field, value, depth);
         } else if name == "voice" && value.starts_with(b"{") {
             // Voices that everybody has are named by a text.

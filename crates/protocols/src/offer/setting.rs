@@ -61,8 +61,8 @@ impl OfferReader<'_> {
     }
 
     fn setting(&mut self, name: &str, key: &str, value: &Value<'_>, settings: SettingTable) {
-        let known = settings.iter().find(|(known, _)| *known == key);
-        let is_fine = match known {
+        let entry = settings.iter().find(|(entry, _)| *entry == key);
+        let is_fine = match entry {
             _ if value.is_null() => true,
             None => false,
             Some((_, Setting::Plain)) => true,
@@ -72,7 +72,7 @@ impl OfferReader<'_> {
             }
         };
         if !is_fine && !self.passes_setting(name, key) {
-            let what = match known {
+            let what = match entry {
                 None => format!("`{name}.{}`", shown(key)),
                 Some(_) => format!("such a `{name}.{key}`"),
             };
@@ -80,9 +80,9 @@ impl OfferReader<'_> {
         }
     }
 
-    fn lifetime(&mut self, name: &str, key: &str, value: &Value<'_>, known: &[Lifetime]) {
-        let asked = known.iter().find(|lifetime| is_word(value, lifetime.word));
-        match asked.map(|lifetime| lifetime.unit) {
+    fn lifetime(&mut self, name: &str, key: &str, value: &Value<'_>, lifetimes: &[Lifetime]) {
+        let requested = lifetimes.iter().find(|lifetime| is_word(value, lifetime.word));
+        match requested.map(|lifetime| lifetime.unit) {
             Some(None) => {}
             Some(Some(unit)) if self.priced.has_unit(unit) => {
                 self.cache_writes = CacheWrites::Any;
@@ -103,7 +103,7 @@ impl OfferReader<'_> {
                     lifetime.unit.is_none_or(|unit| self.priced.has_unit(unit))
                 };
                 let words: Vec<&str> =
-                    known.iter().filter(offered).map(|lifetime| lifetime.word).collect();
+                    lifetimes.iter().filter(offered).map(|lifetime| lifetime.word).collect();
                 let words = words.join(" or ");
                 let message =
                     format!("`{name}.{key}` must be {words}: what else costs is not known");

@@ -126,7 +126,7 @@ fn what_stands_for_input_elsewhere_holds_the_whole_context() {
 }
 
 #[test]
-fn content_that_is_not_known_is_refused() {
+fn unlisted_content_is_refused() {
     for content in [
         r#"[{"type":"input_audio","input_audio":{"data":"","format":"wav"}}]"#,
         r#"[{"type":"\u0069nput_audio","\u0069nput_audio":{"data":"","format":"wav"}}]"#,
@@ -163,7 +163,7 @@ fn content_that_is_not_known_is_refused() {
 }
 
 #[test]
-fn fields_that_are_not_known_are_refused() {
+fn unlisted_fields_are_refused() {
     for (offer, fields) in [
         (
             &CHAT,

@@ -4,6 +4,8 @@ use super::*;
 use crate::limits::{Pass, Priced};
 use crate::offer::TOOLS_TOKENS_MAX;
 use crate::pieces;
+use tollgate_money::money::Nanousd;
+use tollgate_money::price::UsageSource;
 
 mod providers;
 
@@ -50,7 +52,7 @@ fn a_rename_changes_the_name_and_nothing_else() {
 }
 
 #[test]
-fn usage_is_asked_for_and_kept_from_those_who_did_not_ask() {
+fn usage_is_requested_and_shown_only_on_the_customers_request() {
     for (options, expected) in [
         ("", r#","stream_options":{"include_usage":true}}"#),
         (r#","stream_options":null"#, r#""stream_options":{"include_usage":true}}"#),
@@ -216,8 +218,8 @@ fn a_budget_for_thinking_is_output_beside_max_tokens() {
     let fields = ["enable_thinking", "thinking_budget"].map(str::to_owned).to_vec();
     let limits = ModelLimits { pass: Pass { fields, ..Pass::default() }, ..limits() };
     let bound = |field: &str| read_for(with(field).as_bytes(), &limits).expect(field).bound();
-    let asked = r#""max_tokens":16,"enable_thinking":true,"thinking_budget":38000"#;
-    assert_eq!(bound(asked).output_tokens, 38_016);
+    let fields = r#""max_tokens":16,"enable_thinking":true,"thinking_budget":38000"#;
+    assert_eq!(bound(fields).output_tokens, 38_016);
     assert_eq!(bound(r#""max_tokens":16,"enable_thinking":true"#).output_tokens, 116);
     assert_eq!(bound(r#""max_tokens":16,"enable_thinking":false"#).output_tokens, 16);
 }
@@ -298,7 +300,7 @@ fn zeros_beside_text_are_no_report() {
 }
 
 #[test]
-fn a_report_above_the_limits_is_charged_and_told_of() {
+fn a_report_above_the_limits_is_charged_and_flagged() {
     for (prompt, completion, is_above) in [(1000, 100, false), (1001, 100, true), (1, 101, true)] {
         let report = totals(prompt, completion);
         let (_, meter) = relay(&events(&[TEXT, FINISH, &report, "[DONE]"]), "", 9);
@@ -455,15 +457,15 @@ fn thoughts_that_are_shown_decide_on_the_price_where_no_tokens_of_them_are_repor
         let (_, meter) = pieces::relay(call.meter(framing), &answer, size);
         meter.served().thinking
     };
-    let told =
+    let expected =
         |tokens: u64| format!(r#","completion_tokens_details":{{"reasoning_tokens":{tokens}}}"#);
     for (message, details, expected) in [
         (r#"{"reasoning_content":"well","content":"x"}"#, String::new(), Some(true)),
         (r#"{"content":"x", "reasoning" : "\u0077ell"}"#, String::new(), Some(true)),
         (r#"{"reasoning_content":"","reasoning":null,"content":"x"}"#, String::new(), None),
         (r#"{"content":"{\"reasoning_content\":\"no\"}"}"#, String::new(), None),
-        (r#"{"content":"x"}"#, told(7), Some(true)),
-        (r#"{"reasoning_content":"well","content":"x"}"#, told(0), Some(false)),
+        (r#"{"content":"x"}"#, expected(7), Some(true)),
+        (r#"{"reasoning_content":"well","content":"x"}"#, expected(0), Some(false)),
     ] {
         for framing in [Framing::Json, Framing::Sse] {
             for size in [1, 7, 1000] {

@@ -18,9 +18,10 @@ pub(super) fn video(plain: &PlainVideo<'_>, limits: &VideoLimits) -> Value {
     };
     let default = Some(RESOLUTION_DEFAULT).filter(has).or(limits.resolutions.first().copied());
     // A word that is none is refused as what was asked for.
-    let asked = plain.resolution.map(str::to_owned);
-    let resolution =
-        asked.or_else(|| default.map(|default| default.as_str().to_owned())).unwrap_or_default();
+    let requested = plain.resolution.map(str::to_owned);
+    let resolution = requested
+        .or_else(|| default.map(|default| default.as_str().to_owned()))
+        .unwrap_or_default();
     let seconds = plain.seconds.unwrap_or_else(|| {
         SECONDS_DEFAULT.clamp(limits.seconds_min, limits.seconds_max.max(limits.seconds_min))
     });

@@ -105,12 +105,13 @@ fn is_error(value: &Value) -> bool {
 }
 
 fn says_error(value: &Value) -> bool {
-    let said = |error: &Value| !matches!(error, Value::Null | Value::Bool(false)) && error != "";
+    let is_error_value =
+        |error: &Value| !matches!(error, Value::Null | Value::Bool(false)) && error != "";
     let choices = value["choices"].as_array().into_iter().flatten();
     let has_failed_choice = || {
         choices.into_iter().any(|choice| {
             let reason = choice["finish_reason"].as_str().unwrap_or_default();
-            said(&choice["error"]) || matches!(reason, "error" | "network_error")
+            is_error_value(&choice["error"]) || matches!(reason, "error" | "network_error")
         })
     };
     let is_bare = || {
@@ -124,10 +125,10 @@ fn says_error(value: &Value) -> bool {
         };
         is_code && value["message"].is_string()
     };
-    said(&value["error"])
+    is_error_value(&value["error"])
         || value["type"] == "error"
         || value["object"] == "error"
-        || said(&value["x_groq"]["error"])
+        || is_error_value(&value["x_groq"]["error"])
         || value["base_resp"]["status_code"].as_i64().is_some_and(|code| code != 0)
         || is_bare()
         || has_failed_choice()
@@ -142,7 +143,7 @@ fn has_output(value: &Value) -> bool {
         _ => false,
     };
     let choices = value["choices"].as_array().into_iter().flatten();
-    let is_said = |choice: &Value| {
+    let has_content = |choice: &Value| {
         let parts = [&choice["message"], &choice["delta"]];
         let keys = ["content", "reasoning_content", "reasoning", "tool_calls", "audio", "refusal"];
         is_there(&choice["text"])
@@ -162,7 +163,7 @@ fn has_output(value: &Value) -> bool {
         "transcript",
         "vectors",
     ];
-    choices.into_iter().any(is_said) || keys.iter().any(|key| is_there(&value[*key]))
+    choices.into_iter().any(has_content) || keys.iter().any(|key| is_there(&value[*key]))
 }
 
 /// True if a billable count is reported.
@@ -278,8 +279,8 @@ fn is_empty_choice(choice: &mut Cursor<'_>) -> Option<bool> {
             b"finish_reason" => is_empty &= value.non_null()?.is_none(),
             b"text" => is_empty &= matches!(value.raw()?, b"\"\"" | b"null"),
             b"delta" => value.object(|key, value| {
-                let said = value.raw()?;
-                is_empty &= key == b"role" || matches!(said, b"\"\"" | b"null" | b"[]");
+                let text = value.raw()?;
+                is_empty &= key == b"role" || matches!(text, b"\"\"" | b"null" | b"[]");
                 Some(())
             })?,
             _ => value.skip()?,
@@ -354,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_in_frames_is_told_by_its_first_frame_that_says_anything() {
+    fn a_stream_in_frames_is_judged_by_its_first_meaningful_frame() {
         let frame = crate::event_stream::tests::frame;
         let start = [(":message-type", "event"), (":event-type", "messageStart")];
         let word = [(":message-type", "event"), (":event-type", "contentBlockDelta")];
@@ -380,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_told_by_its_first_event_that_says_anything() {
+    fn a_stream_is_judged_by_its_first_meaningful_event() {
         let role = r#"data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}"#;
         let filter = r#"data: {"choices":[],"prompt_filter_results":[{"prompt_index":0}]}"#;
         let error = r#"data: {"error":{"message":"overloaded","code":503}}"#;

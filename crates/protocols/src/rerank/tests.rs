@@ -95,7 +95,7 @@ fn what_is_reported_is_counted_by_each_providers_words() {
 }
 
 #[test]
-fn what_openrouter_says_that_it_costs_is_known() {
+fn openrouters_reported_cost_is_read() {
     let answer = r#"{"results":[{}],"usage":{"cost":0.0025,"search_units":1,"total_tokens":0}}"#;
     let (_, meter) = relay(&priced(&[Unit::RerankUnits]), answer);
     assert_eq!(meter.measure(), (used(0, 1), UsageSource::Upstream));
@@ -154,7 +154,7 @@ fn an_error_in_a_200_is_charged_to_nobody_unless_it_reports_a_use() {
 /// Tokens: the query is counted once for each document. Units: a hundred documents each, of 500 tokens
 /// with the query.
 #[test]
-fn what_is_asked_bounds_what_is_billed() {
+fn the_request_bounds_the_bill() {
     let one = "x".repeat(100);
     let pair = 128;
     for (what, query, documents, expected) in [

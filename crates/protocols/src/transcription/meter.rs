@@ -40,15 +40,15 @@ impl HeldAudio {
 /// Meters a JSON document.
 pub(super) struct DocumentMeter {
     scan: UsageScan,
-    known: HeldAudio,
+    audio: HeldAudio,
     /// The report of a complete document.
     reported: OnceLock<AudioReport>,
 }
 
 impl DocumentMeter {
     pub(super) fn new(terms: &Terms, billed: BilledUnits) -> Self {
-        let known = HeldAudio::new(terms, billed);
-        Self { scan: UsageScan::default(), known, reported: OnceLock::new() }
+        let audio = HeldAudio::new(terms, billed);
+        Self { scan: UsageScan::default(), audio, reported: OnceLock::new() }
     }
 
     fn report(&self) -> AudioReport {
@@ -86,11 +86,11 @@ impl Meter for DocumentMeter {
 
     fn measure(&self) -> (Usage, UsageSource) {
         let written = TextSize::unread(self.scan.text_bytes());
-        self.known.billed.measure(&self.report(), &self.known.estimate(written))
+        self.audio.billed.measure(&self.report(), &self.audio.estimate(written))
     }
 
     fn is_above_limits(&self) -> bool {
-        self.known.is_exceeded_by(&self.report())
+        self.audio.is_exceeded_by(&self.report())
     }
 
     fn changes_length(&self) -> bool {
@@ -100,14 +100,14 @@ impl Meter for DocumentMeter {
 
 /// Meters a text, which reports nothing: what was heard is known, and what was written is seen.
 pub(super) struct TextMeter {
-    known: HeldAudio,
+    audio: HeldAudio,
     written_bytes: u64,
     complete: bool,
 }
 
 impl TextMeter {
     pub(super) fn new(terms: &Terms, billed: BilledUnits) -> Self {
-        Self { known: HeldAudio::new(terms, billed), written_bytes: 0, complete: false }
+        Self { audio: HeldAudio::new(terms, billed), written_bytes: 0, complete: false }
     }
 }
 
@@ -132,7 +132,7 @@ impl Meter for TextMeter {
 
     fn measure(&self) -> (Usage, UsageSource) {
         let written = TextSize::unread(self.written_bytes);
-        (self.known.estimate(written), UsageSource::Estimated)
+        (self.audio.estimate(written), UsageSource::Estimated)
     }
 
     fn changes_length(&self) -> bool {
@@ -142,7 +142,7 @@ impl Meter for TextMeter {
 
 /// Meters a stream of a transcript.
 pub(super) struct TranscriptTally {
-    known: HeldAudio,
+    audio: HeldAudio,
     written: TextSize,
     /// Something has come that is of use.
     has_begun: bool,
@@ -154,7 +154,7 @@ pub(super) struct TranscriptTally {
 impl TranscriptTally {
     pub(super) fn new(terms: &Terms, billed: BilledUnits) -> Self {
         Self {
-            known: HeldAudio::new(terms, billed),
+            audio: HeldAudio::new(terms, billed),
             written: TextSize::default(),
             has_begun: false,
             report: AudioReport::default(),
@@ -213,14 +213,14 @@ impl Tally for TranscriptTally {
     }
 
     fn relayed(&self) -> Usage {
-        if self.has_begun { self.known.estimate(self.written) } else { Usage::ZERO }
+        if self.has_begun { self.audio.estimate(self.written) } else { Usage::ZERO }
     }
 
     fn measure(&self) -> (Usage, UsageSource) {
-        self.known.billed.measure(&self.report, &self.known.estimate(self.written))
+        self.audio.billed.measure(&self.report, &self.audio.estimate(self.written))
     }
 
     fn is_above_limits(&self) -> bool {
-        self.known.is_exceeded_by(&self.report)
+        self.audio.is_exceeded_by(&self.report)
     }
 }

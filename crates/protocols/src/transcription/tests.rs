@@ -119,7 +119,7 @@ fn tokens_are_bounded_by_the_length_and_by_chunks() {
 }
 
 #[test]
-fn what_is_not_known_or_given_twice_is_refused_by_name() {
+fn unlisted_and_repeated_fields_are_refused_by_name() {
     let with = |more: &[(&'static str, &'static str)]| read(&fields(1, more), &by_tokens());
     for (more, named) in [
         (("url", "https://example.com/a.wav"), "url"),

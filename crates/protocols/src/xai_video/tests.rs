@@ -246,8 +246,8 @@ fn every_status_has_its_state() {
 
 #[test]
 fn what_xai_bills_is_read() {
-    let told = report(200, RECORD).expect("a report");
-    assert_eq!(told.billed, Some(Nanousd::new(500_000_000)), "half a dollar");
+    let read = report(200, RECORD).expect("a report");
+    assert_eq!(read.billed, Some(Nanousd::new(500_000_000)), "half a dollar");
     let ticks = |text: &str| report(200, &RECORD.replace("5000000000", text)).expect("read").billed;
     assert_eq!(ticks("11"), Some(Nanousd::new(2)), "rounded up");
     for none in ["-1", "0.5", "null", "\"5\""] {
@@ -304,8 +304,8 @@ fn a_video_that_is_withheld_is_charged_and_says_so() {
     assert_eq!(record["error"]["code"], "moderated");
     assert!(record["error"]["message"].to_string().contains("charged"), "{record}");
     assert_eq!((&record["usage"], record.get("content")), (&json!({"duration": 6}), None));
-    let untold = withheld.replace("\"duration\":6,", "");
-    let read = report(200, &untold).expect("a report");
+    let without_report = withheld.replace("\"duration\":6,", "");
+    let read = report(200, &without_report).expect("a report");
     assert_eq!(read.usage, Some(Usage { seconds: 10, ..Usage::ZERO }), "what was asked for");
     let shown_anyway = RECORD.replace("true", "false");
     let read = report(200, &shown_anyway).expect("a report");

@@ -127,7 +127,7 @@ fn a_stream_that_is_cut_has_no_end_and_costs_what_was_shown() {
     let frames = rich_stream();
     let stream = frames.concat();
     // Behind this all has been said, and only what was used is missing.
-    let said: usize = frames[..frames.len() - 1].iter().map(Vec::len).sum();
+    let content_bytes: usize = frames[..frames.len() - 1].iter().map(Vec::len).sum();
     for (bridge, customer) in converse_cells() {
         let call = call(bridge, &(customer.request)(true), &limits());
         let mut shown = 0;
@@ -138,8 +138,12 @@ fn a_stream_that_is_cut_has_no_end_and_costs_what_was_shown() {
             assert!(usage.output_tokens >= shown, "{bridge:?} at {at}");
             shown = usage.output_tokens;
             assert_eq!(usage.input_tokens, call.floor().input_tokens, "{bridge:?} at {at}");
-            assert_eq!(meter.is_complete(), at == said, "{bridge:?} at {at}");
-            assert_eq!(out.contains(customer.end), at == said, "{bridge:?} at {at}: {out}");
+            assert_eq!(meter.is_complete(), at == content_bytes, "{bridge:?} at {at}");
+            assert_eq!(
+                out.contains(customer.end),
+                at == content_bytes,
+                "{bridge:?} at {at}: {out}"
+            );
         }
         assert!(shown > 8, "{bridge:?}: {shown}");
     }
@@ -184,9 +188,9 @@ fn the_usage_is_the_charge() {
                 let (used, source) = meter.measure();
                 assert_eq!(source, UsageSource::Upstream, "{usage}");
                 let charge = u128::try_from(prices().cost(&used).get()).expect("an amount");
-                let told = (customer.told)(&out, stream).expect("a usage");
-                let what = format!("{bridge:?} told {told} of {usage}");
-                assert_eq!((customer.price)(&told, &PRICES), charge, "{what}");
+                let shown_usage = (customer.shown_usage)(&out, stream).expect("a usage");
+                let what = format!("{bridge:?} told {shown_usage} of {usage}");
+                assert_eq!((customer.price)(&shown_usage, &PRICES), charge, "{what}");
             }
         }
     }
@@ -211,8 +215,8 @@ fn without_a_report_customers_read_what_they_are_billed_by() {
                 assert_eq!(source, UsageSource::Estimated, "{what}");
                 let billed = if reasoning { call.bound() } else { seen };
                 let charge = u128::try_from(prices().cost(&billed).get()).expect("an amount");
-                let told = (customer.told)(&out, stream).expect(&what);
-                assert_eq!((customer.price)(&told, &PRICES), charge, "{what}");
+                let shown_usage = (customer.shown_usage)(&out, stream).expect(&what);
+                assert_eq!((customer.price)(&shown_usage, &PRICES), charge, "{what}");
             }
         }
     }
@@ -220,7 +224,7 @@ fn without_a_report_customers_read_what_they_are_billed_by() {
 
 /// Nothing of a call is made up, mixed with another, or silently left out: the stream breaks there.
 #[test]
-fn calls_that_cannot_be_told_break_the_stream() {
+fn calls_without_a_name_break_the_stream() {
     let input = |index: u64| delta(index, &json!({"toolUse": {"input": "{}"}}));
     for (what, begun) in [
         ("no name", call_of(9, "")),
