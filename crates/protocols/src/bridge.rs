@@ -155,8 +155,8 @@ impl Codec for Bridge {
         self.upstreams.codec.path()
     }
 
-    fn path_to(&self, asked: &PathAsked<'_>) -> Option<Cow<'static, str>> {
-        self.upstreams.codec.path_to(asked)
+    fn path_to(&self, request: &PathAsked<'_>) -> Option<Cow<'static, str>> {
+        self.upstreams.codec.path_to(request)
     }
 
     fn counter(&self) -> Option<Counter> {
@@ -236,7 +236,7 @@ impl Bridge {
             ..target
         };
         frame.aliases = self.upstreams.words.naming(&target).apply(&mut read.parts);
-        let mut losses = Losses::of_request(read.left_out, target.mode).map_err(refused)?;
+        let mut losses = Losses::from_request(read.left_out, target.mode).map_err(refused)?;
         let written = self
             .upstreams
             .words

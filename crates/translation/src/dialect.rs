@@ -226,7 +226,7 @@ impl Efforts {
 
     /// The efforts of these words; others are passed over.
     #[must_use]
-    pub fn of_words<'w>(words: impl IntoIterator<Item = &'w str>) -> Self {
+    pub fn from_words<'w>(words: impl IntoIterator<Item = &'w str>) -> Self {
         let places = words.into_iter().filter_map(|word| {
             let found = Self::WORDS.iter().position(|candidate| *candidate == word);
             found.and_then(|place| u32::try_from(place).ok())
@@ -265,7 +265,7 @@ impl Efforts {
 impl Default for Efforts {
     /// The efforts of OpenAI's APIs.
     fn default() -> Self {
-        Self::of_words(["none", "minimal", "low", "medium", "high", "xhigh"])
+        Self::from_words(["none", "minimal", "low", "medium", "high", "xhigh"])
     }
 }
 
@@ -295,7 +295,7 @@ impl Losses {
     ///
     /// # Errors
     /// The first of it, where nothing may be dropped.
-    pub fn of_request(left_out: Vec<Omission>, mode: Mode) -> Result<Self, Untranslatable> {
+    pub fn from_request(left_out: Vec<Omission>, mode: Mode) -> Result<Self, Untranslatable> {
         match left_out.into_iter() {
             mut all if mode == Mode::Strict => match all.next() {
                 Some(first) => Err(Untranslatable::uncarried(first.field)),
