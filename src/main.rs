@@ -8,7 +8,7 @@ use clap::Parser;
 use tollgate::cli::{Cli, report};
 
 /// A third of the CPU that a proxied request costs goes to the system's allocator; see
-/// `docs/adr/0004-allocator-and-runtime.md` for the figures.
+/// `docs/adr/0004-allocator-and-memory.md` for the figures.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -21,7 +21,7 @@ use crate::gateway::call::peer;
 use crate::gateway::call::sending::{self, Attempt, Sending};
 use crate::gateway::call::slots::UpstreamSlot;
 use crate::gateway::listen::deadline::{self, Deadline};
-use crate::gateway::listen::places::Place;
+use crate::gateway::listen::places::AdmissionSlot;
 use crate::gateway::receive::budget::BudgetShare;
 use crate::gateway::receive::content_path::{self, AskedAt};
 use crate::holds::Seat;
@@ -75,7 +75,7 @@ pub struct Exchange {
     /// When it must end, come what may.
     pub(super) deadline: Arc<Deadline>,
     /// Its place among the requests that are being served.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<AdmissionSlot>,
     /// Its part in the budget of calls to upstreams, for one that makes any.
     pub(super) upstream_slot: Option<UpstreamSlot>,
     /// Its place among those that wait for the end of a task.

@@ -26,8 +26,8 @@ use crate::gateway::listen::deadline::Deadline;
 use crate::gateway::listen::descriptors::Descriptors;
 use crate::gateway::listen::framing;
 use crate::gateway::listen::http1;
-use crate::gateway::listen::open::Open;
-use crate::gateway::listen::places::Places;
+use crate::gateway::listen::open::ConnectionTable;
+use crate::gateway::listen::places::Admission;
 use crate::gateway::listen::transport::Transport;
 use crate::gateway::local::hosted::Hosted;
 use crate::gateway::local::inward::Inward;
@@ -87,7 +87,7 @@ pub struct Gateway {
     pub(super) offload: Arc<Offload>,
     pub(super) outbound: Outbound,
     pub(super) tasks: Arc<Tasks>,
-    pub(super) places: Arc<Places>,
+    pub(super) places: Arc<Admission>,
     /// The budget of calls to upstreams.
     pub(super) slots: Arc<UpstreamSlots>,
     pub(super) balancer: Arc<Balancer>,
@@ -102,7 +102,7 @@ pub struct Gateway {
     pub(super) inward: Inward,
     pub(super) deadline: Arc<Deadline>,
     pub(super) upstreams: Arc<Upstreams>,
-    pub(super) open: Arc<Open>,
+    pub(super) open: Arc<ConnectionTable>,
 }
 
 impl Gateway {
@@ -126,9 +126,10 @@ impl Gateway {
             open,
         } = parts;
         let bodies = BodyBudget::new(Arc::clone(&metrics));
-        let places = Places::new(Arc::clone(&limits), Arc::clone(&metrics));
+        let places = Admission::new(Arc::clone(&limits), Arc::clone(&metrics));
         let slots = Arc::new(UpstreamSlots::new(Arc::clone(&metrics)));
-        let open = Open::new(descriptors, open, Arc::clone(&config), Arc::clone(&metrics));
+        let open =
+            ConnectionTable::new(descriptors, open, Arc::clone(&config), Arc::clone(&metrics));
         let inner = Self {
             config,
             ledger,

@@ -14,6 +14,7 @@ use super::disjoint::{
     CACHE_CONTROL, CacheWritten, NamedCount, RequestedLifetime, WireLifetimes, count,
 };
 use super::estimate::TextSize;
+use super::fields;
 use super::json::Object;
 use super::json_cursor::Cursor;
 use super::limits::{MissingUsage, ModelLimits};
@@ -71,9 +72,9 @@ impl Codec for AnthropicMessages {
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
         let prompt = offer::read(body, &offer::MESSAGES, limits)?;
-        super::check_messages(body)?;
+        fields::check_messages(body)?;
         // Zero is legal: it only writes the prompt to the cache.
-        let requested = super::output_tokens(body, "max_tokens", 0, limits)?;
+        let requested = fields::output_tokens(body, "max_tokens", 0, limits)?;
         let output_tokens_max = requested.unwrap_or(limits.output_tokens_max);
         let terms = Terms::of_prompt(body, &prompt, limits, output_tokens_max)?.with_output_limit(
             requested,
@@ -160,8 +161,8 @@ impl Codec for AnthropicCountTokens {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        super::refuse_case_variants(body, &COUNTED_FIELDS)?;
-        super::check_messages(body)?;
+        fields::refuse_case_variants(body, &COUNTED_FIELDS)?;
+        fields::check_messages(body)?;
         let tokens = prompt_tokens(body, MediaCount::Anthropic, limits.pictures);
         let terms = Terms::of_whole(body, Usage::ZERO, Usage::ZERO)
             .with_references(offer::references(body, &offer::MESSAGES));
@@ -420,7 +421,7 @@ struct MessagesEvent<'a> {
     /// A block that begins.
     block: Option<&'a [u8]>,
     stops: bool,
-    /// It stops because no more output was asked for, or fits the context.
+    /// It stops because it reached the requested maximum, or the end of the context.
     ends_at_limit: bool,
     has_error: bool,
     /// The id of the container that code of the answer runs in, with its quotes.

@@ -4,7 +4,7 @@
 //! a header says of a length. What decoders make samples of is counted while the container is walked:
 //! bytes of PCM, frames of MPEG audio and FLAC, packets of Opus and Vorbis, samples of MP4. Where decoders
 //! could read a file in several ways, the longest counts, and what cannot be bounded in this way is refused
-//! by name ([ADR 50](../../../docs/adr/0050-audio-length.md)).
+//! by name ([ADR 78](../../../docs/adr/0078-bounds-of-holds.md)).
 //!
 //! A file is read once, from its first byte to its last, and nothing of it is decoded: the time grows with
 //! its bytes alone, and what is remembered of it does not.

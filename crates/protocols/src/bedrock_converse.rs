@@ -17,6 +17,7 @@ use tollgate_translation::Converse;
 use super::disjoint::{CacheWritten, NamedCount, RequestedLifetime, count};
 use super::estimate::TextSize;
 use super::event_stream::EventFrame;
+use super::fields;
 use super::json::Object;
 use super::json_cursor::Cursor;
 use super::limits::{MissingUsage, ModelLimits};
@@ -62,7 +63,7 @@ impl Codec for BedrockConverse {
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
         let mut prompt = offer::read(body, &offer::CONVERSE, limits)?;
-        super::check_messages(body)?;
+        fields::check_messages(body)?;
         if body.get_non_null("toolConfig").is_some() {
             let added = prompt.added_tokens_max;
             prompt.added_tokens_max =
@@ -70,7 +71,7 @@ impl Codec for BedrockConverse {
         }
         let config = body.get_non_null("inferenceConfig").and_then(|value| value.as_object().ok());
         let requested = match &config {
-            Some(config) => super::output_tokens(config, "maxTokens", 1, limits)?,
+            Some(config) => fields::output_tokens(config, "maxTokens", 1, limits)?,
             None => None,
         };
         let output_tokens_max = requested.unwrap_or(limits.output_tokens_max);

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 
 use super::Fault;
+use super::fields;
 use super::json::{self, Object};
 use tollgate_money::error::GatewayError;
 
@@ -49,7 +50,7 @@ pub(super) fn object_in<'a>(
     let object = value.as_object();
     object
         .map(Some)
-        .map_err(|error| GatewayError::invalid(field, super::no_object(field, &value, &error)))
+        .map_err(|error| GatewayError::invalid(field, fields::no_object(field, &value, &error)))
 }
 
 /// True if a code concerns the operator's account or the upstream's load, not the request.

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::dashscope::{self, object_in};
+use super::fields;
 use super::json::Object;
 use super::limits::ModelLimits;
 use super::task::{EXPIRES_AFTER_S, Facts, Report, Shown, TaskCodec, TaskState};
@@ -68,9 +69,9 @@ impl Codec for DashscopeVideo {
 }
 
 fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Order, GatewayError> {
-    super::refuse_case_variants(body, &FIELDS)?;
-    super::refuse_unknown_fields(body, &FIELDS, &limits.pass.fields)?;
-    let model = super::text(body, "model")?.unwrap_or_default();
+    fields::refuse_case_variants(body, &FIELDS)?;
+    fields::refuse_unknown_fields(body, &FIELDS, &limits.pass.fields)?;
+    let model = fields::text(body, "model")?.unwrap_or_default();
     let group = ModelClass::from_model(&model);
     let billed = billed(body, limits)?;
     let input =

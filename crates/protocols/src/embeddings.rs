@@ -15,6 +15,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::estimate::ReadTokens;
+use super::fields;
 use super::json::{Elements, Object, Value};
 use super::limits::ModelLimits;
 use super::offer::Offer;
@@ -220,7 +221,7 @@ fn of_token_ids(count: usize) -> ReadTokens {
 fn check_dimensions(body: &Object<'_>, limits: &ModelLimits) -> Result<(), GatewayError> {
     let sizes_allowed = &limits.dimensions;
     if sizes_allowed.is_empty() {
-        return super::integer(body, "dimensions", 1..=u64::MAX).map(drop);
+        return fields::integer(body, "dimensions", 1..=u64::MAX).map(drop);
     }
     let Some(requested) = body.get_non_null("dimensions") else { return Ok(()) };
     let requested = requested.as_u64();

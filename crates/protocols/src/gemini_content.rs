@@ -12,6 +12,7 @@ use std::borrow::Cow;
 
 use super::counter::Counter;
 use super::estimate::TextSize;
+use super::fields;
 use super::json::Object;
 use super::json_cursor::Cursor;
 use super::limits::{MissingUsage, ModelLimits};
@@ -88,7 +89,7 @@ impl Codec for GeminiContent {
                 && !config.has_stops,
             traits: Traits {
                 thinking: config.thinks,
-                service_tier: super::service_tier(body),
+                service_tier: fields::service_tier(body),
                 ..Traits::default()
             },
             input_ways: prompt.input_ways(),

@@ -10,6 +10,7 @@ mod count;
 mod find;
 mod grammar;
 mod spelling;
+mod unquote;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,9 +21,10 @@ pub(super) use find::{
     marks, plain_text_end, quote_or_backslash, short_string_end, string_marks, structure,
 };
 pub use grammar::DEPTH_MAX;
-use grammar::{Scanner, unquote, unquote_text};
+use grammar::Scanner;
 pub(crate) use spelling::DecodedText;
 use spelling::Spelling;
+use unquote::unquote;
 
 /// Reason why a body is not acceptable JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -469,60 +469,6 @@ fn begins_text(behind_key: &[u8]) -> bool {
     text.and_then(<[u8]>::first).is_some_and(|first| *first != b'"')
 }
 
-/// Meters an answer whose use is known before it is sent. It counts as used from its first byte: the
-/// upstream bills all of it, however much of it is taken.
-#[derive(Clone, Debug)]
-pub struct FixedUsageMeter {
-    usage: Usage,
-    source: UsageSource,
-    /// Some of it has come.
-    begun: bool,
-    /// All of it has been sent.
-    complete: bool,
-}
-
-impl FixedUsageMeter {
-    /// A meter for an answer that is yet to come.
-    #[must_use]
-    pub fn new(usage: Usage, source: UsageSource) -> Self {
-        Self { usage, source, begun: false, complete: false }
-    }
-
-    /// A meter for an answer that is there, and about to be sent.
-    #[must_use]
-    pub fn of_answer(usage: Usage, source: UsageSource) -> Self {
-        Self { begun: true, ..Self::new(usage, source) }
-    }
-}
-
-impl Meter for FixedUsageMeter {
-    fn relay(&mut self, chunk: Bytes) -> Bytes {
-        self.begun |= !chunk.is_empty();
-        chunk
-    }
-
-    fn finish(&mut self) -> Bytes {
-        self.complete = true;
-        Bytes::new()
-    }
-
-    fn is_complete(&self) -> bool {
-        self.complete
-    }
-
-    fn relayed(&self) -> Usage {
-        if self.begun { self.usage } else { Usage::ZERO }
-    }
-
-    fn measure(&self) -> (Usage, UsageSource) {
-        (self.usage, self.source)
-    }
-
-    fn changes_length(&self) -> bool {
-        false
-    }
-}
-
 /// The output that a stream has shown, counted for when no usage is reported.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Shown {

@@ -12,6 +12,7 @@ use super::disjoint::{
     CACHE_CONTROL, CacheWritten, InclusiveCounts, LIFETIMES, NamedCount, RequestedLifetime,
     WireLifetimes, count,
 };
+use super::fields;
 use super::json::{Object, Value};
 use super::limits::{MissingUsage, ModelLimits};
 use super::metering::{
@@ -64,14 +65,14 @@ impl Codec for OpenaiChat {
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
         let prompt = offer::read(body, &offer::CHAT, limits)?;
-        super::check_messages(body)?;
+        fields::check_messages(body)?;
         for (field, range) in RANGES {
             check_range(body, field, &range)?;
         }
         check_stop(body)?;
-        let choices = super::integer(body, "n", 1..=CHOICES_MAX)?.unwrap_or(1);
-        let requested = super::output_tokens(body, "max_tokens", 1, limits)?
-            .max(super::output_tokens(body, "max_completion_tokens", 1, limits)?);
+        let choices = fields::integer(body, "n", 1..=CHOICES_MAX)?.unwrap_or(1);
+        let requested = fields::output_tokens(body, "max_tokens", 1, limits)?
+            .max(fields::output_tokens(body, "max_completion_tokens", 1, limits)?);
         // Some models make them unasked.
         let makes_pictures = limits.priced.has_unit(Unit::ImageOutputTokens);
         let hidden = hidden_tokens(body, limits);
@@ -102,7 +103,7 @@ impl Codec for OpenaiChat {
             makes_pictures,
             is_thinking_priced: limits.priced.thinking,
             traits: Traits {
-                service_tier: super::service_tier(body),
+                service_tier: fields::service_tier(body),
                 thinking: thinking(body),
                 ..Traits::default()
             },
@@ -167,7 +168,7 @@ fn thinking(body: &Object<'_>) -> Option<bool> {
     body.get_non_null("enable_thinking").and_then(|value| value.as_bool())
 }
 
-/// A model that is said not to think may still do so when it is asked to.
+/// A model that is said not to think may still do so when asked to.
 fn asks_for_reasoning(body: &Object<'_>) -> bool {
     let effort = body.get_non_null("reasoning_effort");
     effort.is_some_and(|effort| effort.as_str().as_deref() != Some("none"))
@@ -176,7 +177,7 @@ fn asks_for_reasoning(body: &Object<'_>) -> bool {
 /// Edit that makes the upstream report usage at the end of a stream.
 #[derive(Debug)]
 enum UsageOptions {
-    /// The customer asked for it: the chunk is the customer's too.
+    /// The customer requested it: the chunk is the customer's too.
     Requested,
     /// There is no `stream_options`: insert one at this position.
     Insert { at: usize, comma: bool },
@@ -199,8 +200,8 @@ impl UsageOptions {
         }
         let object = options
             .as_object()
-            .map_err(|error| invalid(super::no_object(FIELD, &options, &error)))?;
-        super::refuse_case_variants(&object, &["include_usage"])?;
+            .map_err(|error| invalid(fields::no_object(FIELD, &options, &error)))?;
+        fields::refuse_case_variants(&object, &["include_usage"])?;
         let offset = options.range.start;
         let Some(value) = object.get("include_usage") else {
             let (at, comma) = object.insertion_point();
@@ -571,7 +572,7 @@ impl WireChatUsage {
 
 /// Meters a stream of chunks.
 struct ChatTally {
-    /// The usage chunk was asked for by us, not by the customer.
+    /// The usage chunk was requested by us, not by the customer.
     usage_is_ours: bool,
     state: StreamState,
     /// The unit of cache writes of which a report does not say how long they are kept.

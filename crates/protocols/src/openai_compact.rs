@@ -3,6 +3,7 @@
 //!
 //! Fields and usage figures: OpenAI's API reference, "Compact a response".
 
+use super::fields;
 use super::limits::ModelLimits;
 use super::metering::{Frame, JsonMeter};
 use super::openai_responses::report;
@@ -40,7 +41,7 @@ impl Codec for OpenaiCompact {
             .with_references(stored::references(body));
         Ok(Box::new(CompactCall {
             terms,
-            traits: Traits { service_tier: super::service_tier(body), ..Traits::default() },
+            traits: Traits { service_tier: fields::service_tier(body), ..Traits::default() },
             input_ways: prompt.input_ways(),
             written_as: prompt.written_as,
             possible: Usage {

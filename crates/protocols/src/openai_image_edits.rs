@@ -3,11 +3,13 @@
 
 use imagesize::ImageType;
 
+use super::fields;
 use super::form::{Form, Part};
 use super::images::{ImageRequest, Order, PARTIAL_IMAGES_MAX};
 use super::limits::{ImageLimits, ModelLimits, ResponseFormat};
 use super::splice::Splice;
-use super::{Call, Codec, Dialect, Framing, Meter, ModelField, Operation, Request, Terms};
+use super::terms::ModelField;
+use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms};
 use crate::estimate::TextSize;
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::Traits;
@@ -99,7 +101,7 @@ fn check_names(form: &Form, pass: &[String]) -> Result<(), GatewayError> {
         return Err(GatewayError::invalid(name, message));
     }
     let mut names = form.parts.iter().map(|part| part.name.as_str());
-    names.try_for_each(|name| super::check_known("", name, &field_names, pass))
+    names.try_for_each(|name| fields::check_known("", name, &field_names, pass))
 }
 
 /// The fields of a form.

@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 
+use super::fields;
 use super::limits::ModelLimits;
 use super::metering::{Frame, JsonMeter};
 use super::prompt_count::{MediaCount, prompt_tokens};
@@ -39,7 +40,7 @@ impl Codec for OpenaiInputTokens {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        super::refuse_case_variants(body, &COUNTED_FIELDS)?;
+        fields::refuse_case_variants(body, &COUNTED_FIELDS)?;
         Ok(Box::new(InputTokensCall {
             tokens: prompt_tokens(body, MediaCount::Openai, limits.pictures),
             terms: Terms::of_whole(body, Usage::ZERO, Usage::ZERO)

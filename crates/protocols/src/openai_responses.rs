@@ -13,6 +13,7 @@ use super::disjoint::{
     WireLifetimes, count,
 };
 use super::estimate::TextSize;
+use super::fields;
 use super::json::Object;
 use super::json_cursor::Cursor;
 use super::limits::{MissingUsage, ModelLimits};
@@ -58,11 +59,11 @@ impl Codec for OpenaiResponses {
         let body = request.json()?;
         let left_out = offer::searches(body, limits);
         let prompt = offer::read_without(body, &offer::RESPONSES, limits, left_out.as_ref())?;
-        if super::boolean(body, "background")? == Some(true) {
+        if fields::boolean(body, "background")? == Some(true) {
             let message = "`background` is not offered here: nobody could meter such an answer";
             return Err(GatewayError::invalid("background", message));
         }
-        let requested = super::output_tokens(body, "max_output_tokens", 1, limits)?;
+        let requested = fields::output_tokens(body, "max_output_tokens", 1, limits)?;
         let output_tokens_max = requested.unwrap_or(limits.output_tokens_max);
         let terms = Terms::of_prompt(body, &prompt, limits, output_tokens_max)?
             .with_output_limit(requested, limits.output_tokens_max, 1)
@@ -76,7 +77,7 @@ impl Codec for OpenaiResponses {
             unsplit: prompt
                 .written_as
                 .unwrap_or_else(|| RequestedLifetime::in_body(body, &CACHE_CONTROL).unsplit()),
-            traits: Traits { service_tier: super::service_tier(body), ..pictures(body) },
+            traits: Traits { service_tier: fields::service_tier(body), ..pictures(body) },
             runs_tools: prompt.has_server_tools(),
             input_ways: prompt.input_ways(),
             terms,
@@ -513,7 +514,7 @@ impl TextTally for ResponsesTally {
             _ => {}
         }
         if self.ended {
-            // At the beginning it is what was asked for.
+            // At the beginning it is the requested tier.
             self.state.service_tier = event.service_tier;
             if let Some((ran, output)) = self.ran.as_ref().zip(event.output) {
                 // All items are here once more, also those of an upstream that tells of none before.

@@ -4,6 +4,7 @@
 //! The answer is a file, or with `stream_format: "sse"` events. Neither is billed by what it reports
 //! but by the characters of the request, so both pass as they are.
 
+use super::fields;
 use super::json::Object;
 use super::limits::ModelLimits;
 use super::{Call, Codec, Dialect, Operation, Reference, Request, Terms};
@@ -40,7 +41,7 @@ impl Codec for OpenaiSpeech {
         let body = request.json()?;
         let text = read_input(body, limits)?;
         let used = Usage { characters: text.chars().count() as u64, ..Usage::ZERO };
-        let stream = match super::text(body, "stream_format")?.as_deref() {
+        let stream = match fields::text(body, "stream_format")?.as_deref() {
             None | Some("audio") => false,
             Some("sse") => true,
             Some(_) => {
@@ -65,9 +66,9 @@ fn own_voice(body: &Object<'_>) -> Vec<Reference> {
 
 /// The text to speak.
 pub(super) fn read_input(body: &Object<'_>, limits: &ModelLimits) -> Result<String, GatewayError> {
-    super::refuse_case_variants(body, &FIELDS)?;
-    super::refuse_unknown_fields(body, &FIELDS, &limits.pass.fields)?;
-    let text = super::text(body, "input")?.filter(|text| !text.is_empty());
+    fields::refuse_case_variants(body, &FIELDS)?;
+    fields::refuse_unknown_fields(body, &FIELDS, &limits.pass.fields)?;
+    let text = fields::text(body, "input")?.filter(|text| !text.is_empty());
     let missing = || GatewayError::invalid("input", "`input` must be a non-empty string");
     let text = text.ok_or_else(missing)?;
     let (count, max) = (text.chars().count(), limits.speech.characters_max);

@@ -12,13 +12,13 @@
 use std::ops::Range;
 
 use super::estimate::ReadTokens;
+use super::fields;
+use super::fields::{boolean, integer};
 use super::json::{Object, Value};
 use super::limits::ModelLimits;
 use super::offer::Offer;
 use super::splice::Splice;
-use super::{
-    Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, boolean, integer, offer,
-};
+use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::{Unit, Usage};
 
@@ -100,7 +100,7 @@ fn read(
     boolean(body, "return_documents")?;
     boolean(body, "truncation")?;
     let chunk_tokens = integer(body, "max_tokens_per_doc", 1..=u64::MAX)?;
-    let instruction = super::text(body, "instruction")?.unwrap_or_default();
+    let instruction = fields::text(body, "instruction")?.unwrap_or_default();
     let measured = |text: &str| ReadTokens::measure(text).bounded();
     let query = measured(&query(body)?).plus(measured(&instruction));
     let context = Some(limits.input_tokens_max).filter(|tokens| *tokens > 0);
@@ -128,7 +128,7 @@ fn read(
 
 /// The text that the documents are ranked by.
 fn query(body: &Object<'_>) -> Result<String, GatewayError> {
-    let query = super::text(body, "query")?.filter(|text| !text.is_empty());
+    let query = fields::text(body, "query")?.filter(|text| !text.is_empty());
     query.ok_or_else(|| GatewayError::invalid("query", "`query` must be a non-empty string"))
 }
 

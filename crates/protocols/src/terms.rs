@@ -305,7 +305,7 @@ impl CountableInput {
 }
 
 /// The most tokens that any tokenizer makes of what a document of text says: one for each byte of it,
-/// whichever way it is spelled, and what numbers can grow by where a provider writes them anew. ADR 77
+/// whichever way it is spelled, and what numbers can grow by where a provider writes them anew. ADR 16
 /// says why that covers how providers render tools and messages.
 fn text_tokens_max(body: &Object<'_>) -> u64 {
     body.decoded_bytes().saturating_add(body.rewritten_bytes()) as u64

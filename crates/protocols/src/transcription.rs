@@ -9,10 +9,12 @@
 
 use super::audio_length::{self, AudioContainer};
 use super::estimate::ReadTokens;
+use super::fields;
 use super::form::{Form, Part};
 use super::limits::{ModelLimits, TranscriptionLimits};
 use super::metering::StreamMeter;
-use super::{Call, Codec, Dialect, Framing, Meter, ModelField, Operation, Request, Terms};
+use super::terms::ModelField;
+use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms};
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::{CacheWrites, InputWays, Unit, Usage};
 
@@ -120,7 +122,7 @@ impl<'a> AudioForm<'a> {
             return Err(GatewayError::invalid(name, message));
         }
         let mut names = form.parts.iter().map(|part| part.name.as_str());
-        names.try_for_each(|name| super::check_known("", name, field_names, pass))?;
+        names.try_for_each(|name| fields::check_known("", name, field_names, pass))?;
         let fields = Self { form, body };
         for name in field_names.iter().filter(|name| !LISTS.contains(name) && **name != "file") {
             fields.text(name)?;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use super::fields;
 use super::json::{self, Object};
 use super::limits::VideoLimits;
 use super::splice::Splice;
@@ -152,7 +153,7 @@ pub(super) fn word_of(
 
 /// `webhook_url`. Where it may lead is configured, so the gateway checks that.
 fn webhook_url(body: &Object<'_>) -> Result<Option<String>, GatewayError> {
-    let url = super::text(body, WEBHOOK_URL)?;
+    let url = fields::text(body, WEBHOOK_URL)?;
     if url.as_ref().is_some_and(|url| url.len() > WEBHOOK_URL_BYTES_MAX) {
         let message = format!("`{WEBHOOK_URL}` must have at most {WEBHOOK_URL_BYTES_MAX} bytes");
         return Err(refuse(URL_INVALID, WEBHOOK_URL, message));
@@ -163,7 +164,7 @@ fn webhook_url(body: &Object<'_>) -> Result<Option<String>, GatewayError> {
 /// `aspect_ratio` of an upstream whose ratios are not listed: two whole numbers, `16:9`.
 pub(super) fn aspect_ratio(body: &Object<'_>) -> Result<Option<String>, GatewayError> {
     const FIELD: &str = "aspect_ratio";
-    let Some(ratio) = super::text(body, FIELD)? else { return Ok(None) };
+    let Some(ratio) = fields::text(body, FIELD)? else { return Ok(None) };
     let is_side = |side: &str| !side.is_empty() && side.bytes().all(|byte| byte.is_ascii_digit());
     let is_ratio = ratio.len() <= ASPECT_RATIO_BYTES_MAX
         && ratio.split_once(':').is_some_and(|(wide, high)| is_side(wide) && is_side(high));
@@ -227,7 +228,7 @@ impl<U: VideoUpstream> VideoCall<U> {
         Ok(Self {
             // A submit that is refused costs nothing, and a task that was begun is settled later.
             terms: Terms::of_whole(body, order.facts.bound, Usage::ZERO),
-            waits: super::boolean(body, WAIT)?.unwrap_or(false),
+            waits: fields::boolean(body, WAIT)?.unwrap_or(false),
             webhook_url: if has_webhook { webhook_url(body)? } else { None },
             cut: body.member_ranges(U::CUT),
             order,

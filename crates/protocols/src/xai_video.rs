@@ -7,6 +7,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use super::fields;
 use super::json::{self, Object};
 use super::limits::{ModelLimits, VideoLimits};
 use super::media_url::{self, Medium, Reach};
@@ -77,10 +78,10 @@ impl Codec for XaiVideo {
 }
 
 fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Order, GatewayError> {
-    super::refuse_case_variants(body, &FIELDS)?;
-    super::refuse_unknown_fields(body, &FIELDS, &limits.pass.fields)?;
+    fields::refuse_case_variants(body, &FIELDS)?;
+    fields::refuse_unknown_fields(body, &FIELDS, &limits.pass.fields)?;
     let has_image = check_image(body, limits)?;
-    match super::text(body, "prompt")? {
+    match fields::text(body, "prompt")? {
         Some(prompt) if has_image || !prompt.trim().is_empty() => {}
         None if has_image => {}
         Some(_) => return Err(refuse(CONTENT_EMPTY, "prompt", "`prompt` must not be empty")),
@@ -132,7 +133,7 @@ fn check_image(body: &Object<'_>, limits: &ModelLimits) -> Result<bool, GatewayE
     const FIELD: &str = "image";
     const URL: &str = "image.url";
     let Some(image) = body.get_non_null(FIELD) else {
-        let model = super::text(body, "model")?.unwrap_or_default();
+        let model = fields::text(body, "model")?.unwrap_or_default();
         let is_needed = limits.images.references_min > 0 || model.ends_with(IMAGE_ONLY);
         return if is_needed {
             let message = "this model makes videos from an `image`: `{\"url\": \"https://…\"}`";
@@ -147,12 +148,12 @@ fn check_image(body: &Object<'_>, limits: &ModelLimits) -> Result<bool, GatewayE
     let image = image.as_object().map_err(|error| {
         let message = match image.as_str() {
             Some(_) => "`image` must be an object: `{\"url\": \"https://…\"}`".to_owned(),
-            None => super::no_object(FIELD, &image, &error),
+            None => fields::no_object(FIELD, &image, &error),
         };
         refuse(INVALID, FIELD, message)
     })?;
-    super::refuse_case_variants(&image, &IMAGE_FIELDS)?;
-    super::refuse_unknown_members(&image, FIELD, &IMAGE_FIELDS, &limits.pass.fields)?;
+    fields::refuse_case_variants(&image, &IMAGE_FIELDS)?;
+    fields::refuse_unknown_members(&image, FIELD, &IMAGE_FIELDS, &limits.pass.fields)?;
     let url =
         image.get_non_null("url").ok_or_else(|| refuse(MISSING, URL, "`image.url` is required"))?;
     let url = url

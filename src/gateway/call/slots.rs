@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::error::GatewayError;
 use crate::gateway::exchange::Exchange;
-use crate::gateway::listen::open::Open;
+use crate::gateway::listen::open::ConnectionTable;
 use crate::gateway::listen::places::{overloaded, too_many};
 use crate::limits::{Exhausted, PoolRule, PooledUnits, UnitPool};
 use crate::metrics::{Metrics, Shed};
@@ -41,7 +41,11 @@ impl UpstreamSlots {
     ///
     /// # Errors
     /// `Overloaded` when all are taken, `RateLimited` when the account has its share.
-    pub(crate) fn enter(&self, open: &Open, exchange: &mut Exchange) -> Result<(), GatewayError> {
+    pub(crate) fn enter(
+        &self,
+        open: &ConnectionTable,
+        exchange: &mut Exchange,
+    ) -> Result<(), GatewayError> {
         if exchange.upstream_slot.is_some() {
             return Ok(());
         }

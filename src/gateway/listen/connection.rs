@@ -27,7 +27,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::listen::deadline::{Cuttable, Deadline};
 use crate::gateway::listen::http1::{CustomerWire, Http1Session, Returned, SoundHead};
-use crate::gateway::listen::open::{Member, Open, Ticket};
+use crate::gateway::listen::open::{ConnectionState, ConnectionTable, OpenConnection};
 use crate::gateway::listen::origin::Origin;
 use crate::gateway::listen::transport::{self, Transport};
 use crate::gateway::listen::{hooks, http2};
@@ -49,7 +49,7 @@ const FRESH_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(620);
 /// Idle timeout of a connection without any authenticated request. Browsers and probes reconnect at no cost,
 /// and a client that only wants to occupy connections has to open them anew.
-const STRANGERS_IDLE_TIMEOUT: Duration = Duration::from_secs(120);
+const UNAUTHENTICATED_IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Requests on one connection before it is closed, so that clients spread anew over load-balanced
 /// gateways.
 pub(crate) const REQUESTS_MAX: u32 = 10_000;
@@ -62,7 +62,7 @@ const LINGER_BYTES_MAX: usize = 1024 * 1024;
 pub(crate) type Refuse = fn(&GatewayError) -> Bytes;
 
 /// Check of a request header: true if it has a valid API key.
-pub(crate) type IsKnown = Arc<dyn Fn(&RequestHeader) -> bool + Send + Sync>;
+pub(crate) type IsAuthenticated = Arc<dyn Fn(&RequestHeader) -> bool + Send + Sync>;
 
 /// The application behind every customer-facing address.
 pub struct Connections<P> {
@@ -74,9 +74,9 @@ pub struct Connections<P> {
     /// Accept HTTP/2 with prior knowledge, that is, without ALPN.
     h2c: bool,
     refuse: Refuse,
-    open: Arc<Open>,
+    open: Arc<ConnectionTable>,
     deadline: Arc<Deadline>,
-    is_known: IsKnown,
+    is_authenticated: IsAuthenticated,
 }
 
 impl<P> Connections<P>
@@ -94,17 +94,21 @@ where
         transport: Transport,
         h2c: bool,
         refuse: Refuse,
-        open: Arc<Open>,
+        open: Arc<ConnectionTable>,
     ) -> Self {
         let h2c = h2c && !transport.is_tls();
         let driven = Arc::new(http_proxy(conf, proxy.clone()));
-        let (deadline, is_known) = (Arc::default(), Arc::new(|_: &RequestHeader| true));
-        Self { proxy, driven, transport, h2c, refuse, open, deadline, is_known }
+        let (deadline, is_authenticated) = (Arc::default(), Arc::new(|_: &RequestHeader| true));
+        Self { proxy, driven, transport, h2c, refuse, open, deadline, is_authenticated }
     }
 
-    /// Cuts requests at this deadline, and asks `is_known` whose streams are taken.
-    pub(crate) fn tied_to(self, deadline: Arc<Deadline>, is_known: IsKnown) -> Self {
-        Self { deadline, is_known, ..self }
+    /// Cuts requests at this deadline, and asks `is_authenticated` whose streams are taken.
+    pub(crate) fn tied_to(
+        self,
+        deadline: Arc<Deadline>,
+        is_authenticated: IsAuthenticated,
+    ) -> Self {
+        Self { deadline, is_authenticated, ..self }
     }
 
     /// The filter that admits connections to this listener before they are accepted.
@@ -117,13 +121,13 @@ where
     async fn open(
         &self,
         stream: Stream,
-        ticket: &mut Ticket,
+        ticket: &mut OpenConnection,
         shutdown: &mut ShutdownWatch,
     ) -> Option<Stream> {
         let stream = tokio::select! {
             biased; // most connections are open at once
             opened = self.transport.open(stream) => opened?,
-            () = ticket.told_to_leave() => return None,
+            () = ticket.close_requested() => return None,
             () = closing(shutdown, true) => return None,
         };
         let told = self.transport.is_proxied().then(|| transport::peer(&stream)).flatten();
@@ -131,7 +135,12 @@ where
         told.is_none_or(|told| self.open.tell(ticket, told.ip())).then_some(stream)
     }
 
-    async fn serve(&self, mut stream: Stream, member: &Arc<Member>, mut shutdown: ShutdownWatch) {
+    async fn serve(
+        &self,
+        mut stream: Stream,
+        member: &Arc<ConnectionState>,
+        mut shutdown: ShutdownWatch,
+    ) {
         if matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
             return self.serve_http2(stream, member, shutdown).await;
         }
@@ -158,7 +167,7 @@ where
         mut wire: CustomerWire,
         mut next: ReceivedHead,
         mut patience: Patience,
-        member: &Arc<Member>,
+        member: &Arc<ConnectionState>,
         mut shutdown: ShutdownWatch,
     ) {
         let (returned, mut session) = (Returned::default(), hooks::session());
@@ -183,12 +192,18 @@ where
             let Some(back) = returned.lock().take() else { return };
             wire = back;
             member.end();
-            let wait = if member.is_known() { IDLE_TIMEOUT } else { STRANGERS_IDLE_TIMEOUT };
+            let wait =
+                if member.is_authenticated() { IDLE_TIMEOUT } else { UNAUTHENTICATED_IDLE_TIMEOUT };
             next = self.next_head(&mut wire.stream, wait, &mut patience, &mut shutdown).await;
         }
     }
 
-    async fn serve_http2(&self, stream: Stream, member: &Arc<Member>, shutdown: ShutdownWatch) {
+    async fn serve_http2(
+        &self,
+        stream: Stream,
+        member: &Arc<ConnectionState>,
+        shutdown: ShutdownWatch,
+    ) {
         let begin = |session, busy| {
             let (proxy, shutdown) = (Arc::clone(&self.driven), shutdown.clone());
             tokio::spawn(async move {
@@ -196,7 +211,11 @@ where
                 proxy.process_new_http(ServerSession::new_http2(session), &shutdown).await;
             });
         };
-        let door = http2::Door { member, streams: self.open.streams(), is_known: &self.is_known };
+        let door = http2::StreamAdmission {
+            member,
+            streams: self.open.streams(),
+            is_authenticated: &self.is_authenticated,
+        };
         http2::serve(Cuttable::in_turns(stream), shutdown.clone(), &door, begin).await;
     }
 
@@ -310,7 +329,7 @@ impl LineScan {
 
 /// Sends `answer`, says that no more will come, and listens a little for what is still under way.
 async fn say_and_close(mut stream: Stream, answer: &[u8]) {
-    let said = async {
+    let lingered = async {
         stream.write_all(answer).await?;
         stream.flush().await?;
         AsyncWriteExt::shutdown(&mut stream).await?;
@@ -326,7 +345,7 @@ async fn say_and_close(mut stream: Stream, answer: &[u8]) {
         std::io::Result::Ok(())
     };
     // A customer who does not read the answer has been refused all the same.
-    drop(timeout(LINGER_TIMEOUT, said).await);
+    drop(timeout(LINGER_TIMEOUT, lingered).await);
 }
 
 #[async_trait]
@@ -348,7 +367,7 @@ where
         tokio::select! {
             biased;
             () = self.serve(stream, &member, shutdown) => {}
-            () = ticket.told_to_leave() => {}
+            () = ticket.close_requested() => {}
         }
         None
     }

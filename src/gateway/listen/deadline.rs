@@ -23,20 +23,20 @@ use crate::gateway::listen::wrapped::tells_of_inner;
 pub struct Deadline {
     is_near: AtomicBool,
     is_over: AtomicBool,
-    told_near: watch::Sender<bool>,
-    told: watch::Sender<bool>,
+    near: watch::Sender<bool>,
+    over: watch::Sender<bool>,
 }
 
 impl Deadline {
     /// From now on connections are closed behind each answer, since there will be no further one.
     pub fn approach(&self) {
         self.is_near.store(true, Ordering::Release);
-        self.told_near.send_replace(true);
+        self.near.send_replace(true);
     }
 
     /// Waits until connections are to be closed behind each answer.
     pub(crate) fn approached(&self) -> impl Future<Output = ()> + Send + Sync + 'static {
-        waits(&self.told_near)
+        waits(&self.near)
     }
 
     /// True while connections are to be closed after each answer.
@@ -47,7 +47,7 @@ impl Deadline {
     /// Ends the requests in flight, for good.
     pub fn end(&self) {
         self.is_over.store(true, Ordering::Release);
-        self.told.send_replace(true);
+        self.over.send_replace(true);
     }
 
     /// True once requests in flight must end.
@@ -66,16 +66,16 @@ impl Deadline {
 
     /// Waits until they must.
     pub(crate) fn reached(&self) -> impl Future<Output = ()> + Send + Sync + 'static {
-        waits(&self.told)
+        waits(&self.over)
     }
 }
 
 /// Waits until it is told.
-fn waits(told: &watch::Sender<bool>) -> impl Future<Output = ()> + Send + Sync + 'static {
-    let mut told = told.subscribe();
+fn waits(over: &watch::Sender<bool>) -> impl Future<Output = ()> + Send + Sync + 'static {
+    let mut over = over.subscribe();
     async move {
         // A deadline that is gone is not reached any more.
-        if told.wait_for(|is_told| *is_told).await.is_err() {
+        if over.wait_for(|is_reached| *is_reached).await.is_err() {
             std::future::pending::<()>().await;
         }
     }

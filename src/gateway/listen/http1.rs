@@ -3,7 +3,7 @@
 //! Pingora takes sessions of any kind. This one has the head that was read and checked before, so that
 //! nothing is parsed twice; it reads bodies by the scanner that checks them; and it writes the head of an
 //! answer together with the first of its body. What a hook asks for, and what a customer sees, is as with
-//! Pingora's own session ([ADR 55](../../../docs/adr/0055-customers-over-http1.md)).
+//! Pingora's own session ([ADR 15](../../../docs/adr/0015-http-on-both-sides.md)).
 
 use std::pin::pin;
 use std::sync::Arc;

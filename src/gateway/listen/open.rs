@@ -2,7 +2,7 @@
 //! gives way to whoever comes when there are as many.
 //!
 //! Nothing of this is asked for during a request: a connection has one word of its own
-//! ([`Member`]), and the list of all is locked when one comes or goes.
+//! ([`ConnectionState`]), and the list of all is locked when one comes or goes.
 
 mod member;
 mod streams;
@@ -24,9 +24,9 @@ use crate::gateway::client;
 use crate::gateway::listen::descriptors::Descriptors;
 use crate::metrics::{ConnectionShed, Metrics};
 
-pub(crate) use member::Member;
-pub(crate) use streams::{StreamPlace, Streams, stream_bytes};
-use table::Table;
+pub(crate) use member::ConnectionState;
+pub(crate) use streams::{StreamSlot, Streams, stream_bytes};
+use table::Entries;
 
 /// Time that a newcomer waits for another connection to close: that takes microseconds, unless the machine is
 /// overloaded.
@@ -64,8 +64,8 @@ pub(crate) struct SharedBounds {
 }
 
 /// The connections that are open.
-pub(crate) struct Open {
-    table: Mutex<Table>,
+pub(crate) struct ConnectionTable {
+    table: Mutex<Entries>,
     freed: Notify,
     count: Arc<AtomicUsize>,
     streams: Arc<Streams>,
@@ -74,10 +74,10 @@ pub(crate) struct Open {
 }
 
 /// A connection's place among them, given back on drop. It outlives the socket.
-pub(crate) struct Ticket {
-    open: Arc<Open>,
+pub(crate) struct OpenConnection {
+    open: Arc<ConnectionTable>,
     index: usize,
-    member: Arc<Member>,
+    member: Arc<ConnectionState>,
 }
 
 /// Decision about a connection in the kernel's accept queue.
@@ -91,7 +91,7 @@ enum Arrival {
     Full,
 }
 
-impl Open {
+impl ConnectionTable {
     /// None yet. `count` is kept at their number.
     pub(crate) fn new(
         descriptors: Descriptors,
@@ -123,7 +123,7 @@ impl Open {
         let memory = source.as_ref().and_then(|(config, _)| config.load().limits.memory_bytes);
         let streams_max = descriptors.streams.min(fitting(memory, streams::STREAM_BYTES as u64));
         let streams = Arc::new(Streams::new(streams_max, metrics));
-        let table = Table { grace: GRACE, ..Table::default() };
+        let table = Entries { grace: GRACE, ..Entries::default() };
         let (table, freed) = (Mutex::new(table), Notify::new());
         Self { table, freed, count, streams, descriptors, source }
     }
@@ -140,7 +140,11 @@ impl Open {
     }
 
     /// A connection begins. `peer` is whoever connected, and whose it is unless `is_proxied`.
-    pub(crate) fn register(self: &Arc<Self>, peer: Option<SocketAddr>, is_proxied: bool) -> Ticket {
+    pub(crate) fn register(
+        self: &Arc<Self>,
+        peer: Option<SocketAddr>,
+        is_proxied: bool,
+    ) -> OpenConnection {
         let metrics = self.source.as_ref().map(|(_, metrics)| Arc::clone(metrics));
         self.count.fetch_add(1, Ordering::Relaxed);
         if let Some(metrics) = &metrics {
@@ -151,17 +155,17 @@ impl Open {
         if let Some(peer) = peer {
             table.arrived(&peer);
         }
-        let member = Arc::new(Member::new(network, metrics));
+        let member = Arc::new(ConnectionState::new(network, metrics));
         let index = table.add(Arc::clone(&member));
         drop(table);
         // Whoever waits may have waited for this one, to take its place.
         self.freed.notify_one();
-        Ticket { open: Arc::clone(self), index, member }
+        OpenConnection { open: Arc::clone(self), index, member }
     }
 
     /// It is told whose a connection is: false when that address has too many and none of them can
     /// give way.
-    pub(crate) fn tell(self: &Arc<Self>, ticket: &mut Ticket, address: IpAddr) -> bool {
+    pub(crate) fn tell(self: &Arc<Self>, ticket: &mut OpenConnection, address: IpAddr) -> bool {
         let (Some(network), Some(bounds)) = (self.network(address), self.bounds()) else {
             return true;
         };
@@ -170,10 +174,10 @@ impl Open {
             self.shed(ConnectionShed::AddressFull);
             return false;
         }
-        ticket.member.gone();
+        ticket.member.set_closed();
         table.remove(ticket.index);
         let metrics = self.source.as_ref().map(|(_, metrics)| Arc::clone(metrics));
-        ticket.member = Arc::new(Member::new(Some(network), metrics));
+        ticket.member = Arc::new(ConnectionState::new(Some(network), metrics));
         ticket.index = table.add(Arc::clone(&ticket.member));
         true
     }
@@ -239,9 +243,10 @@ impl Open {
     }
 
     /// True if the network may have one more connection; if need be, one of its own is closed for it.
-    fn has_room_at(&self, table: &mut Table, network: IpAddr, bounds: Bounds) -> bool {
-        let arriving =
-            |table: &Table| table.arriving.values().filter(|(at, _)| *at == Some(network)).count();
+    fn has_room_at(&self, table: &mut Entries, network: IpAddr, bounds: Bounds) -> bool {
+        let arriving = |table: &Entries| {
+            table.arriving.values().filter(|(at, _)| *at == Some(network)).count()
+        };
         let here = table.addresses.get(&network).map_or(0, |address| address.count);
         // Those about to come are looked for only where they could matter.
         if here + table.arriving.len() < bounds.of_address {
@@ -259,7 +264,7 @@ impl Open {
     }
 
     /// Nobody can give way. Those about to come could, once they are here, and new ones after their grace.
-    fn nobody_leaves(&self, table: &Table, reason: ConnectionShed) -> Arrival {
+    fn nobody_leaves(&self, table: &Entries, reason: ConnectionShed) -> Arrival {
         if !table.arriving.is_empty() || table.is_grace_pending {
             return Arrival::Wait;
         }
@@ -281,21 +286,21 @@ fn fitting(memory: Option<u64>, each_bytes: u64) -> usize {
     count.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX)
 }
 
-impl Ticket {
+impl OpenConnection {
     /// The connection, as others see it.
-    pub(crate) fn member(&self) -> &Arc<Member> {
+    pub(crate) fn member(&self) -> &Arc<ConnectionState> {
         &self.member
     }
 
     /// Ends when the connection has to give way.
-    pub(crate) async fn told_to_leave(&self) {
-        self.member.told_to_leave().await;
+    pub(crate) async fn close_requested(&self) {
+        self.member.close_requested().await;
     }
 }
 
-impl Drop for Ticket {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
-        self.member.gone();
+        self.member.set_closed();
         self.open.table.lock().remove(self.index);
         self.open.count.fetch_sub(1, Ordering::Relaxed);
         if let Some((_, metrics)) = &self.open.source {
@@ -308,7 +313,7 @@ impl Drop for Ticket {
 /// Decides about connections as they are accepted: whoever comes when there are as many as may be waits
 /// in the kernel's queue until one has given way, so there is never a descriptor more.
 struct Filter {
-    open: Arc<Open>,
+    open: Arc<ConnectionTable>,
     is_proxied: bool,
 }
 

@@ -29,8 +29,7 @@ pub(crate) enum ProxyHeader {
 
 /// Reads the header at the beginning of `bytes`.
 pub(crate) fn parse(bytes: &[u8]) -> ProxyHeader {
-    let begins =
-        |expected: &[u8]| bytes.iter().zip(expected).all(|(found, wanted)| found == wanted);
+    let begins = |expected: &[u8]| bytes.iter().zip(expected).all(|(found, byte)| found == byte);
     if begins(SIGNATURE) {
         parse_v2(bytes).unwrap_or(ProxyHeader::Incomplete)
     } else if begins(V1_PREFIX) {

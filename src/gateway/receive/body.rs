@@ -13,7 +13,7 @@ use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::describe_error;
 use crate::gateway::exchange::Exchange;
 use crate::gateway::listen::framing;
-use crate::gateway::listen::places::Place;
+use crate::gateway::listen::places::AdmissionSlot;
 use crate::gateway::receive::budget::{BodyBudget, BudgetShare, Full, OfAccount};
 use crate::gateway::receive::gathered::GatheredBody;
 use crate::gateway::receive::reading::BodyReading;
@@ -95,7 +95,7 @@ impl ReadLimits {
     /// For a body of at most `body_bytes_max`. A stranger has little time for it.
     pub(crate) fn new(exchange: &Exchange, body_bytes_max: usize) -> Self {
         let limits = &exchange.snapshot.limits;
-        let account = exchange.place.as_ref().and_then(Place::account).cloned();
+        let account = exchange.place.as_ref().and_then(AdmissionSlot::account).cloned();
         let timeout = match account {
             Some(_) => limits.body_timeout,
             None => limits.body_timeout.min(limits.unauthenticated.timeout),

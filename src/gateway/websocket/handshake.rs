@@ -20,9 +20,9 @@ const KEY_BYTES: usize = 24;
 
 /// True if a request asks for an upgrade to a WebSocket, also where a proxy in front has dropped the
 /// hop-by-hop headers.
-pub(crate) fn is_asked_for(head: &RequestHeader) -> bool {
-    let is_asked = is_passed_on(&head.headers) || head.headers.contains_key(SEC_WEBSOCKET_KEY);
-    head.method == Method::GET && is_asked
+pub(crate) fn is_upgrade(head: &RequestHeader) -> bool {
+    let is_upgrade = is_passed_on(&head.headers) || head.headers.contains_key(SEC_WEBSOCKET_KEY);
+    head.method == Method::GET && is_upgrade
 }
 
 /// True if the connection of the request can become a WebSocket. Over HTTP/2 another handshake would be
@@ -97,7 +97,7 @@ mod tests {
         ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
     ];
 
-    fn asked(changed: &[(&'static str, &'static str)]) -> Result<String, String> {
+    fn accepted(changed: &[(&'static str, &'static str)]) -> Result<String, String> {
         let mut headers = HeaderMap::new();
         for (name, value) in GOOD.iter().chain(changed) {
             headers.insert(*name, HeaderValue::from_static(value));
@@ -107,8 +107,8 @@ mod tests {
 
     #[test]
     fn the_example_of_the_standard_is_accepted() {
-        assert_eq!(asked(&[]).as_deref(), Ok("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
-        assert!(asked(&[("content-length", "0")]).is_ok());
+        assert_eq!(accepted(&[]).as_deref(), Ok("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
+        assert!(accepted(&[("content-length", "0")]).is_ok());
         assert_eq!(head("x", RequestId::from_number(1)).status.as_u16(), 101);
     }
 
@@ -121,9 +121,9 @@ mod tests {
             ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ\u{3d} "),
             ("content-length", "5"),
         ] {
-            assert_eq!(asked(&[(name, value)]), Err(name.to_owned()), "{value}");
+            assert_eq!(accepted(&[(name, value)]), Err(name.to_owned()), "{value}");
         }
-        let chunked = asked(&[("transfer-encoding", "chunked")]);
+        let chunked = accepted(&[("transfer-encoding", "chunked")]);
         assert_eq!(chunked, Err("content-length".to_owned()));
     }
 }

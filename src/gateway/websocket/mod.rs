@@ -48,7 +48,7 @@ use crate::ids::RequestId;
 use crate::money::Nanousd;
 use connection::{CustomerSocket, Ended};
 use events::{End, Outgoing, TurnEvents};
-pub(crate) use handshake::{can_be_had, is_asked_for};
+pub(crate) use handshake::{can_be_had, is_upgrade};
 use turn::{ClientMessage, LastResponse, Prompt};
 
 /// Hop-by-hop headers of the handshake, which are not passed to the requests of its turns.
@@ -141,9 +141,9 @@ impl Turns<'_> {
         connection: &mut CustomerSocket<'_>,
         message: Bytes,
     ) -> Result<(), Ended> {
-        let asked = self.gateway.offload.run(message.len(), || self.read(&message)).await;
+        let answer = self.gateway.offload.run(message.len(), || self.read(&message)).await;
         drop(message);
-        match asked {
+        match answer {
             Err(error) => {
                 connection.holds(0, self.in_mind());
                 connection.send(refusal(&error)).await
@@ -197,13 +197,13 @@ impl Turns<'_> {
         body: Bytes,
         prompt: Option<Prompt>,
     ) -> Result<(), Ended> {
-        let asked = self.gateway.inward.ask(self.request(body));
-        let mut reply = match connection.while_open(asked).await? {
+        let answer = self.gateway.inward.ask(self.request(body));
+        let mut reply = match connection.while_open(answer).await? {
             Ok(reply) => reply,
             Err(error) => return connection.send(refusal(&error)).await,
         };
-        if let Some(told) = events::beside(&reply.headers) {
-            connection.send(told).await?;
+        if let Some(limits) = events::beside(&reply.headers) {
+            connection.send(limits).await?;
         }
         if reply.status != 200 || is_json(&reply.headers) {
             return whole(connection, reply).await;
@@ -314,13 +314,13 @@ async fn whole(connection: &mut CustomerSocket<'_>, mut reply: Reply) -> Result<
         let event = [br#"{"type":"response.completed","response":"#, &body[..], b"}"].concat();
         return connection.send(event.into()).await;
     }
-    let told = [RETRY_AFTER, X_REQUEST_ID].map(|name| {
+    let limits = [RETRY_AFTER, X_REQUEST_ID].map(|name| {
         let value = reply.headers.get(&name).and_then(|value| value.to_str().ok());
         (name, value.map(str::to_owned))
     });
-    let told: Vec<(&str, String)> =
-        told.iter().filter_map(|(name, value)| Some((name.as_str(), value.clone()?))).collect();
-    connection.send(events::error(reply.status, &body, &told)).await
+    let limits: Vec<(&str, String)> =
+        limits.iter().filter_map(|(name, value)| Some((name.as_str(), value.clone()?))).collect();
+    connection.send(events::error(reply.status, &body, &limits)).await
 }
 
 /// The message for an error of the gateway's own.

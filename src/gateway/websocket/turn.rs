@@ -133,8 +133,8 @@ impl ClientMessage {
             Some("response.create") => {}
             Some("response.processed") => return Ok(Self::Nothing),
             _ => {
-                let told = "`type` must be `response.create`: no other message is known here.";
-                return Err(GatewayError::invalid("type", told));
+                let message = "`type` must be `response.create`: no other message is known here.";
+                return Err(GatewayError::invalid("type", message));
             }
         }
         let previous = field("previous_response_id").and_then(|id| id.as_str());
@@ -278,9 +278,9 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_goes_on_has_all_that_was_said_before() {
-        let said = json!({"type": "message", "role": "assistant", "content": "b"});
-        let before = last("resp_1", None, &[user("a"), said.clone()]);
+    fn a_following_turn_has_the_whole_conversation() {
+        let answer = json!({"type": "message", "role": "assistant", "content": "b"});
+        let before = last("resp_1", None, &[user("a"), answer.clone()]);
         for (input, added) in [
             (json!([user("c"), user("d")]), vec![user("c"), user("d")]),
             (json!("e"), vec![json!({"type": "message", "role": "user", "content": "e"})]),
@@ -290,7 +290,7 @@ mod tests {
             let message = json!({"type": "response.create", "model": "m", "input": input,
                 "previous_response_id": "resp_1"});
             let (body, prompt) = turn(&message, Some(&before));
-            let all = [vec![user("a"), said.clone()], added].concat();
+            let all = [vec![user("a"), answer.clone()], added].concat();
             assert_eq!(body, json!({"stream": true, "model": "m", "input": all}), "{input}");
             let remembered: Json =
                 serde_json::from_slice(&[b"[", &items(&prompt)[..], b"]"].concat()).expect("JSON");
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn reasoning_that_nobody_keeps_is_asked_for() {
+    fn encrypted_reasoning_is_requested_where_nothing_is_stored() {
         let message = |model: &str, more: Json| {
             let mut message = json!({"type": "response.create", "model": model, "store": false});
             more.as_object().expect("fields").iter().for_each(|(name, value)| {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::routes::check_secret;
+use super::secrets::check_secret;
 use super::{check_name, listeners};
 use crate::document::{Document, Fault};
 use crate::snapshot::{Admin, Operator};

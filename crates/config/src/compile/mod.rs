@@ -32,6 +32,7 @@ mod listeners;
 mod mcp;
 mod models;
 mod pass;
+mod price_fields;
 mod prices;
 mod prices_when;
 mod reach;

@@ -1,6 +1,6 @@
 //! Single settings of `routes.yaml`, for who reads no others.
 
-use super::{archive, routes, store};
+use super::{archive, secrets, store};
 use crate::document::Document;
 use crate::raw;
 use crate::spans::Path;
@@ -16,7 +16,7 @@ pub(crate) fn sendable(
     secret: Option<Secret>,
 ) -> Option<Secret> {
     let path = keys.iter().fold(Path::root(), |path, key| path.key(key));
-    routes::check_secret(document, &path, secret.as_ref());
+    secrets::check_secret(document, &path, secret.as_ref());
     secret
 }
 

@@ -9,6 +9,7 @@ mod figure;
 mod field;
 mod plan;
 mod deployment;
+mod values;
 mod place;
 mod sign_in;
 mod combine;

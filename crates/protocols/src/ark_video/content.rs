@@ -129,9 +129,9 @@ impl Content {
         texts: &mut String,
     ) -> Result<(), GatewayError> {
         let block = object(block, at)?;
-        crate::refuse_case_variants(&block, &BLOCK_FIELDS)?;
+        crate::fields::refuse_case_variants(&block, &BLOCK_FIELDS)?;
         let (word, kind, roles) = kind_of(&block, at)?;
-        crate::refuse_unknown_members(&block, at, &["type", "role", word], pass)?;
+        crate::fields::refuse_unknown_members(&block, at, &["type", "role", word], pass)?;
         check_role(&block, roles, at)?;
         check_series(kind, series, at)?;
         let at = format!("{at}.{word}");
@@ -213,12 +213,12 @@ fn check_url(
     pass: &[String],
 ) -> Result<(), GatewayError> {
     let object = object(value, at)?;
-    crate::refuse_case_variants(&object, &["url"])?;
+    crate::fields::refuse_case_variants(&object, &["url"])?;
     if object.get_non_null("role").is_some() {
         let message = format!("`role` goes beside `type`, not into `{at}`");
         return Err(refuse(UNSUPPORTED_ROLE, format!("{at}.role"), message));
     }
-    crate::refuse_unknown_members(&object, at, &["url"], pass)?;
+    crate::fields::refuse_unknown_members(&object, at, &["url"], pass)?;
     let at = format!("{at}.url");
     let url = required(&object, "url", &at)?;
     let Some(url) = url.as_str() else {
@@ -232,8 +232,8 @@ fn check_url(
 fn task_ids(value: &Value<'_>, at: &str, pass: &[String]) -> Result<Vec<String>, GatewayError> {
     const FIELDS: [&str; 2] = ["task_id", "id"];
     let object = object(value, at)?;
-    crate::refuse_case_variants(&object, &FIELDS)?;
-    crate::refuse_unknown_members(&object, at, &FIELDS, pass)?;
+    crate::fields::refuse_case_variants(&object, &FIELDS)?;
+    crate::fields::refuse_unknown_members(&object, at, &FIELDS, pass)?;
     let mut ids = Vec::new();
     for field in FIELDS {
         let Some(value) = object.get_non_null(field) else { continue };
@@ -255,9 +255,9 @@ fn task_ids(value: &Value<'_>, at: &str, pass: &[String]) -> Result<Vec<String>,
 }
 
 fn object<'a>(value: &Value<'a>, at: &str) -> Result<Object<'a>, GatewayError> {
-    value
-        .as_object()
-        .map_err(|error| refuse(INVALID, at.to_owned(), crate::no_object(at, value, &error)))
+    value.as_object().map_err(|error| {
+        refuse(INVALID, at.to_owned(), crate::fields::no_object(at, value, &error))
+    })
 }
 
 fn required<'a>(object: &Object<'a>, field: &str, at: &str) -> Result<Value<'a>, GatewayError> {

@@ -4,11 +4,12 @@ use bytes::Bytes;
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::Usage;
 
+use crate::fields::check_messages;
 use crate::gemini_content::check_counted;
 use crate::limits::ModelLimits;
 use crate::openai_input_tokens;
 use crate::prompt_count::{MediaCount, prompt_tokens};
-use crate::{Call, Codec, Dialect, Operation, Request, Terms, check_messages};
+use crate::{Call, Codec, Dialect, Operation, Request, Terms};
 
 /// The counts that are made here, each for upstreams that have nothing like it.
 pub(super) static LOCAL_COUNTS: &[LocalCount] = &[

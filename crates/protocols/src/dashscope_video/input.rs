@@ -112,7 +112,7 @@ pub(super) fn check(
     limits: &ModelLimits,
 ) -> Result<Referred, GatewayError> {
     let fields: Vec<&str> = MEDIA_FIELDS.iter().copied().chain(TEXT_FIELDS).collect();
-    crate::refuse_case_variants(input, &fields)?;
+    crate::fields::refuse_case_variants(input, &fields)?;
     check_prompt(group, input)?;
     let has_video = check_media(group, input, limits)?;
     check_minimum(group, input, limits)?;
@@ -313,10 +313,10 @@ impl Media {
         for (index, item) in items.enumerate() {
             let param = format!("{PARAM}[{index}]");
             let item = item.as_object().map_err(|error| {
-                let message = crate::no_object(&param, &item, &error);
+                let message = crate::fields::no_object(&param, &item, &error);
                 refuse(INVALID, param.clone(), message)
             })?;
-            crate::refuse_case_variants(&item, &MEDIA_ITEM_FIELDS)?;
+            crate::fields::refuse_case_variants(&item, &MEDIA_ITEM_FIELDS)?;
             let word = required(&item, "type", &format!("{param}.type"))?.as_str();
             let Some((word, medium)) =
                 MEDIA_TYPES.iter().find(|(media_type, _)| word.as_deref() == Some(media_type))
@@ -329,7 +329,7 @@ impl Media {
             let url = required(&item, "url", &at)?;
             check_url(&at, &url, &[*medium], Reach::Web)?;
             let pass = &limits.pass.fields;
-            crate::refuse_unknown_members(&item, &param, &MEDIA_ITEM_FIELDS, pass)?;
+            crate::fields::refuse_unknown_members(&item, &param, &MEDIA_ITEM_FIELDS, pass)?;
             read.has_video |= *medium == Medium::Video;
             read.references += u32::from(word.starts_with("reference_"));
             read.has_start |= matches!(*word, "first_frame" | "first_clip");

@@ -64,7 +64,7 @@ pub(super) fn check(
     billed: &Billed,
     pass: &[String],
 ) -> Result<Option<bool>, GatewayError> {
-    crate::refuse_case_variants(parameters, &FIELDS)?;
+    crate::fields::refuse_case_variants(parameters, &FIELDS)?;
     check_multipliers(parameters, pass)?;
     check_duration(parameters, billed)?;
     let has_resolution = check_resolution(parameters, billed)?;
@@ -107,7 +107,7 @@ fn check_multipliers(parameters: &Object<'_>, pass: &[String]) -> Result<(), Gat
     let multiplies =
         |key: &str| !key.is_ascii() || MULTIPLIERS.iter().any(|it| it.eq_ignore_ascii_case(key));
     let mut found = parameters.keys().filter(|key| multiplies(key));
-    found.try_for_each(|key| crate::check_known("parameters", key, &[], pass))
+    found.try_for_each(|key| crate::fields::check_known("parameters", key, &[], pass))
 }
 
 fn check_duration(parameters: &Object<'_>, billed: &Billed) -> Result<(), GatewayError> {

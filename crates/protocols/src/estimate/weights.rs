@@ -3,7 +3,7 @@
 //! The figures are the solution of a linear program over 15,849 samples of text of 130 kinds and 530
 //! languages: the smallest estimates that are not below what any of four vocabularies makes of a
 //! sample (`cl100k_base`, `o200k_base`, Llama 3, and the one that Anthropic has published), and 3 % on
-//! top. [ADR 0016](../../../docs/adr/0016-estimates-that-err-upward.md) has what came of it.
+//! top. [ADR 16](../../../docs/adr/0016-usage-reports-and-estimates.md) has what came of it.
 //! A letter's figure is written as the ASCII character so far behind `!`.
 
 use std::slice;

@@ -1,9 +1,9 @@
 //! `generationConfig`: how much may come out, and what of it costs otherwise.
 
 use super::{camel, check_spelling};
+use crate::fields::{check_known, is_passed, no_object};
 use crate::json::{Object, Value};
 use crate::limits::ModelLimits;
-use crate::{check_known, is_passed, no_object};
 use tollgate_money::error::GatewayError;
 
 /// Candidates at most: Google's own limit.

@@ -6,14 +6,13 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::{DIALECTS, check_lists, check_spelling, named, path_of};
+use crate::fields::no_object;
 use crate::json::Object;
 use crate::limits::ModelLimits;
 use crate::metering::{Frame, JsonMeter};
 use crate::prompt_count::{MediaCount, prompt_tokens};
 use crate::splice::{Splice, json_string};
-use crate::{
-    Call, Codec, Dialect, Framing, Meter, Operation, PathAsked, Request, Terms, no_object, offer,
-};
+use crate::{Call, Codec, Dialect, Framing, Meter, Operation, PathAsked, Request, Terms, offer};
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::Usage;
 

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::find::quote_or_backslash;
+use super::unquote::unquote_text;
 
 /// Marks in a document, at most: the distance between two is at least as many bytes as this part of it.
 const MARKS_MAX: usize = 128;
@@ -80,7 +81,7 @@ impl Spelling {
     pub(super) fn media_texts<'a>(&self, text: &'a str) -> Vec<Cow<'a, str>> {
         let data = |media: &InlineBase64| {
             let written = text.get(media.written.clone()).unwrap_or_default();
-            match super::unquote_text(written) {
+            match unquote_text(written) {
                 Cow::Borrowed(whole) => {
                     let at = whole.len().saturating_sub(media.bytes);
                     Cow::Borrowed(whole.get(at..).unwrap_or_default())
@@ -119,10 +120,10 @@ impl Spelling {
         }
         let mut start = Decoder::new(written.as_bytes(), 0, true);
         let is_url = b"data:".iter().all(|letter| start.next() == Some(*letter));
-        if !is_url && !MEDIA_KEYS.contains(&&*super::unquote_text(key)) {
+        if !is_url && !MEDIA_KEYS.contains(&&*unquote_text(key)) {
             return;
         }
-        let decoded = super::unquote_text(written);
+        let decoded = unquote_text(written);
         let data_at = memchr::memmem::find(decoded.as_bytes(), b";base64,");
         let data_at =
             data_at.filter(|at| is_url && *at < DATA_URL_START_MAX).map_or(0, |at| at + 8);

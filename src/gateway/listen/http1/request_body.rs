@@ -101,8 +101,8 @@ impl RequestBody {
         wait: Option<Duration>,
     ) -> Result<Bytes> {
         let left = usize::try_from(left).unwrap_or(usize::MAX);
-        let wanted = if left > PIECE_BYTES_MAX { 1 } else { left };
-        while self.come.len() < wanted {
+        let at_least = if left > PIECE_BYTES_MAX { 1 } else { left };
+        while self.come.len() < at_least {
             // With less room a read goes through a buffer of the connection's, of as many bytes.
             self.come.reserve(left.saturating_sub(self.come.len()).min(PIECE_BYTES_MAX));
             self.read_in_body(stream, wait).await?;
