@@ -15,7 +15,7 @@ use crate::pipeline::validate::ProtocolReading;
 use crate::pipeline::{Counted, Payment, Resolved, TryCost, Validated, limit};
 use crate::price::{Prices, Quote, Traits, Usage, UsageSource};
 use crate::pricing;
-use crate::protocols::doors::DoorKind;
+use crate::protocols::codec_choice::CodecKind;
 use crate::protocols::{Call, Codec, Delivery, Dialect};
 
 /// When a customer whose money is in flight should try again. Most calls end within seconds.
@@ -58,7 +58,7 @@ pub struct Admitted {
     /// The protocol in which `call` reads the request.
     pub(super) codec: &'static dyn Codec,
     /// The way by which the request reaches that target.
-    kind: DoorKind,
+    kind: CodecKind,
     /// The [rank](Resolved::model_at) of the model whose target is asked now.
     pub(super) rank: usize,
     /// What the protocols of other targets say about it, and those of the targets of fallbacks.

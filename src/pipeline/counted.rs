@@ -10,10 +10,10 @@ use crate::credentials::Token;
 use crate::pipeline::rewrite::WayTo;
 use crate::pipeline::{Resolved, UpstreamRequest, Validated};
 use crate::protocols::counter::Counter;
-use crate::protocols::doors::Doors;
+use crate::protocols::codec_choice::CodecChoice;
 use crate::protocols::json::Object;
 use crate::protocols::splice::{EditedBody, Splice};
-use crate::protocols::{Call, Codec, Dialect, Operation, PathAsked, Request, codec};
+use crate::protocols::{Call, Codec, Dialect, Operation, PathVariables, Request, codec};
 
 /// Fields of chat completions that decide about the answer and add nothing to the prompt.
 const CHAT_ANSWER_FIELDS: [&str; 12] = [
@@ -102,10 +102,10 @@ impl Validated {
             return count_request(target, model, codec, &written);
         }
         // OpenAI counts for the Responses API alone: the prompt is the same in its words.
-        let doors = responses_doors(&self.resolved, target)?;
+        let codec_choice = responses_codecs(&self.resolved, target)?;
         let prompt = chat_prompt(body)?;
         let object = Object::parse(&prompt).ok()?;
-        let (codec, call) = doors.read_translated(&Request::Json(object))?.ok()?;
+        let (codec, call) = codec_choice.read_translated(&Request::Json(object))?.ok()?;
         let written = call.splice(model).apply(&prompt);
         count_request(target, model, codec, &written)
     }
@@ -143,19 +143,19 @@ impl Validated {
 fn has_counter(resolved: &Resolved, target: &Target, codec: &dyn Codec) -> bool {
     let counter = codec.counter();
     let operation = counter.map_or(Operation::InputTokens, Counter::operation);
-    let is_known = counter.is_some() || responses_doors(resolved, target).is_some();
+    let is_known = counter.is_some() || responses_codecs(resolved, target).is_some();
     is_known && target.upstream.offers(operation)
 }
 
 /// The way by which a chat request can be written for OpenAI's counter: where the model is sold over the
 /// Responses API too, whose upstreams alone have it.
-fn responses_doors<'a>(resolved: &'a Resolved, target: &Target) -> Option<Doors<'a>> {
+fn responses_codecs<'a>(resolved: &'a Resolved, target: &Target) -> Option<CodecChoice<'a>> {
     const RESPONSES: &[Operation] = &[Operation::Responses];
     let model = &resolved.model;
     let is_counted = resolved.operation == Operation::Chat
         && target.upstream.dialect == Dialect::Openai
         && model.operations.contains(&Operation::Responses);
-    is_counted.then_some(Doors {
+    is_counted.then_some(CodecChoice {
         operation: Operation::Chat,
         dialect: Dialect::Openai,
         operations: RESPONSES,
@@ -181,7 +181,7 @@ fn count_request(
 ) -> Option<CountRequest> {
     let counter = written_by.counter()?;
     let upstream = &target.upstream;
-    let asked = PathAsked { dialect: upstream.dialect, model, streams: false };
+    let asked = PathVariables { dialect: upstream.dialect, model, streams: false };
     let codec = codec(counter.operation(), upstream.dialect)?;
     let path = upstream.path_for(codec.path_to(&asked)?, model)?;
     let body = counter.request(upstream.dialect, model, written)?;

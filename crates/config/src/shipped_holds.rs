@@ -7,7 +7,7 @@ use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Prices, Unit, Usage};
 use tollgate_protocols::json::Object;
 use tollgate_protocols::media::PictureFamily;
-use tollgate_protocols::{Call, Dialect, NamedInPath, Operation, Request, codec};
+use tollgate_protocols::{Call, Dialect, ModelInPath, Operation, Request, codec};
 
 use crate::snapshot::{Model, Snapshot};
 use crate::{Overrides, Sources, load_with};
@@ -24,8 +24,8 @@ fn shipped() -> Snapshot {
 /// The request as an upstream of this dialect would read it.
 fn read(model: &Model, operation: Operation, dialect: Dialect, body: &str) -> Box<dyn Call> {
     let object = Object::parse(body.as_bytes()).expect("JSON");
-    let named = NamedInPath { model: &model.id, streams: true };
-    let request = match operation.is_named_in_path() {
+    let named = ModelInPath { model: &model.id, streams: true };
+    let request = match operation.names_model_in_path() {
         true => Request::JsonAt(object, named),
         false => Request::Json(object),
     };

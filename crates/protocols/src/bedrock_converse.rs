@@ -27,7 +27,7 @@ use super::metering::{
 use super::splice::{Splice, json_string};
 use super::sse::EventAction;
 use super::{
-    Call, Codec, Contradictions, Dialect, Framing, Meter, Operation, PathAsked, Request, Terms,
+    Call, Codec, Contradictions, Dialect, Framing, Meter, Operation, PathVariables, Request, Terms,
     offer, path_segment,
 };
 
@@ -49,7 +49,7 @@ impl Codec for BedrockConverse {
         "/model"
     }
 
-    fn path_to(&self, request: &PathAsked<'_>) -> Option<Cow<'static, str>> {
+    fn path_to(&self, request: &PathVariables<'_>) -> Option<Cow<'static, str>> {
         // Names of models have colons, and those of profiles slashes too.
         let model = path_segment::encode(request.model)?;
         let way = if request.streams { "converse-stream" } else { "converse" };

@@ -32,7 +32,7 @@ use super::openai_responses::OpenaiResponses;
 use super::splice::{Splice, json_string};
 use super::stored::Reference;
 use super::{
-    Call, Codec, Dialect, Framing, Meter, NamedInPath, Operation, PathAsked, Request, Terms,
+    Call, Codec, Dialect, Framing, Meter, ModelInPath, Operation, PathVariables, Request, Terms,
 };
 use local_count::{LOCAL_COUNTS, LocalCount};
 use meter::{BridgedDocument, BridgedStream, Unreported};
@@ -155,7 +155,7 @@ impl Codec for Bridge {
         self.upstreams.codec.path()
     }
 
-    fn path_to(&self, request: &PathAsked<'_>) -> Option<Cow<'static, str>> {
+    fn path_to(&self, request: &PathVariables<'_>) -> Option<Cow<'static, str>> {
         self.upstreams.codec.path_to(request)
     }
 
@@ -176,15 +176,15 @@ impl Codec for Bridge {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        let translated = self.translate(body, request.named_in_path(), limits)?;
+        let translated = self.translate(body, request.model_in_path(), limits)?;
         let text = Object::parse(&translated.body)
             .map_err(|error| GatewayError::new(ErrorKind::Internal, UNWRITABLE).cause(error))?;
         if self.upstreams.codec.operation() == Operation::Chat && limits.chat_tools.refuses(&text) {
             return Err(limits.chat_tools.refusal());
         }
         let named =
-            NamedInPath { model: &translated.frame.model, streams: translated.frame.streams };
-        let inner = match self.upstreams.operation.is_named_in_path() {
+            ModelInPath { model: &translated.frame.model, streams: translated.frame.streams };
+        let inner = match self.upstreams.operation.names_model_in_path() {
             true => self.upstreams.codec.read(&Request::JsonAt(text, named), limits)?,
             false => self.upstreams.codec.read(&Request::Json(text), limits)?,
         };
@@ -216,12 +216,12 @@ impl Bridge {
     fn translate(
         &self,
         body: &Object<'_>,
-        named: Option<NamedInPath<'_>>,
+        named: Option<ModelInPath<'_>>,
         limits: &ModelLimits,
     ) -> Result<Translated, GatewayError> {
         let mut read = self.customers.words.read_request(body.text()).map_err(refused)?;
         let mut frame = read.frame;
-        if let Some(NamedInPath { model, streams }) = named {
+        if let Some(ModelInPath { model, streams }) = named {
             frame = AnswerFrame { model: model.to_owned(), streams, ..frame };
         }
         let Some(target) = limits.translation else {
@@ -245,7 +245,7 @@ impl Bridge {
         let id = RequestId::new();
         frame.created = id.began_at().seconds();
         frame.nonce = id.to_string().replace(|letter: char| !letter.is_ascii_alphanumeric(), "");
-        if self.upstreams.operation.is_named_in_path() {
+        if self.upstreams.operation.names_model_in_path() {
             return Ok(Translated { body: written, frame, left_out: losses.fields().join(", ") });
         }
         // The model's name goes first, where the upstream's codec writes the upstream's name over it.
@@ -376,7 +376,7 @@ impl Call for BridgedCall {
 
     fn refusal(&self, status: u16, name: Option<&str>, body: &[u8]) -> Option<GatewayError> {
         Some(in_our_words(match name {
-            Some(name) => self.upstreams.read_named_failure(status, name, body),
+            Some(name) => self.upstreams.read_failure_by_name(status, name, body),
             None => self.upstreams.read_failure(status, body),
         }))
     }

@@ -10,7 +10,7 @@ use super::collect::Collect;
 use super::counter::Counter;
 use super::dialect::Dialect;
 use super::limits::ModelLimits;
-use super::meter::{Framing, KnownMeter, Meter};
+use super::meter::{Framing, FixedUsageMeter, Meter};
 use super::operation::Operation;
 use super::request::Request;
 use super::splice::Splice;
@@ -34,7 +34,7 @@ pub trait Codec: Sync + fmt::Debug {
     /// The path of one request, where it is not the same for all: some providers name the model in it,
     /// or say in it that the answer comes as events. `None` for a model whose name is [no
     /// segment](super::path_segment::encode) of a path.
-    fn path_to(&self, _asked: &PathAsked<'_>) -> Option<Cow<'static, str>> {
+    fn path_to(&self, _asked: &PathVariables<'_>) -> Option<Cow<'static, str>> {
         Some(Cow::Borrowed(self.path()))
     }
 
@@ -66,7 +66,7 @@ pub trait Codec: Sync + fmt::Debug {
 
 /// What the path of a request can depend on.
 #[derive(Clone, Copy, Debug)]
-pub struct PathAsked<'a> {
+pub struct PathVariables<'a> {
     /// What the upstream speaks.
     pub dialect: Dialect,
     /// The model, as the upstream calls it.
@@ -178,7 +178,7 @@ pub trait Call: Send + Sync + fmt::Debug {
     /// A meter for a successful response. Without one of its own the call is billed by what was asked
     /// for, whatever the response reports.
     fn meter(&self, _framing: Framing) -> Box<dyn Meter> {
-        Box::new(KnownMeter::new(self.floor(), UsageSource::Estimated))
+        Box::new(FixedUsageMeter::new(self.floor(), UsageSource::Estimated))
     }
 
     /// How the task is submitted that this call starts.

@@ -20,7 +20,7 @@ use super::metering::{Frame, JsonMeter, Shown, StreamMeter, StreamState, TextTal
 use super::server_tools::{QueryScan, count_queries};
 use super::sse::EventAction;
 use super::{
-    Call, Codec, Dialect, Framing, Meter, NamedInPath, Operation, PathAsked, Request, Terms, offer,
+    Call, Codec, Dialect, Framing, Meter, ModelInPath, Operation, PathVariables, Request, Terms, offer,
     path_segment,
 };
 use config::GenerationConfig;
@@ -54,7 +54,7 @@ impl Codec for GeminiContent {
         Some(Counter::Content)
     }
 
-    fn path_to(&self, request: &PathAsked<'_>) -> Option<Cow<'static, str>> {
+    fn path_to(&self, request: &PathVariables<'_>) -> Option<Cow<'static, str>> {
         let method =
             if request.streams { "streamGenerateContent?alt=sse" } else { "generateContent" };
         path_of(request.model, method)
@@ -79,7 +79,7 @@ impl Codec for GeminiContent {
                 limits.output_tokens_max,
                 config.candidates,
             )
-            .named_in_path(named);
+            .model_in_path(named);
         let hides_thoughts = config.thinks.unwrap_or(limits.reasoning);
         Ok(Box::new(ContentCall {
             is_all_shown: prompt.is_plain() && !hides_thoughts,
@@ -118,9 +118,9 @@ fn path_of(model: &str, method: &str) -> Option<Cow<'static, str>> {
 ///
 /// # Errors
 /// Nothing has read the path, which is the gateway's fault.
-fn named<'a>(request: &Request<'a>) -> Result<NamedInPath<'a>, GatewayError> {
+fn named<'a>(request: &Request<'a>) -> Result<ModelInPath<'a>, GatewayError> {
     let missing = "The request's path was not read.";
-    request.named_in_path().ok_or_else(|| GatewayError::new(ErrorKind::Internal, missing))
+    request.model_in_path().ok_or_else(|| GatewayError::new(ErrorKind::Internal, missing))
 }
 
 /// Refuses a field that is there in both of its spellings: which one counts, nobody knows.

@@ -44,7 +44,7 @@ pub mod dashscope_video;
 pub mod ark_video;
 pub mod xai_video;
 mod bridge;
-pub mod doors;
+pub mod codec_choice;
 
 // Requests.
 mod offer;
@@ -97,14 +97,14 @@ mod spelling_tests;
 mod counted_tests;
 
 pub use bridge::bridge;
-pub use codec::{Call, Codec, Delivery, PathAsked, is_estimated};
+pub use codec::{Call, Codec, Delivery, PathVariables, is_estimated};
 pub use collect::{Collect, Collected, Content, Fault};
 pub use dialect::Dialect;
 pub use disjoint::{Contradiction, Contradictions};
-pub use meter::{Framing, KnownMeter, Meter, ReportedSides};
-pub use offered::{OfferedKey, offered_keys};
+pub use meter::{Framing, FixedUsageMeter, Meter, ReportedSides};
+pub use offered::{AllowedKey, allowed_keys};
 pub use operation::Operation;
 pub use registry::{REGISTRY, TASK_REGISTRY, codec, is_served, task_codec};
-pub use request::{NamedInPath, Request};
+pub use request::{ModelInPath, Request};
 pub use stored::Reference;
 pub use terms::{OutputBound, Terms};

@@ -135,7 +135,7 @@ impl Framing {
 /// Meters an answer whose use is known before it is sent. It counts as used from its first byte: the
 /// upstream bills all of it, however much of it is taken.
 #[derive(Clone, Debug)]
-pub struct KnownMeter {
+pub struct FixedUsageMeter {
     usage: Usage,
     source: UsageSource,
     /// Some of it has come.
@@ -144,7 +144,7 @@ pub struct KnownMeter {
     complete: bool,
 }
 
-impl KnownMeter {
+impl FixedUsageMeter {
     /// A meter for an answer that is yet to come.
     #[must_use]
     pub fn new(usage: Usage, source: UsageSource) -> Self {
@@ -158,7 +158,7 @@ impl KnownMeter {
     }
 }
 
-impl Meter for KnownMeter {
+impl Meter for FixedUsageMeter {
     fn relay(&mut self, chunk: Bytes) -> Bytes {
         self.begun |= !chunk.is_empty();
         chunk

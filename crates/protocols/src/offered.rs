@@ -16,7 +16,7 @@ const FAST: &str = "fast";
 
 /// A key that requests of an operation may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OfferedKey {
+pub struct AllowedKey {
     /// Path of the key: `messages.content.text`. Lists do not show in it.
     pub path: String,
     /// The words that it may have, also those that need a price; a `*` stands for any ending. `None`
@@ -27,7 +27,7 @@ pub struct OfferedKey {
 /// The keys that requests of an operation may have over its provider's own dialect; none of an operation
 /// without a table.
 #[must_use]
-pub fn offered_keys(operation: Operation) -> Vec<OfferedKey> {
+pub fn allowed_keys(operation: Operation) -> Vec<AllowedKey> {
     let offer = match operation {
         Operation::Chat => &CHAT,
         Operation::Responses => &RESPONSES,
@@ -51,7 +51,7 @@ pub fn offered_keys(operation: Operation) -> Vec<OfferedKey> {
 }
 
 /// The keys of an operation whose fields are read one by one.
-fn plain_keys(operation: Operation) -> Vec<OfferedKey> {
+fn plain_keys(operation: Operation) -> Vec<AllowedKey> {
     let names: Vec<&str> = match operation {
         Operation::ImageGeneration => openai_images::OPENAI_FIELDS.to_vec(),
         Operation::ImageEdit => {
@@ -68,17 +68,17 @@ fn plain_keys(operation: Operation) -> Vec<OfferedKey> {
     };
     // Forms write the members of an object in brackets.
     let path = |name: &str| name.replace("[]", "").replace('[', ".").replace(']', "");
-    names.into_iter().map(|name| OfferedKey { path: path(name), words: None }).collect()
+    names.into_iter().map(|name| AllowedKey { path: path(name), words: None }).collect()
 }
 
 struct ListedKeys {
     offer: &'static Offer,
-    keys: Vec<OfferedKey>,
+    keys: Vec<AllowedKey>,
 }
 
 impl ListedKeys {
     fn add(&mut self, path: &str, words: Option<Vec<String>>) {
-        self.keys.push(OfferedKey { path: path.to_owned(), words });
+        self.keys.push(AllowedKey { path: path.to_owned(), words });
     }
 
     fn field(&mut self, name: &str, field: &Field) {
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn every_key_of_a_table_is_listed_with_the_words_that_are_looked_at() {
-        let keys = offered_keys(Operation::Responses);
+        let keys = allowed_keys(Operation::Responses);
         let found = |path: &str| keys.iter().find(|key| key.path == path).expect(path);
         assert_eq!(found("input.content.text").words, None);
         let ttl = found("input.content.prompt_cache_breakpoint.ttl");
@@ -230,6 +230,6 @@ mod tests {
         let tiers = found("service_tier").words.as_ref().expect("tiers");
         assert!(tiers.iter().any(|tier| tier == "ultrafast"), "it can have a price: {tiers:?}");
         assert!(keys.iter().all(|key| key.path != "moderation"));
-        assert_eq!(offered_keys(Operation::Video), []);
+        assert_eq!(allowed_keys(Operation::Video), []);
     }
 }

@@ -8,7 +8,7 @@ use tollgate_money::error::{ErrorKind, GatewayError};
 
 /// What the path of a request says of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NamedInPath<'a> {
+pub struct ModelInPath<'a> {
     /// The model, as the customer calls it.
     pub model: &'a str,
     /// The answer is to come in pieces.
@@ -21,7 +21,7 @@ pub enum Request<'a> {
     /// A JSON object, as most operations have it.
     Json(Object<'a>),
     /// A JSON object whose path says what others say in themselves.
-    JsonAt(Object<'a>, NamedInPath<'a>),
+    JsonAt(Object<'a>, ModelInPath<'a>),
     /// A form, and the body in which its parts stand.
     Form(Form, &'a [u8]),
 }
@@ -51,7 +51,7 @@ impl<'a> Request<'a> {
 
     /// What its path says of it, for operations that have that there.
     #[must_use]
-    pub fn named_in_path(&self) -> Option<NamedInPath<'a>> {
+    pub fn model_in_path(&self) -> Option<ModelInPath<'a>> {
         match self {
             Self::JsonAt(_, named) => Some(*named),
             Self::Json(_) | Self::Form(..) => None,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::json::Object;
 use crate::limits::{ModelLimits, Priced};
 use crate::prompt_count::{MediaCount, prompt_tokens};
-use crate::{Codec, NamedInPath, Request};
+use crate::{Codec, ModelInPath, Request};
 use tollgate_money::price::{Unit, Usage};
 
 /// Writes a value with white space and escapes by chance.
@@ -122,7 +122,7 @@ fn sizes(codec: &dyn Codec, json: &str, in_path: bool) -> Sizes {
     let body = Object::parse(json.as_bytes()).expect(json);
     let counts =
         [MediaCount::Openai, MediaCount::Google].map(|count| prompt_tokens(&body, count, None));
-    let named = NamedInPath { model: "m", streams: false };
+    let named = ModelInPath { model: "m", streams: false };
     let request = if in_path { Request::JsonAt(body, named) } else { Request::Json(body) };
     let read = codec.read(&request, &limits);
     let read = read.map(|call| (call.bound(), call.floor())).map_err(|error| error.to_string());

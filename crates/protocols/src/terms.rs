@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::NamedInPath;
+use super::ModelInPath;
 use super::estimate::TextSize;
 use super::fields::boolean;
 use super::form::{Discarded, Form, Part};
@@ -137,7 +137,7 @@ impl Terms {
     }
 
     /// The terms of a request whose path names its model, and says how it is answered.
-    pub(super) fn named_in_path(self, named: NamedInPath<'_>) -> Self {
+    pub(super) fn model_in_path(self, named: ModelInPath<'_>) -> Self {
         let model = ModelField { place: ModelLocation::Path, name: named.model.to_owned() };
         Self { stream: named.streams, model, ..self }
     }

@@ -37,7 +37,7 @@ pub trait UpstreamDialect: Sync + fmt::Debug {
     fn read_failure(&self, status: u16, body: &[u8]) -> UpstreamFailure;
 
     /// Reads the same where a header names the failure, as those of Amazon's services do.
-    fn read_named_failure(&self, status: u16, _name: &str, body: &[u8]) -> UpstreamFailure {
+    fn read_failure_by_name(&self, status: u16, _name: &str, body: &[u8]) -> UpstreamFailure {
         self.read_failure(status, body)
     }
 }

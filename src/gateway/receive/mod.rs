@@ -37,7 +37,7 @@ use crate::gateway::proxy::Gateway;
 use crate::gateway::websocket;
 use crate::ledger::Key;
 use crate::pipeline::{self, Admission, Validated};
-use crate::protocols::{NamedInPath, Operation, Request};
+use crate::protocols::{ModelInPath, Operation, Request};
 use body::{HeldBody, ReadLimits};
 use reading::BodyReading;
 use tight::{Fitted, TightRequest};
@@ -138,7 +138,7 @@ pub(crate) async fn receive(
 struct Arrived<'h, 'a> {
     head: &'h RequestHeader,
     /// What the path says of it.
-    named: Option<NamedInPath<'a>>,
+    named: Option<ModelInPath<'a>>,
     reading: BodyReading,
     body: &'a HeldBody,
 }

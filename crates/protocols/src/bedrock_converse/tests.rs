@@ -102,7 +102,7 @@ fn the_model_goes_into_the_path_and_out_of_the_body() {
         ("../..", true, ""),
         ("a/../b", false, ""),
     ] {
-        let request = PathAsked { dialect: Dialect::Bedrock, model, streams };
+        let request = PathVariables { dialect: Dialect::Bedrock, model, streams };
         assert_eq!(BedrockConverse.path_to(&request).unwrap_or_default(), path);
     }
 }

@@ -66,7 +66,7 @@ impl Codec for LocalCount {
         let body = request.json()?;
         let tokens = prompt_tokens(body, self.media, limits.pictures);
         let terms = Terms::of_whole(body, Usage::ZERO, Usage::ZERO);
-        Ok(Box::new(match (request.named_in_path(), self.operation) {
+        Ok(Box::new(match (request.model_in_path(), self.operation) {
             (None, Operation::InputTokens) => {
                 LocalCountCall { terms, answer: openai_input_tokens::answer(tokens) }
             }
@@ -78,7 +78,7 @@ impl Codec for LocalCount {
             (Some(named), _) => {
                 check_counted(body)?;
                 let answer = format!(r#"{{"totalTokens":{tokens}}}"#).into();
-                LocalCountCall { terms: terms.named_in_path(named), answer }
+                LocalCountCall { terms: terms.model_in_path(named), answer }
             }
         }))
     }

@@ -138,13 +138,13 @@ fn limits() -> ModelLimits {
 /// A customer's call over an upstream of another dialect, or of its own.
 fn call(codec: &dyn Codec, request: &Value, limits: &ModelLimits) -> Box<dyn Call> {
     let mut request = request.clone();
-    let is_named = codec.operation().is_named_in_path();
+    let is_named = codec.operation().names_model_in_path();
     let streams = is_named.then(|| request.as_object_mut()?.remove("stream"));
     let text = request.to_string();
     let object = Object::parse(text.as_bytes()).expect("JSON");
     let streams = streams.map(|stream| stream == Some(json!(true)));
     let request = match streams {
-        Some(streams) => Request::JsonAt(object, NamedInPath { model: "m", streams }),
+        Some(streams) => Request::JsonAt(object, ModelInPath { model: "m", streams }),
         None => Request::Json(object),
     };
     codec.read(&request, limits).unwrap_or_else(|error| panic!("{error:?}: {text}"))

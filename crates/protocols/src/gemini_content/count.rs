@@ -12,7 +12,7 @@ use crate::limits::ModelLimits;
 use crate::metering::{Frame, JsonMeter};
 use crate::prompt_count::{MediaCount, prompt_tokens};
 use crate::splice::{Splice, json_string};
-use crate::{Call, Codec, Dialect, Framing, Meter, Operation, PathAsked, Request, Terms, offer};
+use crate::{Call, Codec, Dialect, Framing, Meter, Operation, PathVariables, Request, Terms, offer};
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::Usage;
 
@@ -33,7 +33,7 @@ impl Codec for GeminiCountTokens {
         "/models/{model}:countTokens"
     }
 
-    fn path_to(&self, request: &PathAsked<'_>) -> Option<Cow<'static, str>> {
+    fn path_to(&self, request: &PathVariables<'_>) -> Option<Cow<'static, str>> {
         path_of(request.model, "countTokens")
     }
 
@@ -51,7 +51,7 @@ impl Codec for GeminiCountTokens {
         let counted = inner.as_ref().unwrap_or(body);
         let terms = Terms::of_whole(body, Usage::ZERO, Usage::ZERO)
             .with_references(offer::references(counted, &offer::GEMINI));
-        Ok(Box::new(CountCall { terms: terms.named_in_path(named(request)?), tokens, inner_model }))
+        Ok(Box::new(CountCall { terms: terms.model_in_path(named(request)?), tokens, inner_model }))
     }
 }
 

@@ -12,7 +12,7 @@ fn limits() -> ModelLimits {
 
 fn read_with(body: &str, limits: &ModelLimits) -> Result<Box<dyn Call>, GatewayError> {
     let object = Object::parse(body.as_bytes()).expect("JSON");
-    let named = NamedInPath { model: "m", streams: false };
+    let named = ModelInPath { model: "m", streams: false };
     GeminiContent.read(&Request::JsonAt(object, named), limits)
 }
 
@@ -35,7 +35,7 @@ fn refused(call: Result<Box<dyn Call>, GatewayError>) -> String {
 fn names_of_models_stay_in_their_place_of_the_path() {
     let path = |model: &str, streams| {
         let dialect = Dialect::Gemini;
-        let path = GeminiContent.path_to(&PathAsked { dialect, model, streams });
+        let path = GeminiContent.path_to(&PathVariables { dialect, model, streams });
         path.unwrap_or_default().into_owned()
     };
     assert_eq!(path("gemini-2.5-pro", false), "/models/gemini-2.5-pro:generateContent");
@@ -257,7 +257,7 @@ fn a_refusal_of_the_operators_key_stays_hidden() {
 fn counts_name_the_model_as_the_upstream_knows_it() {
     let body = r#"{"generateContentRequest":{"model":"models/mine","contents":[]}}"#;
     let object = Object::parse(body.as_bytes()).expect("JSON");
-    let named = NamedInPath { model: "mine", streams: false };
+    let named = ModelInPath { model: "mine", streams: false };
     let call = GeminiCountTokens.read(&Request::JsonAt(object, named), &limits()).expect("valid");
     let edited = call.splice("gemini-2.5-pro").apply(&Bytes::from_static(body.as_bytes()));
     let expected = body.replace("models/mine", "models/gemini-2.5-pro");

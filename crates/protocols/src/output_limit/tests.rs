@@ -5,7 +5,7 @@ use serde_json::Value as Tree;
 use tollgate_translation::dialect::TranslationTarget;
 
 use super::*;
-use crate::{Dialect, NamedInPath, codec};
+use crate::{Dialect, ModelInPath, codec};
 
 const MAX: u64 = 64_000;
 
@@ -20,8 +20,8 @@ fn limits(chat: ChatStyle) -> ModelLimits {
 
 fn request(operation: Operation, body: &str) -> Request<'_> {
     let object = Object::parse(body.as_bytes()).unwrap_or_else(|error| panic!("{error}: {body}"));
-    match operation.is_named_in_path() {
-        true => Request::JsonAt(object, NamedInPath { model: "m", streams: false }),
+    match operation.names_model_in_path() {
+        true => Request::JsonAt(object, ModelInPath { model: "m", streams: false }),
         false => Request::Json(object),
     }
 }

@@ -142,7 +142,7 @@ pub(super) const ASSISTANT: FieldRules = FieldRules {
         ("index", FieldRule::Silent),
         ("status", FieldRule::Silent),
         ("phase", FieldRule::Silent),
-        // Claude's thoughts as LiteLLM and Copilot repeat them: their seals are those of another door.
+        // Claude's thoughts as LiteLLM and Copilot repeat them: their seals belong to another API.
         ("thinking_blocks", FieldRule::LeftOut),
         ("reasoning_opaque", FieldRule::LeftOut),
         ("annotations", FieldRule::LeftOut),

@@ -13,7 +13,7 @@ fn upstream_body(
 ) -> (Value, crate::OutputBound) {
     let mut request = request.clone();
     let operation = codec.operation();
-    let streams = operation.is_named_in_path();
+    let streams = operation.names_model_in_path();
     if streams && let Some(members) = request.as_object_mut() {
         members.remove("stream");
     }
@@ -21,7 +21,7 @@ fn upstream_body(
     let of = |text: &[u8]| -> (Bytes, Option<Bytes>, crate::OutputBound) {
         let object = Object::parse(text).expect("JSON");
         let request = match streams {
-            true => Request::JsonAt(object, NamedInPath { model: "m", streams: false }),
+            true => Request::JsonAt(object, ModelInPath { model: "m", streams: false }),
             false => Request::Json(object),
         };
         let call = codec.read(&request, &limits).unwrap_or_else(|error| panic!("{error:?}"));
@@ -40,7 +40,7 @@ fn upstream_body(
         Some(edited) => {
             let object = Object::parse(&edited).expect("JSON");
             let request = match streams {
-                true => Request::JsonAt(object, NamedInPath { model: "m", streams: false }),
+                true => Request::JsonAt(object, ModelInPath { model: "m", streams: false }),
                 false => Request::Json(object),
             };
             let call = codec.read(&request, &limits).unwrap_or_else(|error| panic!("{error:?}"));

@@ -24,7 +24,7 @@ fn open(
 ) -> Result<(&'static str, Option<String>), GatewayError> {
     let text = body.to_string();
     let request = Request::Json(Object::parse(text.as_bytes()).expect("JSON"));
-    let doors = Doors { operation, dialect: Dialect::Openai, operations, limits };
+    let doors = CodecChoice { operation, dialect: Dialect::Openai, operations, limits };
     let (codec, call) = doors.read(&request).expect("a door")?;
     Ok((codec.path(), call.left_out().map(|fields| fields.into_owned())))
 }
@@ -126,11 +126,11 @@ fn a_request_goes_through_the_first_door_that_carries_it() {
         let body = json!({"contents": [{"role": "user", "parts": [{"text": "hi"}]}],
             "generationConfig": config})
         .to_string();
-        let named = crate::NamedInPath { model: "m", streams: false };
+        let named = crate::ModelInPath { model: "m", streams: false };
         let request = Request::JsonAt(Object::parse(body.as_bytes()).expect("JSON"), named);
         let operation = Operation::GenerateContent;
         let doors =
-            Doors { operation, dialect: Dialect::Openai, operations: BOTH, limits: &limits };
+            CodecChoice { operation, dialect: Dialect::Openai, operations: BOTH, limits: &limits };
         doors.read(&request).expect("a door").map(|(codec, _)| codec.path()).expect("read")
     };
     assert_eq!(gemini(json!({"temperature": 1})), "/responses");
@@ -143,10 +143,10 @@ fn hints_decide_between_doors_where_the_model_has_no_thoughts_to_lose() {
         "generationConfig": {"seed": 7}})
     .to_string();
     let read = |limits: &ModelLimits| {
-        let named = crate::NamedInPath { model: "m", streams: false };
+        let named = crate::ModelInPath { model: "m", streams: false };
         let request = Request::JsonAt(Object::parse(seeded.as_bytes()).expect("JSON"), named);
         let operation = Operation::GenerateContent;
-        let doors = Doors { operation, dialect: Dialect::Openai, operations: BOTH, limits };
+        let doors = CodecChoice { operation, dialect: Dialect::Openai, operations: BOTH, limits };
         let (codec, call) = doors.read(&request).expect("a door").expect("read");
         (codec.path(), call.left_out().map(|fields| fields.into_owned()))
     };
@@ -168,7 +168,7 @@ fn the_hold_is_that_of_the_door() {
     let body = with(with(chat(), chat_tools()), json!({"max_completion_tokens": 77}));
     let text = body.to_string();
     let request = Request::Json(Object::parse(text.as_bytes()).expect("JSON"));
-    let doors = Doors {
+    let doors = CodecChoice {
         operation: Operation::Chat,
         dialect: Dialect::Openai,
         operations: BOTH,
@@ -189,14 +189,14 @@ fn a_target_is_called_natively_where_possible() {
     let limits = ModelLimits::default();
     let off = ModelLimits { translation: None, ..ModelLimits::default() };
     let kind = |operation, dialect, operations, limits| {
-        Doors { operation, dialect, operations, limits }.kind()
+        CodecChoice { operation, dialect, operations, limits }.kind()
     };
     let messages: &[Operation] = &[Operation::Messages];
     for (operation, dialect, operations, expected) in [
-        (Operation::Messages, Dialect::Anthropic, messages, Some(DoorKind::Native)),
-        (Operation::Messages, Dialect::Openai, messages, Some(DoorKind::Translated)),
-        (Operation::Chat, Dialect::Anthropic, messages, Some(DoorKind::Translated)),
-        (Operation::Chat, Dialect::Openai, BOTH, Some(DoorKind::Native)),
+        (Operation::Messages, Dialect::Anthropic, messages, Some(CodecKind::Native)),
+        (Operation::Messages, Dialect::Openai, messages, Some(CodecKind::Translated)),
+        (Operation::Chat, Dialect::Anthropic, messages, Some(CodecKind::Translated)),
+        (Operation::Chat, Dialect::Openai, BOTH, Some(CodecKind::Native)),
         (Operation::Embeddings, Dialect::Anthropic, &[Operation::Embeddings], None),
     ] {
         assert_eq!(
@@ -204,7 +204,7 @@ fn a_target_is_called_natively_where_possible() {
             expected,
             "{operation} {dialect}"
         );
-        let native = expected.filter(|kind| *kind == DoorKind::Native);
+        let native = expected.filter(|kind| *kind == CodecKind::Native);
         assert_eq!(kind(operation, dialect, operations, &off), native, "{operation} {dialect}");
     }
 }
