@@ -15,7 +15,7 @@ use crate::balance::{CircuitStanding as Standing, Way};
 use crate::config::snapshot::{Model, Target, TargetCost};
 use crate::ledger::{Key, KeyId};
 use crate::protocols::Operation;
-use crate::protocols::codec_choice::{CodecKind, CodecChoice};
+use crate::protocols::codec_choice::{CodecChoice, CodecKind};
 
 /// Whose request for what.
 #[derive(Deserialize, JsonSchema)]

@@ -440,7 +440,7 @@ impl Admitted {
 
 /// What the call costs by these prices that is taken in `now`.
 fn quote(prices: &Pricing, call: &dyn Call, now: UnixMs) -> Quote {
-    quote_bound(prices, call, &call.bound(), now)
+    quote_bound(prices, call, &call.max_usage(), now)
 }
 
 /// What the call costs by these prices where it uses `bound` at most.
@@ -453,7 +453,7 @@ pub(super) fn quote_bound(prices: &Pricing, call: &dyn Call, bound: &Usage, now:
 
 /// The most that the call can cost, and the least once an upstream has taken it.
 fn bounds(quote: &Quote, call: &dyn Call) -> (Nanousd, Nanousd) {
-    let least = call.floor();
+    let least = call.min_usage();
     let floor = quote.prices(&least, &Traits::default()).cost(&least);
     (most(quote.dearest(), call), floor)
 }
@@ -463,13 +463,13 @@ fn slice(quote: &Quote, call: &dyn Call, holding: Holding) -> Option<Nanousd> {
     if holding == Holding::Whole {
         return None;
     }
-    let part = Usage { requests: 1, ..holding.part_of(call.bound()) };
+    let part = Usage { requests: 1, ..holding.part_of(call.max_usage()) };
     Some(dearest_prices(quote.dearest(), call).cost(&part))
 }
 
 /// The most that the call can cost: every token billed in the dearest way that it allows.
 fn most(prices: &Prices, call: &dyn Call) -> Nanousd {
-    dearest_prices(prices, call).cost(&Usage { requests: 1, ..call.bound() })
+    dearest_prices(prices, call).cost(&Usage { requests: 1, ..call.max_usage() })
 }
 
 /// The dearest way in which every token of the call can be billed.

@@ -9,8 +9,8 @@ use crate::config::snapshot::Target;
 use crate::credentials::Token;
 use crate::pipeline::rewrite::WayTo;
 use crate::pipeline::{Resolved, UpstreamRequest, Validated};
-use crate::protocols::counter::Counter;
 use crate::protocols::codec_choice::CodecChoice;
+use crate::protocols::counter::Counter;
 use crate::protocols::json::Object;
 use crate::protocols::splice::{EditedBody, Splice};
 use crate::protocols::{Call, Codec, Dialect, Operation, PathVariables, Request, codec};
@@ -87,7 +87,7 @@ impl Validated {
         let reading = || self.reading(target.upstream.dialect);
         rank.model == 0
             && reading().is_some_and(|(codec, call)| {
-                call.terms().is_countable() && has_counter(&self.resolved, target, codec)
+                call.bounds().is_countable() && has_counter(&self.resolved, target, codec)
             })
     }
 
@@ -117,13 +117,13 @@ impl Validated {
         if !self.codec.dialects().contains(&dialect) {
             let at = self.others.iter().position(|other| other.is_for(0, dialect));
             let Some(other) = at.and_then(|at| self.others.get_mut(at)) else { return false };
-            if !other.call.terms_mut().count_input(tokens) {
+            if !other.call.bounds_mut().count_input(tokens) {
                 return false;
             }
             std::mem::swap(&mut self.codec, &mut other.codec);
             std::mem::swap(&mut self.call, &mut other.call);
             std::mem::swap(&mut self.kind, &mut other.kind);
-        } else if !self.call.terms_mut().count_input(tokens) {
+        } else if !self.call.bounds_mut().count_input(tokens) {
             return false;
         }
         true

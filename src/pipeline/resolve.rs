@@ -7,7 +7,7 @@ use crate::closest::closest;
 use crate::config::snapshot::{Model, Snapshot, Target};
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::Key;
-use crate::protocols::codec_choice::{CodecKind, CodecChoice};
+use crate::protocols::codec_choice::{CodecChoice, CodecKind};
 use crate::protocols::json::JsonError;
 use crate::protocols::{Dialect, Operation, Request, path_segment};
 

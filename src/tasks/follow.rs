@@ -258,7 +258,9 @@ impl Tasks {
         let used = match (report.state, report.usage) {
             (_, Some(usage)) => Some((usage, UsageSource::Upstream)),
             // What the hold covers, input videos included: nobody knows that it was less.
-            (TaskState::Succeeded, None) => Some((facts_of(task).bound, UsageSource::Estimated)),
+            (TaskState::Succeeded, None) => {
+                Some((facts_of(task).max_usage, UsageSource::Estimated))
+            }
             (_, None) => None,
         };
         let usage = used.map_or(Usage::ZERO, |(usage, _)| usage);
@@ -421,12 +423,12 @@ impl Tasks {
 
 /// The most that a task can cost.
 fn bound_of(task: &Task) -> Nanousd {
-    task.intent.prices.cost(&facts_of(task).bound)
+    task.intent.prices.cost(&facts_of(task).max_usage)
 }
 
 /// Tells the operator of limits and prices that are not those of the upstream.
 fn warn_of_bill(task: &Task, usage: Usage, billed: Option<Nanousd>) {
-    let (id, model, bound) = (task.id(), &task.intent.model, facts_of(task).bound);
+    let (id, model, bound) = (task.id(), &task.intent.model, facts_of(task).max_usage);
     if usage.seconds > bound.seconds || usage.output_tokens > bound.output_tokens {
         log::warn!(
             "{id} used more than a task of the model {model} should: {} seconds and {} tokens, and \

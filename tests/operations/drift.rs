@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use tollgate::protocols::json::Object;
 use tollgate::protocols::limits::ModelLimits;
 use tollgate::protocols::{
-    Codec, Framing, ModelInPath, AllowedKey, Operation, REGISTRY, Request, allowed_keys,
+    AllowedKey, Codec, Framing, ModelInPath, Operation, REGISTRY, Request, allowed_keys,
 };
 
 use crate::harness::python;

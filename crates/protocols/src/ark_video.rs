@@ -9,10 +9,10 @@ use super::fields;
 use super::json::Object;
 use super::limits::{ModelLimits, VideoLimits};
 use super::media_url;
-use super::task::{self, EXPIRES_AFTER_S, Facts, Report, Shown, TaskCodec, TaskState};
+use super::task::{self, EXPIRES_AFTER_S, Report, TaskCodec, TaskFacts, TaskState, TaskView};
 use super::video::{
-    self, DURATION_OUT_OF_RANGE, INVALID, MISSING, Order, RESOLUTION_NOT_SUPPORTED, VideoCall,
-    VideoUpstream, WAIT, WEBHOOK_URL, refuse,
+    self, DURATION_OUT_OF_RANGE, INVALID, MISSING, RESOLUTION_NOT_SUPPORTED, VideoCall,
+    VideoRequest, VideoUpstream, WAIT, WEBHOOK_URL, refuse,
 };
 use super::{Call, Codec, Dialect, Fault, Operation, Request};
 use tollgate_money::error::GatewayError;
@@ -90,12 +90,12 @@ impl Codec for ArkVideo {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        let order = read(body, limits).map_err(video::coded)?;
-        Ok(Box::new(VideoCall::<Ark>::read(body, order).map_err(video::coded)?))
+        let video_request = read(body, limits).map_err(video::coded)?;
+        Ok(Box::new(VideoCall::<Ark>::read(body, video_request).map_err(video::coded)?))
     }
 }
 
-fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Order, GatewayError> {
+fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<VideoRequest, GatewayError> {
     let (pass, references_min) = (&limits.pass.fields, limits.images.references_min);
     let limits = &limits.video;
     fields::refuse_case_variants(body, &FIELDS)?;
@@ -116,7 +116,7 @@ fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Order, GatewayError> 
     let billed_seconds = seconds.saturating_add(input_seconds);
     // What is left open can be the dearest: for the hold, and for the price.
     let largest = resolution.unwrap_or_else(|| largest(limits));
-    let bound = Usage {
+    let max_usage = Usage {
         output_tokens: tokens(billed_seconds, largest),
         // For operators who price family S by the second.
         seconds: billed_seconds,
@@ -125,9 +125,9 @@ fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Order, GatewayError> 
     // A video that goes on from a draft has the draft's sound, whatever is asked for now.
     let audio = audio.filter(|_| content.tasks.is_empty() && !content.commands.audio);
     let draft = Some(draft).filter(|_| !content.commands.draft);
-    Ok(Order {
-        facts: Facts {
-            bound,
+    Ok(VideoRequest {
+        facts: TaskFacts {
+            max_usage,
             seconds: u32::try_from(seconds).unwrap_or(u32::MAX),
             resolution: resolution.map_or("", Resolution::as_str).to_owned(),
             aspect_ratio: ratio.unwrap_or_default().to_owned(),
@@ -330,7 +330,7 @@ impl TaskCodec for ArkTasks {
         format!("{TASKS_PATH}/{upstream_id}")
     }
 
-    fn read(&self, status: u16, answer: &Bytes, facts: &Facts) -> Result<Report, Fault> {
+    fn read(&self, status: u16, answer: &Bytes, facts: &TaskFacts) -> Result<Report, Fault> {
         if !(200..300).contains(&status) {
             return Err(failure::fault(status, answer));
         }
@@ -351,7 +351,7 @@ impl TaskCodec for ArkTasks {
     }
 
     /// The upstream's own record, with what the gateway knows better.
-    fn record(&self, shown: &Shown<'_>) -> String {
+    fn record(&self, shown: &TaskView<'_>) -> String {
         record::shown(shown)
     }
 
@@ -375,15 +375,15 @@ fn state_of(word: &str) -> Option<TaskState> {
 
 /// Usage of a task that succeeded, if its record reports it. It reports the seconds of the generated video;
 /// those of input videos stay as they were held.
-fn used(document: &Value, facts: &Facts) -> Option<Usage> {
+fn used(document: &Value, facts: &TaskFacts) -> Option<Usage> {
     let usage = &document["usage"];
     let tokens = usage["completion_tokens"].as_u64().max(usage["total_tokens"].as_u64());
-    let input_seconds = facts.bound.seconds.saturating_sub(u64::from(facts.seconds));
+    let input_seconds = facts.max_usage.seconds.saturating_sub(u64::from(facts.seconds));
     let seconds = video::reported_seconds(&document["duration"]);
     Some(Usage {
         output_tokens: tokens.filter(|tokens| *tokens > 0)?,
         seconds: seconds
-            .map_or(facts.bound.seconds, |seconds| seconds.saturating_add(input_seconds)),
+            .map_or(facts.max_usage.seconds, |seconds| seconds.saturating_add(input_seconds)),
         ..Usage::ZERO
     })
 }

@@ -76,7 +76,7 @@ impl AudioContainer {
 
     /// The container that files with this ending have; `None` for one that says nothing of it.
     #[must_use]
-    pub fn of_extension(extension: &str) -> Option<&'static [Self]> {
+    pub fn from_extension(extension: &str) -> Option<&'static [Self]> {
         const ENDINGS: [(&str, &[AudioContainer]); 13] = [
             ("wav", &[AudioContainer::Wav]),
             ("wave", &[AudioContainer::Wav]),

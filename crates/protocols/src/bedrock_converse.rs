@@ -22,13 +22,13 @@ use super::json::Object;
 use super::json_cursor::Cursor;
 use super::limits::{MissingUsage, ModelLimits};
 use super::metering::{
-    self, Frame, JsonMeter, Shown, StreamMeter, StreamState, TextTally, UsageReport,
+    self, JsonMeter, MeterContext, StreamMeter, StreamState, TextTally, UsageReport, VisibleOutput,
 };
 use super::splice::{Splice, json_string};
 use super::sse::EventAction;
 use super::{
-    Call, Codec, Contradictions, Dialect, Framing, Meter, Operation, PathVariables, Request, Terms,
-    offer, path_segment,
+    Call, Codec, Contradictions, Dialect, Framing, Meter, Operation, PathVariables, Request,
+    RequestBounds, path_segment, request_policy,
 };
 
 /// The codec of Amazon Bedrock's Converse API.
@@ -62,12 +62,12 @@ impl Codec for BedrockConverse {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        let mut prompt = offer::read(body, &offer::CONVERSE, limits)?;
+        let mut prompt = request_policy::read(body, &request_policy::CONVERSE, limits)?;
         fields::check_messages(body)?;
         if body.get_non_null("toolConfig").is_some() {
             let added = prompt.added_tokens_max;
             prompt.added_tokens_max =
-                added.map(|most| most.saturating_add(offer::TOOLS_TOKENS_MAX));
+                added.map(|most| most.saturating_add(request_policy::TOOLS_TOKENS_MAX));
         }
         let config = body.get_non_null("inferenceConfig").and_then(|value| value.as_object().ok());
         let requested = match &config {
@@ -75,11 +75,8 @@ impl Codec for BedrockConverse {
             None => None,
         };
         let output_tokens_max = requested.unwrap_or(limits.output_tokens_max);
-        let terms = Terms::of_prompt(body, &prompt, limits, output_tokens_max)?.with_output_limit(
-            requested,
-            limits.output_tokens_max,
-            1,
-        );
+        let bounds = RequestBounds::from_prompt(body, &prompt, limits, output_tokens_max)?
+            .with_output_limit(requested, limits.output_tokens_max, 1);
         let thinks = thinks(body);
         let has_stops = config.is_some_and(|it| it.get_non_null("stopSequences").is_some());
         let lifetime = RequestedLifetime::in_body(body, &CACHE_POINT);
@@ -94,8 +91,8 @@ impl Codec for BedrockConverse {
             thinks,
             input_ways: InputWays { cache_writes, ..prompt.input_ways() },
             model: body.member_range("model"),
-            terms,
-            possible: Usage {
+            bounds,
+            model_limits: Usage {
                 input_tokens: limits.input_tokens_max,
                 output_tokens: limits.output_tokens_max,
                 ..Usage::ZERO
@@ -117,7 +114,7 @@ static CACHE_POINT: LazyLock<memmem::Finder<'static>> =
 
 #[derive(Debug)]
 struct ConverseCall {
-    terms: Terms,
+    bounds: RequestBounds,
     is_all_shown: bool,
     estimates_unreported: bool,
     /// The unit of cache writes of which a report does not say how long they are kept.
@@ -127,16 +124,16 @@ struct ConverseCall {
     /// Position of the model's name in the body; it moves into the path.
     model: Option<Range<usize>>,
     /// The model's limits: a report above them shows that they are out of date.
-    possible: Usage,
+    model_limits: Usage,
 }
 
 impl Call for ConverseCall {
-    fn terms(&self) -> &Terms {
-        &self.terms
+    fn bounds(&self) -> &RequestBounds {
+        &self.bounds
     }
 
-    fn terms_mut(&mut self) -> &mut Terms {
-        &mut self.terms
+    fn bounds_mut(&mut self) -> &mut RequestBounds {
+        &mut self.bounds
     }
 
     fn is_all_shown(&self) -> bool {
@@ -168,7 +165,7 @@ impl Call for ConverseCall {
     }
 
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
-        let frame = Frame::new(&self.terms, self.possible);
+        let frame = MeterContext::new(&self.bounds, self.model_limits);
         match framing {
             Framing::Json | Framing::Binary => {
                 let unsplit = self.unsplit;
@@ -314,7 +311,7 @@ impl ConverseTally {
             b"\"contentBlockStart\"" | b"\"contentBlockDelta\"" => {
                 let mut text = TextSize::default();
                 add_text(&mut Cursor::new(payload), &mut text);
-                self.state.show(Shown::from_text(text));
+                self.state.show(VisibleOutput::from_text(text));
             }
             b"\"messageStop\"" => {
                 self.has_ended = true;

@@ -26,7 +26,7 @@ pub(super) fn refuse_unknown_fields(
     allowed: &[&str],
     pass: &[String],
 ) -> Result<(), GatewayError> {
-    body.keys().try_for_each(|key| check_known("", key, allowed, pass))
+    body.keys().try_for_each(|key| check_listed("", key, allowed, pass))
 }
 
 /// Refuses members of the object at `at`, such as `parameters`, that are neither `allowed` nor let
@@ -37,12 +37,12 @@ pub(super) fn refuse_unknown_members(
     allowed: &[&str],
     pass: &[String],
 ) -> Result<(), GatewayError> {
-    object.keys().try_for_each(|key| check_known(at, key, allowed, pass))
+    object.keys().try_for_each(|key| check_listed(at, key, allowed, pass))
 }
 
 /// Refuses the field `key` of the object at `at` (empty for the body itself) unless it is `allowed`
 /// or the operator lets it through with `pass`.
-pub(super) fn check_known(
+pub(super) fn check_listed(
     at: &str,
     key: &str,
     allowed: &[&str],

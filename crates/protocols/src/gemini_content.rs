@@ -16,12 +16,14 @@ use super::fields;
 use super::json::Object;
 use super::json_cursor::Cursor;
 use super::limits::{MissingUsage, ModelLimits};
-use super::metering::{Frame, JsonMeter, Shown, StreamMeter, StreamState, TextTally};
+use super::metering::{
+    JsonMeter, MeterContext, StreamMeter, StreamState, TextTally, VisibleOutput,
+};
 use super::server_tools::{QueryScan, count_queries};
 use super::sse::EventAction;
 use super::{
-    Call, Codec, Dialect, Framing, Meter, ModelInPath, Operation, PathVariables, Request, Terms, offer,
-    path_segment,
+    Call, Codec, Dialect, Framing, Meter, ModelInPath, Operation, PathVariables, Request,
+    RequestBounds, path_segment, request_policy,
 };
 use config::GenerationConfig;
 pub use count::GeminiCountTokens;
@@ -69,17 +71,17 @@ impl Codec for GeminiContent {
         let named = named(request)?;
         check_spelling(body)?;
         check_lists(body)?;
-        let prompt = offer::read(body, &offer::GEMINI, limits)?;
+        let prompt = request_policy::read(body, &request_policy::GEMINI, limits)?;
         let config = GenerationConfig::read(body, limits)?;
         let requested = config.output_tokens_max.unwrap_or(limits.output_tokens_max);
         let output = requested.saturating_mul(config.candidates);
-        let terms = Terms::of_prompt(body, &prompt, limits, output)?
+        let bounds = RequestBounds::from_prompt(body, &prompt, limits, output)?
             .with_output_limit(
                 config.output_tokens_max,
                 limits.output_tokens_max,
                 config.candidates,
             )
-            .model_in_path(named);
+            .with_model_in_path(named);
         let hides_thoughts = config.thinks.unwrap_or(limits.reasoning);
         Ok(Box::new(ContentCall {
             is_all_shown: prompt.is_plain() && !hides_thoughts,
@@ -93,10 +95,10 @@ impl Codec for GeminiContent {
                 ..Traits::default()
             },
             input_ways: prompt.input_ways(),
-            searches: prompt.ran_max[Unit::WebSearches] > 0 || prompt.has_passed,
+            searches: prompt.server_calls_max[Unit::WebSearches] > 0 || prompt.has_passed,
             candidates: config.candidates,
-            terms,
-            possible: Usage {
+            bounds,
+            model_limits: Usage {
                 input_tokens: limits.input_tokens_max.saturating_mul(prompt.rounds),
                 output_tokens: limits
                     .output_tokens_max
@@ -163,7 +165,7 @@ fn check_lists(body: &Object<'_>) -> Result<(), GatewayError> {
 
 #[derive(Debug)]
 struct ContentCall {
-    terms: Terms,
+    bounds: RequestBounds,
     is_all_shown: bool,
     estimates_unreported: bool,
     traits: Traits,
@@ -172,16 +174,16 @@ struct ContentCall {
     searches: bool,
     candidates: u64,
     /// The model's limits: a report above them shows that they are out of date.
-    possible: Usage,
+    model_limits: Usage,
 }
 
 impl Call for ContentCall {
-    fn terms(&self) -> &Terms {
-        &self.terms
+    fn bounds(&self) -> &RequestBounds {
+        &self.bounds
     }
 
-    fn terms_mut(&mut self) -> &mut Terms {
-        &mut self.terms
+    fn bounds_mut(&mut self) -> &mut RequestBounds {
+        &mut self.bounds
     }
 
     fn is_all_shown(&self) -> bool {
@@ -211,7 +213,7 @@ impl Call for ContentCall {
     }
 
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
-        let frame = Frame::new(&self.terms, self.possible);
+        let frame = MeterContext::new(&self.bounds, self.model_limits);
         match framing {
             Framing::Json | Framing::EventStream | Framing::Binary => {
                 let meter = JsonMeter::new(frame, Box::new(WireContentUsage::report));
@@ -220,7 +222,7 @@ impl Call for ContentCall {
             Framing::Sse => {
                 let (state, candidates) = (StreamState::new(frame), self.candidates);
                 let tally = ContentTally { state, candidates, ..ContentTally::default() };
-                Box::new(StreamMeter::of_images(tally))
+                Box::new(StreamMeter::for_images(tally))
             }
         }
     }
@@ -229,7 +231,7 @@ impl Call for ContentCall {
 /// The members of a stream event that count.
 #[derive(Default)]
 struct ContentEvent<'a> {
-    shown: Shown,
+    shown: VisibleOutput,
     /// More than one only where the key stands there twice.
     usages: Vec<&'a [u8]>,
     /// Searches that were run for all that has come.

@@ -16,10 +16,10 @@ use serde_json::{Map, Number, Value};
 use super::disjoint::count;
 use super::estimate::TextSize;
 use super::json_scan::UsageScan;
-use super::server_tools::{ItemScan, QueryScan, RanScan};
+use super::server_tools::{ItemScan, QueryScan, ServerToolScan};
 use super::sse::{self, EventAction, Events};
 use super::stored::IdScan;
-use super::{Contradiction, Contradictions, Meter, ReportedSides, Terms};
+use super::{Contradiction, Contradictions, Meter, ReportedSides, RequestBounds};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{ServiceTier, Side, Traits, UNITS, Usage, UsageSource};
 
@@ -66,9 +66,9 @@ fn has_no_count_in(value: &Value) -> bool {
     let Value::Object(members) = value else { return false };
     members.iter().any(|(key, value)| match value {
         Value::Number(number) => {
-            let is_whole = number.as_u64().is_some()
+            let is_complete = number.as_u64().is_some()
                 || number.as_f64().is_some_and(|it| it >= 0.0 && it.fract() == 0.0);
-            !is_whole && ["tokens", "Count"].iter().any(|end| key.ends_with(end))
+            !is_complete && ["tokens", "Count"].iter().any(|end| key.ends_with(end))
         }
         other => has_no_count_in(other),
     })
@@ -247,18 +247,22 @@ impl UsageReport {
 
 /// Facts of a request that its meter needs.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Frame {
+pub(super) struct MeterContext {
     /// Minimum usage once an upstream has accepted the request.
-    floor: Usage,
+    min_usage: Usage,
     /// The most output that it has asked for: no estimate exceeds it.
     output_tokens_max: u64,
     /// The limits of the model. A report above them says that they are out of date.
     limits: Usage,
 }
 
-impl Frame {
-    pub(super) fn new(terms: &Terms, limits: Usage) -> Self {
-        Self { floor: terms.floor, output_tokens_max: terms.bound.output_tokens, limits }
+impl MeterContext {
+    pub(super) fn new(bounds: &RequestBounds, limits: Usage) -> Self {
+        Self {
+            min_usage: bounds.min_usage,
+            output_tokens_max: bounds.max_usage.output_tokens,
+            limits,
+        }
     }
 
     fn is_exceeded_by(&self, report: Option<UsageReport>) -> bool {
@@ -286,7 +290,7 @@ impl Frame {
     fn estimate(&self, partial: Option<Usage>, seen: u64) -> Usage {
         let partial = partial.unwrap_or_default();
         let output_tokens = partial.output_tokens.max(seen);
-        let input = if partial.input_tokens_total() > 0 { partial } else { self.floor };
+        let input = if partial.input_tokens_total() > 0 { partial } else { self.min_usage };
         Usage { output_tokens, ..input }
     }
 }
@@ -294,22 +298,22 @@ impl Frame {
 /// Meters a JSON document with a top-level `usage`.
 pub(super) struct JsonMeter {
     scan: UsageScan,
-    frame: Frame,
+    frame: MeterContext,
     read_usage: ReadUsage,
     /// The report of a complete document.
     reported: OnceLock<Option<UsageReport>>,
     /// Looks for ids of what the upstream keeps, where it keeps something.
     ids: Option<IdScan>,
     /// Counts calls of tools that the upstream runs, where it may.
-    ran: Option<RanScan>,
+    server_calls: Option<ServerToolScan>,
     /// Looks for what the model has thought, where that has a price of its own.
     thoughts: Option<ThoughtScan>,
 }
 
 impl JsonMeter {
-    pub(super) fn new(frame: Frame, read_usage: ReadUsage) -> Self {
+    pub(super) fn new(frame: MeterContext, read_usage: ReadUsage) -> Self {
         let (scan, reported) = (UsageScan::default(), OnceLock::new());
-        Self { scan, frame, read_usage, reported, ids: None, ran: None, thoughts: None }
+        Self { scan, frame, read_usage, reported, ids: None, server_calls: None, thoughts: None }
     }
 
     /// Notes what the upstream keeps.
@@ -319,12 +323,12 @@ impl JsonMeter {
 
     /// Counts calls of tools that the upstream runs.
     pub(super) fn counting(self, items: Option<ItemScan>) -> Self {
-        Self { ran: items.map(|scan| RanScan::Items(Box::new(scan))), ..self }
+        Self { server_calls: items.map(|scan| ServerToolScan::Items(Box::new(scan))), ..self }
     }
 
     /// Counts searches of Google's.
     pub(super) fn counting_queries(self, queries: Option<QueryScan>) -> Self {
-        Self { ran: queries.map(RanScan::Queries), ..self }
+        Self { server_calls: queries.map(ServerToolScan::Queries), ..self }
     }
 
     /// Looks for what the model has thought.
@@ -334,7 +338,7 @@ impl JsonMeter {
 
     /// The report; parsed once for a complete document.
     fn report(&self) -> Option<UsageReport> {
-        if self.scan.is_whole() {
+        if self.scan.is_complete() {
             return *self.reported.get_or_init(|| self.read_report());
         }
         self.read_report()
@@ -355,8 +359,8 @@ impl Meter for JsonMeter {
         if let Some(ids) = &mut self.ids {
             ids.feed(&chunk);
         }
-        if let Some(ran) = &mut self.ran {
-            ran.feed(&chunk);
+        if let Some(server_calls) = &mut self.server_calls {
+            server_calls.feed(&chunk);
         }
         if let Some(thoughts) = &mut self.thoughts {
             thoughts.feed(&chunk);
@@ -373,7 +377,7 @@ impl Meter for JsonMeter {
     }
 
     fn is_complete(&self) -> bool {
-        self.scan.is_whole()
+        self.scan.is_complete()
     }
 
     fn has_failed(&self) -> bool {
@@ -390,7 +394,12 @@ impl Meter for JsonMeter {
         let is_markup = report.is_some() && self.scan.output_bytes() <= MARKUP_BYTES_MAX;
         let seen = TextSize::unread(if is_markup { 0 } else { bytes }).tokens();
         let (usage, source) = self.frame.measure(report, seen.min(self.frame.output_tokens_max));
-        (self.ran.as_ref().map_or(usage, |ran| usage.plus(&ran.usage())), source)
+        (
+            self.server_calls
+                .as_ref()
+                .map_or(usage, |server_calls| usage.plus(&server_calls.usage())),
+            source,
+        )
     }
 
     fn reported_sides(&self) -> ReportedSides {
@@ -471,13 +480,13 @@ fn begins_text(behind_key: &[u8]) -> bool {
 
 /// The output that a stream has shown, counted for when no usage is reported.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Shown {
+pub(super) struct VisibleOutput {
     text: TextSize,
     /// Deltas that carried text: no model puts less than one token into one.
     deltas: u64,
 }
 
-impl Shown {
+impl VisibleOutput {
     /// The output of one delta.
     pub(super) fn from_text(text: TextSize) -> Self {
         let mut shown = Self::default();
@@ -514,8 +523,8 @@ impl Shown {
 /// State of a metered stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StreamState {
-    frame: Frame,
-    shown: Shown,
+    frame: MeterContext,
+    shown: VisibleOutput,
     report: Option<UsageReport>,
     /// True if the last report covers all visible output.
     is_final: bool,
@@ -532,12 +541,12 @@ pub(super) struct StreamState {
 }
 
 impl StreamState {
-    pub(super) fn new(frame: Frame) -> Self {
+    pub(super) fn new(frame: MeterContext) -> Self {
         Self { frame, ..Self::default() }
     }
 
     /// More output has come.
-    pub(super) fn show(&mut self, more: Shown) {
+    pub(super) fn show(&mut self, more: VisibleOutput) {
         self.is_final &= more.is_empty();
         self.shown.add_all(more);
     }
@@ -729,11 +738,11 @@ pub(super) struct StreamMeter<T> {
 
 impl<T: Tally> StreamMeter<T> {
     pub(super) fn new(tally: T) -> Self {
-        Self { events: Events::of_text(), tally }
+        Self { events: Events::for_text(), tally }
     }
 
-    pub(super) fn of_images(tally: T) -> Self {
-        Self { events: Events::of_images(), tally }
+    pub(super) fn for_images(tally: T) -> Self {
+        Self { events: Events::for_images(), tally }
     }
 }
 

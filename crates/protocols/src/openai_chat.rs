@@ -16,12 +16,14 @@ use super::fields;
 use super::json::{Object, Value};
 use super::limits::{MissingUsage, ModelLimits};
 use super::metering::{
-    self, Frame, JsonMeter, StreamMeter, StreamState, TextTally, ThoughtScan, UsageReport,
+    self, JsonMeter, MeterContext, StreamMeter, StreamState, TextTally, ThoughtScan, UsageReport,
     WireCostDetails,
 };
 use super::splice::Splice;
 use super::sse::EventAction;
-use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
+use super::{
+    Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds, request_policy,
+};
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::{InputWays, Traits, Unit, Usage};
 
@@ -64,7 +66,7 @@ impl Codec for OpenaiChat {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        let prompt = offer::read(body, &offer::CHAT, limits)?;
+        let prompt = request_policy::read(body, &request_policy::CHAT, limits)?;
         fields::check_messages(body)?;
         for (field, range) in RANGES {
             check_range(body, field, &range)?;
@@ -78,10 +80,11 @@ impl Codec for OpenaiChat {
         let hidden = hidden_tokens(body, limits);
         let asks_for_hidden = hidden > 0 || asks_for_reasoning(body);
         let output = requested.unwrap_or(limits.output_tokens_max).saturating_add(hidden);
-        let terms = Terms::of_prompt(body, &prompt, limits, output.saturating_mul(choices))?
-            .with_output_limit(requested, limits.output_tokens_max, choices);
+        let bounds =
+            RequestBounds::from_prompt(body, &prompt, limits, output.saturating_mul(choices))?
+                .with_output_limit(requested, limits.output_tokens_max, choices);
         Ok(Box::new(ChatCall {
-            usage_options: if terms.stream {
+            usage_options: if bounds.stream {
                 UsageOptions::read(body)?
             } else {
                 UsageOptions::Requested
@@ -107,8 +110,8 @@ impl Codec for OpenaiChat {
                 thinking: thinking(body),
                 ..Traits::default()
             },
-            terms,
-            possible: Usage {
+            bounds,
+            model_limits: Usage {
                 input_tokens: limits.input_tokens_max,
                 output_tokens: limits.output_tokens_max.saturating_mul(choices),
                 ..Usage::default()
@@ -236,7 +239,7 @@ impl UsageOptions {
 
 #[derive(Debug)]
 struct ChatCall {
-    terms: Terms,
+    bounds: RequestBounds,
     usage_options: UsageOptions,
     is_all_shown: bool,
     estimates_unreported: bool,
@@ -249,16 +252,16 @@ struct ChatCall {
     /// True if a model that thinks has other prices than one that does not.
     is_thinking_priced: bool,
     /// The model's limits: a report above them shows that they are out of date.
-    possible: Usage,
+    model_limits: Usage,
 }
 
 impl Call for ChatCall {
-    fn terms(&self) -> &Terms {
-        &self.terms
+    fn bounds(&self) -> &RequestBounds {
+        &self.bounds
     }
 
-    fn terms_mut(&mut self) -> &mut Terms {
-        &mut self.terms
+    fn bounds_mut(&mut self) -> &mut RequestBounds {
+        &mut self.bounds
     }
 
     fn is_all_shown(&self) -> bool {
@@ -286,13 +289,13 @@ impl Call for ChatCall {
     }
 
     fn splice(&self, upstream_model: &str) -> Splice {
-        let mut splice = self.terms.model.rename(upstream_model);
+        let mut splice = self.bounds.model.rename(upstream_model);
         self.usage_options.splice(&mut splice);
         splice
     }
 
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
-        let frame = Frame::new(&self.terms, self.possible);
+        let frame = MeterContext::new(&self.bounds, self.model_limits);
         match framing {
             Framing::Json | Framing::EventStream | Framing::Binary => {
                 let thoughts = self.is_thinking_priced.then(ThoughtScan::default);

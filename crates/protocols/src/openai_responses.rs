@@ -18,15 +18,17 @@ use super::json::Object;
 use super::json_cursor::Cursor;
 use super::limits::{MissingUsage, ModelLimits};
 use super::metering::{
-    self, Frame, JsonMeter, Shown, StreamMeter, StreamState, TextTally, UsageReport,
+    self, JsonMeter, MeterContext, StreamMeter, StreamState, TextTally, UsageReport, VisibleOutput,
     WireCostDetails, service_tier,
 };
-use super::offer::{LeftOut, SearchLimit};
-use super::server_tools::{ItemScan, RanTools};
+use super::request_policy::{OmittedTools, SearchLimit};
+use super::server_tools::{ItemScan, ServerToolCalls};
 use super::splice::Splice;
 use super::sse::EventAction;
 use super::stored::{self, StoredIds};
-use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
+use super::{
+    Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds, request_policy,
+};
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::{ImageSize, InputWays, Quality, ServiceTier, Traits, Unit, Usage};
 
@@ -57,15 +59,20 @@ impl Codec for OpenaiResponses {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        let left_out = offer::searches(body, limits);
-        let prompt = offer::read_without(body, &offer::RESPONSES, limits, left_out.as_ref())?;
+        let left_out = request_policy::searches(body, limits);
+        let prompt = request_policy::read_without(
+            body,
+            &request_policy::RESPONSES,
+            limits,
+            left_out.as_ref(),
+        )?;
         if fields::boolean(body, "background")? == Some(true) {
             let message = "`background` is not offered here: nobody could meter such an answer";
             return Err(GatewayError::invalid("background", message));
         }
         let requested = fields::output_tokens(body, "max_output_tokens", 1, limits)?;
         let output_tokens_max = requested.unwrap_or(limits.output_tokens_max);
-        let terms = Terms::of_prompt(body, &prompt, limits, output_tokens_max)?
+        let bounds = RequestBounds::from_prompt(body, &prompt, limits, output_tokens_max)?
             .with_output_limit(requested, limits.output_tokens_max, 1)
             .with_references(stored::references(body));
         let rounds = prompt.rounds;
@@ -80,12 +87,12 @@ impl Codec for OpenaiResponses {
             traits: Traits { service_tier: fields::service_tier(body), ..pictures(body) },
             runs_tools: prompt.has_server_tools(),
             input_ways: prompt.input_ways(),
-            terms,
+            bounds,
             left_out,
             search_limit: prompt.search_limit,
             // Upstreams keep what they are not told not to.
             is_stored: body.get_non_null("store").and_then(|store| store.as_bool()) != Some(false),
-            possible: Usage {
+            model_limits: Usage {
                 input_tokens: limits.input_tokens_max.saturating_mul(rounds),
                 output_tokens: limits.output_tokens_max.saturating_mul(rounds),
                 ..Usage::ZERO
@@ -114,8 +121,8 @@ fn pictures(body: &Object<'_>) -> Traits {
 
 #[derive(Debug)]
 struct ResponsesCall {
-    terms: Terms,
-    left_out: Option<LeftOut>,
+    bounds: RequestBounds,
+    left_out: Option<OmittedTools>,
     search_limit: Option<SearchLimit>,
     is_all_shown: bool,
     estimates_unreported: bool,
@@ -128,16 +135,16 @@ struct ResponsesCall {
     /// The ways in which its input can be billed.
     input_ways: InputWays,
     /// The model's limits: a report above them shows that they are out of date.
-    possible: Usage,
+    model_limits: Usage,
 }
 
 impl Call for ResponsesCall {
-    fn terms(&self) -> &Terms {
-        &self.terms
+    fn bounds(&self) -> &RequestBounds {
+        &self.bounds
     }
 
-    fn terms_mut(&mut self) -> &mut Terms {
-        &mut self.terms
+    fn bounds_mut(&mut self) -> &mut RequestBounds {
+        &mut self.bounds
     }
 
     fn is_all_shown(&self) -> bool {
@@ -153,8 +160,8 @@ impl Call for ResponsesCall {
     }
 
     fn splice(&self, upstream_model: &str) -> Splice {
-        let mut splice = self.terms.model.rename(upstream_model);
-        if let Some(LeftOut { edit: (range, tools), .. }) = &self.left_out {
+        let mut splice = self.bounds.model.rename(upstream_model);
+        if let Some(OmittedTools { edit: (range, tools), .. }) = &self.left_out {
             splice.replace(range.clone(), tools.clone());
         }
         if let Some(limit) = &self.search_limit {
@@ -176,7 +183,7 @@ impl Call for ResponsesCall {
     }
 
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
-        let (frame, unsplit) = (Frame::new(&self.terms, self.possible), self.unsplit);
+        let (frame, unsplit) = (MeterContext::new(&self.bounds, self.model_limits), self.unsplit);
         match framing {
             Framing::Json | Framing::EventStream | Framing::Binary => {
                 let report = move |usage: &[u8]| report(usage, unsplit);
@@ -187,8 +194,8 @@ impl Call for ResponsesCall {
             Framing::Sse => {
                 let state = StreamState::new(frame);
                 let ids = self.is_stored.then(StoredIds::default);
-                let ran = self.runs_tools.then(RanTools::default);
-                let tally = ResponsesTally { state, unsplit, ended: false, ids, ran };
+                let server_calls = self.runs_tools.then(ServerToolCalls::default);
+                let tally = ResponsesTally { state, unsplit, ended: false, ids, server_calls };
                 Box::new(StreamMeter::new(tally))
             }
         }
@@ -481,7 +488,7 @@ struct ResponsesTally {
     /// Of what the upstream keeps, where it keeps something.
     ids: Option<StoredIds>,
     /// Of tools that the upstream runs, where it may.
-    ran: Option<RanTools>,
+    server_calls: Option<ServerToolCalls>,
 }
 
 impl TextTally for ResponsesTally {
@@ -491,15 +498,15 @@ impl TextTally for ResponsesTally {
             return EventAction::Keep;
         }
         let Some(event) = ResponsesEvent::read(data) else { return EventAction::Keep };
-        self.state.show(Shown::from_text(event.text));
+        self.state.show(VisibleOutput::from_text(event.text));
         if let Some(ids) = &mut self.ids {
             event.ids.into_iter().flatten().for_each(|id| ids.add(id));
         }
-        if let (Some(ran), Some(item)) = (&mut self.ran, event.item)
+        if let (Some(server_calls), Some(item)) = (&mut self.server_calls, event.item)
             && event.kind == b"\"response.output_item.done\""
         {
-            ran.count(item);
-            self.state.made = ran.usage();
+            server_calls.count(item);
+            self.state.made = server_calls.usage();
         }
         match event.kind {
             b"\"response.completed\"" => self.ended = true,
@@ -516,9 +523,10 @@ impl TextTally for ResponsesTally {
         if self.ended {
             // At the beginning it is the requested tier.
             self.state.service_tier = event.service_tier;
-            if let Some((ran, output)) = self.ran.as_ref().zip(event.output) {
+            if let Some((server_calls, output)) = self.server_calls.as_ref().zip(event.output) {
                 // All items are here once more, also those of an upstream that tells of none before.
-                self.state.made = ran.usage().dearer(&RanTools::of_items(output).usage());
+                self.state.made =
+                    server_calls.usage().dearer(&ServerToolCalls::from_items(output).usage());
             }
             let read = |usage: &&[u8]| report(usage, self.unsplit);
             for report in event.usages.iter().filter_map(read) {
@@ -546,9 +554,9 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::limits::{Pass, Priced};
-    use crate::offer::TOOLS_TOKENS_MAX;
+    use crate::limits::{PassList, PricedFeatures};
     use crate::pieces;
+    use crate::request_policy::TOOLS_TOKENS_MAX;
     use tollgate_money::money::Nanousd;
     use tollgate_money::price::UsageSource;
 
@@ -564,7 +572,7 @@ mod tests {
 
     /// For a model of which the operator passes an unknown field and searches in the web.
     fn read_for(body: &[u8], reasoning: bool) -> Result<Box<dyn Call>, GatewayError> {
-        let pass = Pass {
+        let pass = PassList {
             fields: vec!["x_unknown".to_owned()],
             tools: vec!["web_search".to_owned()],
             content: Vec::new(),
@@ -630,11 +638,14 @@ mod tests {
 
     #[test]
     fn a_stream_that_is_cut_or_fails_costs_what_was_relayed() {
-        let floor = read(with("").as_bytes()).expect("valid").floor();
+        let min_usage = read(with("").as_bytes()).expect("valid").min_usage();
         let (_, meter) = relay(TEXT, Framing::Sse, 9);
         assert!(!meter.is_complete());
         // It is 3 tokens.
-        assert_eq!(meter.measure(), (Usage { output_tokens: 6, ..floor }, UsageSource::Estimated));
+        assert_eq!(
+            meter.measure(),
+            (Usage { output_tokens: 6, ..min_usage }, UsageSource::Estimated)
+        );
         let (_, meter) = relay(FAILED, Framing::Sse, 9);
         assert!(meter.has_failed() && meter.is_complete() && meter.relayed().output_tokens == 0);
         let late = STREAM.replace("\"output_tokens\":87", "\"output_tokens\":8700");
@@ -670,7 +681,8 @@ mod tests {
     /// what a report does not split where the request asks for it.
     #[test]
     fn cache_writes_are_counted_by_lifetime() {
-        let priced = Priced { units: vec![Unit::CacheWrite12hTokens], ..Priced::default() };
+        let priced =
+            PricedFeatures { units: vec![Unit::CacheWrite12hTokens], ..PricedFeatures::default() };
         let limits = ModelLimits {
             input_tokens_max: 1_000_000,
             output_tokens_max: 9,
@@ -759,7 +771,8 @@ mod tests {
     #[test]
     fn pictures_are_priced_by_the_tool_that_makes_them() {
         let traits = |tools: &str| {
-            let pass = Pass { tools: vec!["image_generation*".to_owned()], ..Pass::default() };
+            let pass =
+                PassList { tools: vec!["image_generation*".to_owned()], ..PassList::default() };
             let limits = ModelLimits {
                 input_tokens_max: 1000,
                 output_tokens_max: 9,
@@ -801,7 +814,7 @@ mod tests {
             )
         };
         let request = with(r#","tools":[{"type":"web_search"}]"#);
-        let priced = Priced { units: vec![Unit::WebSearches], ..Priced::default() };
+        let priced = PricedFeatures { units: vec![Unit::WebSearches], ..PricedFeatures::default() };
         let limits = ModelLimits {
             input_tokens_max: 1000,
             output_tokens_max: 9,
@@ -824,26 +837,26 @@ mod tests {
 
     #[test]
     fn bytes_bound_the_input_unless_some_is_elsewhere() {
-        let bound = |fields: &str| read(with(fields).as_bytes()).expect("valid").bound();
+        let max_usage = |fields: &str| read(with(fields).as_bytes()).expect("valid").max_usage();
         let tool = r#","tools":[{"type":"function","name":"f"}]"#;
-        assert_eq!(bound("").input_tokens, with("").len() as u64);
-        assert_eq!(bound(tool).input_tokens, with(tool).len() as u64 + TOOLS_TOKENS_MAX);
-        assert_eq!(bound(r#","max_output_tokens":7"#).output_tokens, 7);
+        assert_eq!(max_usage("").input_tokens, with("").len() as u64);
+        assert_eq!(max_usage(tool).input_tokens, with(tool).len() as u64 + TOOLS_TOKENS_MAX);
+        assert_eq!(max_usage(r#","max_output_tokens":7"#).output_tokens, 7);
         for fields in [
             r#","previous_response_id":"resp_1""#,
             r#","prompt":{"id":"p"}"#,
             r#","instructions":[{"role":"user","content":[{"type":"input_image"}]}]"#,
             r#","x_unknown":"may stand for anything""#,
         ] {
-            assert_eq!(bound(fields).input_tokens, 128_000, "{fields}");
+            assert_eq!(max_usage(fields).input_tokens, 128_000, "{fields}");
         }
         let search = r#","max_output_tokens":7,"tools":[{"type":"web_search"}]"#;
-        let held = bound(search);
+        let held = max_usage(search);
         assert_eq!((held.input_tokens, held.output_tokens), (1_280_000, 70), "for each round");
-        let held = bound(&format!(r#"{search},"max_tool_calls":1"#));
+        let held = max_usage(&format!(r#"{search},"max_tool_calls":1"#));
         assert_eq!((held.input_tokens, held.output_tokens), (256_000, 14));
         let compacts = r#","max_output_tokens":7,"context_management":[{"type":"compaction"}]"#;
-        let held = bound(compacts);
+        let held = max_usage(compacts);
         assert_eq!((held.input_tokens, held.output_tokens), (256_000, 16_391), "a summary more");
     }
 

@@ -34,7 +34,7 @@ mod zhipu;
 
 use std::time::Duration;
 
-pub use answer::{Beginning, beginning, frames_beginning};
+pub use answer::{AnswerStart, beginning, frames_beginning};
 use body::RefusalBody;
 use rule::Rule;
 

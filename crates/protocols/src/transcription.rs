@@ -13,8 +13,8 @@ use super::fields;
 use super::form::{Form, Part};
 use super::limits::{ModelLimits, TranscriptionLimits};
 use super::metering::StreamMeter;
-use super::terms::ModelField;
-use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms};
+use super::request_bounds::ModelField;
+use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds};
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::{CacheWrites, InputWays, Unit, Usage};
 
@@ -122,7 +122,7 @@ impl<'a> AudioForm<'a> {
             return Err(GatewayError::invalid(name, message));
         }
         let mut names = form.parts.iter().map(|part| part.name.as_str());
-        names.try_for_each(|name| fields::check_known("", name, field_names, pass))?;
+        names.try_for_each(|name| fields::check_listed("", name, field_names, pass))?;
         let fields = Self { form, body };
         for name in field_names.iter().filter(|name| !LISTS.contains(name) && **name != "file") {
             fields.text(name)?;
@@ -194,7 +194,7 @@ impl<'a> AudioForm<'a> {
 fn check_name(part: &Part, container: AudioContainer) -> Result<(), GatewayError> {
     let name = part.filename.as_deref().unwrap_or_default();
     let Some((_, extension)) = name.rsplit_once('.') else { return Ok(()) };
-    let named = AudioContainer::of_extension(extension);
+    let named = AudioContainer::from_extension(extension);
     if named.is_none_or(|containers| containers.contains(&container)) {
         return Ok(());
     }
@@ -208,7 +208,7 @@ fn check_name(part: &Part, container: AudioContainer) -> Result<(), GatewayError
 
 #[derive(Debug)]
 struct TranscriptionCall {
-    terms: Terms,
+    bounds: RequestBounds,
     billed: BilledUnits,
     asks_for_text: bool,
 }
@@ -241,38 +241,38 @@ impl TranscriptionCall {
             None if context > 0 => audio_tokens.min(context),
             None => audio_tokens,
         };
-        let bound = billed.usage(&Usage {
+        let max_usage = billed.usage(&Usage {
             audio_seconds: seconds,
             audio_input_tokens: audio_tokens_max,
             input_tokens: tokens.most.saturating_mul(chunks),
             output_tokens: limits.output_tokens_max.saturating_mul(chunks),
             ..Usage::ZERO
         });
-        let floor = billed.usage(&Usage {
+        let min_usage = billed.usage(&Usage {
             audio_seconds: seconds,
             audio_input_tokens: audio_tokens.min(audio_tokens_max),
             input_tokens: tokens.about.saturating_mul(chunks),
             ..Usage::ZERO
         });
-        let model = ModelField::of_part(fields.form, model.0, model.1);
-        let terms = Terms::of_parts(stream, model, bound, floor);
-        Ok(Self { terms, billed, asks_for_text })
+        let model = ModelField::from_part(fields.form, model.0, model.1);
+        let bounds = RequestBounds::from_parts(stream, model, max_usage, min_usage);
+        Ok(Self { bounds, billed, asks_for_text })
     }
 }
 
 impl Call for TranscriptionCall {
-    fn terms(&self) -> &Terms {
-        &self.terms
+    fn bounds(&self) -> &RequestBounds {
+        &self.bounds
     }
 
-    fn terms_mut(&mut self) -> &mut Terms {
-        &mut self.terms
+    fn bounds_mut(&mut self) -> &mut RequestBounds {
+        &mut self.bounds
     }
 
     /// All of it was heard before the first word comes, and what was written is seen. A stream that its
     /// customer leaves is read on nevertheless: its end has the upstream's own figures.
     fn is_all_shown(&self) -> bool {
-        !self.terms.stream
+        !self.bounds.stream
     }
 
     /// Sound has a price of its own.
@@ -287,11 +287,11 @@ impl Call for TranscriptionCall {
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
         match framing {
             Framing::Json | Framing::EventStream => {
-                Box::new(DocumentMeter::new(&self.terms, self.billed))
+                Box::new(DocumentMeter::new(&self.bounds, self.billed))
             }
-            Framing::Binary => Box::new(TextMeter::new(&self.terms, self.billed)),
+            Framing::Binary => Box::new(TextMeter::new(&self.bounds, self.billed)),
             Framing::Sse => {
-                Box::new(StreamMeter::of_images(TranscriptTally::new(&self.terms, self.billed)))
+                Box::new(StreamMeter::for_images(TranscriptTally::new(&self.bounds, self.billed)))
             }
         }
     }

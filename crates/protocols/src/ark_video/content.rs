@@ -2,7 +2,7 @@
 
 use super::series::SeriesFeatures;
 use crate::json::{Object, Value};
-use crate::media_url::{self, Medium, Reach};
+use crate::media_url::{self, Medium, UrlPolicy};
 use crate::video::{CONTENT_EMPTY, INVALID, MISSING, NOT_IN_ENUM, URL_INVALID, refuse};
 use tollgate_money::error::GatewayError;
 
@@ -225,7 +225,7 @@ fn check_url(
         let message = format!("`{at}` must be a URL in a string");
         return Err(refuse(URL_INVALID, at, message));
     };
-    media_url::check(&at, &url, &[medium], Reach::Any).map(|_| ())
+    media_url::check(&at, &url, &[medium], UrlPolicy::Any).map(|_| ())
 }
 
 /// `{task_id}`, or `{id}` as Ark itself writes it: whichever it reads must be the customer's own.

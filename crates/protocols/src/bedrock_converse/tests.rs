@@ -110,11 +110,11 @@ fn the_model_goes_into_the_path_and_out_of_the_body() {
 #[test]
 fn the_hold_covers_what_can_be_used() {
     let call = with(r#","inferenceConfig":{"maxTokens":100}"#);
-    let bound = call.bound();
-    assert_eq!(bound.output_tokens, 100);
-    assert!(bound.input_tokens < 200, "bounded by its bytes: {bound:?}");
-    assert_eq!(with("").bound().output_tokens, 64_000);
-    let tools = with(r#","toolConfig":{"tools":[]}"#).bound().input_tokens;
+    let max_usage = call.max_usage();
+    assert_eq!(max_usage.output_tokens, 100);
+    assert!(max_usage.input_tokens < 200, "bounded by its bytes: {max_usage:?}");
+    assert_eq!(with("").max_usage().output_tokens, 64_000);
+    let tools = with(r#","toolConfig":{"tools":[]}"#).max_usage().input_tokens;
     assert!(tools > 1024 + 60, "what the upstream adds for tools: {tools}");
     for block in [
         r#"{"image":{"format":"png","source":{"bytes":"AAAA"}}}"#,
@@ -125,7 +125,7 @@ fn the_hold_covers_what_can_be_used() {
     ] {
         let body = format!(r#"{{"messages":[{{"role":"user","content":[{block}]}}]}}"#);
         let call = read(body.as_bytes()).expect("valid");
-        assert_eq!(call.bound().input_tokens, 200_000, "{block}");
+        assert_eq!(call.max_usage().input_tokens, 200_000, "{block}");
         assert!(!call.is_all_shown(), "{block}");
     }
     assert!(!with("").is_all_shown(), "a model that may think");
@@ -198,9 +198,9 @@ fn a_stream_is_handed_on_and_metered_however_it_is_cut() {
 fn a_stream_that_is_cut_costs_its_floor_and_what_was_relayed() {
     let (_, meter) = relay(&event("contentBlockDelta", TEXT), 9);
     assert!(!meter.is_complete());
-    let floor = with("").floor();
-    assert!(floor.input_tokens > 0);
-    let expected = Usage { output_tokens: HELLO, ..floor };
+    let min_usage = with("").min_usage();
+    assert!(min_usage.input_tokens > 0);
+    let expected = Usage { output_tokens: HELLO, ..min_usage };
     assert_eq!(meter.measure(), (expected, UsageSource::Estimated));
     assert_eq!(meter.relayed(), expected);
     let stopped = [event("contentBlockDelta", TEXT), event("messageStop", STOP)].concat();

@@ -17,7 +17,7 @@ mod repricer;
 mod upstream;
 
 use repricer::PriceSheet;
-use upstream::Chance;
+use upstream::SeededNumbers;
 
 /// A dialect on both of its sides, for tests: a new one is a row of [`TESTED`].
 struct TestedDialect {
@@ -29,7 +29,7 @@ struct TestedDialect {
     /// Price that a customer computes from it, in nano-dollars.
     price: fn(usage: &Value, prices: &PriceSheet) -> u128,
     /// A `usage` as an upstream may report it.
-    usage: fn(&mut Chance) -> Value,
+    usage: fn(&mut SeededNumbers) -> Value,
     /// Answers of an upstream with this usage, whole and as events.
     document: fn(usage: &Value) -> String,
     stream: fn(usage: &Value) -> String,
@@ -296,7 +296,7 @@ fn check_identities(stream: bool, seeds: &std::ops::Range<u64>) {
             scope.spawn(move || {
                 let call = call(bridge, &(customer.request)(stream), &limits());
                 for seed in seeds.clone() {
-                    let usage = (upstream.usage)(&mut Chance(seed));
+                    let usage = (upstream.usage)(&mut SeededNumbers(seed));
                     check_identity(customer, upstream, call.as_ref(), stream, &usage);
                 }
             });
@@ -349,7 +349,7 @@ fn without_a_report_customers_read_what_they_are_billed_by() {
                     assert!(meter.is_complete(), "{what}");
                     assert_eq!(source, UsageSource::Estimated, "{what}");
                     assert_eq!(call.is_all_shown(), !reasoning, "{what}");
-                    let billed = if is_bound { call.bound() } else { seen };
+                    let billed = if is_bound { call.max_usage() } else { seen };
                     let shown_usage = (customer.shown_usage)(&out, stream).expect(&what);
                     let charge = u128::try_from(prices().cost(&billed).get()).expect("an amount");
                     assert_eq!((customer.price)(&shown_usage, &PRICES), charge, "{what}");
@@ -473,7 +473,7 @@ fn an_answer_begins_once_and_ends_once() {
         let events = |text: &str| relay(call.as_ref(), true, [text.as_bytes()]);
         let (whole, meter) = events(&stream);
         let used = meter.measure();
-        let dear = (upstream.stream)(&(upstream.usage)(&mut Chance(7)));
+        let dear = (upstream.stream)(&(upstream.usage)(&mut SeededNumbers(7)));
         let (out, meter) = events(&format!("{stream}{dear}"));
         assert_eq!(out, whole, "{bridge:?}");
         assert_eq!(meter.measure(), used, "{bridge:?}: what comes behind the end costs nothing");
@@ -516,8 +516,8 @@ fn a_stream_without_end_takes_no_memory_without_end() {
             // A call goes whole to customers who know no pieces of one.
             let repeats = customer.operation == Operation::Responses
                 || customer.operation == Operation::GenerateContent && what.contains("input");
-            let bound = if repeats { WRITER_BYTES_MAX + 2 * delta.len() } else { 1 << 20 };
-            assert!(held_bytes_max <= bound, "{what}");
+            let bytes_max = if repeats { WRITER_BYTES_MAX + 2 * delta.len() } else { 1 << 20 };
+            assert!(held_bytes_max <= bytes_max, "{what}");
             assert!(repeats || what.contains("sign") || written > STREAM_BYTES / 2, "{what}");
         }
     }

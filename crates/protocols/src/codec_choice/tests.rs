@@ -176,7 +176,7 @@ fn the_hold_is_that_of_the_door() {
     };
     let (codec, call) = doors.read(&request).expect("a door").expect("read");
     assert_eq!(codec.path(), "/responses");
-    assert_eq!(call.bound().output_tokens, 77);
+    assert_eq!(call.max_usage().output_tokens, 77);
     let sent = call.splice("upstreams").apply(&text.clone().into());
     let sent: Value = serde_json::from_slice(&sent).expect("JSON");
     assert_eq!(sent["model"], "upstreams");

@@ -1,6 +1,6 @@
 //! `parameters`: what DashScope makes, which must be what is billed.
 
-use super::input::{Era, ModelClass, VideoSource};
+use super::input::{ApiVersion, ModelClass, VideoSource};
 use crate::json::Object;
 use crate::video::{self, INVALID, MISSING, NOT_IN_ENUM, refuse};
 use tollgate_money::error::GatewayError;
@@ -8,7 +8,7 @@ use tollgate_money::price::{ImageSize, Resolution};
 
 /// Billing parameters of a request.
 #[derive(Debug)]
-pub(super) struct Billed {
+pub(super) struct BillingParameters {
     pub(super) seconds: u32,
     pub(super) resolution: Resolution,
     /// The aspect ratio, if the request names one.
@@ -61,7 +61,7 @@ const SIZES: [(Resolution, &[(u16, u16)]); 3] = [
 pub(super) fn check(
     group: Option<ModelClass>,
     parameters: &Object<'_>,
-    billed: &Billed,
+    billed: &BillingParameters,
     pass: &[String],
 ) -> Result<Option<bool>, GatewayError> {
     crate::fields::refuse_case_variants(parameters, &FIELDS)?;
@@ -77,18 +77,18 @@ pub(super) fn check(
         Err(refuse(MISSING, param, message))
     };
     match group.map(|group| (group.era, group.kind)) {
-        Some((Era::Media, _)) if has_size => {
+        Some((ApiVersion::Media, _)) if has_size => {
             let message = "`parameters.size` is for versions 2.5 and 2.6; this model takes \
                            `resolution`";
             return Err(refuse(INVALID, "parameters.size", message));
         }
-        Some((Era::Media, _)) | None if !has_resolution && !has_size => {
+        Some((ApiVersion::Media, _)) | None if !has_resolution && !has_size => {
             return missing(RESOLUTION, "parameters.resolution");
         }
-        Some((Era::Sizes, VideoSource::Image)) if !has_resolution && !has_size => {
+        Some((ApiVersion::Sizes, VideoSource::Image)) if !has_resolution && !has_size => {
             return missing(RESOLUTION, "parameters.resolution");
         }
-        Some((Era::Sizes, VideoSource::Text | VideoSource::References)) if !has_size => {
+        Some((ApiVersion::Sizes, VideoSource::Text | VideoSource::References)) if !has_size => {
             return missing(SIZE, "parameters.size");
         }
         _ => {}
@@ -107,10 +107,10 @@ fn check_multipliers(parameters: &Object<'_>, pass: &[String]) -> Result<(), Gat
     let multiplies =
         |key: &str| !key.is_ascii() || MULTIPLIERS.iter().any(|it| it.eq_ignore_ascii_case(key));
     let mut found = parameters.keys().filter(|key| multiplies(key));
-    found.try_for_each(|key| crate::fields::check_known("parameters", key, &[], pass))
+    found.try_for_each(|key| crate::fields::check_listed("parameters", key, &[], pass))
 }
 
-fn check_duration(parameters: &Object<'_>, billed: &Billed) -> Result<(), GatewayError> {
+fn check_duration(parameters: &Object<'_>, billed: &BillingParameters) -> Result<(), GatewayError> {
     const PARAM: &str = "parameters.duration";
     let seconds = billed.seconds;
     match parameters.get_non_null("duration").map(|duration| duration.as_u64()) {
@@ -124,7 +124,10 @@ fn check_duration(parameters: &Object<'_>, billed: &Billed) -> Result<(), Gatewa
 }
 
 /// `720P`: as the field at the top says it, in upper case.
-fn check_resolution(parameters: &Object<'_>, billed: &Billed) -> Result<bool, GatewayError> {
+fn check_resolution(
+    parameters: &Object<'_>,
+    billed: &BillingParameters,
+) -> Result<bool, GatewayError> {
     const PARAM: &str = "parameters.resolution";
     let words = RESOLUTIONS.map(|(word, _)| word);
     let Some(word) = video::word_of(parameters, RESOLUTION, PARAM, &words)? else {
@@ -139,7 +142,7 @@ fn check_resolution(parameters: &Object<'_>, billed: &Billed) -> Result<bool, Ga
 
 /// `1280*720`: of the resolution that the field at the top says, and lying or standing as
 /// `aspect_ratio` does.
-fn check_size(parameters: &Object<'_>, billed: &Billed) -> Result<bool, GatewayError> {
+fn check_size(parameters: &Object<'_>, billed: &BillingParameters) -> Result<bool, GatewayError> {
     const PARAM: &str = "parameters.size";
     let Some(value) = parameters.get_non_null(SIZE) else { return Ok(false) };
     let text = value.as_str().unwrap_or_default();
@@ -212,7 +215,7 @@ fn orientation(ratio: &str) -> Option<std::cmp::Ordering> {
 }
 
 /// `ratio`, of versions from 2.7 on.
-fn check_ratio(parameters: &Object<'_>, billed: &Billed) -> Result<(), GatewayError> {
+fn check_ratio(parameters: &Object<'_>, billed: &BillingParameters) -> Result<(), GatewayError> {
     const PARAM: &str = "parameters.ratio";
     let Some(value) = parameters.get_non_null("ratio") else { return Ok(()) };
     let Some(ratio) = value.as_str() else {

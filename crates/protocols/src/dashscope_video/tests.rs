@@ -51,7 +51,7 @@ fn the_billing_fields_are_cut_out_and_every_other_byte_stays() {
     assert_eq!(submit(&*call).headers(), [("X-DashScope-Async", "enable")]);
     assert_eq!(submit(&*call).webhook_url(), Some("https://hooks.example.com/video?x=1"));
     assert!(!submit(&*call).waits() && submit(&*call).tasks().is_empty());
-    assert_eq!(call.floor(), Usage::ZERO, "a submit that is refused costs nothing");
+    assert_eq!(call.min_usage(), Usage::ZERO, "a submit that is refused costs nothing");
 }
 
 #[test]
@@ -69,13 +69,13 @@ fn fields_with_escapes_are_cut_out_too() {
 
 #[test]
 fn options_decide_the_hold_and_the_price() {
-    let seconds = |body: &str| read(body).map(|call| call.bound().seconds);
+    let seconds = |body: &str| read(body).map(|call| call.max_usage().seconds);
     let video_input = |body: &str| read(body).map(|call| call.traits().video_input);
     let plain = body("vf2.7-t2v", "", PROMPT, T27);
     let call = read(&plain).expect("valid");
-    assert_eq!(call.bound(), Usage { seconds: 5, ..Usage::ZERO });
+    assert_eq!(call.max_usage(), Usage { seconds: 5, ..Usage::ZERO });
     let facts = submit(&*call).facts();
-    assert_eq!(facts.bound, call.bound());
+    assert_eq!(facts.max_usage, call.max_usage());
     assert_eq!((facts.seconds, facts.expires_after_s), (5, 172_800));
     assert_eq!((facts.resolution.as_str(), facts.aspect_ratio.as_str()), ("720p", "16:9"));
     assert_eq!(
@@ -93,7 +93,7 @@ fn options_decide_the_hold_and_the_price() {
         r#""resolution":"1080P","duration":9,"audio":false"#,
     );
     let call = read(&long).expect("valid");
-    assert_eq!((call.bound().seconds, call.traits().audio), (9, Some(false)));
+    assert_eq!((call.max_usage().seconds, call.traits().audio), (9, Some(false)));
     assert_eq!(call.traits().resolution, Some(Resolution::P1080));
 
     let reference =
@@ -511,7 +511,7 @@ fn input_that_is_not_for_version_2_7_is_refused() {
     ]);
 }
 
-fn facts() -> Facts {
+fn facts() -> TaskFacts {
     submit(&*read(REQUEST).expect("valid")).facts()
 }
 
@@ -607,7 +607,7 @@ fn usage_is_read_in_every_form_and_as_it_is_billed() {
 #[test]
 fn the_record_is_normalised() {
     let shown = |report: &Report| {
-        let record = DashscopeTasks.record(&Shown {
+        let record = DashscopeTasks.record(&TaskView {
             id: "gt_1",
             model: "vf2.7-t2v",
             state: report.state,

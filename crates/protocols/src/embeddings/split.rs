@@ -101,10 +101,10 @@ impl Split {
     pub(super) fn merge(&self, answers: &[Bytes]) -> Option<Bytes> {
         let template = answers.first()?;
         let mut vectors = vec![b'['];
-        let mut used: Vec<Totals> = Vec::with_capacity(answers.len());
+        let mut used: Vec<TokenTotals> = Vec::with_capacity(answers.len());
         for (batch, answer) in self.batches.iter().zip(answers) {
             let object = Object::parse(answer).ok()?;
-            used.push(Totals::read(&object));
+            used.push(TokenTotals::read(&object));
             for item in Vectors::read(answer, batch.count)?.items {
                 if vectors.len() > 1 {
                     vectors.push(b',');
@@ -119,7 +119,7 @@ impl Split {
         let mut splice = Splice::default();
         vectors.push(b']');
         splice.replace(object.get("data")?.range, String::from_utf8(vectors).ok()?);
-        Totals::overwrite(&object, &used, &mut splice);
+        TokenTotals::overwrite(&object, &used, &mut splice);
         Some(splice.apply(template))
     }
 }
@@ -137,9 +137,9 @@ fn renumbered(item: &Value<'_>, first: u64) -> Option<Bytes> {
 const TOTALS: [&str; 2] = ["prompt_tokens", "total_tokens"];
 
 /// The figures of one answer, in the order of [`TOTALS`].
-struct Totals([Option<u64>; 2]);
+struct TokenTotals([Option<u64>; 2]);
 
-impl Totals {
+impl TokenTotals {
     fn read(answer: &Object<'_>) -> Self {
         let usage = answer.get_non_null("usage");
         let usage = usage.as_ref().and_then(|usage| usage.as_object().ok());
@@ -164,7 +164,7 @@ impl Totals {
 
 /// The usage that an answer reports; an answer with vectors and no tokens reports none.
 fn reported(answer: &Object<'_>) -> Option<Usage> {
-    let Totals([prompt, total]) = Totals::read(answer);
+    let TokenTotals([prompt, total]) = TokenTotals::read(answer);
     let input_tokens = prompt.max(total).filter(|tokens| *tokens > 0)?;
     Some(Usage { input_tokens, ..Usage::ZERO })
 }

@@ -151,7 +151,7 @@ fn a_report_is_charged_also_above_the_limit() {
 
 #[test]
 fn every_shape_of_input_is_taken_and_bounded() {
-    for (input, bound) in [
+    for (input, max_usage) in [
         (r#""abc""#, 5),
         (r#""\u4f60""#, 5),
         // A letter that tokenizers take apart: 3 bytes, of which 33 become.
@@ -162,12 +162,16 @@ fn every_shape_of_input_is_taken_and_bounded() {
     ] {
         let body = format!(r#"{{"model":"m","input":{input}}}"#);
         let call = read(body.as_bytes()).expect(input);
-        assert_eq!(call.bound().input_tokens, bound, "{input}");
+        assert_eq!(call.max_usage().input_tokens, max_usage, "{input}");
     }
     let typed = br#"{"model":"m","input":["a","b"],"input_type":"query"}"#;
-    assert_eq!(read(typed).expect("valid").bound().input_tokens, 6 + 2 * 32, "for its words");
+    assert_eq!(read(typed).expect("valid").max_usage().input_tokens, 6 + 2 * 32, "for its words");
     let long = format!(r#"{{"model":"m","input":"{}"}}"#, "x".repeat(100));
-    assert_eq!(read(long.as_bytes()).expect("long").bound().input_tokens, 50, "the model's limit");
+    assert_eq!(
+        read(long.as_bytes()).expect("long").max_usage().input_tokens,
+        50,
+        "the model's limit"
+    );
 }
 
 #[test]

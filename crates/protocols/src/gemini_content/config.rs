@@ -1,7 +1,7 @@
 //! `generationConfig`: how much may come out, and what of it costs otherwise.
 
 use super::{camel, check_spelling};
-use crate::fields::{check_known, is_passed, no_object};
+use crate::fields::{check_listed, is_passed, no_object};
 use crate::json::{Object, Value};
 use crate::limits::ModelLimits;
 use tollgate_money::error::GatewayError;
@@ -62,7 +62,7 @@ impl GenerationConfig {
         let mut has_stops = false;
         for (key, value) in config.members() {
             let name = camel(key);
-            check_known("generationConfig", &name, &FIELDS, &limits.pass.fields)?;
+            check_listed("generationConfig", &name, &FIELDS, &limits.pass.fields)?;
             match name.as_str() {
                 _ if value.is_null() => {}
                 "maxOutputTokens" => {

@@ -48,7 +48,7 @@ fn the_objects_in_data_are_counted() {
 fn what_is_not_one_whole_object_has_no_usage() {
     for text in ["", "{\"usage\":{}", "[]", "{\"usage\":1}x", "<html>", "{\"usage\":1}{", "}"] {
         let scanned = scan(&[text.as_bytes()]);
-        assert!(!scanned.is_whole() && scanned.usage().is_none(), "{text:?}");
+        assert!(!scanned.is_complete() && scanned.usage().is_none(), "{text:?}");
     }
 }
 
@@ -59,7 +59,7 @@ proptest! {
         let (a, b) = (cut.min(cut2).min(text.len()), cut.max(cut2).min(text.len()));
         let pieces = scan(&[&text[..a], &text[a..b], &text[b..]]);
         let whole = scan(&[text]);
-        prop_assert!(pieces.is_whole());
+        prop_assert!(pieces.is_complete());
         prop_assert_eq!(pieces.usage(), whole.usage());
         prop_assert_eq!(whole.usage(), Some(&br#"{"prompt_tokens":1,"s":"\\"}"#[..]));
     }
@@ -139,7 +139,7 @@ fn text_bytes(value: &Value) -> u64 {
 /// Results of a scan.
 #[derive(Debug, PartialEq)]
 struct ScanResult {
-    is_whole: bool,
+    is_complete: bool,
     usages: Vec<Vec<u8>>,
     has_error: bool,
     data_items: u64,
@@ -150,7 +150,7 @@ struct ScanResult {
 fn scan_of(pieces: &[&[u8]]) -> ScanResult {
     let scan = scan(pieces);
     ScanResult {
-        is_whole: scan.is_whole(),
+        is_complete: scan.is_complete(),
         usages: scan.usages().map(<[u8]>::to_vec).collect(),
         has_error: scan.has_error(),
         data_items: scan.data_items(),
@@ -175,7 +175,7 @@ fn expected(members: &[(String, Value)]) -> ScanResult {
     };
     let parse = |text: String| serde_json::from_str::<Value>(&text).expect("JSON").to_string();
     ScanResult {
-        is_whole: true,
+        is_complete: true,
         usages: all("usage").map(|it| parse(it.to_string()).into_bytes()).collect(),
         // Two of `null` are no error that anybody writes, and are one here.
         has_error: all("error").count() > 1 || all("error").any(|value| !value.is_null()),

@@ -3,9 +3,9 @@ use serde::Deserialize;
 
 use super::*;
 
-fn frame(limits: u64) -> Frame {
-    Frame {
-        floor: Usage { input_tokens: 3, ..Usage::ZERO },
+fn frame(limits: u64) -> MeterContext {
+    MeterContext {
+        min_usage: Usage { input_tokens: 3, ..Usage::ZERO },
         output_tokens_max: 100,
         limits: Usage { input_tokens: limits, output_tokens: limits, ..Usage::ZERO },
     }
@@ -17,8 +17,8 @@ fn report(input_tokens: u64, cache_read_tokens: u64, output_tokens: u64) -> Usag
     UsageReport { usage, has_details: true, rounds: 1, served, cost: None, contradictions }
 }
 
-fn shown(deltas: &[&str]) -> Shown {
-    let mut shown = Shown::default();
+fn shown(deltas: &[&str]) -> VisibleOutput {
+    let mut shown = VisibleOutput::default();
     for delta in deltas {
         shown.add(TextSize::measure(delta.as_bytes()));
     }

@@ -10,30 +10,30 @@ use crate::json_cursor::Cursor;
 use crate::json_scan::UsageScan;
 use crate::metering::Tally;
 use crate::sse::EventAction;
-use crate::{Meter, Terms};
+use crate::{Meter, RequestBounds};
 use tollgate_money::price::{Usage, UsageSource};
 
 /// Facts of the held audio that an estimate needs.
 #[derive(Clone, Copy)]
 struct HeldAudio {
-    bound: Usage,
-    floor: Usage,
+    max_usage: Usage,
+    min_usage: Usage,
     billed: BilledUnits,
 }
 
 impl HeldAudio {
-    fn new(terms: &Terms, billed: BilledUnits) -> Self {
-        Self { bound: terms.bound, floor: terms.floor, billed }
+    fn new(bounds: &RequestBounds, billed: BilledUnits) -> Self {
+        Self { max_usage: bounds.max_usage, min_usage: bounds.min_usage, billed }
     }
 
     /// Estimated usage for a transcript of this size.
     fn estimate(&self, written: TextSize) -> Usage {
-        let output_tokens = written.tokens().min(self.bound.output_tokens);
-        self.billed.usage(&Usage { output_tokens, ..self.floor })
+        let output_tokens = written.tokens().min(self.max_usage.output_tokens);
+        self.billed.usage(&Usage { output_tokens, ..self.min_usage })
     }
 
     fn is_exceeded_by(&self, report: &AudioReport) -> bool {
-        self.billed.is_above(report, &self.bound)
+        self.billed.is_above(report, &self.max_usage)
     }
 }
 
@@ -46,8 +46,8 @@ pub(super) struct DocumentMeter {
 }
 
 impl DocumentMeter {
-    pub(super) fn new(terms: &Terms, billed: BilledUnits) -> Self {
-        let audio = HeldAudio::new(terms, billed);
+    pub(super) fn new(bounds: &RequestBounds, billed: BilledUnits) -> Self {
+        let audio = HeldAudio::new(bounds, billed);
         Self { scan: UsageScan::default(), audio, reported: OnceLock::new() }
     }
 
@@ -57,7 +57,7 @@ impl DocumentMeter {
             self.scan.usages().for_each(|usage| report.add(usage));
             report
         };
-        if self.scan.is_whole() { *self.reported.get_or_init(read) } else { read() }
+        if self.scan.is_complete() { *self.reported.get_or_init(read) } else { read() }
     }
 }
 
@@ -72,7 +72,7 @@ impl Meter for DocumentMeter {
     }
 
     fn is_complete(&self) -> bool {
-        self.scan.is_whole()
+        self.scan.is_complete()
     }
 
     fn has_failed(&self) -> bool {
@@ -106,8 +106,8 @@ pub(super) struct TextMeter {
 }
 
 impl TextMeter {
-    pub(super) fn new(terms: &Terms, billed: BilledUnits) -> Self {
-        Self { audio: HeldAudio::new(terms, billed), written_bytes: 0, complete: false }
+    pub(super) fn new(bounds: &RequestBounds, billed: BilledUnits) -> Self {
+        Self { audio: HeldAudio::new(bounds, billed), written_bytes: 0, complete: false }
     }
 }
 
@@ -152,9 +152,9 @@ pub(super) struct TranscriptTally {
 }
 
 impl TranscriptTally {
-    pub(super) fn new(terms: &Terms, billed: BilledUnits) -> Self {
+    pub(super) fn new(bounds: &RequestBounds, billed: BilledUnits) -> Self {
         Self {
-            audio: HeldAudio::new(terms, billed),
+            audio: HeldAudio::new(bounds, billed),
             written: TextSize::default(),
             has_begun: false,
             report: AudioReport::default(),

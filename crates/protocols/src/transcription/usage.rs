@@ -37,13 +37,13 @@ impl BilledUnits {
     }
 
     /// True if a report is above the maximum that was thought possible.
-    pub(super) fn is_above(self, report: &AudioReport, bound: &Usage) -> bool {
+    pub(super) fn is_above(self, report: &AudioReport, max_usage: &Usage) -> bool {
         let seconds = report.seconds.unwrap_or(0).max(self.seconds_min);
         let tokens = report.tokens.unwrap_or(Usage::ZERO);
-        self.seconds && seconds > bound.audio_seconds.max(self.seconds_min)
+        self.seconds && seconds > max_usage.audio_seconds.max(self.seconds_min)
             || self.tokens
-                && (tokens.input_tokens_total() > bound.input_tokens_total()
-                    || tokens.output_tokens > bound.output_tokens)
+                && (tokens.input_tokens_total() > max_usage.input_tokens_total()
+                    || tokens.output_tokens > max_usage.output_tokens)
     }
 }
 

@@ -52,15 +52,15 @@ fn only_the_gateways_fields_are_cut_out() {
 #[test]
 fn seconds_are_held_and_the_resolution_prices_them() {
     let call = read(REQUEST).expect("valid");
-    assert_eq!(call.bound(), Usage { seconds: 10, ..Usage::ZERO });
-    assert_eq!(call.floor(), Usage::ZERO);
+    assert_eq!(call.max_usage(), Usage { seconds: 10, ..Usage::ZERO });
+    assert_eq!(call.min_usage(), Usage::ZERO);
     let priced = Traits { video_input: Some(false), ..Traits::default() };
     assert_eq!(call.traits(), Traits { resolution: Some(Resolution::P480), ..priced });
     let facts = submit(&*call).facts();
-    assert_eq!((facts.bound, facts.seconds), (call.bound(), 10));
+    assert_eq!((facts.max_usage, facts.seconds), (call.max_usage(), 10));
     assert_eq!((facts.resolution.as_str(), facts.aspect_ratio.as_str()), ("480p", "16:9"));
     let plain = read(r#"{"model":"gif-video","prompt":"a","wait":true}"#).expect("valid");
-    assert_eq!(plain.bound().seconds, 8, "xAI's own default");
+    assert_eq!(plain.max_usage().seconds, 8, "xAI's own default");
     assert_eq!(plain.traits(), priced, "what is left open is priced as the dearest");
     assert!(submit(&*plain).waits());
 }
@@ -149,7 +149,7 @@ fn whole_seconds_are_taken_in_any_spelling() {
             |text: &str| format!(r#"{{"model":"gif-video","duration":{text},"prompt":"a"}}"#);
         let body = with(duration);
         let call = read(&body).expect("valid");
-        assert_eq!(call.bound(), Usage { seconds, ..Usage::ZERO }, "{duration}");
+        assert_eq!(call.max_usage(), Usage { seconds, ..Usage::ZERO }, "{duration}");
         let sent = submit(&*call).body("gif-video", &Bytes::from(body));
         assert_eq!(sent, with(&seconds.to_string()), "{duration}");
     }
@@ -257,7 +257,7 @@ fn what_xai_bills_is_read() {
 
 fn shown(report: &Report) -> Value {
     let facts = submit(&*read(REQUEST).expect("valid")).facts();
-    let record = XaiTasks.record(&Shown {
+    let record = XaiTasks.record(&TaskView {
         id: "gt_1",
         model: "gif-video",
         state: report.state,

@@ -34,9 +34,9 @@ fn upstream_body(
         (sent, edited, call.output_bound())
     };
     let text = request.to_string();
-    let (sent, edited, bound) = of(text.as_bytes());
-    let (sent, bound) = match edited {
-        None => (sent, bound),
+    let (sent, edited, max_usage) = of(text.as_bytes());
+    let (sent, max_usage) = match edited {
+        None => (sent, max_usage),
         Some(edited) => {
             let object = Object::parse(&edited).expect("JSON");
             let request = match streams {
@@ -47,7 +47,7 @@ fn upstream_body(
             (call.splice("theirs").apply(&edited), call.output_bound())
         }
     };
-    (serde_json::from_slice(&sent).expect("JSON"), bound)
+    (serde_json::from_slice(&sent).expect("JSON"), max_usage)
 }
 
 /// The limit in an upstream's body, which is taken out of it.

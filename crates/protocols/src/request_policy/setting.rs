@@ -1,6 +1,6 @@
 //! Members of a field that is an object, and which of their values change a price.
 
-use super::{OfferReader, not_offered, shown};
+use super::{PolicyReader, not_offered, shown};
 use crate::json::Value;
 use tollgate_money::error::GatewayError;
 use tollgate_money::price::{CacheWrites, Unit};
@@ -44,7 +44,7 @@ const OPENAI_LIFETIMES: &[Lifetime] = &[
     Lifetime { word: "12h", unit: Some(Unit::CacheWrite12hTokens) },
 ];
 
-impl OfferReader<'_> {
+impl PolicyReader<'_> {
     /// Reads the members of the object behind `name`, which stands in the field that is read or is it.
     /// A refusal of a value counts wherever the object stands.
     pub(super) fn settings(&mut self, name: &str, value: &Value<'_>, settings: SettingTable) {
@@ -99,11 +99,11 @@ impl OfferReader<'_> {
                 self.refuse_setting(GatewayError::invalid(self.param, message));
             }
             None => {
-                let offered = |lifetime: &&Lifetime| {
+                let allowed = |lifetime: &&Lifetime| {
                     lifetime.unit.is_none_or(|unit| self.priced.has_unit(unit))
                 };
                 let words: Vec<&str> =
-                    lifetimes.iter().filter(offered).map(|lifetime| lifetime.word).collect();
+                    lifetimes.iter().filter(allowed).map(|lifetime| lifetime.word).collect();
                 let words = words.join(" or ");
                 let message =
                     format!("`{name}.{key}` must be {words}: what else costs is not known");

@@ -1,8 +1,8 @@
 //! Lists the keys of an operation's allowlist, for comparison with a provider's own types.
 
-use super::offer::{
-    CHAT, COMPACT, Field, GEMINI, Key, MESSAGES, MODERATIONS, OPENAI_EMBEDDINGS, ObjectTable,
-    Offer, RESPONSES, Setting, SettingTable, ToolKey, are_tools_recognized_by_keys,
+use super::request_policy::{
+    Allowlist, CHAT, COMPACT, Field, GEMINI, Key, MESSAGES, MODERATIONS, OPENAI_EMBEDDINGS,
+    ObjectTable, RESPONSES, Setting, SettingTable, ToolKey, are_tools_recognized_by_keys,
 };
 use super::{
     Operation, gemini_content, openai_image_edits, openai_images, openai_speech, transcription,
@@ -28,7 +28,7 @@ pub struct AllowedKey {
 /// without a table.
 #[must_use]
 pub fn allowed_keys(operation: Operation) -> Vec<AllowedKey> {
-    let offer = match operation {
+    let allowlist = match operation {
         Operation::Chat => &CHAT,
         Operation::Responses => &RESPONSES,
         Operation::Compact => &COMPACT,
@@ -38,8 +38,8 @@ pub fn allowed_keys(operation: Operation) -> Vec<AllowedKey> {
         Operation::Moderations => &MODERATIONS,
         _ => return plain_keys(operation),
     };
-    let mut listed = ListedKeys { offer, keys: Vec::new() };
-    for (name, field) in offer.fields {
+    let mut listed = ListedKeys { allowlist, keys: Vec::new() };
+    for (name, field) in allowlist.fields {
         listed.field(name, field);
     }
     if operation == Operation::GenerateContent {
@@ -72,7 +72,7 @@ fn plain_keys(operation: Operation) -> Vec<AllowedKey> {
 }
 
 struct ListedKeys {
-    offer: &'static Offer,
+    allowlist: &'static Allowlist,
     keys: Vec<AllowedKey>,
 }
 
@@ -88,7 +88,7 @@ impl ListedKeys {
             | Field::Thinking
             | Field::Sounds
             | Field::Runs(..)
-            | Field::LeftOut(_)
+            | Field::Omitted(_)
             | Field::ContextManagement => self.add(name, None),
             Field::Words(words) => {
                 let words = words.iter().copied().chain(priceable(name));
@@ -162,18 +162,18 @@ impl ListedKeys {
 
     /// The keys of tools, and of those that they are made of.
     fn tools(&mut self, path: &str, deeper: usize) {
-        let offer = self.offer;
-        if are_tools_recognized_by_keys(offer) {
-            for tool in offer.server_tools {
+        let allowlist = self.allowlist;
+        if are_tools_recognized_by_keys(allowlist) {
+            for tool in allowlist.server_tools {
                 self.add(&format!("{path}.{}", tool.name), None);
             }
         }
-        for (name, key) in offer.tool_keys {
+        for (name, key) in allowlist.tool_keys {
             let path = format!("{path}.{name}");
             let words = match key {
                 ToolKey::Type => {
-                    let own = offer.tools.iter().map(|tool| (tool.name, tool.is_dated));
-                    let run = offer.server_tools.iter().map(|tool| (tool.name, tool.is_dated));
+                    let own = allowlist.tools.iter().map(|tool| (tool.name, tool.is_dated));
+                    let run = allowlist.server_tools.iter().map(|tool| (tool.name, tool.is_dated));
                     let all = own.chain(run).map(|(name, is_dated)| {
                         format!("{name}{}", if is_dated { "*" } else { "" })
                     });
