@@ -32,7 +32,7 @@ const FOREIGN_LEVEL: LevelFilter = LevelFilter::Warn;
 /// line has that, and the reason.
 const SAID_BY_US: &str = "rustls_platform_verifier";
 /// The crates of the gateway: what they say is heard at every level that is asked for.
-const OWN_CRATES: [&str; 17] = [
+const OWN_CRATES: [&str; 18] = [
     "tollgate",
     "tollgate_catalogue",
     "tollgate_config",
@@ -50,6 +50,7 @@ const OWN_CRATES: [&str; 17] = [
     "tollgate_resident",
     "tollgate_simulator",
     "tollgate_translation",
+    "tollgate_types",
 ];
 /// The target of the access log's lines.
 const ACCESS: &str = "access";

@@ -1,7 +1,7 @@
 //! Questions to providers' counters of tokens, by what came of them.
 
 use prometheus::{IntCounterVec, Registry};
-use tollgate_money::words::words;
+use tollgate_types::words::words;
 
 use super::Metrics;
 use super::register::int_counters;

@@ -40,9 +40,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use tollgate_money::ids::AccountId;
 use tollgate_options::auth::Auth;
 use tollgate_outbound::{FormClient, LocalResource};
+use tollgate_types::ids::AccountId;
 
 use cell::{CellStanding, Fetch};
 pub use issued::{SignedHeaders, UnsignedRequest};

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use percent_encoding::utf8_percent_encode;
-use tollgate_money::clock::UnixMs;
 use tollgate_options::auth::AwsKeys;
+use tollgate_types::clock::UnixMs;
 use url::Url;
 
 use crate::sigv4::{self, ALGORITHM, QUERY, Scope};
@@ -59,7 +59,7 @@ pub fn presigned_s3_url(
 
 #[cfg(test)]
 mod tests {
-    use tollgate_money::secret::Secret;
+    use tollgate_types::secret::Secret;
 
     use super::*;
 

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use ring::digest::{Context, SHA256};
 use ring::hmac;
-use tollgate_money::clock::UnixMs;
 use tollgate_options::auth::AwsKeys;
+use tollgate_types::clock::UnixMs;
 
 /// The name of the way to sign.
 pub(crate) const ALGORITHM: &str = "AWS4-HMAC-SHA256";
@@ -171,7 +171,7 @@ fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_money::secret::Secret;
+    use tollgate_types::secret::Secret;
 
     use super::*;
 

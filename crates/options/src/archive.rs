@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use tollgate_money::secret::Secret;
+use tollgate_types::secret::Secret;
 use url::Url;
 
 use crate::network::Proxy;

@@ -31,8 +31,8 @@ use super::{
     Call, Codec, Contradictions, Dialect, Framing, Meter, Operation, Request, RequestBounds,
     request_policy,
 };
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{InferenceGeo, InputWays, Speed, Traits, Unit, Usage};
+use tollgate_types::error::GatewayError;
 
 /// Fields that decide what is counted: a spelling that only some parsers take for them is refused.
 const COUNTED_FIELDS: [&str; 4] = ["model", "messages", "system", "tools"];

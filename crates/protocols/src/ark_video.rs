@@ -15,8 +15,8 @@ use super::video::{
     VideoRequest, VideoUpstream, WAIT, WEBHOOK_URL, refuse,
 };
 use super::{Call, Codec, Dialect, Fault, Operation, Request};
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{Resolution, Traits, Usage};
+use tollgate_types::error::GatewayError;
 
 mod content;
 mod failure;

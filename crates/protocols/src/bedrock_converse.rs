@@ -10,9 +10,9 @@ use std::sync::LazyLock;
 
 use memchr::memmem;
 use serde::Deserialize;
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{InputWays, Traits, Unit, Usage};
 use tollgate_translation::Converse;
+use tollgate_types::error::GatewayError;
 
 use super::disjoint::{CacheWritten, NamedCount, RequestedLifetime, count};
 use super::estimate::TextSize;

@@ -12,14 +12,14 @@ use std::borrow::Cow;
 use std::fmt;
 
 use bytes::Bytes;
-use tollgate_money::error::{ErrorKind, GatewayError};
-use tollgate_money::ids::RequestId;
 use tollgate_money::price::{InputWays, Traits, Usage};
 use tollgate_translation::dialect::{
     AnswerFrame, Dialect as Translate, Losses, TranslationTarget, Untranslatable, UpstreamDialect,
 };
 use tollgate_translation::part::{FailureKind, PromptPart, UpstreamFailure};
 use tollgate_translation::{Chat, Converse, Gemini, Messages, Responses};
+use tollgate_types::error::{ErrorKind, GatewayError};
+use tollgate_types::ids::RequestId;
 
 use super::anthropic_messages::AnthropicMessages;
 use super::bedrock_converse::BedrockConverse;

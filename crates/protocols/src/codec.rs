@@ -17,8 +17,8 @@ use super::request_bounds::{OutputBound, RequestBounds};
 use super::splice::Splice;
 use super::stored::Reference;
 use super::task::Submit;
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{InputWays, Traits, Usage, UsageSource};
+use tollgate_types::error::GatewayError;
 
 /// A codec: one operation over upstreams of some dialects.
 pub trait Codec: Sync + fmt::Debug {

@@ -10,7 +10,7 @@ use super::bridge;
 use super::json::Object;
 use super::limits::{ChatTools, ModelLimits};
 use super::{Call, Codec, Dialect, Operation, Request, codec};
-use tollgate_money::error::GatewayError;
+use tollgate_types::error::GatewayError;
 
 /// Hints that chat completions carry and the Responses API does not.
 const CHAT_HINTS: [&str; 5] =

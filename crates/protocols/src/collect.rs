@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use super::limits::AudioFormat;
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{Usage, UsageSource};
+use tollgate_types::error::GatewayError;
 
 /// A call whose answer the gateway puts together before it sends any of it: from several requests, or
 /// with a look at what an upstream that calls everything a success really says.

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::Fault;
 use super::fields;
 use super::json::{self, Object};
-use tollgate_money::error::GatewayError;
+use tollgate_types::error::GatewayError;
 
 /// The path of images and of speech.
 pub(super) const GENERATION_PATH: &str = "/api/v1/services/aigc/multimodal-generation/generation";

@@ -12,8 +12,8 @@ use super::{
     Call, Codec, Collect, Collected, Content, Dialect, Fault, Operation, Request, RequestBounds,
 };
 use crate::public_url;
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{ImageSize, Traits, Usage, UsageSource};
+use tollgate_types::error::GatewayError;
 
 /// All that the contract has (spec section 2.2), at every level.
 const FIELDS: [&str; 3] = ["model", "input", "parameters"];

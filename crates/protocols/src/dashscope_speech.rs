@@ -14,8 +14,8 @@ use super::openai_speech;
 use super::{
     Call, Codec, Collect, Collected, Content, Dialect, Fault, Operation, Request, RequestBounds,
 };
-use tollgate_money::error::{ErrorKind, GatewayError};
 use tollgate_money::price::{Usage, UsageSource};
+use tollgate_types::error::{ErrorKind, GatewayError};
 
 /// Voice used where the customer names none that the upstream has.
 const DEFAULT_VOICE: &str = "Cherry";

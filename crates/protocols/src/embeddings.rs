@@ -24,8 +24,8 @@ use super::{
     Call, Codec, Collect, Collected, Content, Dialect, Fault, Framing, Meter, Operation, Request,
     RequestBounds, request_policy,
 };
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{Usage, UsageSource};
+use tollgate_types::error::GatewayError;
 
 mod answer;
 mod order;

@@ -4,8 +4,8 @@ use std::ops::RangeInclusive;
 
 use super::json::{JsonError, Object, Value};
 use super::limits::{ModelLimits, has};
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::ServiceTier;
+use tollgate_types::error::GatewayError;
 
 /// Refuses a key that some parsers would take for a billing field and others would not.
 pub(super) fn refuse_case_variants(body: &Object<'_>, fields: &[&str]) -> Result<(), GatewayError> {

@@ -28,8 +28,8 @@ use super::{
 use config::GenerationConfig;
 pub use count::GeminiCountTokens;
 pub(super) use count::check_counted;
-use tollgate_money::error::{ErrorKind, GatewayError};
 use tollgate_money::price::{InputWays, Traits, Unit, Usage};
+use tollgate_types::error::{ErrorKind, GatewayError};
 use usage::WireContentUsage;
 
 /// The upstreams that speak it.

@@ -14,8 +14,8 @@ use super::limits::{ImageFormat, ImageLimits, PricedFeatures, ResponseFormat, ch
 use super::metering::{self, StreamMeter, Tally};
 use super::sse::EventAction;
 use super::{Framing, Meter, RequestBounds};
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{ImageSize, Quality, Traits, Unit, Usage, UsageSource};
+use tollgate_types::error::GatewayError;
 
 /// Partial images at most: OpenAI's own limit.
 pub(super) const PARTIAL_IMAGES_MAX: u64 = 3;

@@ -1,13 +1,13 @@
 //! Limits of one request to a model, and of its options: `limits` in `models.yaml`.
 
 use super::media::PictureFamily;
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{ImageSize, Quality, Resolution, Unit};
-use tollgate_money::words::{Word, words};
 pub use tollgate_translation::dialect::{
     ChatStyle, Efforts, Mode, ThinkingField, ThinkingStyle, TranslationTarget,
 };
 pub use tollgate_translation::names::CallIds;
+use tollgate_types::error::GatewayError;
+use tollgate_types::words::{Word, words};
 
 /// Images in one request where `models.yaml` does not say: OpenAI's own limit.
 const IMAGES_MAX: u32 = 10;

@@ -4,7 +4,7 @@
 use url::Url;
 
 use crate::public_url::{self, NotPublic};
-use tollgate_money::error::GatewayError;
+use tollgate_types::error::GatewayError;
 
 /// Medium to which a URL must lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

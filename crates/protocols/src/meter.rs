@@ -3,9 +3,9 @@
 use bytes::Bytes;
 
 use super::disjoint::Contradictions;
-use tollgate_money::error::GatewayError;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Traits, Usage, UsageSource};
+use tollgate_types::error::GatewayError;
 
 /// Relays one successful response and counts what it used.
 pub trait Meter: Send + Sync {

@@ -16,8 +16,8 @@ use super::{
     Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds, metering,
     request_policy,
 };
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{Unit, Usage, UsageSource};
+use tollgate_types::error::GatewayError;
 
 /// Inputs at most in one request: as many as OpenAI embeds.
 const INPUTS_MAX: u64 = 2048;

@@ -24,8 +24,8 @@ use super::sse::EventAction;
 use super::{
     Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds, request_policy,
 };
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{InputWays, Traits, Unit, Usage};
+use tollgate_types::error::GatewayError;
 
 mod chunk;
 

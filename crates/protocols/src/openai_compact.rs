@@ -11,8 +11,8 @@ use super::stored;
 use super::{
     Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds, request_policy,
 };
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{InputWays, Traits, Unit, Usage};
+use tollgate_types::error::GatewayError;
 
 /// The codec of OpenAI's compaction of conversations.
 #[derive(Debug)]

@@ -11,8 +11,8 @@ use super::request_bounds::ModelField;
 use super::splice::Splice;
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds};
 use crate::estimate::TextSize;
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::Traits;
+use tollgate_types::error::GatewayError;
 
 /// Fields that a form can have once, and that decide what a call costs or how it is answered.
 pub(super) const FIELDS: [&str; 11] = [

@@ -9,8 +9,8 @@ use super::limits::ModelLimits;
 use super::request_policy::Prompt;
 use super::splice::Splice;
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds};
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::Traits;
+use tollgate_types::error::GatewayError;
 
 /// Request fields of OpenAI's own (its API reference, "Create image"): those that decide the price are read
 /// below, and the rest has none.

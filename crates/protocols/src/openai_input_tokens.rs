@@ -13,8 +13,8 @@ use super::stored;
 use super::{
     Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds, request_policy,
 };
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::Usage;
+use tollgate_types::error::GatewayError;
 
 /// Fields that decide what is counted: a spelling that only some parsers take for them is refused.
 const COUNTED_FIELDS: [&str; 4] = ["model", "input", "instructions", "tools"];

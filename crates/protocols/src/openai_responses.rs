@@ -29,8 +29,8 @@ use super::stored::{self, StoredIds};
 use super::{
     Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds, request_policy,
 };
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{ImageSize, InputWays, Quality, ServiceTier, Traits, Unit, Usage};
+use tollgate_types::error::GatewayError;
 
 /// The codec of OpenAI's Responses API.
 #[derive(Debug)]

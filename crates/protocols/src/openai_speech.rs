@@ -8,8 +8,8 @@ use super::fields;
 use super::json::Object;
 use super::limits::ModelLimits;
 use super::{Call, Codec, Dialect, Operation, Reference, Request, RequestBounds};
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::Usage;
+use tollgate_types::error::GatewayError;
 
 /// Request fields (spec section 2.9, and `stream_format`). The text alone decides the cost, not the voice or
 /// format.

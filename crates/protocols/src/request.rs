@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::form::Form;
 use super::json::Object;
-use tollgate_money::error::{ErrorKind, GatewayError};
+use tollgate_types::error::{ErrorKind, GatewayError};
 
 /// The parts of a request that stand in its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use super::request_policy::Prompt;
 use super::server_tools::{Reread, ToolResult};
 use super::splice::{Splice, json_string};
 use super::stored::Reference;
-use tollgate_money::error::{ErrorKind, GatewayError};
 use tollgate_money::price::Usage;
+use tollgate_types::error::{ErrorKind, GatewayError};
 
 /// Model, usage bounds and references of a request, whatever its protocol.
 #[derive(Debug)]

@@ -31,8 +31,8 @@ use super::media::PictureFamily;
 use super::public_url;
 use super::server_tools::{CallLimit, Reread, ServerTool, ToolResult};
 use super::stored::Reference;
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{CacheWrites, InputWays, Unit, Usage};
+use tollgate_types::error::GatewayError;
 
 use inline::MediaShape;
 

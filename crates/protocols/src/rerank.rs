@@ -21,8 +21,8 @@ use super::splice::Splice;
 use super::{
     Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds, request_policy,
 };
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{Unit, Usage};
+use tollgate_types::error::GatewayError;
 
 mod answer;
 mod count;

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Dialect, Fault};
-use tollgate_money::error::GatewayError;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::Usage;
-use tollgate_money::words::words;
+use tollgate_types::error::GatewayError;
+use tollgate_types::words::words;
 
 /// Lifetime of tasks whose request sets none (spec section 2.5).
 pub const EXPIRES_AFTER_S: u64 = 172_800;

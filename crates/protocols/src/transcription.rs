@@ -15,8 +15,8 @@ use super::limits::{ModelLimits, TranscriptionLimits};
 use super::metering::StreamMeter;
 use super::request_bounds::ModelField;
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds};
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{CacheWrites, InputWays, Unit, Usage};
+use tollgate_types::error::GatewayError;
 
 pub(super) mod chunking;
 mod meter;

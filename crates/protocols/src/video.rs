@@ -16,8 +16,8 @@ use super::limits::VideoLimits;
 use super::splice::Splice;
 use super::task::{DOCUMENT_BYTES_MAX, Submit, TaskFacts, TaskState, TaskView};
 use super::{Call, Fault, RequestBounds};
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{Resolution, Traits, Usage};
+use tollgate_types::error::GatewayError;
 
 /// Codes of spec section 7.
 pub(super) const INVALID: &str = "InvalidParameter";

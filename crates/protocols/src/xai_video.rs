@@ -17,9 +17,9 @@ use super::video::{
     VideoUpstream, WAIT, WEBHOOK_URL, refuse,
 };
 use super::{Call, Codec, Dialect, Fault, Operation, Request};
-use tollgate_money::error::{ErrorKind, GatewayError};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Resolution, Traits, Usage};
+use tollgate_types::error::{ErrorKind, GatewayError};
 
 /// Request fields (spec section 2.6), and xAI's `user`. xAI also has fields for reference videos and images,
 /// and for a storage place: their cost is in no price.

@@ -6,9 +6,9 @@ use crate::document::{Document, Fault};
 use crate::raw;
 use crate::spans::Path;
 use crate::url::BaseUrl;
-use tollgate_money::secret::Secret;
 use tollgate_options::auth::{Auth, AuthKind, EntraAuth, GoogleAuth};
 use tollgate_options::key_file;
+use tollgate_types::secret::Secret;
 
 mod aws;
 

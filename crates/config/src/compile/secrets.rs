@@ -2,7 +2,7 @@
 
 use crate::document::{Document, Fault};
 use crate::spans::Path;
-use tollgate_money::secret::Secret;
+use tollgate_types::secret::Secret;
 
 /// Schemes that stand before a credential in the header `Authorization`.
 const SCHEMES: [&str; 3] = ["bearer", "basic", "token"];

@@ -4,10 +4,10 @@ use super::{archive, secrets, store};
 use crate::document::Document;
 use crate::raw;
 use crate::spans::Path;
-use tollgate_money::secret::Secret;
 use tollgate_options::archive::Archive;
 use tollgate_options::network::ProxyRules;
 use tollgate_options::postgres::PostgresOptions;
+use tollgate_types::secret::Secret;
 
 /// The secret at the path of these keys; one that cannot be sent in a header is noted.
 pub(crate) fn sendable(

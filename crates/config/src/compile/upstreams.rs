@@ -14,9 +14,9 @@ use crate::snapshot::{
 };
 use crate::spans::Path;
 use crate::{Overrides, raw};
-use tollgate_money::secret::Secret;
 use tollgate_options::network::{Destination, ProxyRules};
 use tollgate_protocols::limits::PassList;
+use tollgate_types::secret::Secret;
 
 /// What every upstream gets for a credential when all of them are one simulated server.
 const SIMULATED_CREDENTIAL: &str = "simulated-upstream-credential";

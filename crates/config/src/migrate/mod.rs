@@ -25,7 +25,7 @@ use std::collections::HashMap;
 
 use super::diagnostic::{Diagnostic, Severity, SourceExcerpt};
 use super::spans::Mark;
-use tollgate_money::printable::shortened;
+use tollgate_types::printable::shortened;
 
 /// The largest file that is read, in bytes.
 const FILE_BYTES_MAX: usize = 16 << 20;

@@ -10,10 +10,10 @@ use std::time::Duration;
 use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use tollgate_credentials::presigned_s3_url;
-use tollgate_money::clock::UnixMs;
 use tollgate_options::archive::BucketOptions;
 use tollgate_options::auth::AwsKeys;
 use tollgate_outbound::StoreRequest;
+use tollgate_types::clock::UnixMs;
 use url::Url;
 
 use super::transfer::{self, Fetched, Sum};

@@ -4,7 +4,7 @@ use super::series::SeriesFeatures;
 use crate::json::{Object, Value};
 use crate::media_url::{self, Medium, UrlPolicy};
 use crate::video::{CONTENT_EMPTY, INVALID, MISSING, NOT_IN_ENUM, URL_INVALID, refuse};
-use tollgate_money::error::GatewayError;
+use tollgate_types::error::GatewayError;
 
 const UNSUPPORTED_ROLE: &str = "InvalidParameter.UnsupportedRole";
 

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::{Fault, json};
-use tollgate_money::error::{ErrorKind, GatewayError, Words};
+use tollgate_types::error::{ErrorKind, GatewayError, Words};
 
 /// The operator's account, key, endpoint or model is at fault.
 const OPERATORS: [&str; 11] = [

@@ -1,8 +1,8 @@
 //! Counts of tokens that are made here, for upstreams that have nothing like it.
 
 use bytes::Bytes;
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::Usage;
+use tollgate_types::error::GatewayError;
 
 use crate::fields::check_messages;
 use crate::gemini_content::check_counted;

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 
 use bytes::{Bytes, BytesMut};
-use tollgate_money::error::GatewayError;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Side, Traits, Usage, UsageSource};
 use tollgate_translation::dialect::{
@@ -12,6 +11,7 @@ use tollgate_translation::dialect::{
 use tollgate_translation::kit::call_id;
 use tollgate_translation::names::Aliases;
 use tollgate_translation::part::{AnswerPart, Counts, UpstreamFailure};
+use tollgate_types::error::GatewayError;
 
 use super::in_our_words;
 use crate::sse::{self, EventAction, Events};

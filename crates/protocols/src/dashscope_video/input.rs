@@ -4,7 +4,7 @@ use crate::json::{Object, Value};
 use crate::limits::ModelLimits;
 use crate::media_url::{self, Medium, UrlMedium, UrlPolicy};
 use crate::video::{CONTENT_EMPTY, INVALID, MISSING, NOT_IN_ENUM, URL_INVALID, refuse};
-use tollgate_money::error::GatewayError;
+use tollgate_types::error::GatewayError;
 
 /// Properties of a model, derived from its public name (spec section 2.4): `vf2.6-i2v-flash`,
 /// `happyhorse-1.0-r2v`.

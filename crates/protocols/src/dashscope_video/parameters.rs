@@ -3,8 +3,8 @@
 use super::input::{ApiVersion, ModelClass, VideoSource};
 use crate::json::Object;
 use crate::video::{self, INVALID, MISSING, NOT_IN_ENUM, refuse};
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{ImageSize, Resolution};
+use tollgate_types::error::GatewayError;
 
 /// Billing parameters of a request.
 #[derive(Debug)]

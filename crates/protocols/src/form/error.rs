@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tollgate_money::error::{ErrorKind, GatewayError};
+use tollgate_types::error::{ErrorKind, GatewayError};
 
 use super::{HEAD_BYTES_MAX, HEADER_LINES_MAX, PARTS_MAX};
 

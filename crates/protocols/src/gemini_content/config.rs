@@ -4,7 +4,7 @@ use super::{camel, check_spelling};
 use crate::fields::{check_listed, is_passed, no_object};
 use crate::json::{Object, Value};
 use crate::limits::ModelLimits;
-use tollgate_money::error::GatewayError;
+use tollgate_types::error::GatewayError;
 
 /// Candidates at most: Google's own limit.
 const CANDIDATES_MAX: u64 = 8;

@@ -16,8 +16,8 @@ use crate::{
     Call, Codec, Dialect, Framing, Meter, Operation, PathVariables, Request, RequestBounds,
     request_policy,
 };
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::Usage;
+use tollgate_types::error::GatewayError;
 
 /// The codec of Google's `countTokens`.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! The families of models that count pictures alike: a row for each, with its source.
 
-use tollgate_money::words::words;
+use tollgate_types::words::words;
 
 use super::formula::{
     GOOGLE_TILE, PictureDetail, PictureFormula, PictureFormula as Formula, shrunk, squares,

@@ -2,8 +2,8 @@
 
 use super::{PolicyReader, not_offered, shown};
 use crate::json::Value;
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{CacheWrites, Unit};
+use tollgate_types::error::GatewayError;
 
 /// The members of an object, by name.
 pub(in super::super) type SettingTable = &'static [(&'static str, Setting)];

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::AudioForm;
-use tollgate_money::error::GatewayError;
+use tollgate_types::error::GatewayError;
 
 /// The field, and its members as SDKs write them that take objects of forms apart.
 pub(in super::super) const FIELDS: [&str; 5] = [
