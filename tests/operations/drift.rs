@@ -1,7 +1,7 @@
 //! The drift gate: the keys of requests and usages that the newest packages of OpenAI, Anthropic and Google
 //! know, held against what the gateway offers, prices and counts.
 //!
-//! A key is in order when a table below `crates/protocols/src/offer` has it, when a meter counts it, or when
+//! A key is in order when a table below `crates/protocols/src/request_policy` has it, when a meter counts it, or when
 //! `tests/drift/reviewed.json` has it with a reason and a date. An entry there that no package knows any
 //! more, or that is offered or counted by now, is as wrong as a key that nobody has looked at.
 

@@ -6,8 +6,8 @@
 //! protocol is one file here and one line in [`REGISTRY`].
 //!
 //! The contract between codecs and the rest of the gateway is in `codec`, `meter`, `collect` and `task`.
-//! `bounds` and `fields` read what requests of several protocols have in common; `offer` says what a prompt
-//! may ask for.
+//! `request_bounds` and `fields` read the fields that requests of several protocols share; `request_policy`
+//! is the allowlist of a prompt's fields, tools and contents.
 
 // Tests fail by panicking; the product does not.
 #![deny(clippy::expect_used)]
