@@ -147,7 +147,7 @@ impl FixedUsageMeter {
 
     /// A meter for an answer that is there, and about to be sent.
     #[must_use]
-    pub fn of_answer(usage: Usage, source: UsageSource) -> Self {
+    pub fn for_answer(usage: Usage, source: UsageSource) -> Self {
         Self { begun: true, ..Self::new(usage, source) }
     }
 }
