@@ -1,4 +1,4 @@
-//! What machines ask: is the process alive, does it want requests, what does it count.
+//! Probes for machines: liveness, readiness and metrics.
 
 use axum::Json;
 use axum::extract::State;
@@ -11,6 +11,7 @@ use serde_json::json;
 use super::error::{ApiError, ApiResult};
 use super::route::{Operation, Output};
 use super::{AdminState, upstreams};
+use crate::balance::Outcome;
 use crate::fleet::InFleet;
 use crate::ledger::CreditSums;
 use crate::metrics::LedgerFigures;
@@ -23,14 +24,14 @@ pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Whether requests are wanted.
+/// Readiness of the process.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Readiness")]
 pub(super) struct ReadinessView {
     ready: bool,
     /// `starting` or `draining`; in a fleet also `cut_off` or `directory_stopped`; `null` when ready.
     reason: Option<&'static str>,
-    /// What does not work although requests are served: `ledger_projection` while statements, usage,
+    /// Part that does not work although requests are served: `ledger_projection` while statements, usage,
     /// ended tasks and the audit cannot be read, else `null`.
     degraded: Option<&'static str>,
     /// The hash of the configuration that runs.
@@ -51,8 +52,7 @@ impl Output for ReadinessView {
     }
 }
 
-/// 200 when requests are wanted, else 503 with the reason. An upstream that fails is no reason: the
-/// others still serve.
+/// 200 when ready, else 503 with the reason. A failing upstream is no reason, since the others still serve.
 pub(super) async fn readyz(State(state): State<AdminState>) -> ReadinessView {
     let reason = state.reason_against();
     let is_away = state.ledger.projection_state().away.is_some();
@@ -103,7 +103,7 @@ pub(super) async fn metrics(State(state): State<AdminState>) -> ApiResult<Counte
         let losses = sums.into_iter().map(|(cause, sum)| (cause, sum.amount)).collect();
         let open_tasks = state.tasks.open();
         let (upstreams, circuits) = upstreams::figures(&state);
-        state.metrics.begin(&state.config.load());
+        state.metrics.begin(&state.config.load(), &Outcome::WORDS);
         state.metrics.show_targets(&upstreams, &circuits);
         state.metrics.show_credentials(&upstreams::credential_figures(&state));
         let projection = state.ledger.projection_state();

@@ -1,0 +1,54 @@
+//! Questions to providers' counters of tokens, by what came of them.
+
+use prometheus::{IntCounterVec, Registry};
+use tollgate_types::words::words;
+
+use super::Metrics;
+use super::register::int_counters;
+
+words! {
+    /// Outcome of a token count.
+    CountOutcome {
+        /// The provider has counted the prompt.
+        Counted = "counted",
+        /// A count of such a prompt is there from lately, or from a request at the same time.
+        Cached = "cached",
+        /// No provider of the model counts this request, or the one that would has failed lately.
+        Unsupported = "unsupported",
+        /// The upstream, or the account there, has the most counts under way that it may have.
+        Busy = "busy",
+        /// The provider has refused to count it.
+        Refused = "refused",
+        /// There was no answer, or none that can be a count.
+        Failed = "failed",
+        /// The answer did not come in time.
+        TimedOut = "timed_out",
+    }
+}
+
+pub(super) struct CountMetrics(IntCounterVec);
+
+impl CountMetrics {
+    pub(super) fn new(r: &Registry) -> Self {
+        Self(int_counters(
+            r,
+            "tollgate_token_counts_total",
+            "Questions to providers' counters of tokens, by what came of them.",
+            &["outcome"],
+        ))
+    }
+
+    /// Every counter at zero.
+    pub(super) fn begin(&self) {
+        for outcome in CountOutcome::ALL {
+            self.0.with_label_values(&[outcome.as_str()]).inc_by(0);
+        }
+    }
+}
+
+impl Metrics {
+    /// Counts a question to a provider's counter.
+    pub fn token_count_asked(&self, outcome: CountOutcome) {
+        self.token_counts.0.with_label_values(&[outcome.as_str()]).inc();
+    }
+}

@@ -1,0 +1,65 @@
+//! Records as they come, for those who look on.
+
+use std::sync::Arc;
+
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::{Receiver, Sender};
+
+use super::Scope;
+use super::record::{self, LAYOUT, Logged, Position};
+
+/// Records that one who looks on may be behind: some 400 KB of memory, shared by all.
+pub(super) const FEED_RECORDS_MAX: usize = 1024;
+
+/// Tells those who look on of records that were written at `at`. Costs nothing when there is nobody.
+pub(super) fn tell(live: &Sender<Arc<Logged>>, frames: &[u8], mut at: Position) {
+    if live.receiver_count() == 0 {
+        return;
+    }
+    let mut rest = frames;
+    for length in LAYOUT.frames(frames) {
+        let (frame, behind) = rest.split_at(length);
+        if let Some((head, stored)) = record::head(frame).zip(record::stored(frame)) {
+            // The last may have left.
+            live.send(Arc::new(stored.shown(at, &head))).ok();
+        }
+        at += length as u64;
+        rest = behind;
+    }
+}
+
+/// The records of one scope from now on.
+#[derive(Debug)]
+pub struct Feed {
+    receiver: Receiver<Arc<Logged>>,
+    scope: Scope,
+}
+
+/// Item of a feed.
+#[derive(Clone, Debug)]
+pub enum Live {
+    /// One more record of the log.
+    Record(Arc<Logged>),
+    /// The reader was too slow: it missed so many records, of whatever scope.
+    Missed(u64),
+}
+
+impl Feed {
+    pub(super) fn new(receiver: Receiver<Arc<Logged>>, scope: Scope) -> Self {
+        Self { receiver, scope }
+    }
+
+    /// Waits for the next; `None` once the log is closed.
+    pub async fn next(&mut self) -> Option<Live> {
+        loop {
+            match self.receiver.recv().await {
+                Ok(logged) if self.scope.has(logged.account_id) => {
+                    return Some(Live::Record(logged));
+                }
+                Ok(_) => {}
+                Err(RecvError::Lagged(missed)) => return Some(Live::Missed(missed)),
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    }
+}
