@@ -179,7 +179,7 @@ fn count_request(
 ) -> Option<CountRequest> {
     let counter = written_by.counter()?;
     let upstream = &target.upstream;
-    let path_query = PathAsked { dialect: upstream.dialect, model, streams: false };
+    let path_query = PathVariables { dialect: upstream.dialect, model, streams: false };
     let codec = codec(counter.operation(), upstream.dialect)?;
     let path = upstream.path_for(codec.path_to(&path_query)?, model)?;
     let body = counter.request(upstream.dialect, model, written)?;
