@@ -238,7 +238,7 @@ fn translation(raw: &raw::Model) -> Option<TranslationTarget> {
         },
         efforts: match &said.efforts {
             None => Efforts::default(),
-            Some(words) => Efforts::of_words(words.iter().map(|word| word.as_str())),
+            Some(words) => Efforts::from_words(words.iter().map(|word| word.as_str())),
         },
         caches: said.caches,
         ..TranslationTarget::default()

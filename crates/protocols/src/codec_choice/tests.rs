@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::limits::{Mode, TranslationTarget};
 
-/// A model of OpenAI's that is sold over both doors.
+/// A model of OpenAI that is sold over both APIs.
 fn limits(chat_tools: ChatTools) -> ModelLimits {
     ModelLimits {
         input_tokens_max: 100_000,
@@ -16,7 +16,7 @@ fn limits(chat_tools: ChatTools) -> ModelLimits {
 const BOTH: &[Operation] = &[Operation::Chat, Operation::Responses];
 
 /// The path that a request goes to, and what it loses on its way.
-fn asked(
+fn open(
     operation: Operation,
     operations: &[Operation],
     limits: &ModelLimits,
@@ -24,13 +24,13 @@ fn asked(
 ) -> Result<(&'static str, Option<String>), GatewayError> {
     let text = body.to_string();
     let request = Request::Json(Object::parse(text.as_bytes()).expect("JSON"));
-    let doors = CodecChoice { operation, dialect: Dialect::Openai, operations, limits };
-    let (codec, call) = doors.read(&request).expect("a door")?;
+    let choice = CodecChoice { operation, dialect: Dialect::Openai, operations, limits };
+    let (codec, call) = choice.read(&request).expect("a codec")?;
     Ok((codec.path(), call.left_out().map(|fields| fields.into_owned())))
 }
 
 fn path(operation: Operation, limits: &ModelLimits, body: &Value) -> &'static str {
-    match asked(operation, BOTH, limits, body) {
+    match open(operation, BOTH, limits, body) {
         Ok((path, _)) => path,
         Err(error) => panic!("{body}: {error:?}"),
     }
@@ -82,8 +82,8 @@ fn tools_beside_reasoning_go_where_the_model_takes_them() {
         assert_eq!(path(Operation::Chat, &limits, &body), expected, "{chat_tools_of:?} {body}");
         let empty = with(plain, json!({"tools": []}));
         assert_eq!(path(Operation::Chat, &limits, &empty), native, "{empty}");
-        // A model that is not for responses, and one that is not translated, have no other door.
-        let only = asked(Operation::Chat, &[Operation::Chat], &limits, &body).expect("read");
+        // A model that is not for responses, and one that is not translated, have no other codec.
+        let only = open(Operation::Chat, &[Operation::Chat], &limits, &body).expect("read");
         assert_eq!(only.0, native);
         let off = ModelLimits { translation: None, ..limits };
         assert_eq!(path(Operation::Chat, &off, &body), native);
@@ -91,7 +91,7 @@ fn tools_beside_reasoning_go_where_the_model_takes_them() {
 }
 
 #[test]
-fn what_neither_door_carries_is_refused_by_the_field() {
+fn what_neither_codec_carries_is_refused_by_the_field() {
     let limits = limits(ChatTools::EffortNone);
     for (fields, param) in [
         (json!({"n": 2}), "n"),
@@ -101,19 +101,19 @@ fn what_neither_door_carries_is_refused_by_the_field() {
         let alone = with(chat(), fields.clone());
         assert_eq!(path(Operation::Chat, &limits, &alone), "/chat/completions");
         let body = with(alone, chat_tools());
-        let error = asked(Operation::Chat, BOTH, &limits, &body).expect_err("no door");
+        let error = open(Operation::Chat, BOTH, &limits, &body).expect_err("no codec");
         assert_eq!(error.param.as_deref(), Some(param), "{error:?}");
         assert!(error.message.contains("take no `tools` beside reasoning"), "{error:?}");
     }
     let stops = with(messages(), json!({"stop_sequences": ["x"]}));
     let error =
-        asked(Operation::Messages, BOTH, &limits, &with(stops, messages_tools())).expect_err("no");
+        open(Operation::Messages, BOTH, &limits, &with(stops, messages_tools())).expect_err("no");
     assert!(error.param.as_deref().is_some_and(|param| param.starts_with("stop")), "{error:?}");
     assert!(error.message.contains("take no `tools` beside reasoning"), "{error:?}");
 }
 
 #[test]
-fn a_request_goes_through_the_first_door_that_carries_it() {
+fn a_request_goes_through_the_first_codec_that_carries_it() {
     let limits = limits(ChatTools::EffortNone);
     let stops = json!({"stop_sequences": ["x"]});
     for (fields, expected) in
@@ -129,16 +129,16 @@ fn a_request_goes_through_the_first_door_that_carries_it() {
         let named = crate::ModelInPath { model: "m", streams: false };
         let request = Request::JsonAt(Object::parse(body.as_bytes()).expect("JSON"), named);
         let operation = Operation::GenerateContent;
-        let doors =
+        let choice =
             CodecChoice { operation, dialect: Dialect::Openai, operations: BOTH, limits: &limits };
-        doors.read(&request).expect("a door").map(|(codec, _)| codec.path()).expect("read")
+        choice.read(&request).expect("a codec").map(|(codec, _)| codec.path()).expect("read")
     };
     assert_eq!(gemini(json!({"temperature": 1})), "/responses");
     assert_eq!(gemini(json!({"stopSequences": ["x"]})), "/chat/completions");
 }
 
 #[test]
-fn hints_decide_between_doors_where_the_model_has_no_thoughts_to_lose() {
+fn hints_decide_between_codecs_where_the_model_has_no_thoughts_to_lose() {
     let seeded = json!({"contents": [{"role": "user", "parts": [{"text": "hi"}]}],
         "generationConfig": {"seed": 7}})
     .to_string();
@@ -146,8 +146,8 @@ fn hints_decide_between_doors_where_the_model_has_no_thoughts_to_lose() {
         let named = crate::ModelInPath { model: "m", streams: false };
         let request = Request::JsonAt(Object::parse(seeded.as_bytes()).expect("JSON"), named);
         let operation = Operation::GenerateContent;
-        let doors = CodecChoice { operation, dialect: Dialect::Openai, operations: BOTH, limits };
-        let (codec, call) = doors.read(&request).expect("a door").expect("read");
+        let choice = CodecChoice { operation, dialect: Dialect::Openai, operations: BOTH, limits };
+        let (codec, call) = choice.read(&request).expect("a codec").expect("read");
         (codec.path(), call.left_out().map(|fields| fields.into_owned()))
     };
     let reasons = limits(ChatTools::Always);
@@ -156,27 +156,27 @@ fn hints_decide_between_doors_where_the_model_has_no_thoughts_to_lose() {
     assert!(left_out.is_some_and(|fields| fields.ends_with("seed")));
     let plain = ModelLimits { reasoning: false, ..reasons.clone() };
     assert_eq!(read(&plain), ("/chat/completions", None));
-    // Where nothing may be lost, the door that loses something refuses.
+    // Where nothing may be lost, the codec that loses something refuses.
     let target = TranslationTarget { mode: Mode::Strict, ..TranslationTarget::default() };
     let strict = ModelLimits { translation: Some(target), ..reasons };
     assert_eq!(read(&strict), ("/chat/completions", None));
 }
 
 #[test]
-fn the_hold_is_that_of_the_door() {
+fn the_hold_is_that_of_the_codec() {
     let limits = limits(ChatTools::EffortNone);
     let body = with(with(chat(), chat_tools()), json!({"max_completion_tokens": 77}));
     let text = body.to_string();
     let request = Request::Json(Object::parse(text.as_bytes()).expect("JSON"));
-    let doors = CodecChoice {
+    let choice = CodecChoice {
         operation: Operation::Chat,
         dialect: Dialect::Openai,
         operations: BOTH,
         limits: &limits,
     };
-    let (codec, call) = doors.read(&request).expect("a door").expect("read");
+    let (codec, call) = choice.read(&request).expect("a codec").expect("read");
     assert_eq!(codec.path(), "/responses");
-    assert_eq!(call.bound().output_tokens, 77);
+    assert_eq!(call.max_usage().output_tokens, 77);
     let sent = call.splice("upstreams").apply(&text.clone().into());
     let sent: Value = serde_json::from_slice(&sent).expect("JSON");
     assert_eq!(sent["model"], "upstreams");
@@ -185,7 +185,7 @@ fn the_hold_is_that_of_the_door() {
 }
 
 #[test]
-fn a_target_is_asked_natively_where_it_can_be() {
+fn a_target_is_called_natively_where_possible() {
     let limits = ModelLimits::default();
     let off = ModelLimits { translation: None, ..ModelLimits::default() };
     let kind = |operation, dialect, operations, limits| {
@@ -215,9 +215,9 @@ fn wishes_of_claude_code_are_left_out_of_a_translation_too() {
     let wishes =
         json!({"safeguards": [{"type": "dangerous_tool_use"}], "thread": {"type": "create"}});
     let body = with(messages(), wishes);
-    let (_, left_out) = asked(Operation::Messages, BOTH, &limits, &body).expect("read");
+    let (_, left_out) = open(Operation::Messages, BOTH, &limits, &body).expect("read");
     assert_eq!(left_out.as_deref(), Some("safeguards"));
     let thread = json!({"thread": {"type": "continue", "previous_message_id": "msg_1"}});
-    let error = asked(Operation::Messages, BOTH, &limits, &with(messages(), thread));
+    let error = open(Operation::Messages, BOTH, &limits, &with(messages(), thread));
     assert_eq!(error.expect_err("kept elsewhere").param.as_deref(), Some("thread"));
 }

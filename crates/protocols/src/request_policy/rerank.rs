@@ -1,10 +1,10 @@
 //! Allowlist of rankings, over upstreams with the API that Jina, vLLM, SiliconFlow and Cohere share, and over
 //! Voyage. Query and documents are read where they are measured.
 
+use super::Allowlist;
 use super::Field::Plain;
-use super::Offer;
 
-pub(in super::super) static OPENAI_RERANK: Offer = Offer {
+pub(in super::super) static OPENAI_RERANK: Allowlist = Allowlist {
     fields: &[
         ("query", Plain),
         ("documents", Plain),
@@ -19,7 +19,7 @@ pub(in super::super) static OPENAI_RERANK: Offer = Offer {
     tool_keys: &[],
 };
 
-pub(in super::super) static VOYAGE_RERANK: Offer = Offer {
+pub(in super::super) static VOYAGE_RERANK: Allowlist = Allowlist {
     fields: &[
         ("query", Plain),
         ("documents", Plain),

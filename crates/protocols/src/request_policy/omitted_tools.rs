@@ -16,7 +16,7 @@ const SEARCHES: [&str; 2] = ["web_search", "web_search_preview"];
 
 /// The tools of a request, as far as they go upstream.
 #[derive(Debug)]
-pub(in super::super) struct LeftOut {
+pub(in super::super) struct OmittedTools {
     /// Indices of those that stay here, in order.
     pub(super) places: Vec<usize>,
     /// Position of the array of tools in the body, and its replacement for the upstream.
@@ -24,7 +24,7 @@ pub(in super::super) struct LeftOut {
 }
 
 /// The searches that `body` offers, if there are any and they can be left out.
-pub(in super::super) fn searches(body: &Object<'_>, limits: &ModelLimits) -> Option<LeftOut> {
+pub(in super::super) fn searches(body: &Object<'_>, limits: &ModelLimits) -> Option<OmittedTools> {
     if limits.priced.has_unit(Unit::WebSearches) {
         return None;
     }
@@ -53,7 +53,7 @@ pub(in super::super) fn searches(body: &Object<'_>, limits: &ModelLimits) -> Opt
     let kept: Vec<&str> =
         kept.filter_map(|(_, tool)| std::str::from_utf8(tool.text()).ok()).collect();
     let edit = (tools.range.clone(), format!("[{}]", kept.join(",")));
-    Some(LeftOut { places, edit })
+    Some(OmittedTools { places, edit })
 }
 
 /// True if a choice requires more than that the model may call any tool, or a function.
@@ -78,7 +78,7 @@ fn is_search(kind: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::{Pass, Priced};
+    use crate::limits::{PassList, PricedFeatures};
 
     fn edited(fields: &str) -> Option<String> {
         let body = format!(r#"{{"model":"m",{fields}}}"#);
@@ -121,10 +121,10 @@ mod tests {
         }
         let body = format!(r#"{{"tools":[{search}]}}"#);
         let object = Object::parse(body.as_bytes()).expect("JSON");
-        let pass = Pass { tools: vec!["web_search".to_owned()], ..Pass::default() };
+        let pass = PassList { tools: vec!["web_search".to_owned()], ..PassList::default() };
         let passed = ModelLimits { pass, ..ModelLimits::default() };
         assert!(searches(&object, &passed).is_none(), "the operator lets it through");
-        let priced = Priced { units: vec![Unit::WebSearches], ..Priced::default() };
+        let priced = PricedFeatures { units: vec![Unit::WebSearches], ..PricedFeatures::default() };
         let priced = ModelLimits { priced, ..ModelLimits::default() };
         assert!(searches(&object, &priced).is_none(), "it has a price");
     }

@@ -2,9 +2,9 @@
 //! gateway's own: server tools, tiers and guardrails with prices of their own are never requested.
 
 use super::Field::Plain;
-use super::{Field, Key, Kind, MediaShape, ObjectTable, Offer, Size};
+use super::{Allowlist, Field, Key, Kind, MediaShape, ObjectTable, Size};
 
-pub(in super::super) static CONVERSE: Offer = Offer {
+pub(in super::super) static CONVERSE: Allowlist = Allowlist {
     fields: &[
         ("model", Plain),
         ("messages", Field::Items(&TURNS)),

@@ -1,6 +1,6 @@
 //! Members of a field that is an object, and which of their values change a price.
 
-use super::{OfferReader, not_offered, shown};
+use super::{PolicyReader, not_offered, shown};
 use crate::json::Value;
 use tollgate_money::price::{CacheWrites, Unit};
 use tollgate_types::error::GatewayError;
@@ -44,7 +44,7 @@ const OPENAI_LIFETIMES: &[Lifetime] = &[
     Lifetime { word: "12h", unit: Some(Unit::CacheWrite12hTokens) },
 ];
 
-impl OfferReader<'_> {
+impl PolicyReader<'_> {
     /// Reads the members of the object behind `name`, which stands in the field that is read or is it.
     /// A refusal of a value counts wherever the object stands.
     pub(super) fn settings(&mut self, name: &str, value: &Value<'_>, settings: SettingTable) {
@@ -61,8 +61,8 @@ impl OfferReader<'_> {
     }
 
     fn setting(&mut self, name: &str, key: &str, value: &Value<'_>, settings: SettingTable) {
-        let known = settings.iter().find(|(known, _)| *known == key);
-        let is_fine = match known {
+        let entry = settings.iter().find(|(entry, _)| *entry == key);
+        let is_fine = match entry {
             _ if value.is_null() => true,
             None => false,
             Some((_, Setting::Plain)) => true,
@@ -72,7 +72,7 @@ impl OfferReader<'_> {
             }
         };
         if !is_fine && !self.passes_setting(name, key) {
-            let what = match known {
+            let what = match entry {
                 None => format!("`{name}.{}`", shown(key)),
                 Some(_) => format!("such a `{name}.{key}`"),
             };
@@ -80,9 +80,9 @@ impl OfferReader<'_> {
         }
     }
 
-    fn lifetime(&mut self, name: &str, key: &str, value: &Value<'_>, known: &[Lifetime]) {
-        let asked = known.iter().find(|lifetime| is_word(value, lifetime.word));
-        match asked.map(|lifetime| lifetime.unit) {
+    fn lifetime(&mut self, name: &str, key: &str, value: &Value<'_>, lifetimes: &[Lifetime]) {
+        let requested = lifetimes.iter().find(|lifetime| is_word(value, lifetime.word));
+        match requested.map(|lifetime| lifetime.unit) {
             Some(None) => {}
             Some(Some(unit)) if self.priced.has_unit(unit) => {
                 self.cache_writes = CacheWrites::Any;
@@ -99,11 +99,11 @@ impl OfferReader<'_> {
                 self.refuse_setting(GatewayError::invalid(self.param, message));
             }
             None => {
-                let offered = |lifetime: &&Lifetime| {
+                let allowed = |lifetime: &&Lifetime| {
                     lifetime.unit.is_none_or(|unit| self.priced.has_unit(unit))
                 };
                 let words: Vec<&str> =
-                    known.iter().filter(offered).map(|lifetime| lifetime.word).collect();
+                    lifetimes.iter().filter(allowed).map(|lifetime| lifetime.word).collect();
                 let words = words.join(" or ");
                 let message =
                     format!("`{name}.{key}` must be {words}: what else costs is not known");

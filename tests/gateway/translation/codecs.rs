@@ -1,4 +1,4 @@
-//! Models with several doors, and with targets that speak other protocols: which one a request reaches, and
+//! Models with several codecs, and with targets that speak other protocols: which one a request reaches, and
 //! what it costs there.
 
 use std::net::SocketAddr;

@@ -1,9 +1,9 @@
 //! Allowlist of moderations. The input is read where it is measured.
 
+use super::Allowlist;
 use super::Field::Plain;
-use super::Offer;
 
-pub(in super::super) static MODERATIONS: Offer = Offer {
+pub(in super::super) static MODERATIONS: Allowlist = Allowlist {
     fields: &[("input", Plain), ("model", Plain)],
     tools: &[],
     server_tools: &[],

@@ -10,7 +10,7 @@
 
 use super::Field::Plain;
 use super::setting::{CACHE_BREAKPOINT, CACHE_OPTIONS};
-use super::{Field, Key, Kind, MediaShape, ObjectTable, Offer, Size, Tool, ToolKey, Unit};
+use super::{Allowlist, Field, Key, Kind, MediaShape, ObjectTable, Size, Tool, ToolKey, Unit};
 
 /// Searches at most of one answer of Qwen's, which takes a question apart. It says nowhere how far.
 const QWEN_SEARCHES_MAX: u64 = 5;
@@ -18,7 +18,7 @@ const QWEN_SEARCHES_MAX: u64 = 5;
 /// clients say of the default.
 const XAI_SOURCES_DEFAULT: u64 = 20;
 
-pub(in super::super) static CHAT: Offer = Offer {
+pub(in super::super) static CHAT: Allowlist = Allowlist {
     fields: &[
         ("model", Plain),
         ("messages", Field::Items(&MESSAGES)),

@@ -6,11 +6,11 @@
 
 use super::Field::Plain;
 use super::{
-    Field, Key, Kind, MediaShape, ObjectTable, Offer, Reread, ServerTool, Size, Tool, ToolKey,
+    Allowlist, Field, Key, Kind, MediaShape, ObjectTable, Reread, ServerTool, Size, Tool, ToolKey,
     ToolResult, Unit,
 };
 
-pub(in super::super) static GEMINI: Offer = Offer {
+pub(in super::super) static GEMINI: Allowlist = Allowlist {
     fields: &[
         ("contents", Field::Items(&CONTENTS)),
         ("generationConfig", Plain),

@@ -3,10 +3,10 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_S
 use proptest::prelude::*;
 
 use crate::json::Object;
-use crate::limits::{ModelLimits, Pass, Priced};
+use crate::limits::{ModelLimits, PassList, PricedFeatures};
 use crate::media::{PictureDetail, PictureFamily, PictureSize};
-use crate::offer::{
-    CHAT, CONVERSE, GEMINI, MESSAGES, Offer, Prompt, RESPONSES, TOOLS_TOKENS_MAX, read,
+use crate::request_policy::{
+    Allowlist, CHAT, CONVERSE, GEMINI, MESSAGES, Prompt, RESPONSES, TOOLS_TOKENS_MAX, read,
 };
 use tollgate_money::price::Unit;
 
@@ -23,14 +23,15 @@ fn limits(family: Option<PictureFamily>) -> ModelLimits {
     ModelLimits {
         input_tokens_max: 1_000_000,
         pictures: family,
-        pass: Pass::default(),
+        pass: PassList::default(),
         ..ModelLimits::default()
     }
 }
 
-fn prompt(offer: &'static Offer, body: &str, family: PictureFamily) -> Prompt {
+fn prompt(allowlist: &'static Allowlist, body: &str, family: PictureFamily) -> Prompt {
     let object = Object::parse(body.as_bytes()).expect(body);
-    read(&object, offer, &limits(Some(family))).unwrap_or_else(|error| panic!("{error}: {body}"))
+    read(&object, allowlist, &limits(Some(family)))
+        .unwrap_or_else(|error| panic!("{error}: {body}"))
 }
 
 /// The most input tokens of a prompt: a token for each byte of text, and those that are added.
@@ -40,17 +41,17 @@ fn input_tokens(body: &Object<'_>, prompt: &Prompt) -> u64 {
 }
 
 /// The most input tokens of a request.
-fn bound(offer: &'static Offer, body: &str, family: PictureFamily) -> u64 {
+fn bound(allowlist: &'static Allowlist, body: &str, family: PictureFamily) -> u64 {
     let object = Object::parse(body.as_bytes()).expect(body);
     let limits = limits(Some(family));
-    let prompt = read(&object, offer, &limits).expect(body);
+    let prompt = read(&object, allowlist, &limits).expect(body);
     assert!(prompt.has_media && prompt.input_ways().has_media, "it can be billed as a picture");
     assert!(!prompt.is_plain() && !prompt.is_text, "{body}");
     input_tokens(&object, &prompt)
 }
 
 /// Requests of each dialect that hold a picture, wherever one can stand. `@FILE` stands for its base64.
-fn requests() -> Vec<(&'static Offer, &'static str)> {
+fn requests() -> Vec<(&'static Allowlist, &'static str)> {
     vec![
         (
             &CHAT,
@@ -101,7 +102,7 @@ fn requests() -> Vec<(&'static Offer, &'static str)> {
 
 #[test]
 fn a_picture_is_held_by_its_formula_in_every_dialect() {
-    for (offer, request) in requests() {
+    for (allowlist, request) in requests() {
         let body = request.replace("@FILE", &STANDARD.encode(png(1024, 1024, 5_000)));
         let rest = bound_of_rest(request);
         for (family, tokens) in [
@@ -109,10 +110,10 @@ fn a_picture_is_held_by_its_formula_in_every_dialect() {
             (PictureFamily::AnthropicHigh, 1_399),
             (PictureFamily::GoogleLevels, 1_120),
         ] {
-            assert_eq!(bound(offer, &body, family), rest + tokens, "{family}: {request}");
+            assert_eq!(bound(allowlist, &body, family), rest + tokens, "{family}: {request}");
         }
         let object = Object::parse(body.as_bytes()).expect("JSON");
-        let unknown = read(&object, offer, &limits(None)).expect("offered");
+        let unknown = read(&object, allowlist, &limits(None)).expect("offered");
         assert_eq!(
             unknown.added_tokens_max, None,
             "a model whose pictures nobody knows: {request}"
@@ -158,9 +159,9 @@ fn a_picture_that_nobody_has_seen_comes_to_the_most() {
 #[test]
 fn detail_is_read_wherever_it_stands() {
     let data = STANDARD.encode(png(4000, 4000, 100));
-    let held = |offer, body: &str, family| {
+    let held = |allowlist, body: &str, family| {
         let body = body.replace("@FILE", &data);
-        prompt(offer, &body, family).added_tokens_max
+        prompt(allowlist, &body, family).added_tokens_max
     };
     let image = |fields: &str| {
         format!(
@@ -270,7 +271,7 @@ fn a_document_is_held_by_its_pages_and_what_draws_them() {
     let drawn = format!("5 0 obj << /Length 9000 >> stream\n{}endstream endobj", "x".repeat(9_000));
     let file = format!("%PDF-1.4\n{tree}{}{}{drawn}", page(3), page(4));
     let data = STANDARD.encode(&file);
-    for (offer, request) in [
+    for (allowlist, request) in [
         (
             &MESSAGES,
             r#"{"model":"m","messages":[{"role":"user","content":[{"type":"document","title":"t","source":{"type":"base64","media_type":"application/pdf","data":"@FILE"}}]}]}"#,
@@ -302,14 +303,14 @@ fn a_document_is_held_by_its_pages_and_what_draws_them() {
         ] {
             for way in 0..2 {
                 let body = request.replace("@FILE", &spelled(&data, way));
-                assert_eq!(bound(offer, &body, family), rest + tokens, "{family}: {request}");
+                assert_eq!(bound(allowlist, &body, family), rest + tokens, "{family}: {request}");
             }
         }
         let body = request.replace("@FILE", &data);
-        let unknown = prompt(offer, &body, PictureFamily::Qwen);
+        let unknown = prompt(allowlist, &body, PictureFamily::Qwen);
         assert_eq!(unknown.added_tokens_max, None, "that takes no documents: {request}");
         let cut = request.replace("@FILE", &STANDARD.encode(&file[..60]));
-        let cut = prompt(offer, &cut, PictureFamily::Anthropic);
+        let cut = prompt(allowlist, &cut, PictureFamily::Anthropic);
         assert_eq!(cut.added_tokens_max, None, "that has no pages: {request}");
     }
     for content in [
@@ -339,8 +340,9 @@ fn wav(seconds: u32) -> Vec<u8> {
 
 #[test]
 fn sound_is_held_by_its_length() {
-    let priced = Priced { units: vec![Unit::AudioInputTokens], ..Priced::default() };
-    for (offer, request) in [
+    let priced =
+        PricedFeatures { units: vec![Unit::AudioInputTokens], ..PricedFeatures::default() };
+    for (allowlist, request) in [
         (
             &GEMINI,
             r#"{"contents":[{"role":"user","parts":[{"inlineData":{"mimeType":"audio/wav","data":"@FILE"}}]}]}"#,
@@ -359,7 +361,7 @@ fn sound_is_held_by_its_length() {
             let added = |file: &[u8]| {
                 let body = request.replace("@FILE", &STANDARD.encode(file));
                 let object = Object::parse(body.as_bytes()).expect("JSON");
-                let prompt = read(&object, offer, &limits).expect("priced");
+                let prompt = read(&object, allowlist, &limits).expect("priced");
                 assert!(prompt.has_media && !prompt.is_plain(), "{request}");
                 prompt.added_tokens_max
             };
@@ -370,7 +372,7 @@ fn sound_is_held_by_its_length() {
 }
 
 /// Requests that providers have counted, each with its tokens and where that stands.
-const COUNTED: [(&str, &Offer, u64, &str); 6] = [
+const COUNTED: [(&str, &Allowlist, u64, &str); 6] = [
     (
         "Anthropic, \"Token counting\", basic messages",
         &MESSAGES,
@@ -411,14 +413,14 @@ const COUNTED: [(&str, &Offer, u64, &str); 6] = [
 
 #[test]
 fn no_documented_count_of_a_request_is_above_its_bound() {
-    for (source, offer, tokens, body) in COUNTED {
+    for (source, allowlist, tokens, body) in COUNTED {
         let family = match source.starts_with("Anthropic") {
             true => PictureFamily::Anthropic,
             false => PictureFamily::OpenaiTiles,
         };
         let object = Object::parse(body.as_bytes()).expect(source);
         let limits = limits(Some(family));
-        let prompt = read(&object, offer, &limits).expect(source);
+        let prompt = read(&object, allowlist, &limits).expect(source);
         let held = input_tokens(&object, &prompt);
         assert!(held >= tokens, "{source}: {held} for {tokens}");
         // A prompt with tools is taken to have Anthropic's text for them.
@@ -455,12 +457,12 @@ proptest! {
             _ => URL_SAFE_NO_PAD.encode(file),
         };
         let data = spelled(&data, way);
-        for (offer, request) in requests() {
+        for (allowlist, request) in requests() {
             let body = request.replace("@FILE", &data).replace("\":", &format!("\":{space}"));
             for family in [PictureFamily::OpenaiTiles, PictureFamily::Anthropic, PictureFamily::Google] {
                 let size = PictureSize { width: width.into(), height: height.into() };
                 let tokens = family.tokens_max(Some(size), PictureDetail::Auto).expect("limited");
-                prop_assert_eq!(bound(offer, &body, family), bound_of_rest(request) + tokens);
+                prop_assert_eq!(bound(allowlist, &body, family), bound_of_rest(request) + tokens);
             }
         }
     }

@@ -7,11 +7,11 @@
 use super::Field::Plain;
 use super::setting::{CACHE_BREAKPOINT, CACHE_OPTIONS, Setting, SettingTable};
 use super::{
-    CallLimit, Field, Key, Kind, MediaShape, ObjectTable, Offer, Reread, ServerTool, Size, Tool,
-    ToolKey, ToolResult, Unit,
+    Allowlist, CallLimit, Field, Key, Kind, MediaShape, ObjectTable, Reread, ServerTool, Size,
+    Tool, ToolKey, ToolResult, Unit,
 };
 
-pub(in super::super) static RESPONSES: Offer = Offer {
+pub(in super::super) static RESPONSES: Allowlist = Allowlist {
     fields: &[
         ("model", Plain),
         ("input", Field::Items(&ITEMS)),
@@ -67,7 +67,7 @@ pub(in super::super) static RESPONSES: Offer = Offer {
 
 /// Allowlist of requests to compact a conversation: OpenAI's API reference, "Compact a response", and Codex's
 /// additional fields. Tools are allowed so that the prompt is found in the cache; none is run.
-pub(in super::super) static COMPACT: Offer = Offer {
+pub(in super::super) static COMPACT: Allowlist = Allowlist {
     fields: &[
         ("model", Plain),
         ("input", Field::Items(&ITEMS)),

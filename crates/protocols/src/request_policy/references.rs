@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 
 use super::super::stored::Reference;
-use super::{OfferReader, folded, is_public_file, resolved};
+use super::{PolicyReader, folded, is_public_file, resolved};
 use crate::json::Value;
 use crate::json_cursor::Cursor;
 
@@ -62,7 +62,7 @@ pub(super) fn is_output(kind: &[u8]) -> bool {
     OUTPUTS.contains(&kind)
 }
 
-impl OfferReader<'_> {
+impl PolicyReader<'_> {
     /// Notes what a member that no table has refers to, wherever in its value.
     #[cold]
     pub(super) fn note_kept(&mut self, key: &[u8], value: &[u8]) {
@@ -108,8 +108,8 @@ impl OfferReader<'_> {
             "engine" => depth == 0,
             _ => false,
         };
-        let known = ID_KEYS.iter().find(|(known, _)| *known == name && !is_data);
-        if let Some((_, field)) = known {
+        let id_field = ID_KEYS.iter().find(|(id_field, _)| *id_field == name && !is_data);
+        if let Some((_, field)) = id_field {
             self.note_ids(field, value, depth);
         } else if name == "voice" && value.starts_with(b"{") {
             // Voices that everybody has are named by a text.
@@ -220,12 +220,12 @@ impl OfferReader<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{CHAT, GEMINI, MESSAGES, Offer, RESPONSES, references};
+    use super::super::{Allowlist, CHAT, GEMINI, MESSAGES, RESPONSES, references};
     use crate::json::Object;
 
-    fn referred(offer: &'static Offer, body: &str) -> Vec<(&'static str, String)> {
+    fn referred(allowlist: &'static Allowlist, body: &str) -> Vec<(&'static str, String)> {
         let body = Object::parse(body.as_bytes()).expect("JSON");
-        references(&body, offer).into_iter().map(|one| (one.field, one.id)).collect()
+        references(&body, allowlist).into_iter().map(|one| (one.field, one.id)).collect()
     }
 
     fn in_responses(item: &str) -> Vec<(&'static str, String)> {
@@ -366,7 +366,7 @@ mod tests {
     /// Bodies that coding agents have sent.
     #[test]
     fn requests_of_agents_refer_to_nothing() {
-        for (offer, body) in [
+        for (allowlist, body) in [
             (&CHAT, &include_bytes!("../../../../tests/clients/bodies/aider.json")[..]),
             (&CHAT, &include_bytes!("../../../../tests/clients/bodies/copilot-chat.json")[..]),
             (
@@ -380,7 +380,7 @@ mod tests {
         ] {
             let body = Object::parse(body).expect("JSON");
             let inner = body.get_non_null("body").and_then(|inner| inner.as_object().ok());
-            let found = references(inner.as_ref().unwrap_or(&body), offer);
+            let found = references(inner.as_ref().unwrap_or(&body), allowlist);
             assert!(found.is_empty(), "{found:?}");
         }
     }

@@ -7,8 +7,8 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use crate::at::FieldPath;
 use crate::dialect::Untranslatable;
+use crate::field_path::FieldPath;
 use crate::names;
 use crate::part::{PromptPart, Tool, ToolChoice};
 
@@ -18,8 +18,8 @@ pub(crate) const RUN_BY_PROVIDER: &str =
 
 /// The tools of a request, as they are read.
 #[derive(Default)]
-pub(crate) struct OfferedTools<'a> {
-    tools: Vec<OfferedTool<'a>>,
+pub(crate) struct CustomerTools<'a> {
+    tools: Vec<CustomerTool<'a>>,
     places: HashMap<Cow<'a, str>, usize>,
     /// Names in the order in which something referred to them.
     referenced: Vec<Cow<'a, str>>,
@@ -33,22 +33,22 @@ pub(crate) struct OfferedTools<'a> {
     allowed: Option<HashSet<Cow<'a, str>>>,
 }
 
-struct OfferedTool<'a> {
+struct CustomerTool<'a> {
     tool: Tool<'a>,
     is_deferred: bool,
 }
 
-impl<'a> OfferedTools<'a> {
+impl<'a> CustomerTools<'a> {
     /// Adds a tool. One of the same name is replaced where it stands: providers take each name once.
     pub(crate) fn offer(&mut self, tool: Tool<'a>, is_deferred: bool) {
         match self.places.get(&tool.name).and_then(|place| self.tools.get_mut(*place)) {
             Some(offered) => {
                 let is_deferred = is_deferred && offered.is_deferred;
-                *offered = OfferedTool { tool, is_deferred };
+                *offered = CustomerTool { tool, is_deferred };
             }
             None => {
                 self.places.insert(tool.name.clone(), self.tools.len());
-                self.tools.push(OfferedTool { tool, is_deferred });
+                self.tools.push(CustomerTool { tool, is_deferred });
             }
         }
     }
@@ -59,7 +59,7 @@ impl<'a> OfferedTools<'a> {
         self.referenced.push(name);
     }
 
-    /// Withdraws a tool from the offer by its name.
+    /// Removes a tool by its name.
     pub(crate) fn remove(&mut self, name: Cow<'a, str>) {
         self.removed.insert(name);
     }
@@ -130,7 +130,7 @@ impl<'a> OfferedTools<'a> {
         if !self.needs_all {
             late.resize_with(found.len(), || None);
         }
-        for (place, OfferedTool { tool, is_deferred }) in self.tools.into_iter().enumerate() {
+        for (place, CustomerTool { tool, is_deferred }) in self.tools.into_iter().enumerate() {
             if !is_there(&tool.name) || (is_deferred && !self.needs_all) {
                 continue;
             }
@@ -169,7 +169,7 @@ mod tests {
         }
     }
 
-    fn names(tools: OfferedTools<'static>) -> Vec<String> {
+    fn names(tools: CustomerTools<'static>) -> Vec<String> {
         let mut parts = Vec::new();
         tools.put(&[], &mut parts);
         let name = |part: &PromptPart<'_>| match part {
@@ -179,8 +179,8 @@ mod tests {
         parts.iter().filter_map(name).collect()
     }
 
-    fn offered() -> OfferedTools<'static> {
-        let mut tools = OfferedTools::default();
+    fn offered() -> CustomerTools<'static> {
+        let mut tools = CustomerTools::default();
         for (name, is_deferred) in [("a", true), ("b", false), ("c", true), ("d", true)] {
             tools.offer(tool(name, ""), is_deferred);
         }

@@ -1,10 +1,10 @@
-//! The ways to ask one upstream for a request, and which of them takes it.
+//! Chooses the codec that carries a request to an upstream.
 //!
-//! A provider has doors that take different things: OpenAI's chat completions take stop sequences and
-//! several answers, its Responses API takes tools beside reasoning. A request goes through the first door
-//! that carries all of it that has a meaning. The customer's own door comes first, then those of
-//! [`BRIDGES`](super::bridge) in their order. Few requests are written for a second one: those that the
-//! first refuses, and those that lose a hint there which the second is known to carry.
+//! A provider has several APIs, and each takes other fields: OpenAI's chat completions take stop sequences
+//! and several answers, its Responses API takes tools beside reasoning. A request goes through the first
+//! codec that carries all of its meaning: the customer's native one, then the translating ones of
+//! [`BRIDGES`](super::bridge) in their order. A second codec is tried only for a request that the first
+//! refuses, or that loses a hint there which the second carries.
 
 use super::bridge;
 use super::json::Object;
@@ -29,20 +29,20 @@ pub struct CodecChoice<'a> {
     pub limits: &'a ModelLimits,
 }
 
-/// A way to upstreams of a dialect.
+/// Relation of a codec's customer side to the upstreams' dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodecKind {
-    /// In the customer's own words.
+    /// The customer speaks the upstreams' dialect.
     Native,
-    /// Translated into the dialect of the upstreams.
+    /// Requests are translated into the upstreams' dialect.
     Translated,
 }
 
-/// A request as one door takes it.
+/// A codec with the request that it has read.
 pub type CodecCall = (&'static dyn Codec, Box<dyn Call>);
 
 impl CodecChoice<'_> {
-    /// The way to these upstreams; `None` where no request gets there.
+    /// The kind of the first codec; `None` without any.
     #[must_use]
     pub fn kind(&self) -> Option<CodecKind> {
         if self.native().is_some() {
@@ -51,13 +51,13 @@ impl CodecChoice<'_> {
         self.translated().next().map(|_| CodecKind::Translated)
     }
 
-    /// The customer's own door, if the model is for that.
+    /// The codec without translation, if the model serves the customer's operation.
     fn native(&self) -> Option<&'static dyn Codec> {
         let is_sold = self.operations.contains(&self.operation.granted_by());
         codec(self.operation, self.dialect).filter(|_| is_sold)
     }
 
-    /// The doors with a translation, the first choice first.
+    /// The translating codecs, the first choice first.
     fn translated(&self) -> impl Iterator<Item = &'static dyn Codec> {
         let is_on = self.limits.translation.is_some();
         let CodecChoice { operation, dialect, operations, .. } = *self;
@@ -65,16 +65,16 @@ impl CodecChoice<'_> {
         found.into_iter().flatten()
     }
 
-    /// Has the first door read the request that takes it: the customer's own, or else one with a
-    /// translation; `None` without a door.
+    /// Reads the request with the first codec that accepts it: the native one, or else a translating one.
+    /// `None` without a codec.
     ///
     /// # Errors
-    /// The field that the first door does not carry, where none takes the request.
+    /// The field that the first codec refuses, where none accepts the request.
     #[must_use]
     pub fn read(&self, request: &Request<'_>) -> Option<Result<CodecCall, GatewayError>> {
         match self.native() {
             Some(_) if self.is_elsewhere(request) => {
-                let refusal = |error| of_both(error, &self.limits.chat_tools.refusal());
+                let refusal = |error| join_refusals(error, &self.limits.chat_tools.refusal());
                 self.read_translated(request).map(|taken| taken.map_err(refusal))
             }
             Some(codec) => Some(codec.read(request, self.limits).map(|call| (codec, call))),
@@ -82,44 +82,44 @@ impl CodecChoice<'_> {
         }
     }
 
-    /// Has the first door with a translation read the request that takes it; `None` without one.
+    /// Reads the request with the first translating codec that accepts it; `None` without one.
     ///
     /// # Errors
-    /// The field that the first door does not carry, where none takes the request.
+    /// The field that the first codec refuses, where none accepts the request.
     #[must_use]
     pub fn read_translated(
         &self,
         request: &Request<'_>,
     ) -> Option<Result<CodecCall, GatewayError>> {
-        let mut doors = self.translated();
-        let first = doors.next()?;
+        let mut codecs = self.translated();
+        let first = codecs.next()?;
         let read = |codec: &'static dyn Codec| -> Result<CodecCall, GatewayError> {
             codec.read(request, self.limits).map(|call| (codec, call))
         };
         match read(first) {
             Ok(taken) if !self.loses_a_hint(taken.1.as_ref()) => Some(Ok(taken)),
             Ok(taken) => {
-                let others = doors.filter_map(|door| read(door).ok());
+                let others = codecs.filter_map(|codec| read(codec).ok());
                 let all = std::iter::once(taken).chain(others);
                 all.min_by_key(|(_, call)| losses(call.as_ref())).map(Ok)
             }
-            Err(refused) => {
-                let mut of_others = None;
-                for door in doors {
-                    match read(door) {
+            Err(refusal) => {
+                let mut other_refusal = None;
+                for codec in codecs {
+                    match read(codec) {
                         Ok(taken) => return Some(Ok(taken)),
-                        Err(error) => of_others = of_others.or(Some(error)),
+                        Err(error) => other_refusal = other_refusal.or(Some(error)),
                     }
                 }
-                Some(Err(match of_others {
-                    Some(other) => of_both(refused, &other),
-                    None => refused,
+                Some(Err(match other_refusal {
+                    Some(other) => join_refusals(refusal, &other),
+                    None => refusal,
                 }))
             }
         }
     }
 
-    /// True for a chat request with tools that this model takes through another door alone, which it has.
+    /// True for a chat request with tools that this model accepts only in its Responses API, which is enabled.
     fn is_elsewhere(&self, request: &Request<'_>) -> bool {
         self.operation == Operation::Chat
             && self.limits.chat_tools != ChatTools::Always
@@ -128,8 +128,8 @@ impl CodecChoice<'_> {
             && self.translated().next().is_some()
     }
 
-    /// True for a call that has lost a hint which another door would carry. A model that reasons keeps its
-    /// thoughts to itself there, which is the greater loss.
+    /// True for a call that has lost a hint which another codec would carry. Not for models that reason:
+    /// chat completions hide their reasoning, which is the greater loss.
     fn loses_a_hint(&self, call: &dyn Call) -> bool {
         let lost = || {
             let left_out = call.left_out();
@@ -154,8 +154,8 @@ fn losses(call: &dyn Call) -> usize {
     call.left_out().map_or(0, |fields| fields.split(", ").count())
 }
 
-/// Joins two refusals: the fields that the first operation does not carry, and the obstacle to the other.
-fn of_both(first: GatewayError, other: &GatewayError) -> GatewayError {
+/// Joins two refusals: the field that the first codec refuses, and the obstacle to the other.
+fn join_refusals(first: GatewayError, other: &GatewayError) -> GatewayError {
     if other.param.is_none() || other.param == first.param {
         return first;
     }

@@ -1,8 +1,8 @@
 //! Lists the keys of an operation's allowlist, for comparison with a provider's own types.
 
-use super::offer::{
-    CHAT, COMPACT, Field, GEMINI, Key, MESSAGES, MODERATIONS, OPENAI_EMBEDDINGS, ObjectTable,
-    Offer, RESPONSES, Setting, SettingTable, ToolKey, offer_by_keys,
+use super::request_policy::{
+    Allowlist, CHAT, COMPACT, Field, GEMINI, Key, MESSAGES, MODERATIONS, OPENAI_EMBEDDINGS,
+    ObjectTable, RESPONSES, Setting, SettingTable, ToolKey, are_tools_recognized_by_keys,
 };
 use super::{
     Operation, gemini_content, openai_image_edits, openai_images, openai_speech, transcription,
@@ -16,7 +16,7 @@ const FAST: &str = "fast";
 
 /// A key that requests of an operation may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OfferedKey {
+pub struct AllowedKey {
     /// Path of the key: `messages.content.text`. Lists do not show in it.
     pub path: String,
     /// The words that it may have, also those that need a price; a `*` stands for any ending. `None`
@@ -27,8 +27,8 @@ pub struct OfferedKey {
 /// The keys that requests of an operation may have over its provider's own dialect; none of an operation
 /// without a table.
 #[must_use]
-pub fn offered_keys(operation: Operation) -> Vec<OfferedKey> {
-    let offer = match operation {
+pub fn allowed_keys(operation: Operation) -> Vec<AllowedKey> {
+    let allowlist = match operation {
         Operation::Chat => &CHAT,
         Operation::Responses => &RESPONSES,
         Operation::Compact => &COMPACT,
@@ -38,8 +38,8 @@ pub fn offered_keys(operation: Operation) -> Vec<OfferedKey> {
         Operation::Moderations => &MODERATIONS,
         _ => return plain_keys(operation),
     };
-    let mut listed = ListedKeys { offer, keys: Vec::new() };
-    for (name, field) in offer.fields {
+    let mut listed = ListedKeys { allowlist, keys: Vec::new() };
+    for (name, field) in allowlist.fields {
         listed.field(name, field);
     }
     if operation == Operation::GenerateContent {
@@ -51,7 +51,7 @@ pub fn offered_keys(operation: Operation) -> Vec<OfferedKey> {
 }
 
 /// The keys of an operation whose fields are read one by one.
-fn plain_keys(operation: Operation) -> Vec<OfferedKey> {
+fn plain_keys(operation: Operation) -> Vec<AllowedKey> {
     let names: Vec<&str> = match operation {
         Operation::ImageGeneration => openai_images::OPENAI_FIELDS.to_vec(),
         Operation::ImageEdit => {
@@ -68,17 +68,17 @@ fn plain_keys(operation: Operation) -> Vec<OfferedKey> {
     };
     // Forms write the members of an object in brackets.
     let path = |name: &str| name.replace("[]", "").replace('[', ".").replace(']', "");
-    names.into_iter().map(|name| OfferedKey { path: path(name), words: None }).collect()
+    names.into_iter().map(|name| AllowedKey { path: path(name), words: None }).collect()
 }
 
 struct ListedKeys {
-    offer: &'static Offer,
-    keys: Vec<OfferedKey>,
+    allowlist: &'static Allowlist,
+    keys: Vec<AllowedKey>,
 }
 
 impl ListedKeys {
     fn add(&mut self, path: &str, words: Option<Vec<String>>) {
-        self.keys.push(OfferedKey { path: path.to_owned(), words });
+        self.keys.push(AllowedKey { path: path.to_owned(), words });
     }
 
     fn field(&mut self, name: &str, field: &Field) {
@@ -88,7 +88,7 @@ impl ListedKeys {
             | Field::Thinking
             | Field::Sounds
             | Field::Runs(..)
-            | Field::LeftOut(_)
+            | Field::Omitted(_)
             | Field::ContextManagement => self.add(name, None),
             Field::Words(words) => {
                 let words = words.iter().copied().chain(priceable(name));
@@ -162,18 +162,18 @@ impl ListedKeys {
 
     /// The keys of tools, and of those that they are made of.
     fn tools(&mut self, path: &str, deeper: usize) {
-        let offer = self.offer;
-        if offer_by_keys(offer) {
-            for tool in offer.server_tools {
+        let allowlist = self.allowlist;
+        if are_tools_recognized_by_keys(allowlist) {
+            for tool in allowlist.server_tools {
                 self.add(&format!("{path}.{}", tool.name), None);
             }
         }
-        for (name, key) in offer.tool_keys {
+        for (name, key) in allowlist.tool_keys {
             let path = format!("{path}.{name}");
             let words = match key {
                 ToolKey::Type => {
-                    let own = offer.tools.iter().map(|tool| (tool.name, tool.is_dated));
-                    let run = offer.server_tools.iter().map(|tool| (tool.name, tool.is_dated));
+                    let own = allowlist.tools.iter().map(|tool| (tool.name, tool.is_dated));
+                    let run = allowlist.server_tools.iter().map(|tool| (tool.name, tool.is_dated));
                     let all = own.chain(run).map(|(name, is_dated)| {
                         format!("{name}{}", if is_dated { "*" } else { "" })
                     });
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn every_key_of_a_table_is_listed_with_the_words_that_are_looked_at() {
-        let keys = offered_keys(Operation::Responses);
+        let keys = allowed_keys(Operation::Responses);
         let found = |path: &str| keys.iter().find(|key| key.path == path).expect(path);
         assert_eq!(found("input.content.text").words, None);
         let ttl = found("input.content.prompt_cache_breakpoint.ttl");
@@ -230,6 +230,6 @@ mod tests {
         let tiers = found("service_tier").words.as_ref().expect("tiers");
         assert!(tiers.iter().any(|tier| tier == "ultrafast"), "it can have a price: {tiers:?}");
         assert!(keys.iter().all(|key| key.path != "moderation"));
-        assert_eq!(offered_keys(Operation::Video), []);
+        assert_eq!(allowed_keys(Operation::Video), []);
     }
 }

@@ -18,7 +18,7 @@ const NOT_OFFERED: &str =
 const STRICT_MAX: usize = 20;
 
 /// A tool that the model is told of.
-pub(crate) struct OfferedTool<'p> {
+pub(crate) struct UpstreamTool<'p> {
     pub(crate) name: &'p str,
     pub(crate) description: Option<&'p str>,
     pub(crate) schema: Cow<'p, str>,
@@ -28,15 +28,15 @@ pub(crate) struct OfferedTool<'p> {
 
 /// The tools that the model is told of.
 #[derive(Default)]
-pub(crate) struct Offer<'p> {
-    pub(crate) tools: Vec<OfferedTool<'p>>,
+pub(crate) struct UpstreamTools<'p> {
+    pub(crate) tools: Vec<UpstreamTool<'p>>,
     /// The marks for the cache behind them.
     pub(crate) marks: Vec<Option<Cache>>,
     /// None of them may be called: they stand in the conversation alone.
     pub(crate) is_history: bool,
 }
 
-impl<'p> Offer<'p> {
+impl<'p> UpstreamTools<'p> {
     /// The tools of the request. Where it offers none, and the conversation has calls, those that were
     /// called: "Requests which include `tool_use` or `tool_result` blocks must define tools" (Anthropic,
     /// litellm 4689), "The toolConfig field must be defined when using toolUse and toolResult content
@@ -51,7 +51,7 @@ impl<'p> Offer<'p> {
         target: &TranslationTarget,
         losses: &mut Losses,
     ) -> Result<Self, Untranslatable> {
-        let mut offer = Self::default();
+        let mut gathered = Self::default();
         let mut names = HashSet::new();
         let all = parts.iter().filter_map(|part| match part {
             PromptPart::Tool(tool) => Some(tool),
@@ -73,7 +73,7 @@ impl<'p> Offer<'p> {
                 let field = format!("tools[{place}].parameters.properties");
                 losses.drop_hint(target.mode, field)?;
             }
-            let mut offered = OfferedTool {
+            let mut offered = UpstreamTool {
                 name: &tool.name,
                 description: tool.description.as_deref().filter(|text| !text.trim().is_empty()),
                 schema: input.schema,
@@ -88,23 +88,23 @@ impl<'p> Offer<'p> {
             if std::mem::replace(&mut offered.is_strict, stays_strict) && !stays_strict {
                 losses.drop_hint(target.mode, "tools.strict")?;
             }
-            offer.tools.push(offered);
-            offer.marks.push(tool.cache);
+            gathered.tools.push(offered);
+            gathered.marks.push(tool.cache);
         }
         if subset == Some(Subset::Claude) {
-            offer.limit_strict(target, losses)?;
+            gathered.limit_strict(target, losses)?;
         }
-        if offer.tools.is_empty() {
-            offer.declare(conversation);
+        if gathered.tools.is_empty() {
+            gathered.declare(conversation);
         }
-        Ok(offer)
+        Ok(gathered)
     }
 
     /// Declares the tools that were called, with inputs of any kind.
     pub(crate) fn declare(&mut self, conversation: &AlternatingTurns<'p>) {
         let called = conversation.called();
         self.marks = vec![None; called.len()];
-        self.tools = called.into_iter().map(OfferedTool::no_longer_offered).collect();
+        self.tools = called.into_iter().map(UpstreamTool::no_longer_offered).collect();
         self.is_history = true;
     }
 
@@ -121,7 +121,7 @@ impl<'p> Offer<'p> {
     }
 }
 
-impl<'p> OfferedTool<'p> {
+impl<'p> UpstreamTool<'p> {
     fn no_longer_offered(name: &'p str) -> Self {
         let schema = tool_schema::EMPTY_SCHEMA.into();
         Self { name, description: Some(NOT_OFFERED), schema, is_strict: false }

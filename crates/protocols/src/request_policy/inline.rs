@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{Item, OfferReader, resolved};
+use super::{Item, PolicyReader, resolved};
 use crate::audio_length;
 use crate::json::Value;
 use crate::json_cursor::Cursor;
@@ -42,7 +42,7 @@ struct MediumBound {
     is_media: bool,
 }
 
-impl OfferReader<'_> {
+impl PolicyReader<'_> {
     /// Adds a medium to the prompt, which has no bound where the medium has none.
     #[cold]
     #[inline(never)]
@@ -88,7 +88,7 @@ impl OfferReader<'_> {
             .filter_map(|key| config.get_non_null(key));
         match (levels.next(), levels.next(), configs.next()) {
             (None, None, None) => Some(PictureDetail::Auto),
-            (Some(level), None, None) => level.as_str().map(|word| PictureDetail::of_word(&word)),
+            (Some(level), None, None) => level.as_str().map(|word| PictureDetail::from_word(&word)),
             _ => None,
         }
     }
@@ -115,7 +115,7 @@ fn members<'a, const N: usize>(
     Cursor::new(written).object(|key, value| {
         let value = value.non_null()?;
         let name = resolved(key)?;
-        match (names.iter().position(|known| *known == name), value) {
+        match (names.iter().position(|field_name| *field_name == name), value) {
             (Some(index), value) => {
                 let place = found.get_mut(index)?;
                 place.is_none().then_some(())?;
@@ -139,7 +139,7 @@ fn detail_of(written: &[u8]) -> Option<PictureDetail> {
         }
         _ => written,
     };
-    Value::new(level).as_str().map(|word| PictureDetail::of_word(&word))
+    Value::new(level).as_str().map(|word| PictureDetail::from_word(&word))
 }
 
 /// The text of a string. Most have no escapes, and none of those is copied.

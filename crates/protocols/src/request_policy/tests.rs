@@ -1,6 +1,6 @@
 use super::*;
 
-fn limits(pass: Pass) -> ModelLimits {
+fn limits(pass: PassList) -> ModelLimits {
     ModelLimits { input_tokens_max: 1000, output_tokens_max: 100, pass, ..ModelLimits::default() }
 }
 
@@ -8,22 +8,26 @@ fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-fn read_with(offer: &'static Offer, body: &str, pass: Pass) -> Result<Prompt, GatewayError> {
-    read(&Object::parse(body.as_bytes()).expect(body), offer, &limits(pass))
+fn read_with(
+    allowlist: &'static Allowlist,
+    body: &str,
+    pass: PassList,
+) -> Result<Prompt, GatewayError> {
+    read(&Object::parse(body.as_bytes()).expect(body), allowlist, &limits(pass))
 }
 
 fn chat(content: &str) -> Result<Prompt, GatewayError> {
     let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":{content}}}]}}"#);
-    read_with(&CHAT, &body, Pass::default())
+    read_with(&CHAT, &body, PassList::default())
 }
 
 fn responses(input: &str) -> Result<Prompt, GatewayError> {
-    read_with(&RESPONSES, &format!(r#"{{"model":"m","input":{input}}}"#), Pass::default())
+    read_with(&RESPONSES, &format!(r#"{{"model":"m","input":{input}}}"#), PassList::default())
 }
 
 fn messages(content: &str) -> Result<Prompt, GatewayError> {
     let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":{content}}}]}}"#);
-    read_with(&MESSAGES, &body, Pass::default())
+    read_with(&MESSAGES, &body, PassList::default())
 }
 
 #[track_caller]
@@ -119,14 +123,14 @@ fn what_stands_for_input_elsewhere_holds_the_whole_context() {
         [r#""previous_response_id":"r""#, r#""conversation":"c""#, r#""prompt":{"id":"p"}"#]
     {
         let body = format!(r#"{{"model":"m","input":"hi",{field}}}"#);
-        assert_whole(read_with(&RESPONSES, &body, Pass::default()), field);
+        assert_whole(read_with(&RESPONSES, &body, PassList::default()), field);
     }
     let absent = r#"{"model":"m","input":"hi","previous_response_id":null}"#;
-    assert_text(read_with(&RESPONSES, absent, Pass::default()));
+    assert_text(read_with(&RESPONSES, absent, PassList::default()));
 }
 
 #[test]
-fn content_that_is_not_known_is_refused() {
+fn unlisted_content_is_refused() {
     for content in [
         r#"[{"type":"input_audio","input_audio":{"data":"","format":"wav"}}]"#,
         r#"[{"type":"\u0069nput_audio","\u0069nput_audio":{"data":"","format":"wav"}}]"#,
@@ -147,9 +151,9 @@ fn content_that_is_not_known_is_refused() {
         assert_refused(chat(content), "pass_content");
     }
     let spoken = r#"{"model":"m","messages":[{"role":"assistant","audio":{"id":"a"}}]}"#;
-    assert_refused(read_with(&CHAT, spoken, Pass::default()), "pass_content");
+    assert_refused(read_with(&CHAT, spoken, PassList::default()), "pass_content");
     let silent = r#"{"model":"m","messages":[{"role":"assistant","content":"hi","audio":null}]}"#;
-    assert_text(read_with(&CHAT, silent, Pass::default()));
+    assert_text(read_with(&CHAT, silent, PassList::default()));
     assert_refused(responses(r#"[{"type":"program","code":"x"}]"#), "pass_content");
     assert_refused(messages(r#"[{"type":"container_upload","file_id":"f"}]"#), "pass_content");
     for content in [
@@ -163,8 +167,8 @@ fn content_that_is_not_known_is_refused() {
 }
 
 #[test]
-fn fields_that_are_not_known_are_refused() {
-    for (offer, fields) in [
+fn unlisted_fields_are_refused() {
+    for (allowlist, fields) in [
         (
             &CHAT,
             &["web_search_options", "deferred", "extra_body", "cached_content", "max_tool_calls"][..],
@@ -176,7 +180,7 @@ fn fields_that_are_not_known_are_refused() {
     ] {
         for field in fields {
             let body = format!(r#"{{"model":"m","{field}":null}}"#);
-            let error = read_with(offer, &body, Pass::default()).expect_err(field);
+            let error = read_with(allowlist, &body, PassList::default()).expect_err(field);
             assert_eq!(error.param.as_deref(), Some(*field), "{error}");
             assert!(error.message.contains("`pass_fields` in models.yaml"), "{error}");
         }
@@ -185,7 +189,7 @@ fn fields_that_are_not_known_are_refused() {
 
 #[test]
 fn keys_that_parsers_fold_are_refused_whatever_is_passed() {
-    let pass = Pass { fields: names(&["*", "max_to\u{212a}ens"]), ..Pass::default() };
+    let pass = PassList { fields: names(&["*", "max_to\u{212a}ens"]), ..PassList::default() };
     for (key, why) in [
         ("max_to\u{212a}ens", "ASCII"),
         ("max_token\u{17f}", "ASCII"),
@@ -200,7 +204,7 @@ fn keys_that_parsers_fold_are_refused_whatever_is_passed() {
 
 #[test]
 fn words_that_cost_more_are_refused() {
-    for (offer, field) in [
+    for (allowlist, field) in [
         (&CHAT, r#""service_tier":"priority""#),
         (&CHAT, r#""service_tier":"auto""#),
         (&CHAT, r#""service_tier":["priority"]"#),
@@ -210,18 +214,22 @@ fn words_that_cost_more_are_refused() {
         (&MESSAGES, r#""inference_geo":"us""#),
     ] {
         let body = format!(r#"{{"model":"m",{field}}}"#);
-        assert_refused(read_with(offer, &body, Pass::default()), "pass_fields");
+        assert_refused(read_with(allowlist, &body, PassList::default()), "pass_fields");
         let fields = names(&["service_tier", "modalities", "speed", "inference_geo"]);
-        let pass = Pass { fields, ..Pass::default() };
-        let passed = read_with(offer, &body, pass).expect("passed");
+        let pass = PassList { fields, ..PassList::default() };
+        let passed = read_with(allowlist, &body, pass).expect("passed");
         assert!(passed.has_passed && !passed.is_plain(), "{passed:?}");
     }
-    for (offer, field) in [
+    for (allowlist, field) in [
         (&CHAT, r#""service_tier":"flex","modalities":["text"]"#),
         (&CHAT, r#""service_tier":null"#),
         (&MESSAGES, r#""service_tier":"standard_only","speed":"standard""#),
     ] {
-        assert_text(read_with(offer, &format!(r#"{{"model":"m",{field}}}"#), Pass::default()));
+        assert_text(read_with(
+            allowlist,
+            &format!(r#"{{"model":"m",{field}}}"#),
+            PassList::default(),
+        ));
     }
 }
 
@@ -229,8 +237,8 @@ fn words_that_cost_more_are_refused() {
 #[test]
 fn a_refusal_names_each_word_that_has_a_price_once() {
     let words = vec![("service_tier", "priority"), ("service_tier", "priority")];
-    let priced = Priced { words, ..Priced::default() };
-    let limits = ModelLimits { priced, ..limits(Pass::default()) };
+    let priced = PricedFeatures { words, ..PricedFeatures::default() };
+    let limits = ModelLimits { priced, ..limits(PassList::default()) };
     let body = Object::parse(br#"{"model":"m","service_tier":"turbo"}"#).expect("an object");
     let refusal = read(&body, &CHAT, &limits).expect_err("refused");
     assert!(refusal.message.contains("flex or priority: what else"), "{refusal}");
@@ -238,17 +246,19 @@ fn a_refusal_names_each_word_that_has_a_price_once() {
 
 #[test]
 fn searches_are_bounded_by_the_customers_limit_or_by_one_that_is_set() {
-    let priced =
-        Priced { units: vec![Unit::WebSearches, Unit::ContainerSessions], ..Priced::default() };
-    let limits = ModelLimits { priced, ..limits(Pass::default()) };
-    let with_prices = |offer, fields: &str| {
+    let priced = PricedFeatures {
+        units: vec![Unit::WebSearches, Unit::ContainerSessions],
+        ..PricedFeatures::default()
+    };
+    let limits = ModelLimits { priced, ..limits(PassList::default()) };
+    let with_prices = |allowlist, fields: &str| {
         let body = format!(r#"{{"model":"m",{fields}}}"#);
         let object = Object::parse(body.as_bytes()).expect(fields);
-        let without = read_with(offer, &body, Pass::default());
-        (read(&object, offer, &limits), without.is_err())
+        let without = read_with(allowlist, &body, PassList::default());
+        (read(&object, allowlist, &limits), without.is_err())
     };
     let searches = |most| Usage { web_searches: most, ..Usage::ZERO };
-    for (offer, fields, rounds, is_limited_here) in [
+    for (allowlist, fields, rounds, is_limited_here) in [
         (&RESPONSES, r#""tools":[{"type":"web_search"}]"#, 6, true),
         (&RESPONSES, r#""tools":[{"type":"web_search"}],"max_tool_calls":null"#, 6, true),
         (&RESPONSES, r#""tools":[{"type":"web_search_2025_08_26"}],"max_tool_calls":3"#, 4, false),
@@ -266,10 +276,14 @@ fn searches_are_bounded_by_the_customers_limit_or_by_one_that_is_set() {
             true,
         ),
     ] {
-        let (priced, is_refused_without) = with_prices(offer, fields);
+        let (priced, is_refused_without) = with_prices(allowlist, fields);
         let prompt = priced.expect(fields);
         assert!(is_refused_without, "{fields}");
-        assert_eq!((prompt.rounds, prompt.ran_max), (rounds, searches(rounds - 1)), "{fields}");
+        assert_eq!(
+            (prompt.rounds, prompt.server_calls_max),
+            (rounds, searches(rounds - 1)),
+            "{fields}"
+        );
         assert!(prompt.search.is_some() && prompt.added_tokens_max.is_some(), "{fields}");
         assert_eq!(prompt.search_limit.is_some(), is_limited_here, "{fields}");
         assert!(!prompt.is_plain(), "{fields}: not all is shown");
@@ -284,8 +298,11 @@ fn searches_are_bounded_by_the_customers_limit_or_by_one_that_is_set() {
 
 #[test]
 fn searches_in_files_are_bounded_by_their_pieces() {
-    let priced = Priced { units: vec![Unit::WebSearches, Unit::FileSearches], ..Priced::default() };
-    let limits = ModelLimits { priced, ..limits(Pass::default()) };
+    let priced = PricedFeatures {
+        units: vec![Unit::WebSearches, Unit::FileSearches],
+        ..PricedFeatures::default()
+    };
+    let limits = ModelLimits { priced, ..limits(PassList::default()) };
     let prompt = |tools: &str, rest: &str| {
         let body = format!(r#"{{"model":"m","tools":[{tools}]{rest}}}"#);
         let object = Object::parse(body.as_bytes()).expect(tools);
@@ -307,7 +324,7 @@ fn searches_in_files_are_bounded_by_their_pieces() {
         assert_eq!(prompt.search_limit.is_some(), tokens.is_some(), "{tools}");
     }
     let limited = prompt(&format!("{files}}}"), r#","max_tool_calls":2"#);
-    assert_eq!((limited.rounds, limited.ran_max.file_searches), (3, 2));
+    assert_eq!((limited.rounds, limited.server_calls_max.file_searches), (3, 2));
     let history = r#"[{"type":"file_search_call","id":"fs_1","status":"completed","queries":["a"],"results":null}]"#;
     let later = responses(history).expect("offered");
     assert_eq!((later.added_tokens_max, later.rounds), (Some(16_000), 1));
@@ -316,7 +333,7 @@ fn searches_in_files_are_bounded_by_their_pieces() {
 
 #[test]
 fn what_has_a_price_of_its_own_is_offered_with_one_and_held() {
-    let priced = Priced {
+    let priced = PricedFeatures {
         words: vec![("service_tier", "priority"), ("speed", "fast")],
         thinking: true,
         units: vec![
@@ -326,25 +343,25 @@ fn what_has_a_price_of_its_own_is_offered_with_one_and_held() {
             Unit::FileSearches,
         ],
     };
-    let limits = ModelLimits { priced, ..limits(Pass::default()) };
-    let with_prices = |offer, fields: &str| {
+    let limits = ModelLimits { priced, ..limits(PassList::default()) };
+    let with_prices = |allowlist, fields: &str| {
         let body = format!(r#"{{"model":"m",{fields}}}"#);
         let object = Object::parse(body.as_bytes()).expect(fields);
-        let without = read_with(offer, &body, Pass::default());
-        (read(&object, offer, &limits), without.is_err())
+        let without = read_with(allowlist, &body, PassList::default());
+        (read(&object, allowlist, &limits), without.is_err())
     };
-    for (offer, fields) in [
+    for (allowlist, fields) in [
         (&CHAT, r#""service_tier":"priority""#),
         (&RESPONSES, r#""service_tier":"priority""#),
         (&MESSAGES, r#""speed":"fast""#),
         (&CHAT, r#""enable_thinking":true,"thinking_budget":7"#),
     ] {
-        let (priced, is_refused_without) = with_prices(offer, fields);
+        let (priced, is_refused_without) = with_prices(allowlist, fields);
         let prompt = priced.expect(fields);
         assert!(prompt.is_plain() && prompt.is_text && is_refused_without, "{fields}: {prompt:?}");
     }
     let code = Usage { container_sessions: 1, ..Usage::ZERO };
-    for (offer, fields, rounds, ran_max) in [
+    for (allowlist, fields, rounds, server_calls_max) in [
         (&MESSAGES, r#""tools":[{"type":"code_execution_20250825","name":"c"}]"#, 10, code),
         (
             &CHAT,
@@ -353,10 +370,14 @@ fn what_has_a_price_of_its_own_is_offered_with_one_and_held() {
             Usage::ZERO,
         ),
     ] {
-        let (priced, is_refused_without) = with_prices(offer, fields);
+        let (priced, is_refused_without) = with_prices(allowlist, fields);
         let prompt = priced.expect(fields);
         assert!(is_refused_without, "{fields}");
-        assert_eq!((prompt.rounds, prompt.ran_max), (rounds, ran_max), "{fields}");
+        assert_eq!(
+            (prompt.rounds, prompt.server_calls_max),
+            (rounds, server_calls_max),
+            "{fields}"
+        );
         assert!(prompt.added_tokens_max.is_none(), "{fields}: nobody knows what is read");
     }
     let (priced, _) = with_prices(&CHAT, r#""service_tier":["priority"]"#);
@@ -364,22 +385,23 @@ fn what_has_a_price_of_its_own_is_offered_with_one_and_held() {
     let fetches = r#""tools":[{"type":"web_fetch_20260318","name":"f"}]"#;
     let (fetch, is_refused_without) = with_prices(&MESSAGES, fetches);
     assert!(fetch.is_ok() && !is_refused_without, "what is fetched is input");
-    for (offer, fields) in [
+    for (allowlist, fields) in [
         (&CHAT, r#""audio":{"voice":"v"}"#),
         (&CHAT, r#""thinking_budget":1"#),
         (&CHAT, r#""enable_search":true"#),
         (&CHAT, r#""search_parameters":{"mode":"on"}"#),
     ] {
         let body = format!(r#"{{"model":"m",{fields}}}"#);
-        assert_refused(read_with(offer, &body, Pass::default()), "pass_fields");
+        assert_refused(read_with(allowlist, &body, PassList::default()), "pass_fields");
     }
 }
 
 /// The length of a video is unknown until the upstream has read it.
 #[test]
 fn a_video_is_offered_with_a_price_and_holds_the_whole_context() {
-    let priced = Priced { units: vec![Unit::VideoInputTokens], ..Priced::default() };
-    let limits = ModelLimits { priced, ..limits(Pass::default()) };
+    let priced =
+        PricedFeatures { units: vec![Unit::VideoInputTokens], ..PricedFeatures::default() };
+    let limits = ModelLimits { priced, ..limits(PassList::default()) };
     let read = |part: &str| {
         let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":[{part}]}}]}}"#);
         let object = Object::parse(body.as_bytes()).expect(part);
@@ -406,8 +428,8 @@ fn a_video_is_offered_with_a_price_and_holds_the_whole_context() {
 /// A model that makes pictures, and more of them or finer ones than usual, has other prices.
 #[test]
 fn pictures_are_made_as_their_price_says() {
-    let priced = Priced { units: vec![Unit::Images], ..Priced::default() };
-    let limits = ModelLimits { priced, ..limits(Pass::default()) };
+    let priced = PricedFeatures { units: vec![Unit::Images], ..PricedFeatures::default() };
+    let limits = ModelLimits { priced, ..limits(PassList::default()) };
     for (more, refused) in [
         ("", None),
         (r#","size":"1536x1024","quality":"high","background":"opaque""#, None),
@@ -429,17 +451,18 @@ fn pictures_are_made_as_their_price_says() {
     }
     // Tools that the customer runs may have such words in them.
     let own = r#"{"type":"function","name":"f","parameters":{},"model":"x"}"#;
-    with_tool(&RESPONSES, own, Pass::default()).expect("a function");
+    with_tool(&RESPONSES, own, PassList::default()).expect("a function");
 }
 
 #[test]
 fn every_source_that_a_search_can_use_is_held() {
-    let priced = Priced { units: vec![Unit::WebSearches], ..Priced::default() };
-    let limits = ModelLimits { priced, ..limits(Pass::default()) };
+    let priced = PricedFeatures { units: vec![Unit::WebSearches], ..PricedFeatures::default() };
+    let limits = ModelLimits { priced, ..limits(PassList::default()) };
     let read = |fields: &str| {
         let body = format!(r#"{{"model":"m",{fields}}}"#);
         let object = Object::parse(body.as_bytes()).expect(fields);
-        read(&object, &CHAT, &limits).map(|prompt| (prompt.rounds, prompt.ran_max.web_searches))
+        read(&object, &CHAT, &limits)
+            .map(|prompt| (prompt.rounds, prompt.server_calls_max.web_searches))
     };
     for (fields, rounds, sources) in [
         (r#""enable_search":true"#, 2, 5),
@@ -458,8 +481,9 @@ fn every_source_that_a_search_can_use_is_held() {
 
 #[test]
 fn code_runs_in_a_new_container_of_the_usual_size() {
-    let priced = Priced { units: vec![Unit::ContainerSessions], ..Priced::default() };
-    let limits = ModelLimits { priced, ..limits(Pass::default()) };
+    let priced =
+        PricedFeatures { units: vec![Unit::ContainerSessions], ..PricedFeatures::default() };
+    let limits = ModelLimits { priced, ..limits(PassList::default()) };
     for (container, is_offered) in [
         (r#"{"type":"auto"}"#, true),
         (r#"{"type":"auto","memory_limit":"64g"}"#, false),
@@ -473,13 +497,17 @@ fn code_runs_in_a_new_container_of_the_usual_size() {
     }
 }
 
-fn with_tool(offer: &'static Offer, tool: &str, pass: Pass) -> Result<Prompt, GatewayError> {
-    read_with(offer, &format!(r#"{{"model":"m","tools":[{tool}]}}"#), pass)
+fn with_tool(
+    allowlist: &'static Allowlist,
+    tool: &str,
+    pass: PassList,
+) -> Result<Prompt, GatewayError> {
+    read_with(allowlist, &format!(r#"{{"model":"m","tools":[{tool}]}}"#), pass)
 }
 
 #[test]
 fn tools_that_the_upstream_runs_are_refused() {
-    for (offer, tools) in [
+    for (allowlist, tools) in [
         (
             &CHAT,
             &[
@@ -520,7 +548,7 @@ fn tools_that_the_upstream_runs_are_refused() {
         ),
     ] {
         for tool in tools {
-            assert_refused(with_tool(offer, tool, Pass::default()), "pass_tools");
+            assert_refused(with_tool(allowlist, tool, PassList::default()), "pass_tools");
         }
     }
     for item in [
@@ -533,7 +561,7 @@ fn tools_that_the_upstream_runs_are_refused() {
 
 #[test]
 fn tools_that_the_customer_runs_are_bounded_by_their_bytes() {
-    for (offer, tool, added) in [
+    for (allowlist, tool, added) in [
         (&CHAT, r#"{"type":"function","function":{"name":"f","parameters":{}}}"#, 0),
         (&CHAT, r#"{"type":"custom","custom":{"name":"f"}}"#, 0),
         (&CHAT, r#"{"function":{"name":"f"}}"#, 0),
@@ -551,30 +579,30 @@ fn tools_that_the_customer_runs_are_bounded_by_their_bytes() {
         (&MESSAGES, r#"{"type":"bash_20250124","name":"bash"}"#, TOOLS_TOKENS_MAX),
         (&MESSAGES, r#"{"type":"text_editor_20250728","name":"e"}"#, TOOLS_TOKENS_MAX),
     ] {
-        let prompt = with_tool(offer, tool, Pass::default()).expect(tool);
+        let prompt = with_tool(allowlist, tool, PassList::default()).expect(tool);
         assert_eq!(prompt.added_tokens_max, Some(TOOLS_TOKENS_MAX + added), "{tool}");
         assert_eq!(prompt.rounds, 1);
     }
-    for (offer, tool) in [
+    for (allowlist, tool) in [
         (&CHAT, r#"{"type":"function","function":{"name":"f"},"google_search":{}}"#),
         (&MESSAGES, r#"{"type":"computer_20251124","name":"computer"}"#),
         (&MESSAGES, r#"{"type":"computer_toolset_20260801"}"#),
     ] {
-        assert_whole(with_tool(offer, tool, Pass::default()), tool);
+        assert_whole(with_tool(allowlist, tool, PassList::default()), tool);
     }
-    let none = read_with(&CHAT, r#"{"model":"m","tools":[]}"#, Pass::default()).expect("valid");
+    let none = read_with(&CHAT, r#"{"model":"m","tools":[]}"#, PassList::default()).expect("valid");
     assert_eq!(none.added_tokens_max, Some(0));
 }
 
 #[test]
 fn what_an_operator_passes_holds_the_whole_context() {
-    let fields = Pass { fields: names(&["enable_search", "x_*"]), ..Pass::default() };
+    let fields = PassList { fields: names(&["enable_search", "x_*"]), ..PassList::default() };
     for (field, passes) in [("enable_search", true), ("x_1", true), ("enable_thinking", false)] {
         let body = format!(r#"{{"model":"m","{field}":true}}"#);
         let read = read_with(&CHAT, &body, fields.clone());
         assert_eq!(read.is_ok_and(|prompt| prompt.added_tokens_max.is_none()), passes, "{field}");
     }
-    let content = Pass { content: names(&["input_audio"]), ..Pass::default() };
+    let content = PassList { content: names(&["input_audio"]), ..PassList::default() };
     let body = r#"{"messages":[{"content":[{"type":"input_audio","input_audio":{"data":""}}]}]}"#;
     assert_whole(read_with(&CHAT, body, content.clone()), body);
     assert_refused(
@@ -585,8 +613,9 @@ fn what_an_operator_passes_holds_the_whole_context() {
 
 #[test]
 fn tools_that_an_operator_passes_hold_a_context_for_each_round() {
-    let pass = || Pass { tools: names(&["web_search*", "google_search"]), ..Pass::default() };
-    let rounds = |offer, tool: &str| with_tool(offer, tool, pass()).expect(tool).rounds;
+    let pass =
+        || PassList { tools: names(&["web_search*", "google_search"]), ..PassList::default() };
+    let rounds = |allowlist, tool: &str| with_tool(allowlist, tool, pass()).expect(tool).rounds;
     assert_eq!(rounds(&RESPONSES, r#"{"type":"web_search"}"#), ROUNDS_MAX);
     assert_eq!(rounds(&CHAT, r#"{"google_search":{}}"#), ROUNDS_MAX);
     let search = r#"{"type":"web_search_20250305","name":"w","max_uses":2}"#;
@@ -606,9 +635,9 @@ fn tools_that_an_operator_passes_hold_a_context_for_each_round() {
 
 #[test]
 fn a_context_that_may_be_summed_up_is_one_answer_more() {
-    let read = |offer, value: &str| {
+    let read = |allowlist, value: &str| {
         let body = format!(r#"{{"model":"m","context_management":{value}}}"#);
-        read_with(offer, &body, Pass::default()).expect("offered")
+        read_with(allowlist, &body, PassList::default()).expect("offered")
     };
     for clears in [
         "null",
@@ -618,7 +647,7 @@ fn a_context_that_may_be_summed_up_is_one_answer_more() {
     ] {
         assert!(read(&MESSAGES, clears).is_plain(), "{clears}");
     }
-    for (offer, compacts) in [
+    for (allowlist, compacts) in [
         (&MESSAGES, r#"{"edits":[{"type":"compact_20260112"}]}"#),
         (&MESSAGES, r#"{"edits":[{"type":"\u0063ompact_20260112"}]}"#),
         (&MESSAGES, r#"{"\u0065dits":[{"type":"compact_20260112"}]}"#),
@@ -626,25 +655,25 @@ fn a_context_that_may_be_summed_up_is_one_answer_more() {
         (&MESSAGES, r#"{"edits":{"type":"compact_20260112"}}"#),
         (&RESPONSES, r#"[{"type":"compaction","compact_threshold":1000}]"#),
     ] {
-        let prompt = read(offer, compacts);
+        let prompt = read(allowlist, compacts);
         assert!(prompt.is_compacted && !prompt.is_plain(), "{compacts}");
     }
 }
 
 /// With a price for what is kept for twelve hours, or without.
 fn with_lifetimes(
-    offer: &'static Offer,
+    allowlist: &'static Allowlist,
     body: &str,
     is_priced: bool,
 ) -> Result<Prompt, GatewayError> {
     let units = if is_priced { vec![Unit::CacheWrite12hTokens] } else { Vec::new() };
-    let priced = Priced { units, ..Priced::default() };
-    let limits = ModelLimits { priced, ..limits(Pass::default()) };
-    read(&Object::parse(body.as_bytes()).expect(body), offer, &limits)
+    let priced = PricedFeatures { units, ..PricedFeatures::default() };
+    let limits = ModelLimits { priced, ..limits(PassList::default()) };
+    read(&Object::parse(body.as_bytes()).expect(body), allowlist, &limits)
 }
 
 /// Bodies that ask for the lifetime wherever OpenAI's dialects can.
-fn of_lifetime(ttl: &str) -> Vec<(&'static Offer, String)> {
+fn of_lifetime(ttl: &str) -> Vec<(&'static Allowlist, String)> {
     let mark = format!(r#""prompt_cache_breakpoint":{{"mode":"explicit","ttl":{ttl}}}"#);
     let options = format!(r#""prompt_cache_options":{{"ttl":{ttl}}}"#);
     let text = format!(r#"{{"type":"input_text","text":"a",{mark}}}"#);
@@ -665,26 +694,26 @@ fn of_lifetime(ttl: &str) -> Vec<(&'static Offer, String)> {
 
 #[test]
 fn a_lifetime_of_a_cache_is_looked_at_by_its_value() {
-    for (offer, body) in of_lifetime(r#""12h""#) {
-        let error = with_lifetimes(offer, &body, false).expect_err(&body);
+    for (allowlist, body) in of_lifetime(r#""12h""#) {
+        let error = with_lifetimes(allowlist, &body, false).expect_err(&body);
         assert!(error.message.contains("cache_write_12h_per_1m_tokens"), "{body}: {error}");
-        let prompt = with_lifetimes(offer, &body, true).expect(&body);
+        let prompt = with_lifetimes(allowlist, &body, true).expect(&body);
         assert_eq!(prompt.input_ways().cache_writes, CacheWrites::Any, "{body}");
         assert_eq!(prompt.written_as, Some(Unit::CacheWrite12hTokens), "{body}");
         let escaped = body.replace("12h", r"\u00312h").replace("ttl", r"\u0074tl");
-        let prompt = with_lifetimes(offer, &escaped, true).expect(&escaped);
+        let prompt = with_lifetimes(allowlist, &escaped, true).expect(&escaped);
         assert_eq!(prompt.written_as, Some(Unit::CacheWrite12hTokens), "{escaped}");
     }
     for usual in [r#""30m""#, "null"] {
-        for (offer, body) in of_lifetime(usual) {
-            let prompt = with_lifetimes(offer, &body, false).expect(&body);
+        for (allowlist, body) in of_lifetime(usual) {
+            let prompt = with_lifetimes(allowlist, &body, false).expect(&body);
             assert_eq!(prompt.input_ways().cache_writes, CacheWrites::Hour, "{body}");
             assert_eq!(prompt.written_as, None, "{body}");
         }
     }
     for unknown in [r#""24h""#, "720", "true"] {
-        for (offer, body) in of_lifetime(unknown) {
-            let error = with_lifetimes(offer, &body, true).expect_err(&body);
+        for (allowlist, body) in of_lifetime(unknown) {
+            let error = with_lifetimes(allowlist, &body, true).expect_err(&body);
             assert!(error.message.contains("30m or 12h"), "{body}: {error}");
         }
     }
@@ -695,7 +724,7 @@ fn a_lifetime_of_a_cache_is_looked_at_by_its_value() {
 
 #[test]
 fn options_that_change_no_price_pass_and_others_are_named() {
-    for (offer, fields) in [
+    for (allowlist, fields) in [
         (&CHAT, r#""prompt_cache_options":{"mode":"implicit"}"#),
         (&RESPONSES, r#""prompt_cache_options":{"mode":"implicit","prewarm":false}"#),
         (&RESPONSES, r#""image":{"context_compression":"enabled"}"#),
@@ -703,7 +732,7 @@ fn options_that_change_no_price_pass_and_others_are_named() {
         (&RESPONSES, r#""access_programs":null"#),
     ] {
         let body = format!(r#"{{"model":"m",{fields}}}"#);
-        let prompt = read_with(offer, &body, Pass::default()).expect(&body);
+        let prompt = read_with(allowlist, &body, PassList::default()).expect(&body);
         assert!(prompt.is_plain(), "{body}: {prompt:?}");
     }
     for (fields, named) in [
@@ -719,10 +748,10 @@ fn options_that_change_no_price_pass_and_others_are_named() {
         (r#""background_options":{}"#, "background_options"),
     ] {
         let body = format!(r#"{{"model":"m",{fields}}}"#);
-        let error = read_with(&RESPONSES, &body, Pass::default()).expect_err(&body);
+        let error = read_with(&RESPONSES, &body, PassList::default()).expect_err(&body);
         assert!(error.message.contains(named), "{body}: {error}");
     }
-    let pass = Pass { fields: names(&["prompt_cache_options.prewarm"]), ..Pass::default() };
+    let pass = PassList { fields: names(&["prompt_cache_options.prewarm"]), ..PassList::default() };
     let body = r#"{"model":"m","prompt_cache_options":{"prewarm":true}}"#;
     let prompt = read_with(&RESPONSES, body, pass).expect("the operator passes it");
     assert_eq!((prompt.has_passed, prompt.input_ways().cache_writes), (true, CacheWrites::Any));
@@ -737,7 +766,7 @@ fn a_reference_to_a_tool_holds_its_definition_once_more() {
         let body = format!(
             r#"{{"model":"m","tools":[{tool},{{"name":"g"}}],"messages":[{{"role":"user","content":[{content}]}}]}}"#
         );
-        let prompt = read_with(&MESSAGES, &body, Pass::default()).expect(content);
+        let prompt = read_with(&MESSAGES, &body, PassList::default()).expect(content);
         prompt.added_tokens_max.expect("bounded") - TOOLS_TOKENS_MAX
     };
     let definition = tool.len() as u64;
@@ -776,14 +805,14 @@ fn a_tool_that_a_message_defines_is_read_as_any_other() {
 fn wishes_that_claude_code_does_without_are_left_out_by_name() {
     let body = r#"{"model":"m","safeguards":[{"type":"dangerous_tool_use"}],"messages":[],
         "thread":{"type":"create"},"fallbacks":"default"}"#;
-    let prompt = read_with(&MESSAGES, body, Pass::default()).expect("offered");
+    let prompt = read_with(&MESSAGES, body, PassList::default()).expect("offered");
     assert_eq!(prompt.left_out_fields, ["safeguards", "thread", "fallbacks"]);
-    let passed = Pass { fields: vec!["safeguards".to_owned()], ..Pass::default() };
+    let passed = PassList { fields: vec!["safeguards".to_owned()], ..PassList::default() };
     let prompt = read_with(&MESSAGES, body, passed).expect("offered");
     assert_eq!(prompt.left_out_fields, ["thread", "fallbacks"]);
     assert!(prompt.has_passed);
     for thread in [r#"{"type":"continue","previous_message_id":"msg_1"}"#, r#""create""#, "{}"] {
         let body = format!(r#"{{"model":"m","thread":{thread},"messages":[]}}"#);
-        assert_refused(read_with(&MESSAGES, &body, Pass::default()), "pass_fields");
+        assert_refused(read_with(&MESSAGES, &body, PassList::default()), "pass_fields");
     }
 }

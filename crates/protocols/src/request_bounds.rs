@@ -5,10 +5,10 @@ use std::ops::Range;
 use super::ModelInPath;
 use super::estimate::TextSize;
 use super::fields::boolean;
-use super::form::{Discarded, Form, Part};
+use super::form::{DiscardedBytes, Form, Part};
 use super::json::{Object, Value};
 use super::limits::ModelLimits;
-use super::offer::Prompt;
+use super::request_policy::Prompt;
 use super::server_tools::{Reread, ToolResult};
 use super::splice::{Splice, json_string};
 use super::stored::Reference;
@@ -17,11 +17,11 @@ use tollgate_types::error::{ErrorKind, GatewayError};
 
 /// Model, usage bounds and references of a request, whatever its protocol.
 #[derive(Debug)]
-pub struct Terms {
+pub struct RequestBounds {
     pub(super) stream: bool,
     pub(super) model: ModelField,
-    pub(super) bound: Usage,
-    pub(super) floor: Usage,
+    pub(super) max_usage: Usage,
+    pub(super) min_usage: Usage,
     /// The input as the bound was computed from it; `None` where a provider's count does not cover it.
     pub(super) countable: Option<CountableInput>,
     pub(super) output_bound: OutputBound,
@@ -46,17 +46,22 @@ pub struct OutputBound {
 /// `,"generationConfig":{"maxOutputTokens":4294967296}`, and the longest name of any dialect.
 const LIMIT_FIELD_BYTES_MAX: u64 = 64;
 
-impl Terms {
+impl RequestBounds {
     /// The terms of a request whose answer is never a stream.
-    pub(super) fn of_whole(body: &Object<'_>, bound: Usage, floor: Usage) -> Self {
-        Self::of_parts(false, ModelField::read(body), bound, floor)
+    pub(super) fn from_body(body: &Object<'_>, max_usage: Usage, min_usage: Usage) -> Self {
+        Self::from_parts(false, ModelField::read(body), max_usage, min_usage)
     }
 
     /// The terms of a request that is no prompt.
-    pub(super) fn of_parts(stream: bool, model: ModelField, bound: Usage, floor: Usage) -> Self {
+    pub(super) fn from_parts(
+        stream: bool,
+        model: ModelField,
+        max_usage: Usage,
+        min_usage: Usage,
+    ) -> Self {
         let output_bound = OutputBound::default();
         let references = Vec::new();
-        Self { stream, model, bound, floor, countable: None, output_bound, references }
+        Self { stream, model, max_usage, min_usage, countable: None, output_bound, references }
     }
 
     /// The terms of a prompt, whose input its bytes bound unless something says otherwise.
@@ -64,7 +69,7 @@ impl Terms {
     /// # Errors
     /// A prompt that the model's context cannot hold, with `context_length_exceeded`, and a `stream`
     /// that is no boolean.
-    pub(super) fn of_prompt(
+    pub(super) fn from_prompt(
         body: &Object<'_>,
         prompt: &Prompt,
         limits: &ModelLimits,
@@ -73,33 +78,38 @@ impl Terms {
         let input = InputBound::read(body, prompt, limits)?;
         // A picture in base64 has a thousandth of the tokens that so many letters would have.
         let has_media = prompt.has_media;
-        let size = TextSize::of_document(&body.decoded_text(has_media));
-        let bound = PromptBound::new(input, prompt, limits, output_tokens_max);
+        let size = TextSize::from_document(&body.decoded_text(has_media));
+        let max_usage = PromptBound::new(input, prompt, limits, output_tokens_max);
         Ok(Self {
             stream: boolean(body, "stream")?.unwrap_or(false),
             model: ModelField::read(body),
-            bound: bound.usage(),
-            floor: Usage { input_tokens: size.tokens().min(input.once()), ..Usage::ZERO },
+            max_usage: max_usage.usage(),
+            min_usage: Usage { input_tokens: size.tokens().min(input.once()), ..Usage::ZERO },
             countable: CountableInput::new(input, prompt),
-            output_bound: bound.output_bound(),
+            output_bound: max_usage.output_bound(),
             references: prompt.references.clone(),
         })
     }
 
-    /// The terms of a request for this many `choices` whose output the field `asked`, or else the `model`,
+    /// The terms of a request for this many `choices` whose output the field `requested`, or else the `model`,
     /// limits to so many tokens each.
-    pub(super) fn with_output_limit(self, asked: Option<u64>, model: u64, choices: u64) -> Self {
+    pub(super) fn with_output_limit(
+        self,
+        requested: Option<u64>,
+        model: u64,
+        choices: u64,
+    ) -> Self {
         let OutputBound { per_token, field_tokens_max, .. } = self.output_bound;
         let output_bound = OutputBound {
-            limit: asked.unwrap_or(model),
+            limit: requested.unwrap_or(model),
             per_token: per_token.saturating_mul(choices),
-            field_tokens_max: if asked.is_some() { 0 } else { field_tokens_max },
+            field_tokens_max: if requested.is_some() { 0 } else { field_tokens_max },
         };
         Self { output_bound, ..self }
     }
 }
 
-impl Terms {
+impl RequestBounds {
     /// The terms of a request that refers to these as well.
     pub(super) fn with_references(mut self, references: Vec<Reference>) -> Self {
         self.references.extend(references);
@@ -116,23 +126,27 @@ impl Terms {
     /// Returns whether it was.
     pub fn count_input(&mut self, tokens: u64) -> bool {
         let Some(countable) = &mut self.countable else { return false };
-        let Some((before, after)) = countable.tighten(tokens, self.floor.input_tokens) else {
+        let Some((before, after)) = countable.tighten(tokens, self.min_usage.input_tokens) else {
             return false;
         };
         // The estimate errs upward, and the least is never above the most.
-        self.floor.input_tokens = self.floor.input_tokens.min(countable.once());
+        self.min_usage.input_tokens = self.min_usage.input_tokens.min(countable.once());
         // The rest of the bound stays as it is: output, a summary, tools.
         let replaced =
             |all: u64, before: u64, after: u64| all.saturating_sub(before).saturating_add(after);
-        let bound = &mut self.bound;
-        bound.input_tokens = replaced(bound.input_tokens, before.input_tokens, after.input_tokens);
-        bound.cache_read_tokens =
-            replaced(bound.cache_read_tokens, before.cache_read_tokens, after.cache_read_tokens);
+        let max_usage = &mut self.max_usage;
+        max_usage.input_tokens =
+            replaced(max_usage.input_tokens, before.input_tokens, after.input_tokens);
+        max_usage.cache_read_tokens = replaced(
+            max_usage.cache_read_tokens,
+            before.cache_read_tokens,
+            after.cache_read_tokens,
+        );
         true
     }
 
     /// The terms of a request whose path names its model, and says how it is answered.
-    pub(super) fn model_in_path(self, named: ModelInPath<'_>) -> Self {
+    pub(super) fn with_model_in_path(self, named: ModelInPath<'_>) -> Self {
         let model = ModelField { place: ModelLocation::Path, name: named.model.to_owned() };
         Self { stream: named.streams, model, ..self }
     }
@@ -191,7 +205,7 @@ pub(super) struct PromptBound {
     search: Option<ToolResult>,
     /// Output tokens at most of an answer that sums the prompt up first, where there can be one.
     summary_tokens_max: Option<u64>,
-    ran_max: Usage,
+    server_calls_max: Usage,
 }
 
 impl PromptBound {
@@ -208,13 +222,13 @@ impl PromptBound {
             search: prompt.search,
             // What was asked for does not bound the summary.
             summary_tokens_max: prompt.is_compacted.then_some(limits.output_tokens_max),
-            ran_max: prompt.ran_max,
+            server_calls_max: prompt.server_calls_max,
         }
     }
 
     /// The most that the request can use.
     pub(super) fn usage(&self) -> Usage {
-        let mut bound = match self.search {
+        let mut max_usage = match self.search {
             Some(search) => searching(search, self.rounds, self.input, self.output_tokens_max),
             None => Usage {
                 input_tokens: self.input.once().saturating_mul(self.rounds),
@@ -224,10 +238,10 @@ impl PromptBound {
         };
         if let Some(summary) = self.summary_tokens_max {
             // What sums the prompt up reads all of it.
-            bound.input_tokens = bound.input_tokens.saturating_add(self.input.context);
-            bound.output_tokens = bound.output_tokens.saturating_add(summary);
+            max_usage.input_tokens = max_usage.input_tokens.saturating_add(self.input.context);
+            max_usage.output_tokens = max_usage.output_tokens.saturating_add(summary);
         }
-        bound.plus(&self.ran_max)
+        max_usage.plus(&self.server_calls_max)
     }
 
     /// Derives [`Self::usage`] from the requested output, which its codec knows.
@@ -319,17 +333,17 @@ fn searching(search: ToolResult, rounds: u64, input: InputBound, output_tokens_m
     let counted = (1..=calls.min(COUNTED_MAX)).map(|call| prompt_after(call - 1));
     let rest = calls.saturating_sub(COUNTED_MAX).saturating_mul(context);
     let reread = counted.fold(rest, u64::saturating_add);
-    let mut bound = Usage {
+    let mut max_usage = Usage {
         input_tokens: prompt_after(calls),
         output_tokens: output_tokens_max,
         ..Usage::ZERO
     };
     match search.reread {
-        Reread::Cached => bound.cache_read_tokens = reread,
-        Reread::Input => bound.input_tokens = bound.input_tokens.saturating_add(reread),
+        Reread::Cached => max_usage.cache_read_tokens = reread,
+        Reread::Input => max_usage.input_tokens = max_usage.input_tokens.saturating_add(reread),
         Reread::Free => {}
     }
-    bound
+    max_usage
 }
 
 /// Bytes of a request that a token has at most, on the average of a prompt as long as a context.
@@ -354,7 +368,7 @@ enum ModelLocation {
     /// The value of a JSON member.
     Json(Range<usize>),
     /// A part of a form, and what else of it is written anew.
-    Form(Box<(Part, Discarded)>),
+    Form(Box<(Part, DiscardedBytes)>),
     /// The path, which is written anew for each upstream.
     Path,
 }
@@ -369,7 +383,7 @@ impl ModelField {
         }
     }
 
-    pub(super) fn of_part(form: &Form, part: &Part, name: &str) -> Self {
+    pub(super) fn from_part(form: &Form, part: &Part, name: &str) -> Self {
         Self {
             place: ModelLocation::Form(Box::new((part.clone(), form.discarded.clone()))),
             name: name.to_owned(),

@@ -8,11 +8,11 @@
 
 use super::Field::Plain;
 use super::{
-    CallLimit, Field, Key, Kind, MediaShape, ObjectTable, Offer, Reread, ServerTool, Size,
+    Allowlist, CallLimit, Field, Key, Kind, MediaShape, ObjectTable, Reread, ServerTool, Size,
     TOOLS_TOKENS_MAX, Tool, ToolKey, ToolResult, Unit,
 };
 
-pub(in super::super) static MESSAGES: Offer = Offer {
+pub(in super::super) static MESSAGES: Allowlist = Allowlist {
     fields: &[
         ("model", Plain),
         ("messages", Field::Items(&TURNS)),
@@ -38,11 +38,11 @@ pub(in super::super) static MESSAGES: Offer = Offer {
         ("speed", Field::Words(&["standard"])),
         ("inference_geo", Field::Words(&["global"])),
         // Claude Code reviews calls itself where an answer has no `safeguard_results`.
-        ("safeguards", Field::LeftOut(None)),
-        ("fallbacks", Field::LeftOut(None)),
-        ("fallback_credit_token", Field::LeftOut(None)),
+        ("safeguards", Field::Omitted(None)),
+        ("fallbacks", Field::Omitted(None)),
+        ("fallback_credit_token", Field::Omitted(None)),
         // To go on with a thread means what is kept of it.
-        ("thread", Field::LeftOut(Some(("type", "create")))),
+        ("thread", Field::Omitted(Some(("type", "create")))),
     ],
     tools: &[
         tool("", false, Some(0)),

@@ -3,15 +3,15 @@
 //! Each dialect has its tables in a file `fields.rs`: one row for each field, item or block that its
 //! reader does not carry. A new field of a client is one row.
 
-use crate::at::{FieldPath, Raw, is_given};
 use crate::dialect::Untranslatable;
+use crate::field_path::{FieldPath, Raw, is_given};
 
 /// The longest type of a customer's that a refusal repeats, in letters.
 const KIND_LETTERS_MAX: usize = 64;
 
 /// Handling of a field that is not carried.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum FieldFate {
+pub(crate) enum FieldRule {
     /// Passed over in silence: it repeats what an answer said of itself, or is the client's own record.
     Silent,
     /// Left out, and named in `x-tollgate-left-out`: it hints, or repeats what a provider said or did.
@@ -19,10 +19,10 @@ pub(crate) enum FieldFate {
     /// Refused: it changes what the request costs or means. Why, as the end of a sentence.
     Refused(&'static str),
     /// Passed over in silence where the value is one of these JSON texts, which say what is usual.
-    Usual(&'static [&'static str], &'static FieldFate),
+    Usual(&'static [&'static str], &'static FieldRule),
 }
 
-impl FieldFate {
+impl FieldRule {
     /// Deals with a field that has this value. A value that is `null` or empty says nothing.
     ///
     /// # Errors
@@ -47,21 +47,21 @@ impl FieldFate {
 }
 
 /// Rows of a table: the name of a field, or the type of an item, and what becomes of it.
-pub(crate) type Rows = &'static [(&'static str, FieldFate)];
+pub(crate) type Rows = &'static [(&'static str, FieldRule)];
 
 /// The fields of one place of a request, or the types of its items, that are not carried.
 #[derive(Debug)]
-pub(crate) struct FateTable {
-    /// The known names, each with its fate.
+pub(crate) struct FieldRules {
+    /// The listed names, each with its rule.
     pub(crate) rows: Rows,
     /// Handling of all other names.
-    pub(crate) others: FieldFate,
+    pub(crate) others: FieldRule,
 }
 
-impl FateTable {
-    fn fate(&self, name: &str) -> FieldFate {
+impl FieldRules {
+    fn rule(&self, name: &str) -> FieldRule {
         let row = self.rows.iter().find(|(row_name, _)| *row_name == name);
-        row.map_or(self.others, |(_, fate)| *fate)
+        row.map_or(self.others, |(_, rule)| *rule)
     }
 
     /// True if the table has a row of this name.
@@ -79,7 +79,7 @@ impl FateTable {
         key: &str,
         value: Raw<'_>,
     ) -> Result<(), Untranslatable> {
-        self.fate(key).settle(at, value)
+        self.rule(key).settle(at, value)
     }
 
     /// Deals with an item of a type that is not carried.
@@ -87,13 +87,13 @@ impl FateTable {
     /// # Errors
     /// The path of an item that is refused, and its type.
     pub(crate) fn item(&self, at: &FieldPath<'_>, kind: &str) -> Result<(), Untranslatable> {
-        match self.fate(kind) {
-            FieldFate::Silent | FieldFate::Usual(..) => Ok(()),
-            FieldFate::LeftOut => {
+        match self.rule(kind) {
+            FieldRule::Silent | FieldRule::Usual(..) => Ok(()),
+            FieldRule::LeftOut => {
                 at.leave_out_kind(kind);
                 Ok(())
             }
-            FieldFate::Refused(reason) => {
+            FieldRule::Refused(reason) => {
                 let kind: String = kind.chars().take(KIND_LETTERS_MAX).collect();
                 Err(at.key("type").refused(&format!("an item of type `{kind}` {reason}")))
             }
@@ -112,17 +112,17 @@ fn is_empty(value: Raw<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::at::{OmissionLog, document};
+    use crate::field_path::{OmissionLog, document};
 
     #[test]
     fn what_is_not_carried_is_settled_by_its_row() {
-        const TABLE: FateTable = FateTable {
+        const TABLE: FieldRules = FieldRules {
             rows: &[
-                ("id", FieldFate::Silent),
-                ("hint", FieldFate::LeftOut),
-                ("tier", FieldFate::Usual(&["\"auto\""], &FieldFate::Refused("it has a price"))),
+                ("id", FieldRule::Silent),
+                ("hint", FieldRule::LeftOut),
+                ("tier", FieldRule::Usual(&["\"auto\""], &FieldRule::Refused("it has a price"))),
             ],
-            others: FieldFate::Refused("the gateway does not know it"),
+            others: FieldRule::Refused("the gateway does not know it"),
         };
         let left_out = OmissionLog::default();
         let root = FieldPath::root(&left_out);

@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::super::json::{Object, Value};
 use super::super::server_tools::CallLimit;
 use super::super::splice::Splice;
-use super::Offer;
+use super::Allowlist;
 
 /// Position of a limit in a body, and its form.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl SearchLimit {
         body: &Object<'_>,
         place: CallLimit,
         searches_max: u32,
-        offer: &Offer,
+        allowlist: &Allowlist,
     ) -> Option<Self> {
         if searches_max == 0 {
             return None;
@@ -36,7 +36,7 @@ impl SearchLimit {
                 let is_search = |tool: &Object<'_>| {
                     let kind = tool.get("type").and_then(|kind| kind.as_str());
                     kind.is_some_and(|kind| {
-                        let mut run = offer.server_tools.iter();
+                        let mut run = allowlist.server_tools.iter();
                         run.any(|tool| tool.result.is_some() && tool.is_named(&kind))
                     })
                 };

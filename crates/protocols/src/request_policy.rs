@@ -13,8 +13,8 @@ mod converse;
 mod embeddings;
 mod gemini;
 mod inline;
-mod kept;
-mod left_out;
+mod references;
+mod omitted_tools;
 mod messages;
 mod moderations;
 mod rerank;
@@ -26,7 +26,7 @@ use std::borrow::Cow;
 
 use super::json::{Object, Value};
 use super::json_cursor::Cursor;
-use super::limits::{ModelLimits, Pass, Priced};
+use super::limits::{ModelLimits, PassList, PricedFeatures};
 use super::media::PictureFamily;
 use super::public_url;
 use super::server_tools::{CallLimit, Reread, ServerTool, ToolResult};
@@ -40,9 +40,9 @@ pub(super) use chat::CHAT;
 pub(super) use converse::CONVERSE;
 pub(super) use embeddings::{OPENAI_EMBEDDINGS, VOYAGE_EMBEDDINGS};
 pub(super) use gemini::GEMINI;
-pub(super) use left_out::{LeftOut, searches};
 pub(super) use messages::MESSAGES;
 pub(super) use moderations::MODERATIONS;
+pub(super) use omitted_tools::{OmittedTools, searches};
 pub(super) use rerank::{OPENAI_RERANK, VOYAGE_RERANK};
 pub(super) use responses::{COMPACT, RESPONSES};
 pub(super) use search_limit::SearchLimit;
@@ -60,7 +60,7 @@ const SOURCES_MAX_KEY: &str = "max_search_results";
 const SHOWN_MAX: usize = 64;
 
 /// The allowlist of an operation in one dialect.
-pub(super) struct Offer {
+pub(super) struct Allowlist {
     /// Its top-level fields, the commonest first.
     pub(super) fields: &'static [(&'static str, Field)],
     /// The types of its tools.
@@ -98,7 +98,7 @@ pub(super) enum Field {
     /// A wish that the answer does without, and of which nobody knows what it costs: it is left out of
     /// what goes upstream, by name. With a key and a word, only an object that has them is; any other
     /// means more than a wish.
-    LeftOut(Option<(&'static str, &'static str)>),
+    Omitted(Option<(&'static str, &'static str)>),
 }
 
 /// The objects of an array: messages, items or parts of a content.
@@ -224,7 +224,7 @@ pub(super) struct Prompt {
     /// True if it has something that only the operator permits.
     pub(super) has_passed: bool,
     /// Maximum usage of tools that the upstream runs beside the model.
-    pub(super) ran_max: Usage,
+    pub(super) server_calls_max: Usage,
     /// Lifetimes of prompt cache writes that it may cause.
     pub(super) cache_writes: CacheWrites,
     /// The dearest unit of a cache that the request asks for, beside the usual one: what a report that
@@ -249,7 +249,7 @@ impl Prompt {
             search_limit: None,
             is_compacted: false,
             has_passed: false,
-            ran_max: Usage::ZERO,
+            server_calls_max: Usage::ZERO,
             cache_writes: CacheWrites::Hour,
             written_as: None,
             left_out_fields: Vec::new(),
@@ -267,7 +267,7 @@ impl Prompt {
 
     /// True if the upstream may run a tool.
     pub(super) fn has_server_tools(&self) -> bool {
-        self.ran_max != Usage::ZERO
+        self.server_calls_max != Usage::ZERO
     }
 
     /// True if nothing is hidden: text in, one round, nothing else.
@@ -286,10 +286,10 @@ impl Prompt {
 /// The first thing that is not offered, and the list with which an operator can allow it.
 pub(super) fn read(
     body: &Object<'_>,
-    offer: &'static Offer,
+    allowlist: &'static Allowlist,
     limits: &ModelLimits,
 ) -> Result<Prompt, GatewayError> {
-    read_without(body, offer, limits, None)
+    read_without(body, allowlist, limits, None)
 }
 
 /// Reads a request's fields, its tools and what stands in its prompt, but for the tools that are
@@ -299,11 +299,11 @@ pub(super) fn read(
 /// As for [`read`].
 pub(super) fn read_without(
     body: &Object<'_>,
-    offer: &'static Offer,
+    allowlist: &'static Allowlist,
     limits: &ModelLimits,
-    left_out: Option<&LeftOut>,
+    left_out: Option<&OmittedTools>,
 ) -> Result<Prompt, GatewayError> {
-    let mut reader = OfferReader::new(body, offer, limits, left_out);
+    let mut reader = PolicyReader::new(body, allowlist, limits, left_out);
     for (name, value) in body.members() {
         reader.field(name, &value);
         let refusal = reader.refusal.take().or_else(|| reader.setting_refusal.take());
@@ -315,42 +315,42 @@ pub(super) fn read_without(
     let mut prompt = reader.prompt(calls_max);
     if let Some(ToolResult { limit: Some(limit), .. }) = prompt.search {
         let searches_max = limits.searches_max;
-        prompt.search_limit = SearchLimit::for_request(body, limit, searches_max, offer);
+        prompt.search_limit = SearchLimit::for_request(body, limit, searches_max, allowlist);
     }
     Ok(prompt)
 }
 
 /// Upstream objects that a request refers to, permitted or not.
-pub(super) fn references(body: &Object<'_>, offer: &'static Offer) -> Vec<Reference> {
+pub(super) fn references(body: &Object<'_>, allowlist: &'static Allowlist) -> Vec<Reference> {
     let limits = ModelLimits::default();
-    let mut reader = OfferReader::new(body, offer, &limits, None);
+    let mut reader = PolicyReader::new(body, allowlist, &limits, None);
     body.members().for_each(|(name, value)| reader.field(name, &value));
     reader.references
 }
 
-/// Refuses the top-level fields that `offer` does not have. True when the operator's word let one
+/// Refuses the top-level fields that `allowlist` does not have. True when the operator's word let one
 /// through.
 ///
 /// # Errors
 /// The first field that is not offered.
 pub(super) fn check_fields(
     body: &Object<'_>,
-    offer: &'static Offer,
+    allowlist: &'static Allowlist,
     limits: &ModelLimits,
 ) -> Result<bool, GatewayError> {
-    read(body, offer, limits).map(|prompt| prompt.has_passed)
+    read(body, allowlist, limits).map(|prompt| prompt.has_passed)
 }
 
-struct OfferReader<'a> {
+struct PolicyReader<'a> {
     body: &'a Object<'a>,
-    offer: &'static Offer,
+    allowlist: &'static Allowlist,
     /// The formula by which the model counts pictures; `None` where the configuration has none.
     pictures: Option<PictureFamily>,
     has_media: bool,
     /// Bytes of inline media, which are no text.
     media_bytes: u64,
-    pass: &'a Pass,
-    priced: &'a Priced,
+    pass: &'a PassList,
+    priced: &'a PricedFeatures,
     /// The places of tools that do not go upstream, in order.
     left_out: &'a [usize],
     is_bounded: bool,
@@ -387,16 +387,16 @@ struct OfferReader<'a> {
     setting_refusal: Option<Box<GatewayError>>,
 }
 
-impl<'a> OfferReader<'a> {
+impl<'a> PolicyReader<'a> {
     fn new(
         body: &'a Object<'a>,
-        offer: &'static Offer,
+        allowlist: &'static Allowlist,
         limits: &'a ModelLimits,
-        left_out: Option<&'a LeftOut>,
+        left_out: Option<&'a OmittedTools>,
     ) -> Self {
         Self {
             body,
-            offer,
+            allowlist,
             pictures: limits.pictures,
             has_media: false,
             media_bytes: 0,
@@ -428,7 +428,7 @@ impl<'a> OfferReader<'a> {
     }
 }
 
-impl OfferReader<'_> {
+impl PolicyReader<'_> {
     fn prompt(self, calls_max: Option<u64>) -> Prompt {
         let is_bounded = self.is_bounded && !self.is_compacted;
         // A prompt of which nobody knows the size is a whole context in each round, and no more rounds are
@@ -463,7 +463,7 @@ impl OfferReader<'_> {
             search_limit: None,
             is_compacted: self.is_compacted,
             has_passed: self.has_passed,
-            ran_max: self.ran_max(rounds),
+            server_calls_max: self.server_calls_max(rounds),
             cache_writes: self.cache_writes,
             written_as: self.written_as,
             left_out_fields: self.left_out_fields,
@@ -472,11 +472,11 @@ impl OfferReader<'_> {
     }
 
     /// Each round but the last ends with a call. All code runs in one container.
-    fn ran_max(&self, rounds: u64) -> Usage {
+    fn server_calls_max(&self, rounds: u64) -> Usage {
         let mut most = Usage::ZERO;
-        for (unit, known) in &self.units {
-            most[*unit] = match (unit, known) {
-                (_, Some(known)) => most[*unit].saturating_add(*known),
+        for (unit, limit) in &self.units {
+            most[*unit] = match (unit, limit) {
+                (_, Some(limit)) => most[*unit].saturating_add(*limit),
                 (Unit::ContainerSessions, None) => 1,
                 (_, None) => most[*unit].max(rounds.saturating_sub(1).max(1)),
             };
@@ -485,8 +485,8 @@ impl OfferReader<'_> {
     }
 
     fn field(&mut self, name: &str, value: &Value<'_>) {
-        let known = self.offer.fields.iter().find(|(known, _)| *known == name);
-        let Some((name, field)) = known else { return self.unknown_field(name, value) };
+        let entry = self.allowlist.fields.iter().find(|(entry, _)| *entry == name);
+        let Some((name, field)) = entry else { return self.unlisted_field(name, value) };
         self.param = name;
         match field {
             Field::Plain => {}
@@ -514,10 +514,10 @@ impl OfferReader<'_> {
             Field::ContextManagement => self.is_compacted |= !only_clears(value.text()),
             Field::Items(table) => self.within(value, |reader, cursor| reader.items(cursor, table)),
             Field::Tools => self.within(value, Self::all_tools),
-            Field::LeftOut(needed) if !self.pass.has_field(name) && is_wish(value, *needed) => {
+            Field::Omitted(needed) if !self.pass.has_field(name) && is_wish(value, *needed) => {
                 self.left_out_fields.push(name);
             }
-            Field::LeftOut(_) => self.passed_field(name, value),
+            Field::Omitted(_) => self.passed_field(name, value),
         }
     }
 
@@ -531,14 +531,14 @@ impl OfferReader<'_> {
         self.is_bounded &= is_read;
     }
 
-    fn unknown_field(&mut self, name: &str, value: &Value<'_>) {
+    fn unlisted_field(&mut self, name: &str, value: &Value<'_>) {
         let shown = shown(name);
         if !name.is_ascii() {
             // Some parsers fold letters: the Kelvin sign to `k`, the long s to `s`.
             let message = format!("`{shown}` is not a field; field names are ASCII");
             return self.refuse(GatewayError::invalid(shown, message));
         }
-        if self.offer.fields.iter().any(|(known, _)| known.eq_ignore_ascii_case(name)) {
+        if self.allowlist.fields.iter().any(|(listed, _)| listed.eq_ignore_ascii_case(name)) {
             return self.refuse(not_lower_case(&shown));
         }
         self.passed_field(name, value);
@@ -625,7 +625,7 @@ impl OfferReader<'_> {
         let references_before = self.references.len();
         value.object(|key, value| self.member(&mut item, key, value, table))?;
         let size = self.size(item.kind, table);
-        if kept::is_output(item.kind) {
+        if references::is_output(item.kind) {
             self.references.truncate(references_before);
         }
         if let Some((shape, medium)) = item.medium {
@@ -807,8 +807,8 @@ impl OfferReader<'_> {
     }
 
     /// The place of a key among those that are known. Refuses one that only some parsers take for it.
-    fn place<T>(&mut self, written: &[u8], known: &[(&str, T)]) -> Option<usize> {
-        let find = |name: &[u8]| known.iter().position(|(known, _)| known.as_bytes() == name);
+    fn place<T>(&mut self, written: &[u8], table: &[(&str, T)]) -> Option<usize> {
+        let find = |name: &[u8]| table.iter().position(|(entry, _)| entry.as_bytes() == name);
         find(written).or_else(|| {
             let name = resolved(written)?;
             let folded = folded(&name);
@@ -908,7 +908,7 @@ impl OfferReader<'_> {
     }
 
     fn tool(&mut self, value: &mut Cursor<'_>) -> Option<()> {
-        let offer = self.offer;
+        let allowlist = self.allowlist;
         let mut read = ReadTool::default();
         if value.next_byte()? != b'{' {
             self.is_bounded = false;
@@ -918,8 +918,8 @@ impl OfferReader<'_> {
         let bytes_before = value.rest().len();
         let references_before = self.references.len();
         value.object(|key, value| {
-            let place = self.place(key, offer.tool_keys);
-            let Some((name, role)) = place.and_then(|place| offer.tool_keys.get(place)) else {
+            let place = self.place(key, allowlist.tool_keys);
+            let Some((name, role)) = place.and_then(|place| allowlist.tool_keys.get(place)) else {
                 if let Some(odd) = value.non_null()? {
                     read.odd_count += 1;
                     let name = resolved(key)?;
@@ -980,15 +980,15 @@ impl OfferReader<'_> {
         let fits = |tool: &&Tool| {
             let is_named = match tool.name {
                 "" => is_untyped && read.odd.is_none(),
-                known if tool.is_dated => {
-                    let date = name.strip_prefix(known);
+                listed if tool.is_dated => {
+                    let date = name.strip_prefix(listed);
                     date.is_some_and(|date| date.bytes().all(|byte| byte.is_ascii_digit()))
                 }
-                known => known == name,
+                listed => listed == name,
             };
             is_named && tool.needs.is_none_or(|(key, word)| read.has(key, word))
         };
-        if let Some(tool) = self.offer.tools.iter().find(fits) {
+        if let Some(tool) = self.allowlist.tools.iter().find(fits) {
             // A key that nobody knows is no reason to refuse a tool that the customer runs.
             self.is_bounded &= tool.added_tokens.is_some() && read.odd.is_none();
             let added = tool.added_tokens.unwrap_or(0);
@@ -997,8 +997,8 @@ impl OfferReader<'_> {
         }
         // Some upstreams know their own tools by a key in the place of a type. Of two nobody knows which.
         let odd = read.odd.as_deref().filter(|_| is_untyped && read.odd_count == 1);
-        let are_told_by_keys = offer_by_keys(self.offer);
-        let name = odd.filter(|_| are_told_by_keys).unwrap_or(name);
+        let are_recognized_by_keys = are_tools_recognized_by_keys(self.allowlist);
+        let name = odd.filter(|_| are_recognized_by_keys).unwrap_or(name);
         // A larger container costs more, and one that is named may be another customer's.
         let is_usual = |(key, value): &(&'static str, &[u8])| {
             let container = Value::new(value).as_object();
@@ -1015,9 +1015,9 @@ impl OfferReader<'_> {
                 && tool.is_named(name)
                 && tool.unit.is_none_or(|unit| self.priced.has_unit(unit))
         };
-        if let Some(tool) = self.offer.server_tools.iter().find(runs) {
+        if let Some(tool) = self.allowlist.server_tools.iter().find(runs) {
             let result = tool.result.filter(|_| !read.has_results_odd);
-            let result = result.map(|result| result.of_entries(read.results));
+            let result = result.map(|result| result.with_entries(read.results));
             return self.runs(tool.unit, result, read.uses);
         }
         let name = odd.unwrap_or(name);
@@ -1029,7 +1029,7 @@ impl OfferReader<'_> {
             "" => "a tool without a known `type`".to_owned(),
             name => format!("the tool `{}`", shown(name)),
         };
-        let unit = self.offer.server_tools.iter().find(|tool| tool.is_named(name));
+        let unit = self.allowlist.server_tools.iter().find(|tool| tool.is_named(name));
         let price = unit.and_then(|tool| tool.unit).filter(|unit| !self.priced.has_unit(*unit));
         self.refuse(match (price, dearer) {
             (Some(unit), _) => not_priced("tools", &what, unit.info().price),
@@ -1042,11 +1042,12 @@ impl OfferReader<'_> {
 
     /// The upstream may search for the answer, and use as many sources as the field says, or so many.
     fn searches(&mut self, unit: Unit, value: &Value<'_>, most: u64) {
-        let asked = value.as_object().ok();
-        let asked = asked.as_ref().and_then(|asked| asked.get_non_null(SOURCES_MAX_KEY));
-        let most = match asked.map(|asked| asked.as_u64()) {
+        let parameters = value.as_object().ok();
+        let parameters =
+            parameters.as_ref().and_then(|parameters| parameters.get_non_null(SOURCES_MAX_KEY));
+        let most = match parameters.map(|parameters| parameters.as_u64()) {
             None => most,
-            Some(Some(asked)) => asked.max(1),
+            Some(Some(sources)) => sources.max(1),
             Some(None) => {
                 let message = format!("`{}.{SOURCES_MAX_KEY}` must be a whole number", self.param);
                 return self.refuse(GatewayError::invalid(self.param, message));
@@ -1096,8 +1097,8 @@ fn priced_as(name: &'static str) -> &'static str {
 }
 
 /// True if all tools are recognized by their keys, and none by a type.
-pub(super) fn offer_by_keys(offer: &Offer) -> bool {
-    offer.tools.iter().all(|tool| tool.name.is_empty())
+pub(super) fn are_tools_recognized_by_keys(allowlist: &Allowlist) -> bool {
+    allowlist.tools.iter().all(|tool| tool.name.is_empty())
 }
 
 /// An object as read.
@@ -1133,7 +1134,7 @@ impl<'a> Item<'a> {
 
     fn has_all(&self, table: &ObjectTable, needs: &[&str]) -> bool {
         needs.iter().all(|need| {
-            let index = table.keys.iter().position(|(known, _)| known == need);
+            let index = table.keys.iter().position(|(key, _)| key == need);
             index.is_some_and(|index| self.seen & 1 << (index & 63) != 0)
         })
     }
@@ -1166,7 +1167,7 @@ struct ReadTool<'a> {
 impl ReadTool<'_> {
     /// True if `key` is present once, and its value or the value's type is `word`.
     fn has(&self, key: &str, word: &str) -> bool {
-        let mut values = self.needed.iter().filter(|(known, _)| *known == key);
+        let mut values = self.needed.iter().filter(|(needed, _)| *needed == key);
         let (Some((_, value)), None) = (values.next(), values.next()) else { return false };
         let value = Value::new(value);
         let is_word = |value: &Value<'_>| value.as_str().as_deref() == Some(word);

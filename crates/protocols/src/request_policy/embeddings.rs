@@ -1,10 +1,10 @@
 //! Allowlist of embeddings, over upstreams with OpenAI's protocol and over Voyage. The input is read where it
 //! is measured.
 
+use super::Allowlist;
 use super::Field::Plain;
-use super::Offer;
 
-pub(in super::super) static OPENAI_EMBEDDINGS: Offer = Offer {
+pub(in super::super) static OPENAI_EMBEDDINGS: Allowlist = Allowlist {
     fields: &[
         ("input", Plain),
         ("model", Plain),
@@ -18,7 +18,7 @@ pub(in super::super) static OPENAI_EMBEDDINGS: Offer = Offer {
     tool_keys: &[],
 };
 
-pub(in super::super) static VOYAGE_EMBEDDINGS: Offer = Offer {
+pub(in super::super) static VOYAGE_EMBEDDINGS: Allowlist = Allowlist {
     fields: &[
         ("input", Plain),
         ("model", Plain),
