@@ -86,7 +86,7 @@ impl Validated {
         let reading = || self.reading(target.upstream.dialect);
         rank.model == 0
             && reading().is_some_and(|(codec, call)| {
-                call.terms().is_countable() && has_counter(&self.resolved, target, codec)
+                call.bounds().is_countable() && has_counter(&self.resolved, target, codec)
             })
     }
 
@@ -116,13 +116,13 @@ impl Validated {
         if !self.codec.dialects().contains(&dialect) {
             let at = self.others.iter().position(|other| other.is_for(0, dialect));
             let Some(other) = at.and_then(|at| self.others.get_mut(at)) else { return false };
-            if !other.call.terms_mut().count_input(tokens) {
+            if !other.call.bounds_mut().count_input(tokens) {
                 return false;
             }
             std::mem::swap(&mut self.codec, &mut other.codec);
             std::mem::swap(&mut self.call, &mut other.call);
             std::mem::swap(&mut self.kind, &mut other.kind);
-        } else if !self.call.terms_mut().count_input(tokens) {
+        } else if !self.call.bounds_mut().count_input(tokens) {
             return false;
         }
         true

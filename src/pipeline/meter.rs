@@ -64,7 +64,7 @@ impl Relaying {
     /// Start sending an answer with a final usage.
     #[must_use]
     pub fn with_usage(admitted: Box<Admitted>, usage: Usage, source: UsageSource) -> Self {
-        let meter = Box::new(FixedUsageMeter::of_answer(usage, source));
+        let meter = Box::new(FixedUsageMeter::for_answer(usage, source));
         Self { admitted, meter, id_recorder: None, rolling: None, is_withheld: false }
     }
 
@@ -218,7 +218,7 @@ impl Relaying {
         self.admitted.clamped?;
         let (usage, source) = self.meter.measure();
         let reported = usage.total(Side::Output);
-        let is_beyond = reported > self.admitted.call.bound().output_tokens;
+        let is_beyond = reported > self.admitted.call.max_usage().output_tokens;
         (source == UsageSource::Upstream && is_beyond).then_some(reported)
     }
 

@@ -35,7 +35,7 @@ fn read(model: &Model, operation: Operation, dialect: Dialect, body: &str) -> Bo
 
 /// What is held for a call, as the gateway's pipeline computes it.
 fn hold(model: &Model, call: &dyn Call) -> Nanousd {
-    let bound = call.bound();
+    let bound = call.max_usage();
     let alone = Usage { cache_read_tokens: 0, ..bound };
     let quote = model.prices.list.quote(&call.traits(), &alone, UnixMs(0));
     let prices = quote.dearest();

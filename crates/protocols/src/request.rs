@@ -6,7 +6,7 @@ use super::form::Form;
 use super::json::Object;
 use tollgate_types::error::{ErrorKind, GatewayError};
 
-/// What the path of a request says of it.
+/// The parts of a request that stand in its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelInPath<'a> {
     /// The model, as the customer calls it.
@@ -49,7 +49,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// What its path says of it, for operations that have that there.
+    /// The parts of the request that stand in its path, for operations that have some.
     #[must_use]
     pub fn model_in_path(&self) -> Option<ModelInPath<'a>> {
         match self {
@@ -71,7 +71,7 @@ impl<'a> Request<'a> {
     }
 }
 
-fn unreadable(wanted: &str) -> GatewayError {
-    let message = format!("The request body must be {wanted}.");
+fn unreadable(expected: &str) -> GatewayError {
+    let message = format!("The request body must be {expected}.");
     GatewayError::new(ErrorKind::UnsupportedMediaType, message)
 }

@@ -211,7 +211,7 @@ fn candidates(
     let account = resolved.key.account;
     let affinity = || pipeline::affinity(mode, account, headers, request);
     let binding = pipeline::binding(&gateway.balancer, validated)?;
-    let tokens = validated.call.floor().input_tokens_total();
+    let tokens = validated.call.min_usage().input_tokens_total();
     let (account, name) = (account.number(), resolved.requested_name.as_deref());
     let asked = CandidateQuery { account, kind: kind(validated), name, tokens, home: binding.home };
     let targets = validated.targets().filter(|(_, target)| binding.admits(target));

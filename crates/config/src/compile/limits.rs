@@ -182,7 +182,7 @@ fn translation(raw: &raw::Model) -> Option<TranslationTarget> {
         },
         efforts: match &options.efforts {
             None => Efforts::default(),
-            Some(words) => Efforts::of_words(words.iter().map(|word| word.as_str())),
+            Some(words) => Efforts::from_words(words.iter().map(|word| word.as_str())),
         },
         caches: options.caches,
         ..TranslationTarget::default()
