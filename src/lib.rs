@@ -41,7 +41,7 @@ use tollgate_client_address as forwarded;
 pub use tollgate_money::{money, price};
 pub use tollgate_protocols::public_url;
 pub use tollgate_types::{clock, error, ids, secret};
-use tollgate_types::{closest, words};
+use tollgate_types::closest;
 pub use tollgate_web_kit::password;
 #[cfg(test)]
 mod sample;
