@@ -75,7 +75,7 @@ impl From<ListedAct> for ActView {
             at: act.at.into(),
             by: ActorView { kind, name: act.by.name().map(str::to_owned) },
             what: act.what,
-            account_id: Some(act.account).filter(|account| *account != AccountId::HOUSE),
+            account_id: Some(act.account).filter(|account| *account != AccountId::OPERATOR),
             subject: act.subject,
             idempotency_key: act.id,
         }

@@ -13,7 +13,7 @@ use super::connections;
 use super::error::ApiError;
 use super::request::whole;
 use super::route::{HandlerInput, Operation};
-use crate::ledger::{Actor, Asked, By};
+use crate::ledger::{Actor, ActorScope, IdempotencyKey};
 use crate::secret::Secret;
 use crate::web::Client;
 
@@ -83,7 +83,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
 /// Caller of a write.
 pub(super) struct Caller {
     actor: Actor,
-    asked: Asked,
+    asked: IdempotencyKey,
 }
 
 impl Caller {
@@ -93,15 +93,15 @@ impl Caller {
     }
 
     /// The writes of this caller, under the id of the request.
-    pub(super) fn by<'a>(&self, state: &'a AdminState) -> By<'a> {
+    pub(super) fn by<'a>(&self, state: &'a AdminState) -> ActorScope<'a> {
         state.ledger.by(&self.actor).asked(self.asked.clone())
     }
 
     /// The writes of a request whose body must leave no trace, not even as a digest that could be
     /// guessed: `what` stands in its place.
-    pub(super) fn by_asking<'a>(&self, state: &'a AdminState, what: &str) -> By<'a> {
+    pub(super) fn by_asking<'a>(&self, state: &'a AdminState, what: &str) -> ActorScope<'a> {
         let digest = Sha256::digest(what.as_bytes()).into();
-        state.ledger.by(&self.actor).asked(Asked { digest, ..self.asked.clone() })
+        state.ledger.by(&self.actor).asked(IdempotencyKey { digest, ..self.asked.clone() })
     }
 }
 
@@ -113,7 +113,7 @@ impl FromRequestParts<AdminState> for Caller {
         let digest = parts.extensions.get::<Requested>().map_or([0; 32], |asked| asked.0);
         let is_named = parts.headers.contains_key(IDEMPOTENCY_KEY);
         let id = is_named.then(|| idempotency_key(&parts.headers)).transpose()?;
-        Ok(Self { actor, asked: Asked { id, digest } })
+        Ok(Self { actor, asked: IdempotencyKey { id, digest } })
     }
 }
 

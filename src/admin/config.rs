@@ -14,7 +14,7 @@ use super::error::ApiResult;
 use super::request::Params;
 use super::route::{Operation, Output};
 use crate::config::Trigger;
-use crate::ledger::{AccountId, Actor, By};
+use crate::ledger::{AccountId, Actor, ActorScope};
 use crate::reload::{self, Attempt};
 
 /// The current configuration.
@@ -82,15 +82,15 @@ pub(super) async fn reload(
 pub(super) async fn put_in_force(
     state: &AdminState,
     operator: &Actor,
-    by: &By<'_>,
+    by: &ActorScope<'_>,
 ) -> ApiResult<Attempt> {
-    if by.was_done("reload", AccountId::HOUSE)? {
+    if by.was_done("reload", AccountId::OPERATOR)? {
         return Ok(reload::try_out(&state.config).await);
     }
     let trigger = Trigger::Operator(operator.name().unwrap_or_default().to_owned());
     let attempt = reload::apply(&state.config, &state.metrics, trigger).await;
     if attempt.is_in_order() {
-        by.note("reload", AccountId::HOUSE, &attempt.running).await?;
+        by.note("reload", AccountId::OPERATOR, &attempt.running).await?;
     }
     Ok(attempt)
 }

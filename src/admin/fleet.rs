@@ -18,7 +18,9 @@ use crate::fleet::Fleet;
 use crate::fleet::InFleet;
 use crate::fleet::postgres::{LeaseOut, LeasesWanted, NodeSeen, NodeState, Overview, Sums};
 use crate::ledger::key_rules::NOTE_CHARS_MAX;
-use crate::ledger::{AccountId, LedgerError, NodeId, ResolvedSuspense, Seq, Standing, SuspenseEnd};
+use crate::ledger::{
+    AccountId, LedgerError, NodeId, NodeStatus, ResolvedSuspense, Seq, SuspenseEnd,
+};
 use crate::money::Nanousd;
 
 /// The highest number of a node.
@@ -140,8 +142,8 @@ fn millis(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-impl From<Standing> for StandingView {
-    fn from(standing: Standing) -> Self {
+impl From<NodeStatus> for StandingView {
+    fn from(standing: NodeStatus) -> Self {
         Self {
             cut_off: standing.is_cut_off(),
             node: standing.node.number(),
@@ -202,7 +204,7 @@ impl From<NodeSeen> for NodeView {
 /// `GET /admin/v1/fleet`
 pub(super) async fn show(State(state): State<AdminState>) -> ApiResult<Json<FleetView>> {
     let fleet = require_fleet(&state)?;
-    let this_node = state.ledger.standing().ok_or_else(|| ApiError::not_found(NO_FLEET))?;
+    let this_node = state.ledger.node_status().ok_or_else(|| ApiError::not_found(NO_FLEET))?;
     let Overview { sums, nodes } = fleet.db().overview().await.map_err(LedgerError::from)?;
     Ok(Json(FleetView {
         this_node: this_node.into(),

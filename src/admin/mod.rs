@@ -112,7 +112,7 @@ impl AdminState {
     /// node is cut off from its fleet.
     fn reason_against(&self) -> Option<&'static str> {
         let own = self.readiness.reason_against();
-        own.or_else(|| self.ledger.standing()?.reason_against())
+        own.or_else(|| self.ledger.node_status()?.reason_against())
     }
 
     /// The token of the operator of this name, as long as there is one.

@@ -15,7 +15,7 @@ use super::caller::Caller;
 use super::error::{ApiError, ApiResult};
 use super::request::{Body, ListView, PageQuery, Params, Path};
 use super::value::Time;
-use crate::ledger::{AccountPrices, PriceGroup, PriceNote, Replaces};
+use crate::ledger::{AccountPrices, IfMatch, PriceGroup, PriceNote};
 use crate::money::{Factor, Rate};
 use crate::price::{PriceRule, PriceTerms, PriceVersion, PricedUnit, RULES_MAX, UNITS};
 
@@ -156,7 +156,7 @@ pub(super) async fn put(
     let account = find(&state, &account)?.id;
     let prices = AccountPrices { group: new.group, rules: rules(new.rules)? };
     let by = caller.by(&state);
-    let written = by.set_account_prices(account, prices, Replaces::Anything).await?;
+    let written = by.set_account_prices(account, prices, IfMatch::Anything).await?;
     Ok(Json(PricesBody::from(&*written.value)))
 }
 
@@ -206,7 +206,7 @@ pub(super) async fn put_group(
     Body(new): Body<NewGroup>,
 ) -> ApiResult<Json<GroupView>> {
     let (by, rules) = (caller.by(&state), rules(new.rules)?);
-    let written = by.set_price_group(&group, rules, Replaces::Anything).await?;
+    let written = by.set_price_group(&group, rules, IfMatch::Anything).await?;
     Ok(Json(GroupView::from(&*written.value)))
 }
 

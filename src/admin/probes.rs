@@ -84,7 +84,7 @@ impl Output for Counted {
 /// Everything counted, in Prometheus' text format.
 pub(super) async fn metrics(State(state): State<AdminState>) -> ApiResult<Counted> {
     let (mut debt, mut credit) = (None, None);
-    if let (Some(fleet), Some(standing)) = (state.ledger.fleet(), state.ledger.standing()) {
+    if let (Some(fleet), Some(standing)) = (state.ledger.fleet(), state.ledger.node_status()) {
         let overview = fleet.overview().await;
         state.metrics.show_fleet(&standing, overview.as_deref());
         // What was never seen is not said to be nothing.

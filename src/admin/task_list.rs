@@ -12,7 +12,8 @@ use super::error::{ApiError, ApiResult};
 use super::request::{ListView, PAGE_DEFAULT, PAGE_MAX, Params, Path, check_limit};
 use super::value::Time;
 use crate::ledger::{
-    AccountId, HoldId, KeyId, ListedTask, Stage, Task, TaskFilter, TaskId, Tried, Webhook,
+    AccountId, DeliveryAttempt, HoldId, KeyId, ListedTask, Task, TaskFilter, TaskId, TaskPhase,
+    Webhook,
 };
 use crate::money::Nanousd;
 use crate::web::show;
@@ -34,9 +35,9 @@ pub(super) enum TaskState {
 impl TaskState {
     fn from_task(task: &Task) -> Self {
         match &task.stage {
-            Stage::Submitting | Stage::Submitted { .. } => Self::Open,
-            Stage::InDoubt => Self::InDoubt,
-            Stage::Ended(ended) => match ended.state.as_str() {
+            TaskPhase::Submitting | TaskPhase::Submitted { .. } => Self::Open,
+            TaskPhase::InDoubt => Self::InDoubt,
+            TaskPhase::Ended(ended) => match ended.state.as_str() {
                 "succeeded" => Self::Succeeded,
                 "expired" => Self::Expired,
                 "cancelled" => Self::Cancelled,
@@ -117,14 +118,14 @@ struct TriedView {
     at: Time,
 }
 
-impl From<Tried> for TriedView {
-    fn from(Tried { status, error, at }: Tried) -> Self {
+impl From<DeliveryAttempt> for TriedView {
+    fn from(DeliveryAttempt { status, error, at }: DeliveryAttempt) -> Self {
         Self { status, error, at: at.into() }
     }
 }
 
 impl WebhookView {
-    fn from_task(task: &Task, tried: Option<Tried>) -> Option<Self> {
+    fn from_task(task: &Task, tried: Option<DeliveryAttempt>) -> Option<Self> {
         let url = shown(task.intent.webhook_url.as_deref()?);
         let (state, tries, next_try_at) = match (task.webhook, task.ended()) {
             (Webhook::None, _) => return None,

@@ -11,7 +11,7 @@ use super::files::Files;
 use super::terminal;
 use super::{archive, private};
 use crate::clock::UnixMs;
-use crate::ledger::{self, Copied};
+use crate::ledger::{self, CopySummary};
 
 /// Copy the data directory of a gateway, which may be running. An earlier copy in the same place is
 /// brought up to date.
@@ -93,9 +93,9 @@ impl Restore {
 }
 
 fn print(
-    copied: &Copied,
+    copied: &CopySummary,
     is_json: bool,
-    say: impl FnOnce(&mut terminal::CommandOutput, &Copied) -> io::Result<()>,
+    say: impl FnOnce(&mut terminal::CommandOutput, &CopySummary) -> io::Result<()>,
 ) -> anyhow::Result<ExitCode> {
     let mut out = terminal::out();
     if is_json {
@@ -116,7 +116,7 @@ fn print(
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_left_out(out: &mut impl io::Write, copied: &Copied) -> io::Result<()> {
+fn print_left_out(out: &mut impl io::Write, copied: &CopySummary) -> io::Result<()> {
     let left = &copied.left_out;
     if left.unreadable {
         writeln!(

@@ -136,7 +136,7 @@ fn open_ledger(
                 observer.journal_committed(commit.took, commit.records);
             })),
             accept_fork: role == Role::GoesOnAsCopy,
-            keeping: keeping(config, metrics),
+            maintenance: maintenance(config, metrics),
             pruning: config.store.pruning,
             ..ledger::Options::new(&config.store.data_dir)
         })
@@ -179,12 +179,12 @@ fn open_ledger(
 }
 
 /// What becomes of the journal's closed files.
-fn keeping(config: &Snapshot, metrics: &Arc<Metrics>) -> ledger::Keeping {
+fn maintenance(config: &Snapshot, metrics: &Arc<Metrics>) -> ledger::MaintenanceOptions {
     let observer = Arc::clone(metrics);
-    ledger::Keeping {
+    ledger::MaintenanceOptions {
         archive: config.store.archive.clone(),
-        on_kept: Some(Box::new(move |kept| observer.journal_kept(&kept))),
-        ..ledger::Keeping::default()
+        on_event: Some(Box::new(move |kept| observer.journal_kept(&kept))),
+        ..ledger::MaintenanceOptions::default()
     }
 }
 

@@ -8,7 +8,9 @@ use axum::response::{IntoResponse as _, Redirect, Response};
 use sha2::{Digest as _, Sha256};
 
 use super::{CustomerConsole, NAV};
-use crate::ledger::{Account, AccountId, Actor, Asked, By, KeyId, KeyPatch, LedgerError, NewKey};
+use crate::ledger::{
+    Account, AccountId, Actor, ActorScope, IdempotencyKey, KeyId, KeyPatch, LedgerError, NewKey,
+};
 use crate::secret::Secret;
 use crate::web::{FailurePage, Form, HtmlPage, PageFrame, Session, Tone};
 
@@ -51,7 +53,7 @@ impl LoggedInCustomer {
     }
 
     /// This customer as the writer of ledger records.
-    pub(super) fn writes<'a>(&self, console: &'a CustomerConsole) -> By<'a> {
+    pub(super) fn writes<'a>(&self, console: &'a CustomerConsole) -> ActorScope<'a> {
         console.ledger.by(&Actor::Customer)
     }
 
@@ -65,7 +67,7 @@ impl LoggedInCustomer {
     ) -> Result<Option<Secret>, LedgerError> {
         let id = sent.submit_token().map(str::to_owned);
         let digest = Sha256::digest(format!("{new:?}")).into();
-        let writes = self.writes(console).asked(Asked { id, digest });
+        let writes = self.writes(console).asked(IdempotencyKey { id, digest });
         Ok(writes.create_key(self.account.id, new).await?.value.0)
     }
 

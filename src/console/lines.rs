@@ -173,7 +173,7 @@ fn why(reason: VoidReason) -> &'static str {
     match reason {
         VoidReason::Unreached => "no provider took it",
         VoidReason::UpstreamError => "the provider failed",
-        VoidReason::ClientGone => "it was left before it began",
+        VoidReason::ClientDisconnected => "it was left before it began",
         VoidReason::Replaced => "another model was asked",
         VoidReason::Abandoned => "the gateway gave it up",
     }

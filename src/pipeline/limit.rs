@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use crate::clock::UnixMs;
 use crate::config::snapshot::Snapshot;
-use crate::error::{ErrorKind, GatewayError, Limited};
+use crate::error::{ErrorKind, GatewayError, LimitReached};
 use crate::fleet::InFleet;
-use crate::fleet::desk::Desk;
-use crate::ledger::{Capped, Ledger, Period};
+use crate::fleet::desk::HoldQueue;
+use crate::ledger::{Ledger, Period, SpendLimitStatus};
 use crate::limits::{
-    AccountShare, EstimatedTokens, Limit, Limits, Patience, Permit, Refused, Scope, Standing,
-    Subject, Wait,
+    AccountShare, EstimatedTokens, Limit, Limits, Patience, Permit, RateLimitStatus, Refused,
+    Scope, Subject, Wait,
 };
 use crate::money::Nanousd;
 use crate::pipeline::Validated;
@@ -78,7 +78,7 @@ pub async fn limit(
 
 /// Tries again after each exchange about limits, as long as there may be more of them.
 async fn wait_for_share(
-    desk: &Desk,
+    desk: &HoldQueue,
     take: impl Fn(Patience) -> Result<Permit, Refused>,
 ) -> Result<Permit, Refused> {
     let until = Instant::now() + SHARE_WAIT;
@@ -133,8 +133,8 @@ fn unshared() -> GatewayError {
 
 /// A hold that the key may not make, as an answer. The account has the money, so it is a limit like
 /// others, of the customer's own making.
-pub(super) fn capped(capped: &Capped, amount: Nanousd, now: UnixMs) -> GatewayError {
-    let Capped { period, limit, spent, held, resets_at } = capped;
+pub(super) fn capped(capped: &SpendLimitStatus, amount: Nanousd, now: UnixMs) -> GatewayError {
+    let SpendLimitStatus { period, limit, spent, held, resets_at } = capped;
     let (a_period, this) = match period {
         Period::Day => ("a day", "today"),
         Period::Month => ("a month", "this month"),
@@ -152,12 +152,12 @@ pub(super) fn capped(capped: &Capped, amount: Nanousd, now: UnixMs) -> GatewayEr
         "This API key may spend ${limit} {a_period} (UTC). ${spent} was spent {this}, ${held} is held \
          by requests in flight, and this request can cost up to ${amount}. {advice}"
     );
-    let error = limited(Limit::Spend, Scope::Key, Standing::default(), message);
+    let error = limited(Limit::Spend, Scope::Key, RateLimitStatus::default(), message);
     GatewayError { retry_after, ..error }
 }
 
-fn limited(limit: Limit, scope: Scope, standing: Standing, message: String) -> GatewayError {
-    let limited = Some(Box::new(Limited { limit, scope, standing }));
+fn limited(limit: Limit, scope: Scope, standing: RateLimitStatus, message: String) -> GatewayError {
+    let limited = Some(Box::new(LimitReached { limit, scope, standing }));
     GatewayError { limited, ..GatewayError::new(ErrorKind::RateLimited, message) }
 }
 

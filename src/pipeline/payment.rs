@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::ledger::{Hold, LedgerError, Posted, Refusal, Settlement, VoidReason};
+use crate::ledger::{Hold, LedgerError, PostedCharge, Refusal, Settlement, VoidReason};
 use crate::money::Nanousd;
 use crate::price::PriceVersion;
 
@@ -138,10 +138,10 @@ impl Payment {
     }
 
     /// Ends it with a charge, and says what the customer paid and owes.
-    pub(super) fn post(self, settlement: Settlement) -> Posted {
+    pub(super) fn post(self, settlement: Settlement) -> PostedCharge {
         match self {
             Self::Held(hold) => hold.post(settlement),
-            Self::Free | Self::PassedOn => Posted::NOTHING,
+            Self::Free | Self::PassedOn => PostedCharge::NOTHING,
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 
-use crate::ledger::{Capped, Refusal};
+use crate::ledger::{Refusal, SpendLimitStatus};
 use crate::money::Nanousd;
 use crate::pipeline::{Admitted, Holding, Payment};
 use crate::price::{Side, UNITS, Usage};
@@ -193,7 +193,7 @@ impl Roll {
 pub(super) fn part_of(refusal: &Refusal, amount: Nanousd) -> Nanousd {
     let part = match refusal {
         Refusal::Insufficient { available } | Refusal::Held { available, .. } => *available,
-        Refusal::Capped(Capped { limit, spent, held, .. }) => {
+        Refusal::Capped(SpendLimitStatus { limit, spent, held, .. }) => {
             limit.saturating_sub(*spent).saturating_sub(*held)
         }
         Refusal::ShareUsed { lacks, .. } => amount.saturating_sub(*lacks),

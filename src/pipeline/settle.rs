@@ -1,6 +1,6 @@
 //! The end of every admitted request: posted or voided, exactly once.
 
-use crate::ledger::{LossCause, Posted, Settlement, VoidReason};
+use crate::ledger::{LossCause, PostedCharge, Settlement, VoidReason};
 use crate::money::{Nanousd, Rate};
 use crate::pipeline::{Admitted, AnsweredParts, Holding, Relaying};
 use crate::price::{Side, Traits, UNITS, Usage, UsageSource};
@@ -145,7 +145,7 @@ impl Admitted {
         };
         let Settlement { usage, source, .. } = settlement;
         let held = self.payment.amount();
-        let Posted { charged, owed } = self.payment.post(settlement);
+        let PostedCharge { charged, owed } = self.payment.post(settlement);
         Settled { usage, source, charged, owed, held }
     }
 

@@ -265,7 +265,7 @@ impl Agenda {
         }))
     }
 
-    /// Who makes the submit of a task that is [`Stage::Submitting`](crate::ledger::Stage::Submitting).
+    /// Who makes the submit of a task that is [`TaskPhase::Submitting`](crate::ledger::TaskPhase::Submitting).
     pub(super) async fn submitter(&self, task: &Task) -> Submitter {
         match &self.0 {
             AgendaForm::Local(_) => Submitter::Own,

@@ -12,8 +12,8 @@ use crate::clock::UnixMs;
 use crate::config::snapshot::{TargetCost, Upstream};
 use crate::finished::{Settled, TaskEnded};
 use crate::ledger::{
-    CostKind, Costed, KEPT_MS, Loss, LossCause, RequestId, Settlement, Stage, Task, TaskSettlement,
-    Webhook,
+    CallCost, CostKind, KEPT_MS, Loss, LossCause, RequestId, Settlement, Task, TaskPhase,
+    TaskSettlement, Webhook,
 };
 use crate::money::Nanousd;
 use crate::outbound::{OutboundError, SignedIn, retry_after};
@@ -101,11 +101,11 @@ impl Tasks {
             Err(error) => return log::warn!("{} could not be read: {error}", due.task),
         };
         match (&task.stage, task.webhook) {
-            (Stage::Ended(_), Webhook::Due { .. }) => self.deliver(due, &task).await,
-            (Stage::Ended(_), _) => {}
-            (Stage::Submitting, _) => self.doubt_submit(&task).await,
-            (Stage::InDoubt, _) => self.give_up_doubt(&task).await,
-            (Stage::Submitted { .. }, _) => {
+            (TaskPhase::Ended(_), Webhook::Due { .. }) => self.deliver(due, &task).await,
+            (TaskPhase::Ended(_), _) => {}
+            (TaskPhase::Submitting, _) => self.doubt_submit(&task).await,
+            (TaskPhase::InDoubt, _) => self.give_up_doubt(&task).await,
+            (TaskPhase::Submitted { .. }, _) => {
                 let later = if due.has_slot { self.rest_of(&task) } else { self.slot_of(&task) };
                 if let Some(later) = later {
                     let at = UnixMs(UnixMs::now().0 + as_ms(later).max(1));
@@ -139,7 +139,7 @@ impl Tasks {
             }
             Submitter::Alive | Submitter::Gone => {}
         }
-        let doubt = |task: &Task| Task { stage: Stage::InDoubt, ..task.clone() };
+        let doubt = |task: &Task| Task { stage: TaskPhase::InDoubt, ..task.clone() };
         match self.ledger.change_task((task.intent.account, task.id()), doubt).await {
             Ok(Some(task)) => {
                 log::warn!("{} is in doubt: its submit was under way", task.id());
@@ -377,7 +377,7 @@ impl Tasks {
         let Some(TargetCost::Prices(list)) = &target.cost else { return };
         let cost = list.base.cost(&settlement.usage);
         self.metrics.costed(&intent.model, upstream, settlement.charge, cost);
-        self.ledger.record_cost(Costed {
+        self.ledger.record_cost(CallCost {
             account: intent.account,
             key: intent.key,
             model: Arc::clone(&intent.model),

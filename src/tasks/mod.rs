@@ -31,7 +31,7 @@ use tokio::sync::Semaphore;
 
 use crate::clock::UnixMs;
 use crate::config::ConfigHandle;
-use crate::ledger::{AccountId, Ledger, LedgerError, Stage, Task, Webhook};
+use crate::ledger::{AccountId, Ledger, LedgerError, Task, TaskPhase, Webhook};
 use crate::metrics::Metrics;
 use crate::outbound::Outbound;
 use crate::protocols::Dialect;
@@ -123,12 +123,12 @@ impl Tasks {
     async fn resume(&self, left: Vec<Arc<Task>>) {
         for task in left {
             let at = match (&task.stage, task.webhook) {
-                (Stage::Submitting, _) if self.ledger.was_never_sent(task.intent.hold) => {
+                (TaskPhase::Submitting, _) if self.ledger.was_never_sent(task.intent.hold) => {
                     self.reject_unsent(&task).await;
                     continue;
                 }
-                (Stage::Submitting, _) => {
-                    let doubt = |task: &Task| Task { stage: Stage::InDoubt, ..task.clone() };
+                (TaskPhase::Submitting, _) => {
+                    let doubt = |task: &Task| Task { stage: TaskPhase::InDoubt, ..task.clone() };
                     let id = (task.intent.account, task.id());
                     if let Err(error) = self.ledger.change_task(id, doubt).await {
                         log::error!("{} cannot be put in doubt: {error}", task.id());
@@ -136,9 +136,9 @@ impl Tasks {
                     log::warn!("{} is in doubt: its submit was under way", task.id());
                     follow::doubt_ends_at(&task)
                 }
-                (Stage::InDoubt, _) => follow::doubt_ends_at(&task),
-                (Stage::Ended(_), Webhook::Due { at, .. }) => at,
-                (Stage::Submitted { .. } | Stage::Ended(_), _) => UnixMs::now(),
+                (TaskPhase::InDoubt, _) => follow::doubt_ends_at(&task),
+                (TaskPhase::Ended(_), Webhook::Due { at, .. }) => at,
+                (TaskPhase::Submitted { .. } | TaskPhase::Ended(_), _) => UnixMs::now(),
             };
             self.agenda.schedule(&task, at).await;
         }
@@ -243,7 +243,7 @@ const OVERDUE: Error = Error {
 /// it has expired. It ends, and gives back what it holds, only by its upstream's word or when nobody
 /// expects one any more: it may yet be made, and billed.
 fn is_overdue(task: &Task, now: UnixMs) -> bool {
-    matches!(task.stage, Stage::Submitted { .. }) && now >= task.intent.expires_at
+    matches!(task.stage, TaskPhase::Submitted { .. }) && now >= task.intent.expires_at
 }
 
 /// The id by which the customer knows a task: the gateway's, or in family S the upstream's, of which

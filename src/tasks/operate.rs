@@ -3,7 +3,7 @@
 use super::{Tasks, given_up};
 use crate::clock::UnixMs;
 use crate::ledger::{
-    AccountId, By, LedgerError, Settlement, Task, TaskId, TaskSettlement, Webhook,
+    AccountId, ActorScope, LedgerError, Settlement, Task, TaskId, TaskSettlement, Webhook,
 };
 use crate::money::Nanousd;
 use crate::price::{Usage, UsageSource};
@@ -38,7 +38,7 @@ impl Tasks {
     /// [`LedgerError`].
     pub async fn announce_again(
         &self,
-        by: &By<'_>,
+        by: &ActorScope<'_>,
         account: AccountId,
         id: TaskId,
     ) -> Result<Announced, LedgerError> {
@@ -64,7 +64,7 @@ impl Tasks {
     /// [`LedgerError::Stopped`].
     pub async fn resolve(
         &self,
-        by: &By<'_>,
+        by: &ActorScope<'_>,
         (account, id): (AccountId, TaskId),
         resolution: Resolution,
     ) -> Result<bool, LedgerError> {

@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Tasks, as_ms};
 use crate::clock::UnixMs;
-use crate::ledger::{AccountId, Task, Tried, Webhook};
+use crate::ledger::{AccountId, DeliveryAttempt, Task, Webhook};
 use crate::metrics::WebhookOutcome;
 
 /// How long after a try that failed the next one comes (Standard Webhooks 1.0.0, "Retries").
@@ -128,7 +128,7 @@ impl Tasks {
         };
         let id = (task.intent.account, task.id());
         let change = |task: &Task| Task { webhook: next, ..task.clone() };
-        match self.ledger.announced(id, Tried::now(came_of_it), change).await {
+        match self.ledger.announced(id, DeliveryAttempt::now(came_of_it), change).await {
             Err(error) => log::warn!("the announcement of {} is forgotten: {error}", task.id()),
             Ok(_) => {
                 if let Webhook::Due { at, .. } = next {

@@ -6,7 +6,7 @@
 //! lacks it. What a lost node had counts as spent until the period ends.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
-use tollgate_ledger::{CapAsk, CapTold};
+use tollgate_ledger::{CapGrant, CapRequest};
 use tollgate_money::money::Nanousd;
 
 /// What a node has of a limit of spending.
@@ -42,9 +42,9 @@ impl CapShare {
 pub fn settle(
     others: &[CapShare],
     had: Option<CapShare>,
-    ask: &CapAsk,
+    ask: &CapRequest,
     nodes: u32,
-) -> (CapShare, CapTold) {
+) -> (CapShare, CapGrant) {
     let of_others =
         |part: fn(&CapShare) -> Nanousd| others.iter().map(part).fold(Nanousd::ZERO, sum);
     let had = had.map_or(Nanousd::ZERO, |row| row.share);
@@ -68,7 +68,7 @@ pub fn settle(
         lacks: less(waits, more),
     };
     let free = less(free, more);
-    let told = CapTold {
+    let told = CapGrant {
         share: row.share,
         left: sum(free, of_others(CapShare::unused)),
         is_missed: of_others(|row| row.lacks) > free,
@@ -88,8 +88,8 @@ mod tests {
         Nanousd::new(amount)
     }
 
-    fn ask(cap: i64, share: Option<i64>, used: i64, waits: &[i64]) -> CapAsk {
-        CapAsk {
+    fn ask(cap: i64, share: Option<i64>, used: i64, waits: &[i64]) -> CapRequest {
+        CapRequest {
             account: AccountId::from_number(1),
             key: KeyId::from_number(1),
             period: "day/2026-11-22".to_owned(),
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn what_is_ahead_is_a_part_of_what_is_free() {
         let ahead = |cap, ahead| {
-            let ask = CapAsk { ahead: usd(ahead), ..ask(cap, None, 0, &[5]) };
+            let ask = CapRequest { ahead: usd(ahead), ..ask(cap, None, 0, &[5]) };
             settle(&[], None, &ask, 3).0.share.get()
         };
         assert_eq!((ahead(600, 60), ahead(600, 6000), ahead(6, 6000)), (60, 105, 6));

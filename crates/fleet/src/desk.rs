@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-use tollgate_ledger::{AccountId, KeyId, Waiting};
+use tollgate_ledger::{AccountId, CapDemand, KeyId};
 use tollgate_money::money::Nanousd;
 
 /// Nobody waits longer for one exchange: one takes milliseconds, and who waits for a database that
@@ -88,9 +88,9 @@ impl Desk {
     }
 
     /// All keys that the exchanges are about, and what their calls wait for.
-    pub(crate) fn waiting(&self) -> Vec<Waiting> {
+    pub(crate) fn waiting(&self) -> Vec<CapDemand> {
         let keys = self.keys.lock();
-        let waiting = keys.iter().map(|(&(account, key), calls)| Waiting {
+        let waiting = keys.iter().map(|(&(account, key), calls)| CapDemand {
             account,
             key,
             least: calls.values().min().copied().unwrap_or_default(),

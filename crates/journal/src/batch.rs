@@ -88,7 +88,7 @@ struct QueueState {
 /// What [`BatchQueue::gather`] has moved to the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "BatchQueue::done wants to have it"]
-pub struct Gathered {
+pub struct GatherResult {
     /// All bytes taken in up to there.
     bytes_in: u64,
     /// How many items were dropped since the batch before.
@@ -176,7 +176,7 @@ impl BatchQueue {
 
     /// For the writer: waits for items, lets more come, and moves them to `batch`, which is to be empty
     /// and whose memory is used for what comes next. `None` when the queue is closed and empty.
-    pub fn gather(&self, batch: &mut Vec<u8>) -> Option<Gathered> {
+    pub fn gather(&self, batch: &mut Vec<u8>) -> Option<GatherResult> {
         let mut state = self.state.lock();
         while state.buffer.is_empty() {
             if state.closed {
@@ -200,11 +200,11 @@ impl BatchQueue {
         self.limits.make_room(batch);
         mem::swap(&mut state.buffer, batch);
         let dropped = mem::take(&mut state.dropped_unreported);
-        Some(Gathered { bytes_in: state.bytes_in, dropped })
+        Some(GatherResult { bytes_in: state.bytes_in, dropped })
     }
 
     /// For the writer: what it gathered is dealt with.
-    pub fn done(&self, gathered: &Gathered) {
+    pub fn done(&self, gathered: &GatherResult) {
         self.state.lock().bytes_done = gathered.bytes_in;
         self.written.notify_all();
     }

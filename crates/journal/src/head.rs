@@ -76,13 +76,13 @@ impl Identity {
 
 /// How strictly a journal is compared with what was noted of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fork {
+pub enum ForkPolicy {
     /// A copy is refused.
     Refused,
     /// The operator says that this copy is the one that goes on.
     Accepted,
     /// Somebody else watches over it: the treasury over the nodes of a fleet.
-    NotAsked,
+    Unchecked,
 }
 
 impl<N: Clone + Serialize + DeserializeOwned> JournalHead<N> {
@@ -91,7 +91,7 @@ impl<N: Clone + Serialize + DeserializeOwned> JournalHead<N> {
     ///
     /// # Errors
     /// [`Error`] for a journal that is another one, or lacks what it had.
-    pub fn examine<F: Format>(dir: &Path, fork: Fork) -> Result<Option<Self>, Error> {
+    pub fn examine<F: Format>(dir: &Path, fork: ForkPolicy) -> Result<Option<Self>, Error> {
         let journal = dir.join(JOURNAL_DIR);
         let head = Self::find(dir)?;
         let of_journal = journal.join(IDENTITY);
@@ -99,11 +99,11 @@ impl<N: Clone + Serialize + DeserializeOwned> JournalHead<N> {
             checked::read(&of_journal).map_err(Error::io(&of_journal))?;
         let problem = copied(&journal, head.as_ref(), identity.as_ref());
         match (problem, fork) {
-            (None, _) | (_, Fork::NotAsked) => {}
-            (Some(what), Fork::Refused) => {
+            (None, _) | (_, ForkPolicy::Unchecked) => {}
+            (Some(what), ForkPolicy::Refused) => {
                 return Err(Error::Forked { dir: dir.to_owned(), what: what.to_owned() });
             }
-            (Some(what), Fork::Accepted) => {
+            (Some(what), ForkPolicy::Accepted) => {
                 log::warn!("{}: {what}. It goes on under a name of its own", dir.display());
                 check_order(&journal, head.as_ref())?;
                 // A copy of one that ran may lack its end, which was copied first. What it lacks is told.
@@ -116,7 +116,7 @@ impl<N: Clone + Serialize + DeserializeOwned> JournalHead<N> {
         }
         check_order(&journal, head.as_ref())?;
         match head.as_ref().map(|head| head.reaches::<F>(&journal)) {
-            Some(Err(error @ Error::Forked { .. })) if fork == Fork::Accepted => {
+            Some(Err(error @ Error::Forked { .. })) if fork == ForkPolicy::Accepted => {
                 log::warn!("{error}. It goes on under a name of its own");
                 Ok(None)
             }

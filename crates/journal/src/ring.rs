@@ -257,7 +257,7 @@ impl Reader {
     /// The operating system's.
     pub fn frame_at(&mut self, position: Position) -> io::Result<Option<&[u8]>> {
         let layout = self.layout;
-        let frame = self.frame(position, Towards::Start)?;
+        let frame = self.frame(position, Direction::Start)?;
         Ok(frame.filter(|frame| layout.is_whole(frame)))
     }
 
@@ -267,10 +267,10 @@ impl Reader {
     /// # Errors
     /// The operating system's.
     pub fn frame_ahead(&mut self, position: Position) -> io::Result<Option<&[u8]>> {
-        self.frame(position, Towards::End)
+        self.frame(position, Direction::End)
     }
 
-    fn frame(&mut self, position: Position, towards: Towards) -> io::Result<Option<&[u8]>> {
+    fn frame(&mut self, position: Position, towards: Direction) -> io::Result<Option<&[u8]>> {
         self.load(position, 4, towards)?;
         let length = self.at(position, 4).and_then(|length| self.layout.frame_bytes(length));
         let Some(length) = length else { return Ok(None) };
@@ -299,7 +299,7 @@ impl Reader {
     }
 
     fn frame_ending(&mut self, end: Position) -> io::Result<Option<Position>> {
-        self.load(end.saturating_sub(4), 4, Towards::Start)?;
+        self.load(end.saturating_sub(4), 4, Direction::Start)?;
         let length = self.at(end.saturating_sub(4), 4);
         let length = length.and_then(|length| self.layout.frame_bytes(length));
         let Some(position) = length.and_then(|length| end.checked_sub(length as u64)) else {
@@ -316,7 +316,7 @@ impl Reader {
     }
 
     /// Makes sure that the block has these bytes, if a file has.
-    fn load(&mut self, position: Position, bytes: usize, towards: Towards) -> io::Result<()> {
+    fn load(&mut self, position: Position, bytes: usize, towards: Direction) -> io::Result<()> {
         if self.at(position, bytes).is_some() {
             return Ok(());
         }
@@ -324,12 +324,12 @@ impl Reader {
             return Ok(());
         };
         let (begin, length) = match towards {
-            Towards::Start => {
+            Direction::Start => {
                 let begin = position.saturating_sub(BACK_BYTES).max(segment.base);
                 let behind = usize::try_from(position.saturating_sub(begin)).unwrap_or(0);
                 (begin, behind + self.layout.frame_bytes_max)
             }
-            Towards::End => (position, AHEAD_BYTES),
+            Direction::End => (position, AHEAD_BYTES),
         };
         let left = usize::try_from(segment.end().saturating_sub(begin)).unwrap_or(usize::MAX);
         self.block.resize(length.min(left), 0);
@@ -345,7 +345,7 @@ impl Reader {
 
 /// Which way a reader goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Towards {
+enum Direction {
     Start,
     End,
 }

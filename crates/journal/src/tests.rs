@@ -174,10 +174,10 @@ proptest! {
             prop_assert_eq!((records, torn), (lines(&["one"]), garbage.len() as u64));
         }
         let mut salvage = salvage::Salvage::<TextLines>::open(dir.path()).expect("a journal");
-        let mut walk = salvage::Walk::begin(&salvage);
+        let mut walk = salvage::SalvageCursor::begin(&salvage);
         let mut frames = 0;
         while let Some(found) = salvage.next(&mut walk).expect("readable") {
-            frames += usize::from(matches!(found, salvage::Found::Frame(..)));
+            frames += usize::from(matches!(found, salvage::SalvageItem::Frame(..)));
         }
         prop_assert_eq!(frames, 1);
     }
@@ -331,8 +331,9 @@ fn a_journal_that_ends_before_its_head_is_refused() {
     append(&mut writer, &lines(&["one"]));
     let before = writer.position();
     append(&mut writer, &lines(&["two"]));
-    let examine =
-        || head::JournalHead::<Nothing>::examine::<TextLines>(dir.path(), head::Fork::Refused);
+    let examine = || {
+        head::JournalHead::<Nothing>::examine::<TextLines>(dir.path(), head::ForkPolicy::Refused)
+    };
     assert_eq!(examine().expect("nothing is noted"), None);
     let file = head::HeadFile::begin::<TextLines>(
         dir.path(),

@@ -31,7 +31,7 @@ pub use model_share::AccountShare;
 pub use pool::{Exhausted, PoolRule, PooledUnits, UnitPool, share_of};
 pub use share::{Ask, MICROS, Patience, Told};
 use subject::{Entry, Taking};
-pub use tollgate_types::limit::{Gauge, Limit, Rates, Scope, Standing};
+pub use tollgate_types::limit::{Gauge, Limit, RateLimitStatus, Rates, Scope};
 
 /// Who or what is limited.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,7 +70,7 @@ pub struct Refused {
     /// When it would go on.
     pub wait: Wait,
     /// How the other limits stand.
-    pub standing: Standing,
+    pub standing: RateLimitStatus,
 }
 
 /// When a refused request would be let through, if nobody else came before.
@@ -242,13 +242,13 @@ pub struct Permit {
     orphan_of: u8,
     /// The account's part in the places of a model.
     of_model: Option<Entered>,
-    standing: Standing,
+    standing: RateLimitStatus,
 }
 
 impl Permit {
     /// How the limits stood when the request was let through.
     #[must_use]
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> RateLimitStatus {
         self.standing
     }
 

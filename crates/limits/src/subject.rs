@@ -11,7 +11,7 @@ use super::metered::Metered;
 use super::places::{NoPlace, Places, SharedPlaces};
 use super::share::{Ask, Patience, Told};
 use super::{
-    EstimatedTokens, Gauge, Limit, Permit, Rates, Refused, Scope, Standing, Subject, Wait,
+    EstimatedTokens, Gauge, Limit, Permit, RateLimitStatus, Rates, Refused, Scope, Subject, Wait,
 };
 
 /// What was used by one subject.
@@ -142,14 +142,14 @@ impl Entry {
     }
 
     /// Adds how its limits stand, for a request behind which so much was left.
-    fn tell(&self, standing: &mut Standing, left: Left, now_ns: u64) {
+    fn tell(&self, standing: &mut RateLimitStatus, left: Left, now_ns: u64) {
         let buckets = self.buckets.read();
         let gauge = |bucket: &Option<Metered>, left: Option<u32>| {
             let gauge = bucket.as_ref()?.gauge(now_ns);
             Some(Gauge { remaining: left.unwrap_or(gauge.remaining), ..gauge })
         };
-        Standing::nearest(&mut standing.requests, gauge(&buckets.requests, left.requests));
-        Standing::nearest(&mut standing.tokens, gauge(&buckets.tokens, left.tokens));
+        RateLimitStatus::nearest(&mut standing.requests, gauge(&buckets.requests, left.requests));
+        RateLimitStatus::nearest(&mut standing.tokens, gauge(&buckets.tokens, left.tokens));
     }
 
     /// Counts one more request, unless there are `limit` of them already.
@@ -254,7 +254,7 @@ impl Taking {
                 // Others have places there: the account is at its own bound.
                 let scope = if share.is_some() { Scope::Account } else { scope };
                 let (limit, value, standing) =
-                    (Limit::Concurrency, limit.get(), Standing::default());
+                    (Limit::Concurrency, limit.get(), RateLimitStatus::default());
                 self.refuse_as(Refused { scope, limit, value, share, wait, standing });
                 false
             }
@@ -267,7 +267,7 @@ impl Taking {
         if refused.is_some() {
             taken.iter_mut().for_each(Taken::give_back);
         }
-        let mut standing = Standing::default();
+        let mut standing = RateLimitStatus::default();
         if let Some(first) = taken.first() {
             // Read once, and behind the decisions: a bucket says less than it has left to an earlier
             // clock.
@@ -286,7 +286,7 @@ impl Taking {
 
     fn refuse(&mut self, scope: Scope, limit: Limit, value: NonZeroU32, wait: Option<Wait>) {
         let Some(wait) = wait else { return };
-        let (value, share, standing) = (value.get(), None, Standing::default());
+        let (value, share, standing) = (value.get(), None, RateLimitStatus::default());
         self.refuse_as(Refused { scope, limit, value, share, wait, standing });
     }
 

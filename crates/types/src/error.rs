@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::limit::{Limit, Scope, Standing};
+use crate::limit::{Limit, RateLimitStatus, Scope};
 
 /// What happened. One variant per answer that a customer can tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,7 +60,7 @@ pub enum ErrorKind {
     /// The answer was cut because it reached its hold and the balance covers no more.
     BalanceExhausted,
     /// The customer went away. Never sent; kept for logs and metrics.
-    ClientGone,
+    ClientDisconnected,
 }
 
 impl ErrorKind {
@@ -88,13 +88,13 @@ impl ErrorKind {
         Self::Overloaded,
         Self::UpstreamTimeout,
         Self::BalanceExhausted,
-        Self::ClientGone,
+        Self::ClientDisconnected,
     ];
 }
 
 /// The methods of a path, for who came with another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Allow {
+pub enum AllowedMethods {
     /// It is read, so its head alone can be asked for too.
     Get,
     /// The path takes requests with `POST` only.
@@ -105,13 +105,13 @@ pub enum Allow {
 
 /// A limit of a key, an account or a model that a request has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limited {
+pub struct LimitReached {
     /// Which of the limits was reached.
     pub limit: Limit,
     /// Whose limit was reached: a key's, an account's or a model's.
     pub scope: Scope,
     /// How the limits stand.
-    pub standing: Standing,
+    pub standing: RateLimitStatus,
 }
 
 /// What an upstream said of a failure of its own, where the contract has its words reach the customer.
@@ -135,11 +135,11 @@ pub struct GatewayError {
     /// The request field at fault, as `error.param`.
     pub param: Option<Cow<'static, str>>,
     /// The methods that the path takes, where the request's is none of them.
-    pub allow: Option<Allow>,
+    pub allow: Option<AllowedMethods>,
     /// When trying again makes sense.
     pub retry_after: Option<Duration>,
     /// The limit that was reached, if one was.
-    pub limited: Option<Box<Limited>>,
+    pub limited: Option<Box<LimitReached>>,
     /// The largest output limit, in tokens for each choice, that the account could pay now. Thirty-two bits
     /// keep a `Result` with this error on the stack small.
     pub max_tokens_affordable: Option<NonZeroU32>,

@@ -254,7 +254,7 @@ random!(AccountId(u64), KeyId(u64), TaskId(u128), CodeId(u64), WriteId(u128));
 impl AccountId {
     /// The gateway's own account, which is in every ledger: what is no customer's belongs to it, such
     /// as codes. It has no money and no keys, and is never listed.
-    pub const HOUSE: Self = Self(0);
+    pub const OPERATOR: Self = Self(0);
 }
 
 /// What sets this process's request ids apart from those of others that started in the same

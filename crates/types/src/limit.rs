@@ -82,14 +82,14 @@ pub struct Gauge {
 
 /// How the limits stand that are nearest to their end; `None` where there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct RateLimitStatus {
     /// Of requests a minute.
     pub requests: Option<Gauge>,
     /// Of tokens a minute.
     pub tokens: Option<Gauge>,
 }
 
-impl Standing {
+impl RateLimitStatus {
     /// Keeps the one of which less is left.
     pub fn nearest(known: &mut Option<Gauge>, gauge: Option<Gauge>) {
         let is_nearer = |gauge: &Gauge| known.is_none_or(|known| gauge.remaining < known.remaining);

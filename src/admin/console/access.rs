@@ -18,7 +18,7 @@ use crate::admin::AdminState;
 use crate::admin::accounts::find;
 use crate::admin::connections;
 use crate::admin::error::ApiError;
-use crate::ledger::{Account, Actor, By, Ledger};
+use crate::ledger::{Account, Actor, ActorScope, Ledger};
 use crate::secret::Secret;
 use crate::web::{
     self, Client, FailurePage, Form, HtmlPage, PageFrame, Session, SessionChange, Tone,
@@ -52,7 +52,7 @@ impl LoggedInOperator {
     }
 
     /// Writes of this operator that a form asks for: sent twice, it is done once.
-    pub(super) fn by(&self, form: &Form) -> FormResult<By<'_>> {
+    pub(super) fn by(&self, form: &Form) -> FormResult<ActorScope<'_>> {
         Ok(self.ledger().by(&self.actor()).asked(form::idempotency(form)?))
     }
 

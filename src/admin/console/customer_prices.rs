@@ -7,7 +7,7 @@ use super::access::{LoggedInOperator, Visit};
 use super::customer::{CustomerHead, HERE};
 use super::form::{self, FormResult};
 use super::{done, rule_text};
-use crate::ledger::{Account, AccountId, AccountPrices, Replaces};
+use crate::ledger::{Account, AccountId, AccountPrices, IfMatch};
 use crate::web::{Form, HtmlPage, PageFrame, new_submit_token, show};
 
 #[derive(Template)]
@@ -71,7 +71,7 @@ async fn submit(operator: &LoggedInOperator, account: AccountId, form: &Form) ->
     let prices = AccountPrices { group: group("group"), rules: rule_text::typed(form)? };
     let was = AccountPrices { group: group("was_group"), rules: rule_text::replaced(form)? };
     let by = operator.by(form)?;
-    let set = by.set_account_prices(account, prices, Replaces::Exactly(was)).await;
+    let set = by.set_account_prices(account, prices, IfMatch::Exactly(was)).await;
     set.map_err(rule_text::refuse)?;
     Ok(())
 }

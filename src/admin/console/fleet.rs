@@ -14,7 +14,7 @@ use crate::admin::error::ApiError;
 use crate::admin::fleet;
 use crate::fleet::Fleet;
 use crate::fleet::postgres::{LeaseOut, LeasesWanted, NodeSeen, NodeState, Overview};
-use crate::ledger::{AccountId, LedgerError, NodeId, Standing, SuspenseEnd};
+use crate::ledger::{AccountId, LedgerError, NodeId, NodeStatus, SuspenseEnd};
 use crate::web::{Form, HtmlPage, PageFrame, new_submit_token, show};
 
 /// The way through the console.
@@ -37,7 +37,7 @@ struct FleetPage {
     once: String,
     /// The node and account of the form that was sent.
     sent: String,
-    standing: Standing,
+    standing: NodeStatus,
     overview: Overview,
     suspense: Vec<LeaseOut>,
     more_suspense: bool,
@@ -66,7 +66,7 @@ async fn render(
     wanted: LeasesQuery,
 ) -> Response {
     let (fleet, standing) =
-        match (fleet::require_fleet(operator.admin()), operator.ledger().standing()) {
+        match (fleet::require_fleet(operator.admin()), operator.ledger().node_status()) {
             (Ok(fleet), Some(standing)) => (fleet, standing),
             (Err(error), _) => return operator.failed(error),
             (_, None) => {

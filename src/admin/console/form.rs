@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 
 use crate::admin::error::ApiError;
 use crate::ledger::key_rules::{self, NAME_BYTES_MAX, NOTE_CHARS_MAX, TextError};
-use crate::ledger::{Asked, LedgerError};
+use crate::ledger::{IdempotencyKey, LedgerError};
 use crate::web::{FieldError, Form, PageFrame, Tone};
 
 /// Reason why a form had no effect.
@@ -58,8 +58,8 @@ pub(super) fn require_token(form: &Form) -> FormResult<&str> {
 ///
 /// # Errors
 /// When the form carries no token.
-pub(super) fn idempotency(form: &Form) -> FormResult<Asked> {
-    Ok(Asked { id: Some(require_token(form)?.to_owned()), digest: form.digest() })
+pub(super) fn idempotency(form: &Form) -> FormResult<IdempotencyKey> {
+    Ok(IdempotencyKey { id: Some(require_token(form)?.to_owned()), digest: form.digest() })
 }
 
 /// The name of an account or key.

@@ -10,7 +10,7 @@ use super::form::{self, FormError, FormResult};
 use super::{done, rule_text};
 use crate::admin::error::ApiError;
 use crate::clock::UnixMs;
-use crate::ledger::{LedgerError, PriceGroup, PriceNote, Replaces};
+use crate::ledger::{IfMatch, LedgerError, PriceGroup, PriceNote};
 use crate::price::PriceVersion;
 use crate::web::{Form, HtmlPage, PageFrame, PriceLine, new_submit_token, price_lines, show};
 
@@ -76,7 +76,7 @@ pub(super) async fn create_group(operator: LoggedInOperator, form: Form) -> Resp
 async fn submit_new(operator: &LoggedInOperator, form: &Form) -> FormResult<()> {
     let (name, rules) = (form.text("name"), rule_text::typed(form)?);
     let by = operator.by(form)?;
-    let made = by.set_price_group(name, rules, Replaces::Exactly(None)).await;
+    let made = by.set_price_group(name, rules, IfMatch::Exactly(None)).await;
     made.map_err(|error| match error {
         LedgerError::Changed => {
             FormError::at("name", "There is a group of this name: change that one.")
@@ -145,7 +145,7 @@ async fn submit_group(
 ) -> FormResult<()> {
     let (rules, was) = (rule_text::typed(form)?, rule_text::replaced(form)?);
     let by = operator.by(form)?;
-    let set = by.set_price_group(&group.name, rules, Replaces::Exactly(Some(was))).await;
+    let set = by.set_price_group(&group.name, rules, IfMatch::Exactly(Some(was))).await;
     set.map_err(rule_text::refuse)?;
     Ok(())
 }

@@ -10,7 +10,7 @@ use super::customer::{self, CustomerHead};
 use super::done;
 use super::form::FormResult;
 use crate::admin::error::ApiError;
-use crate::ledger::{AccountId, LedgerError, ListedTask, Stage, TaskId, Webhook};
+use crate::ledger::{AccountId, LedgerError, ListedTask, TaskId, TaskPhase, Webhook};
 use crate::tasks::Announced;
 use crate::web::{Form, HtmlPage, PageFrame, new_submit_token, show};
 
@@ -123,10 +123,10 @@ async fn submit_announcement(
 /// State of a task, with its class of the style sheet.
 fn state(listed: &ListedTask) -> (String, &'static str) {
     match &listed.task.stage {
-        Stage::Submitting => ("submitting".to_owned(), ""),
-        Stage::InDoubt => ("in doubt".to_owned(), "warn"),
-        Stage::Submitted { .. } => ("running".to_owned(), ""),
-        Stage::Ended(ended) => {
+        TaskPhase::Submitting => ("submitting".to_owned(), ""),
+        TaskPhase::InDoubt => ("in doubt".to_owned(), "warn"),
+        TaskPhase::Submitted { .. } => ("running".to_owned(), ""),
+        TaskPhase::Ended(ended) => {
             let tone = if ended.state == "succeeded" { "good" } else { "bad" };
             (ended.state.clone(), tone)
         }

@@ -4,7 +4,7 @@
 use serde_json::Value;
 use url::Url;
 
-use crate::ledger::{Stage, Task};
+use crate::ledger::{Task, TaskPhase};
 use crate::tasks::Tasks;
 use crate::web::show;
 
@@ -31,7 +31,7 @@ impl Record {
     pub(super) async fn load(tasks: &Tasks, task: &Task) -> Self {
         let record: Value = serde_json::from_str(&tasks.shown(task).await).unwrap_or_default();
         let state = match task.stage {
-            Stage::InDoubt => "in doubt".to_owned(),
+            TaskPhase::InDoubt => "in doubt".to_owned(),
             _ => text(&record["status"]).unwrap_or_else(|| "processing".to_owned()),
         };
         let facts = [

@@ -2,7 +2,7 @@
 
 use super::record::Record;
 use crate::clock::UnixMs;
-use crate::ledger::{Stage, Task, Tried, Webhook};
+use crate::ledger::{DeliveryAttempt, Task, TaskPhase, Webhook};
 use crate::web::show;
 
 /// One step of a task, taken or to come.
@@ -30,14 +30,14 @@ impl TaskStep {
 }
 
 /// The steps of a task, taken and to come.
-pub(super) fn list(task: &Task, record: &Record, tried: Option<&Tried>) -> Vec<TaskStep> {
+pub(super) fn list(task: &Task, record: &Record, tried: Option<&DeliveryAttempt>) -> Vec<TaskStep> {
     let mut steps = vec![TaskStep::done("Submitted", utc(task.intent.at)), taken(task)];
     match (&task.stage, task.ended()) {
         (_, Some(ended)) if ended.state == "succeeded" => {
             steps.push(TaskStep::done("Succeeded", utc(ended.at)));
         }
         (_, Some(ended)) => steps.push(TaskStep::bad(capitalized(&ended.state), utc(ended.at))),
-        (Stage::Submitted { .. }, None) => {
+        (TaskPhase::Submitted { .. }, None) => {
             let since = UnixMs(record.updated_at.saturating_mul(1000));
             let state = capitalized(&record.state);
             steps.push(TaskStep::waiting(state, format!("since {}", utc(since))));
@@ -54,21 +54,23 @@ pub(super) fn list(task: &Task, record: &Record, tried: Option<&Tried>) -> Vec<T
 /// Step of the submission to an upstream.
 fn taken(task: &Task) -> TaskStep {
     match &task.stage {
-        Stage::Submitting => TaskStep::waiting("Handed to a provider", ""),
-        Stage::InDoubt => {
+        TaskPhase::Submitting => TaskStep::waiting("Handed to a provider", ""),
+        TaskPhase::InDoubt => {
             let note = "the answer was lost; it is not sent again, and costs nothing unless the \
                         operator finds otherwise";
             TaskStep::bad("It is not known whether a provider has it", note)
         }
-        Stage::Ended(ended) if ended.upstream_id.is_none() => {
+        TaskPhase::Ended(ended) if ended.upstream_id.is_none() => {
             TaskStep::bad("No provider took it", "")
         }
-        Stage::Submitted { .. } | Stage::Ended(_) => TaskStep::done("A provider took it", ""),
+        TaskPhase::Submitted { .. } | TaskPhase::Ended(_) => {
+            TaskStep::done("A provider took it", "")
+        }
     }
 }
 
 /// Step of the webhook, where one was requested.
-fn announced(task: &Task, tried: Option<&Tried>) -> Option<TaskStep> {
+fn announced(task: &Task, tried: Option<&DeliveryAttempt>) -> Option<TaskStep> {
     let last =
         tried.map_or_else(String::new, |tried| format!("{} at {}", answer(tried), utc(tried.at)));
     Some(match task.webhook {
@@ -88,7 +90,7 @@ fn announced(task: &Task, tried: Option<&Tried>) -> Option<TaskStep> {
 }
 
 /// Response of a receiver.
-pub(in crate::console) fn answer(tried: &Tried) -> String {
+pub(in crate::console) fn answer(tried: &DeliveryAttempt) -> String {
     match (tried.status, &tried.error) {
         (Some(status), _) => format!("answered {status}"),
         (None, Some(error)) => error.clone(),

@@ -292,8 +292,8 @@ fn a_report_of_the_input_frees_what_its_bound_held() {
 
 #[test]
 fn what_a_key_may_still_spend_is_a_part() {
-    use crate::ledger::{Capped, Period};
-    let capped = Capped {
+    use crate::ledger::{Period, SpendLimitStatus};
+    let capped = SpendLimitStatus {
         period: Period::Day,
         limit: tokens(10),
         spent: tokens(4),

@@ -10,7 +10,7 @@ use super::timetable::Timetable;
 use super::{Due, FoundTask, Look, Occasion, Said, Submitter};
 use crate::clock::UnixMs;
 use crate::fleet::postgres::tasks::{self, SharedTasks};
-use crate::ledger::{AccountId, LedgerError, Stage, Task};
+use crate::ledger::{AccountId, LedgerError, Task, TaskPhase};
 use crate::protocols::task::{Report, TaskState};
 use crate::tasks::slots::Slots;
 
@@ -110,7 +110,7 @@ impl SharedAgenda {
         let found = self.tasks.task(account, id).await?;
         Ok(found.map(|found| {
             let is_fresh = found.asked_ago.is_some_and(|ago| ago < fresh);
-            let is_submitted = matches!(found.task.stage, Stage::Submitted { .. });
+            let is_submitted = matches!(found.task.stage, TaskPhase::Submitted { .. });
             FoundTask {
                 said: heard_of(&found.task, found.said),
                 is_worth_asking: is_submitted && !is_fresh,

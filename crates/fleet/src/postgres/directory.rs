@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::exchange::encoded;
 use super::{Db, DbError, Transaction, credit, debts, suspense};
-use tollgate_ledger::{AccountId, HoldId, Journaled, NodeId, Record, Seq, SuspenseEnd};
+use tollgate_ledger::{AccountId, HoldId, JournaledRecord, NodeId, Record, Seq, SuspenseEnd};
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 
@@ -95,7 +95,7 @@ impl<'a> Row<'a> {
             _ => None,
         });
         let (what, subject) = act.map_or(("", ""), |act| (act.what.as_str(), act.subject.as_str()));
-        let account = act.map_or(AccountId::HOUSE, |act| act.account).to_string();
+        let account = act.map_or(AccountId::OPERATOR, |act| act.account).to_string();
         Ok(Self { after: place(after)?, write_id, records, bytes, what, account, subject })
     }
 }
@@ -312,7 +312,7 @@ pub(super) async fn put_line(
     const SQL: &str = "INSERT INTO tollgate.entries (account, first_seq, last_seq, last_at, bytes)
         VALUES ($1, $2, $2, $3, $4)";
     let seq = NodeId::DIRECTORY.begin() | seq;
-    let line = Journaled { seq, record: record.clone(), hold: None };
+    let line = JournaledRecord { seq, record: record.clone(), hold: None };
     let (account, at) = (record.account().to_string(), at_ms(record.at()));
     transaction.execute(SQL, &[&account, &place(seq)?, &at, &encoded(&line)?]).await?;
     Ok(())

@@ -12,7 +12,7 @@ use crate::caps::{self, CapShare};
 use crate::lease::{Epoch, Turn};
 use crate::shares::{self, Claim, Pool, ShareDecision};
 use tollgate_ledger::{AccountId, KeyId, NodeId};
-use tollgate_ledger::{CapAsk, CapTold};
+use tollgate_ledger::{CapGrant, CapRequest};
 use tollgate_limits::{Ask, Subject, Told};
 use tollgate_money::money::Nanousd;
 
@@ -104,14 +104,14 @@ pub(crate) struct ShareExchange {
     /// Limits a minute and of places.
     pub(crate) asks: Vec<Ask>,
     /// What is asked of limits of spending.
-    pub(crate) caps: Vec<CapAsk>,
+    pub(crate) caps: Vec<CapRequest>,
 }
 
 /// What it is told, in the order of what it asked.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ShareAnswer {
     pub(crate) told: Vec<Told>,
-    pub(crate) caps: Vec<CapTold>,
+    pub(crate) caps: Vec<CapGrant>,
 }
 
 /// The row of a limit.
@@ -123,7 +123,7 @@ fn name(ask: &Ask) -> String {
     }
 }
 
-fn cap_name(ask: &CapAsk) -> String {
+fn cap_name(ask: &CapRequest) -> String {
     format!("{}/{}", ask.key, ask.period)
 }
 
@@ -299,7 +299,7 @@ async fn share_caps(
     tx: &Transaction<'_>,
     exchange: &ShareExchange,
     nodes: u32,
-) -> Result<Vec<CapTold>, DbError> {
+) -> Result<Vec<CapGrant>, DbError> {
     let node = i32::from(exchange.node.number());
     let names: Vec<String> = exchange.caps.iter().map(cap_name).collect();
     if tx.query(LOCK_CAPS, &[&names]).await?.len() < names.len() {
@@ -322,7 +322,7 @@ async fn share_caps(
         let others: Vec<_> = others.into_values().collect();
         caps::settle(&others, had, ask, nodes)
     });
-    let (own, told): (Vec<CapShare>, Vec<CapTold>) = settled.unzip();
+    let (own, told): (Vec<CapShare>, Vec<CapGrant>) = settled.unzip();
     let amounts = |part: fn(&CapShare) -> Nanousd| -> Vec<i64> {
         own.iter().map(|row| part(row).get()).collect()
     };

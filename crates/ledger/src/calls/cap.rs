@@ -4,13 +4,13 @@
 
 use std::time::Duration;
 
-use crate::calls::lend::Want;
+use crate::calls::lend::FundsRequest;
 use crate::memory::ledger::Ledger;
+use crate::ports::funds::SharedFunds;
 use crate::records::error::Refusal;
-use crate::records::key_limits::{Capped, Period};
-use crate::rules::cap_shares::{CapAsk, CapTold, Waiting};
+use crate::records::key_limits::{Period, SpendLimitStatus};
+use crate::rules::cap_shares::{CapDemand, CapGrant, CapRequest};
 use crate::rules::spend::{Span, sum};
-use crate::seam::funds::SharedFunds;
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, KeyId};
@@ -24,13 +24,13 @@ impl Ledger {
     /// are given to `forget`, each while its account is locked.
     pub fn cap_asks(
         &self,
-        keys: Vec<Waiting>,
+        keys: Vec<CapDemand>,
         at: UnixMs,
         forget: impl Fn(AccountId, KeyId),
-    ) -> Vec<CapAsk> {
+    ) -> Vec<CapRequest> {
         let mut asks = Vec::new();
         for waiting in keys {
-            let Waiting { account, key, all, .. } = waiting;
+            let CapDemand { account, key, all, .. } = waiting;
             let mut core = self.shard(account).lock();
             let spendings = core.state_mut(account).map(|state| &mut state.spendings);
             let Some(spendings) = spendings else { continue };
@@ -58,7 +58,10 @@ impl Ledger {
     }
 
     /// Takes what the exchange brought. Whether something was given up that is to be told at once.
-    pub fn take_caps<'a>(&self, told: impl IntoIterator<Item = (&'a CapAsk, CapTold)>) -> bool {
+    pub fn take_caps<'a>(
+        &self,
+        told: impl IntoIterator<Item = (&'a CapRequest, CapGrant)>,
+    ) -> bool {
         let mut is_lowered = false;
         for (ask, told) in told {
             let mut core = self.shard(ask.account).lock();
@@ -84,8 +87,8 @@ impl Ledger {
 
     /// The node stops: of what its keys may spend it keeps what they have spent. The rest would be
     /// nobody's until the period ends.
-    pub fn give_up_caps(&self, keys: Vec<Waiting>) {
-        for Waiting { account, key, .. } in keys {
+    pub fn give_up_caps(&self, keys: Vec<CapDemand>) {
+        for CapDemand { account, key, .. } in keys {
             let mut core = self.shard(account).lock();
             let state = core.state_mut(account);
             let Some((spending, shares)) = state.and_then(|state| state.spendings.shares(key))
@@ -103,7 +106,7 @@ impl Ledger {
 
     /// Nobody can say whether an exchange was heard: all that it told is told again. What was given up
     /// with it would be nobody's until the period ends, if the key is not used here any more.
-    pub fn retell_caps(&self, asks: &[CapAsk]) {
+    pub fn retell_caps(&self, asks: &[CapRequest]) {
         for ask in asks {
             let mut core = self.shard(ask.account).lock();
             let state = core.state_mut(ask.account);
@@ -119,12 +122,12 @@ impl Ledger {
     /// when the call began to.
     ///
     /// # Errors
-    /// [`Refusal::Capped`] where the limit is used up, and [`Refusal::CutOff`].
+    /// [`Refusal::SpendLimitStatus`] where the limit is used up, and [`Refusal::CutOff`].
     pub(crate) async fn wait_for_share(
         &self,
         funds: &dyn SharedFunds,
-        want: Want,
-        (capped, lacks, left): (Capped, Nanousd, Nanousd),
+        want: FundsRequest,
+        (capped, lacks, left): (SpendLimitStatus, Nanousd, Nanousd),
         since: &mut Option<Duration>,
     ) -> Result<(), Refusal> {
         let now = funds.now();

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::calls::lend::Want;
+use crate::calls::lend::FundsRequest;
 use crate::memory::hold::Hold;
 use crate::memory::ledger::Ledger;
 use crate::records::error::Refusal;
@@ -41,7 +41,7 @@ pub struct Reserve {
 
 /// What of a call's cost is paid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Posted {
+pub struct PostedCharge {
     /// What the customer paid.
     pub charged: Nanousd,
     /// What the customer owes, because the account's money did not reach. It is paid before anything
@@ -49,7 +49,7 @@ pub struct Posted {
     pub owed: Nanousd,
 }
 
-impl Posted {
+impl PostedCharge {
     /// It cost nothing.
     pub const NOTHING: Self = Self { charged: Nanousd::ZERO, owed: Nanousd::ZERO };
 }
@@ -143,7 +143,7 @@ impl Hold {
     /// [`Refusal`]; the hold is then what it was.
     pub async fn enlarge(&mut self, amount: Nanousd) -> Result<(), Refusal> {
         let ledger = Arc::clone(&self.ledger);
-        let want = Want { account: self.account, key: self.key, amount };
+        let want = FundsRequest { account: self.account, key: self.key, amount };
         ledger.with_money(want, || self.extend(amount)).await
     }
 
@@ -164,7 +164,7 @@ impl Hold {
                 let core = ledger.shard(account).lock();
                 core.decide_extend(account, id, amount, UnixMs::now()).map(drop)
             };
-            ledger.with_money(Want { account, key, amount }, would_extend).await
+            ledger.with_money(FundsRequest { account, key, amount }, would_extend).await
         })
     }
 
@@ -216,7 +216,7 @@ impl Hold {
     /// Ends the hold with what the call cost. A charge above the hold takes what it can from the
     /// account's available money, whatever the key may spend, and the rest is the account's debt.
     /// Returns at once; the record is on disk with the next hold that is, some 50 ms later at most.
-    pub fn post(mut self, settlement: Settlement) -> Posted {
+    pub fn post(mut self, settlement: Settlement) -> PostedCharge {
         let Settlement { charge, usage, source } = settlement;
         let mut core = self.ledger.shard(self.account).lock();
         let post = core.decide_post(self.id, charge, (usage, source), UnixMs::now());
@@ -224,7 +224,7 @@ impl Hold {
             // Only `Hold` ends a hold, and it does so once.
             log::error!("{} to be posted is not open: nothing is charged", self.id);
             self.is_open = false;
-            return Posted::NOTHING;
+            return PostedCharge::NOTHING;
         };
         let committed = post
             .extension
@@ -236,6 +236,6 @@ impl Hold {
         if committed.is_err() {
             log::error!("{} was posted after the ledger had closed: it is in doubt", self.id);
         }
-        Posted { charged: post.charged, owed: post.owed }
+        PostedCharge { charged: post.charged, owed: post.owed }
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tollgate_journal::checked::hex32;
 
-pub(crate) use tollgate_journal::head::Fork;
+pub(crate) use tollgate_journal::head::ForkPolicy;
 
 use tollgate_types::ids::Seq;
 

@@ -22,7 +22,7 @@ const ACTS_MAX: usize = 1000;
 
 /// The request that a write came with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct IdempotencyKey {
     /// What the caller calls the write: the same id is done once. At most 256 bytes.
     pub id: Option<String>,
     /// The SHA-256 of the request: what tells whether two with the same id ask for the same.
@@ -40,7 +40,7 @@ pub struct ListedAct {
 
 /// What a write gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written<T> {
+pub struct WriteOutcome<T> {
     /// What was written, as it is now.
     pub value: T,
     /// Whether it was done by an earlier call with the same id; nothing happened now.
@@ -49,21 +49,21 @@ pub struct Written<T> {
 
 /// An operator or customer at work: every write that is made through it says who made it.
 #[derive(Clone, Debug)]
-pub struct By<'a> {
+pub struct ActorScope<'a> {
     pub(crate) ledger: &'a Ledger,
     pub(crate) actor: Actor,
-    pub(crate) asked: Asked,
+    pub(crate) asked: IdempotencyKey,
 }
 
 impl Ledger {
     /// Writes of `actor`.
     #[must_use]
-    pub fn by(&self, actor: &Actor) -> By<'_> {
-        By { ledger: self, actor: actor.clone(), asked: Asked::default() }
+    pub fn by(&self, actor: &Actor) -> ActorScope<'_> {
+        ActorScope { ledger: self, actor: actor.clone(), asked: IdempotencyKey::default() }
     }
 
     /// Writes of nobody in particular.
-    pub(crate) fn by_gateway(&self) -> By<'_> {
+    pub(crate) fn by_gateway(&self) -> ActorScope<'_> {
         self.by(&Actor::Gateway)
     }
 
@@ -87,10 +87,10 @@ impl Ledger {
 
 /// Acts that are recognised when they are repeated.
 #[derive(Debug, Default)]
-pub(crate) struct Ids(HashMap<(Actor, AccountId, String), Done>);
+pub(crate) struct IdempotencyIndex(HashMap<(Actor, AccountId, String), AppliedWrite>);
 
 #[derive(Debug)]
-struct Done {
+struct AppliedWrite {
     what: String,
     account: AccountId,
     subject: String,
@@ -101,14 +101,14 @@ struct Done {
 
 /// Ids of operators are their own, whatever they are about; those of a customer are the account's.
 fn scope(actor: &Actor, account: AccountId) -> AccountId {
-    if *actor == Actor::Customer { account } else { AccountId::HOUSE }
+    if *actor == Actor::Customer { account } else { AccountId::OPERATOR }
 }
 
-impl Ids {
+impl IdempotencyIndex {
     /// Takes over an act that stands in the journal.
     pub(crate) fn remember(&mut self, seq: Seq, act: &Act) {
         let Some(id) = act.id.clone() else { return };
-        let done = Done {
+        let done = AppliedWrite {
             what: act.what.clone(),
             account: act.account,
             subject: act.subject.clone(),
@@ -125,10 +125,10 @@ impl Ids {
     }
 }
 
-impl By<'_> {
+impl ActorScope<'_> {
     /// The same for a request that may be repeated.
     #[must_use]
-    pub fn asked(self, asked: Asked) -> Self {
+    pub fn asked(self, asked: IdempotencyKey) -> Self {
         Self { asked, ..self }
     }
 
@@ -149,14 +149,14 @@ impl By<'_> {
         what: &'static str,
         account: AccountId,
         subject: &str,
-    ) -> Result<Written<()>, LedgerError> {
-        let noted = self.write(what, account, |locked, pen| {
-            if account != AccountId::HOUSE {
+    ) -> Result<WriteOutcome<()>, LedgerError> {
+        let noted = self.write(what, account, |locked, audit| {
+            if account != AccountId::OPERATOR {
                 locked.state(account)?;
             }
-            Ok(((), vec![pen.act(account, subject)]))
+            Ok(((), vec![audit.act(account, subject)]))
         });
-        Ok(Written { value: (), repeated: noted.await?.place().1 })
+        Ok(WriteOutcome { value: (), repeated: noted.await?.place().1 })
     }
 
     /// The write that this caller made before under the same id: on which account, on what and

@@ -8,15 +8,15 @@ use std::ops::Range;
 use async_trait::async_trait;
 
 use crate::memory::ledger::Ledger;
+use crate::ports::funds::UsageOfModel;
 use crate::projection::grain::Grain;
 use crate::projection::store::CallName;
 use crate::projection::window::{UsageCell, UsageTotal};
 use crate::records::error::LedgerError;
 use crate::records::loss::Losses;
-use crate::records::record::{Journaled, OpenHold};
+use crate::records::record::{JournaledRecord, OpenHold};
 use crate::rules::account::{Account, Totals};
 use crate::rules::credit::CreditSums;
-use crate::seam::funds::UsageOfModel;
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, KeyId, NodeId, Seq};
@@ -27,7 +27,7 @@ pub(crate) struct StatementLines {
     /// Holds that are open, in no order.
     pub(crate) open: Vec<(HoldId, OpenHold)>,
     /// What has ended or moved, newest first. A hold that ends meanwhile may stand here as well.
-    pub(crate) ended: Vec<Journaled>,
+    pub(crate) ended: Vec<JournaledRecord>,
 }
 
 /// The figures of all who spend the money of a ledger's accounts, and what they are made of. The
@@ -58,7 +58,7 @@ pub(crate) trait Books: Send + Sync {
     ) -> Result<StatementLines, LedgerError>;
 
     /// Holds that crashes left open, oldest first.
-    async fn in_doubt(&self, ledger: &Ledger) -> Result<Vec<Journaled>, LedgerError>;
+    async fn in_doubt(&self, ledger: &Ledger) -> Result<Vec<JournaledRecord>, LedgerError>;
 
     /// The usage of an account in the hours or days of `times`, with all that was recorded before the
     /// call.
@@ -112,7 +112,7 @@ pub(crate) trait Books: Send + Sync {
         ledger: &Ledger,
         account: AccountId,
         name: CallName,
-    ) -> Result<Option<Journaled>, LedgerError>;
+    ) -> Result<Option<JournaledRecord>, LedgerError>;
 
     /// At most `limit` refunds of a hold, the first ones.
     async fn refunds_of(
@@ -121,7 +121,7 @@ pub(crate) trait Books: Send + Sync {
         account: AccountId,
         hold: HoldId,
         limit: usize,
-    ) -> Result<Vec<Journaled>, LedgerError>;
+    ) -> Result<Vec<JournaledRecord>, LedgerError>;
 
     /// What a settled hold of an account was charged; `None` if there is none of this id.
     async fn charged(

@@ -20,10 +20,12 @@ use tokio::sync::Semaphore;
 use crate::files::fatal::fatal;
 use crate::files::lock::DirectoryLock;
 use crate::journal::{self, Journal, Stopped};
-use crate::memory::act::Ids;
+use crate::maintenance::worker::Maintenance;
+use crate::memory::act::IdempotencyIndex;
 use crate::memory::books::Books;
+use crate::memory::in_flight::{CrashRemnants, InFlightLog};
 use crate::memory::registry::TaskRegistry;
-use crate::memory::sent::{Left, Sent};
+use crate::ports::funds::SharedFunds;
 use crate::projection::backlog::Backlog;
 use crate::projection::projected::{Projected, ProjectionState};
 use crate::records::error::LedgerError;
@@ -35,8 +37,6 @@ use crate::rules::account::Account;
 use crate::rules::audit;
 use crate::rules::core::Core;
 use crate::rules::shards::shard_index;
-use crate::seam::funds::SharedFunds;
-use crate::upkeep::keeper::Keeper;
 use tollgate_money::money::Nanousd;
 use tollgate_options::holds::HoldOverrides;
 use tollgate_types::ids::{AccountId, KeyId, Seq};
@@ -48,7 +48,7 @@ pub struct Ledger {
     pub(crate) shards: Vec<Mutex<Core>>,
     pub(crate) keys: RwLock<Keys>,
     /// Writes that are recognised when they are repeated. Locked behind all shards.
-    pub(crate) ids: Mutex<Ids>,
+    pub(crate) ids: Mutex<IdempotencyIndex>,
     /// Whose account an address opens. Locked behind all shards.
     pub(crate) emails: Mutex<HashMap<String, AccountId>>,
     pub(crate) journal: Arc<Journal>,
@@ -56,9 +56,9 @@ pub struct Ledger {
     pub(crate) projected: Arc<Projected>,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
     /// What this process notes of calls before they are sent.
-    pub(crate) sent: Sent,
+    pub(crate) in_flight: InFlightLog,
     /// What the last process had noted.
-    pub(crate) left: Left,
+    pub(crate) remnants: CrashRemnants,
     /// The directory, for those who read the whole journal.
     pub(crate) dir: PathBuf,
     /// Places of those who read the whole journal at one time.
@@ -74,7 +74,7 @@ pub struct Ledger {
     /// Locked for as long as the ledger is open.
     pub(crate) _lock: DirectoryLock,
     /// Seals, checkpoints and the archive.
-    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) maintenance: Arc<Maintenance>,
 }
 
 /// All keys, for authentication.
@@ -175,7 +175,7 @@ impl Ledger {
     ///
     /// Blocks for as long as the disk takes.
     pub fn close(&self) {
-        self.keeper.stop();
+        self.maintenance.stop();
         self.journal.stop();
         for thread in self.threads.lock().drain(..) {
             if thread.join().is_err() {

@@ -2,7 +2,7 @@
 //! noted of calls before they are sent, and what is asked of the places where tasks stand and money is
 //! added up.
 //!
-//! It may import the layers below, from `upkeep` on.
+//! It may import the layers below, from `maintenance` on.
 
 pub(crate) mod act;
 pub(crate) mod books;
@@ -10,5 +10,5 @@ pub(crate) mod follow;
 pub(crate) mod hold;
 pub(crate) mod ledger;
 pub(crate) mod registry;
-pub(crate) mod sent;
+pub(crate) mod in_flight;
 pub(crate) mod write;

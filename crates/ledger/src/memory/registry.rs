@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::memory::act::By;
+use crate::memory::act::ActorScope;
 use crate::memory::hold::Hold;
 use crate::memory::ledger::Ledger;
+use crate::ports::tasks::{ChangeTask, ListedTask, TaskPage, TaskQuery};
 use crate::records::error::LedgerError;
-use crate::records::task::{Repeat, Task, Tried};
+use crate::records::task::{DeliveryAttempt, RepeatKey, Task};
 use crate::rules::settlement::TaskSettlement;
-use crate::rules::submit::Repeated;
-use crate::seam::tasks::{ChangeTask, ListedTask, TaskPage, TaskQuery};
+use crate::rules::submit::RepeatLookup;
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, TaskId};
@@ -43,7 +43,7 @@ pub(crate) trait TaskRegistry: Send + Sync {
         ledger: &Ledger,
         id: (AccountId, TaskId),
         change: &ChangeTask<'_>,
-        tried: Option<Tried>,
+        tried: Option<DeliveryAttempt>,
     ) -> Result<Option<Arc<Task>>, LedgerError>;
 
     /// Ends a task and its hold together, with this state and document; `None` when it has ended before.
@@ -55,17 +55,17 @@ pub(crate) trait TaskRegistry: Send + Sync {
         settlement: TaskSettlement,
     ) -> Result<Option<Arc<Task>>, LedgerError>;
 
-    /// Ends a task whose submit is in doubt, as [`By::resolve_task`] says, and notes who did it.
+    /// Ends a task whose submit is in doubt, as [`ActorScope::resolve_task`] says, and notes who did it.
     async fn resolve(
         &self,
-        by: &By<'_>,
+        by: &ActorScope<'_>,
         id: (AccountId, TaskId),
         end: (&str, String),
         charge: Option<Nanousd>,
     ) -> Result<Option<Arc<Task>>, LedgerError>;
 
     /// Takes a task that has ended into work again, for its announcement, and notes who did it.
-    async fn announce_again(&self, by: &By<'_>, task: Task) -> Result<(), LedgerError>;
+    async fn announce_again(&self, by: &ActorScope<'_>, task: Task) -> Result<(), LedgerError>;
 
     /// The account's task of this id, or of this upstream's id.
     async fn find(
@@ -86,7 +86,11 @@ pub(crate) trait TaskRegistry: Send + Sync {
     async fn listed(&self, ledger: &Ledger, id: TaskId) -> Result<Option<ListedTask>, LedgerError>;
 
     /// The last try to announce the end of a task; `None` before the first.
-    async fn tried(&self, ledger: &Ledger, id: TaskId) -> Result<Option<Tried>, LedgerError>;
+    async fn tried(
+        &self,
+        ledger: &Ledger,
+        id: TaskId,
+    ) -> Result<Option<DeliveryAttempt>, LedgerError>;
 
     /// A part of a list; `None` if there is no such task as the one that it begins behind.
     async fn list(
@@ -104,10 +108,10 @@ pub(crate) trait TaskRegistry: Send + Sync {
         &self,
         ledger: &Ledger,
         account: AccountId,
-        repeat: &Repeat,
+        repeat: &RepeatKey,
         at: UnixMs,
         within: Duration,
-    ) -> Result<Repeated, LedgerError>;
+    ) -> Result<RepeatLookup, LedgerError>;
 
     /// Counts the repetitions of a task's submit from `at`. They are counted from when an upstream took
     /// it, as long as nobody says otherwise.

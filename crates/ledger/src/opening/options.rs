@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::maintenance::worker::MaintenanceOptions;
+use crate::ports::funds::SharedFunds;
 use crate::projection::projector::Pruning;
-use crate::seam::funds::SharedFunds;
-use crate::upkeep::keeper::Keeping;
 use crate::{OnCommit, journal};
 use tollgate_options::ledger::RecoveryPolicy;
 
@@ -26,7 +26,7 @@ pub struct Options {
     /// Whether a directory that is a copy of another one goes on, under a name of its own.
     pub accept_fork: bool,
     /// What becomes of the journal's closed segments.
-    pub keeping: Keeping,
+    pub maintenance: MaintenanceOptions,
     /// How long lines of statements stay where they are read fastest.
     pub pruning: Pruning,
 }
@@ -43,7 +43,7 @@ impl Options {
             segment_bytes_max: journal::segment::SEGMENT_BYTES_MAX,
             fleet: None,
             accept_fork: false,
-            keeping: Keeping::default(),
+            maintenance: MaintenanceOptions::default(),
             pruning: Pruning::default(),
         }
     }

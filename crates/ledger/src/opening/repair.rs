@@ -16,7 +16,7 @@ use crate::files::moved;
 use crate::files::seal::{self, Seal};
 use crate::journal::LedgerFormat;
 use crate::journal::head::{Head, HeadFile};
-use crate::journal::salvage::{Found, Salvage, Walk};
+use crate::journal::salvage::{Salvage, SalvageCursor, SalvageItem};
 use crate::journal::segment;
 use crate::records::error::OpenError;
 use crate::records::record::Record;
@@ -229,15 +229,15 @@ struct Made {
 
 fn survey(journal: &Path) -> Result<Survey, OpenError> {
     let mut salvage = Salvage::open(journal)?;
-    let mut walk = Walk::begin(&salvage);
+    let mut walk = SalvageCursor::begin(&salvage);
     let (mut records, mut behind, mut behind_proven) = (0_u64, 0_u64, 0_u64);
     let (mut damages, mut lost, mut chains) = (Vec::new(), Vec::new(), BTreeMap::new());
     let (mut made, mut last) = (Made::default(), salvage.position().seq);
     let mut samples = VecDeque::new();
     while let Some(found) = salvage.next(&mut walk)? {
         let (frame, is_proven) = match found {
-            Found::Frame(frame, is_proven) => (frame, is_proven),
-            Found::Damage(damage) => {
+            SalvageItem::Frame(frame, is_proven) => (frame, is_proven),
+            SalvageItem::Damage(damage) => {
                 let (file, from, to, what) = (damage.path, damage.from, damage.to, damage.what);
                 damages.push(DamageFound { file, from, to, what });
                 continue;
@@ -300,10 +300,10 @@ fn survey(journal: &Path) -> Result<Survey, OpenError> {
 /// Gives the builder every record at its place, and asks it for those that are lost.
 fn rebuild(journal: &Path, builder: &mut Builder<'_>, last: Seq) -> Result<(), OpenError> {
     let mut salvage = Salvage::open(journal)?;
-    let mut walk = Walk::begin(&salvage);
+    let mut walk = SalvageCursor::begin(&salvage);
     let mut next = salvage.position().seq + 1;
     while let Some(found) = salvage.next(&mut walk)? {
-        let Found::Frame(frame, _) = found else { continue };
+        let SalvageItem::Frame(frame, _) = found else { continue };
         if frame.first_seq < next {
             walk.seq = next - 1;
             continue;

@@ -29,7 +29,7 @@ const NOT_COPIED: [&str; 4] = ["lock", "ballast", "sent", "head.json"];
 
 /// What a copy has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Copied {
+pub struct CopySummary {
     /// The last record in it.
     pub last_seq: Seq,
     /// When that happened.
@@ -41,12 +41,12 @@ pub struct Copied {
     /// Segments that are in the archive, and were not copied: the copy refers to them there.
     pub archived: usize,
     /// What the original has beyond it.
-    pub left_out: LeftOut,
+    pub left_out: OmittedRecords,
 }
 
 /// What was left out of a directory that was made of another one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct LeftOut {
+pub struct OmittedRecords {
     /// Records in all.
     pub records: u64,
     /// Calls that were charged or owed something, or ended without.
@@ -71,7 +71,7 @@ pub struct LeftOut {
     pub unreadable: bool,
 }
 
-impl LeftOut {
+impl OmittedRecords {
     fn add(&mut self, record: &Record) {
         let plus = |sum: &mut Nanousd, more: Nanousd| {
             *sum = sum.checked_add(more).unwrap_or(Nanousd::MAX);
@@ -103,7 +103,7 @@ impl LeftOut {
 ///
 /// # Errors
 /// [`OpenError`] when something cannot be read or written, or `to` has another ledger.
-pub fn backup(from: &Path, to: &Path) -> Result<Copied, OpenError> {
+pub fn backup(from: &Path, to: &Path) -> Result<CopySummary, OpenError> {
     // Refuses a directory that is no ledger.
     let journal = from.join("journal");
     segment::list(&journal)?;
@@ -171,7 +171,7 @@ fn alone(from: &Path, to: &Path) -> Result<Option<DirectoryLock>, OpenError> {
 /// # Errors
 /// [`OpenError`] when something cannot be read or written, when `to` has something in it, and for the
 /// ledger of a node of a fleet, whose money is elsewhere.
-pub fn restore(from: &Path, to: &Path, at: Option<UnixMs>) -> Result<Copied, OpenError> {
+pub fn restore(from: &Path, to: &Path, at: Option<UnixMs>) -> Result<CopySummary, OpenError> {
     let (journal, to_journal) = (from.join("journal"), to.join("journal"));
     segment::list(&journal)?;
     if fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_some()) {
@@ -237,7 +237,7 @@ fn other(to: &Path) -> OpenError {
 struct Cut {
     end: Position,
     last_at: Option<UnixMs>,
-    left_out: LeftOut,
+    left_out: OmittedRecords,
 }
 
 impl Cut {
@@ -245,7 +245,7 @@ impl Cut {
     /// unfinished write is left out.
     fn find(journal: &Path, at: Option<UnixMs>) -> Result<Self, OpenError> {
         let mut cut =
-            Self { end: Position::default(), last_at: None, left_out: LeftOut::default() };
+            Self { end: Position::default(), last_at: None, left_out: OmittedRecords::default() };
         let mut is_over = false;
         let segments = segment::list(journal)?;
         for first_seq in &segments {
@@ -315,8 +315,8 @@ impl Cut {
         if is_over || (at.is_some() && is_damage) { Ok(self) } else { Err(error) }
     }
 
-    fn copied(self, bytes: u64, seals: Vec<Seal>) -> Copied {
-        Copied {
+    fn copied(self, bytes: u64, seals: Vec<Seal>) -> CopySummary {
+        CopySummary {
             last_seq: self.end.seq,
             last_at: self.last_at,
             chain: hex(&self.end.chain),

@@ -11,7 +11,7 @@ use crate::journal::segment::Position;
 use crate::projection::store::StoreError;
 use crate::projection::window::Window;
 use crate::records::error::{LedgerError, Violation};
-use crate::records::record::Journaled;
+use crate::records::record::JournaledRecord;
 use tollgate_types::ids::Seq;
 
 /// How long records gather before they are applied. Sled takes some 10 µs to change a row and each
@@ -45,7 +45,7 @@ pub(crate) struct BacklogPart {
 }
 
 impl BacklogPart {
-    fn add(&mut self, group: CommittedGroup<'_, Journaled>) -> Result<(), Violation> {
+    fn add(&mut self, group: CommittedGroup<'_, JournaledRecord>) -> Result<(), Violation> {
         self.records = self.records.saturating_add(group.entries.len());
         self.journal_bytes = self.journal_bytes.saturating_add(group.bytes);
         self.end = group.end;
@@ -130,7 +130,7 @@ impl Backlog {
     }
 
     /// Adds a group; waits while there is no room.
-    pub(crate) fn push(&self, group: CommittedGroup<'_, Journaled>) {
+    pub(crate) fn push(&self, group: CommittedGroup<'_, JournaledRecord>) {
         let mut state = self.state.lock();
         while state.bytes() >= BACKLOG_BYTES_MAX && state.away.is_none() {
             self.room.wait(&mut state);
@@ -309,7 +309,7 @@ impl Backlog {
 impl State {
     /// Adds a group to the open part. True if there is something to do: the part is full, or the group
     /// cannot be summed up.
-    fn add(&mut self, group: CommittedGroup<'_, Journaled>) -> bool {
+    fn add(&mut self, group: CommittedGroup<'_, JournaledRecord>) -> bool {
         if self.failed.is_some() {
             return true;
         }
@@ -373,12 +373,12 @@ mod tests {
         })
     }
 
-    fn reserved(seq: Seq) -> Journaled {
-        Journaled { seq, record: Record::Reserved(reservation()), hold: None }
+    fn reserved(seq: Seq) -> JournaledRecord {
+        JournaledRecord { seq, record: Record::Reserved(reservation()), hold: None }
     }
 
     /// The end of the hold that the record `hold` has made.
-    fn posted(seq: Seq, hold: Seq) -> Journaled {
+    fn posted(seq: Seq, hold: Seq) -> JournaledRecord {
         let record = Record::Posted {
             account: AccountId::from_number(1),
             hold: HoldId::from_number(hold),
@@ -389,10 +389,10 @@ mod tests {
             at: AT,
         };
         let hold = OpenHold { reservation: reservation(), amount: Nanousd::new(5) };
-        Journaled { seq, record, hold: Some(hold) }
+        JournaledRecord { seq, record, hold: Some(hold) }
     }
 
-    fn push(backlog: &Backlog, mut entries: Vec<Journaled>, bytes: u64) {
+    fn push(backlog: &Backlog, mut entries: Vec<JournaledRecord>, bytes: u64) {
         let seq = entries.last().expect("a record").seq;
         let end = Position { seq, ..Position::default() };
         let entries = entries.drain(..);
@@ -466,7 +466,7 @@ mod tests {
     fn what_cannot_be_summed_up_is_an_error_of_sled_and_nothing_behind_it_is_kept() {
         let backlog = Backlog::new(0);
         push(&backlog, vec![reserved(1)], 1);
-        let unknown = Journaled { hold: None, ..posted(2, 9) };
+        let unknown = JournaledRecord { hold: None, ..posted(2, 9) };
         push(&backlog, vec![unknown], 1);
         push(&backlog, vec![reserved(3)], 1);
         assert!(backlog.state.lock().is_empty());

@@ -8,11 +8,11 @@
 //! ```
 //!
 //! The rows are those of the sled ledger as they stood at that record, without the lines of statements.
-//! The hash of the file stands in the journal, in the record [`Checkpointed`], so that neither a
+//! The hash of the file stands in the journal, in the record [`CheckpointRecord`], so that neither a
 //! half-written nor an exchanged file is ever taken for it: the file is on disk before the record is
 //! written, and is used only when the record is found.
 
-use crate::records::checkpointed::Checkpointed;
+use crate::records::checkpointed::CheckpointRecord;
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -68,7 +68,10 @@ pub(crate) fn path(dir: &Path, seq: Seq) -> PathBuf {
 ///
 /// # Errors
 /// When sled cannot be read, or the file not written.
-pub(crate) fn write(dir: &Path, store: &Store) -> Result<Option<(Checkpointed, u64)>, OpenError> {
+pub(crate) fn write(
+    dir: &Path,
+    store: &Store,
+) -> Result<Option<(CheckpointRecord, u64)>, OpenError> {
     let directory = directory(dir);
     make_directory(&directory).map_err(OpenError::io(&directory))?;
     let new = directory.join("new");
@@ -84,7 +87,7 @@ pub(crate) fn write(dir: &Path, store: &Store) -> Result<Option<(Checkpointed, u
         write_all(&mut out, &header, rows)?;
         let (sha256, bytes) = (out.hasher.finalize().into(), out.bytes);
         out.inner.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-        Ok((Checkpointed { seq: end.seq, sha256, state_hash, at }, bytes))
+        Ok((CheckpointRecord { seq: end.seq, sha256, state_hash, at }, bytes))
     });
     if !matches!(written, Ok(Some(Ok(_)))) {
         // Half a file on a full disk is room that the journal waits for.

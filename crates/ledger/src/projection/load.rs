@@ -17,7 +17,7 @@ use crate::projection::store::{self, Store, StoreError};
 use crate::projection::window::Window;
 use crate::records::act::Act;
 use crate::records::error::OpenError;
-use crate::records::record::{Journaled, Record};
+use crate::records::record::{JournaledRecord, Record};
 use crate::rules::audit;
 use crate::rules::core::Core;
 use crate::rules::shards::{new_cores, shard_index};
@@ -53,7 +53,7 @@ impl State {
                 let core = &mut self.cores[shard_index(record.account())];
                 let hold = record.open_hold().and_then(|id| core.hold(id).cloned());
                 core.apply(seq, &record).map_err(OpenError::Violation)?;
-                window.add(Journaled { seq, record, hold }).map_err(OpenError::Violation)?;
+                window.add(JournaledRecord { seq, record, hold }).map_err(OpenError::Violation)?;
                 waiting += 1;
             }
             if waiting >= WINDOW_RECORDS_MAX {
@@ -289,7 +289,7 @@ mod tests {
     use super::*;
     use crate::journal::head::Head;
     use crate::records::act::Actor;
-    use crate::{Archive, ArchiveTo, Keeping, Ledger, Options};
+    use crate::{Archive, ArchiveTo, Ledger, MaintenanceOptions, Options};
     use tollgate_money::money::Nanousd;
     use tollgate_types::clock::UnixMs;
     use tollgate_types::ids::AccountId;
@@ -302,8 +302,9 @@ mod tests {
         let archive =
             Archive { to: ArchiveTo::Directory(archive.to_owned()), keep: Duration::ZERO };
         let checkpoint_interval = Duration::ZERO;
-        let keeping = Keeping { checkpoint_interval, archive: Some(archive), on_kept: None };
-        let options = Options { keeping, segment_bytes_max: 4 << 10, ..Options::new(dir) };
+        let maintenance =
+            MaintenanceOptions { checkpoint_interval, archive: Some(archive), on_event: None };
+        let options = Options { maintenance, segment_bytes_max: 4 << 10, ..Options::new(dir) };
         let (ledger, _) = Ledger::open(options).expect("opens");
         let account = ledger.create_account("a").await.expect("an account").id;
         let by = ledger.by(&Actor::operator("ada"));
@@ -336,7 +337,7 @@ mod tests {
         assert_eq!(hash(&found), hash(&whole));
         assert!(!whole.acts.is_empty());
         assert_eq!(found.acts, whole.acts);
-        let ended = &found.cores[shard_index(AccountId::HOUSE)].house.ended;
+        let ended = &found.cores[shard_index(AccountId::OPERATOR)].operator.ended;
         assert!(ended.contains_key(&SESSION), "the operator stays logged out");
         // The archive is away: only with a checkpoint can it start.
         fs::rename(archive, archive.with_extension("away")).expect("renamed");

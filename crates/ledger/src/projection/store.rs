@@ -7,7 +7,7 @@ mod calls;
 mod losses;
 mod margins;
 mod pack;
-mod people;
+mod customers;
 mod prices;
 mod rows;
 mod salvage;
@@ -31,20 +31,20 @@ use crate::files::directory::sync_directory;
 use crate::journal::segment::Position;
 use crate::projection::window::Window;
 use crate::records::key_limits::KeyLimits;
-use crate::records::record::{Journaled, Key, OpenHold};
+use crate::records::record::{JournaledRecord, Key, OpenHold};
 use crate::rules::account::Account;
 use crate::rules::core::{Core, Grant, Refund};
 use crate::rules::shards::shard_index;
-use crate::rules::spend::Spent;
+use crate::rules::spend::SpendTotals;
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, KeyId, Seq};
 use tollgate_types::limit::Rates;
 
 pub use calls::CallName;
+pub(crate) use customers::each_act;
 use pack::{Batch, Packing};
 pub(crate) use pack::{Cut, settle};
-pub(crate) use people::each_act;
 pub(crate) use rows::{Held, Row, Source};
 use sweep::Sweep;
 pub(crate) use sweep::{SweepFigures, Swept};
@@ -258,7 +258,7 @@ impl Store {
             };
             (account.balance, account.written_off) =
                 account.after(movement).map_err(|rule| StoreError::new(format!("{id}: {rule}")))?;
-            window.people.change(&mut account);
+            window.customers.change(&mut account);
             batch.insert(key(ACCOUNT, &[&id.number().to_be_bytes()]), account_row(&account)?);
         }
         for (id, row) in &window.keys {
@@ -297,8 +297,8 @@ impl Store {
         self.put_usage(&mut batch, &window)?;
         self.put_margins(&mut batch, &window)?;
         self.put_limits(&mut batch, &window)?;
-        people::put_people(&mut batch, &window.people)?;
-        self.put_notes(&mut batch, &window.people)?;
+        customers::put_people(&mut batch, &window.customers)?;
+        self.put_notes(&mut batch, &window.customers)?;
         put(&mut batch, META.to_vec(), &Meta { layout: LAYOUT_VERSION, end })?;
         self.write(batch)?;
         Ok(())
@@ -320,7 +320,7 @@ impl Store {
         // Whatever is charged was used.
         for ((account, id), used) in &window.used {
             let row = key(SPENT, &[&account.number().to_be_bytes(), &id.number().to_be_bytes()]);
-            let before: Option<(AccountId, KeyId, Spent, UnixMs)> = self.value(&row)?;
+            let before: Option<(AccountId, KeyId, SpendTotals, UnixMs)> = self.value(&row)?;
             let (mut spent, used_before) =
                 before.map_or_else(Default::default, |(_, _, spent, used)| (spent, used));
             let days = window.charges.get(&(*account, *id)).into_iter().flatten();
@@ -343,7 +343,7 @@ impl Store {
         account: AccountId,
         before: Seq,
         limit: usize,
-    ) -> Result<Vec<Journaled>, StoreError> {
+    ) -> Result<Vec<JournaledRecord>, StoreError> {
         let mut found = Vec::new();
         for row in self.db.range(entries_key(account, 0)..entries_key(account, before)).rev() {
             let mut chunk = read_chunk(&row?.1)?;
@@ -376,7 +376,7 @@ impl Store {
     }
 
     /// The ends of all holds that crashes had left open and nobody has looked into, oldest first.
-    pub(crate) fn in_doubt(&self) -> Result<Vec<Journaled>, StoreError> {
+    pub(crate) fn in_doubt(&self) -> Result<Vec<JournaledRecord>, StoreError> {
         let rows = self.db.scan_prefix([IN_DOUBT]);
         rows.map(|row| Ok(postcard::from_bytes(&row?.1)?)).collect()
     }
@@ -430,9 +430,9 @@ pub(crate) fn load(rows: &dyn Source, cores: &mut [Core]) -> Result<(), StoreErr
         state.spendings.restore_limits(key, limits);
     }
     for row in rows.with_prefix(&[SPENT]) {
-        let (account, key, spent, _): (AccountId, KeyId, Spent, UnixMs) =
+        let (account, key, spent, _): (AccountId, KeyId, SpendTotals, UnixMs) =
             postcard::from_bytes(&row?.1)?;
-        if spent != Spent::default() {
+        if spent != SpendTotals::default() {
             let state = cores[shard_index(account)].state_mut(account).ok_or_else(unknown)?;
             state.spendings.restore_spent(key, spent);
         }
@@ -458,7 +458,7 @@ pub(crate) fn load(rows: &dyn Source, cores: &mut [Core]) -> Result<(), StoreErr
         let (id, hold): (HoldId, OpenHold) = postcard::from_bytes(&row?.1)?;
         cores[shard_index(hold.reservation.account)].restore_hold(id, hold);
     }
-    people::load_people(rows, cores)
+    customers::load_people(rows, cores)
 }
 
 fn put(batch: &mut Batch, key: Vec<u8>, value: &impl Serialize) -> Result<(), StoreError> {
@@ -491,7 +491,7 @@ pub fn charged_in(chunk: &[u8], hold: HoldId) -> Result<Option<Option<Nanousd>>,
 ///
 /// # Errors
 /// For bytes that are no chunk.
-pub fn read_chunk(mut bytes: &[u8]) -> Result<Vec<Journaled>, postcard::Error> {
+pub fn read_chunk(mut bytes: &[u8]) -> Result<Vec<JournaledRecord>, postcard::Error> {
     let mut entries = Vec::new();
     while !bytes.is_empty() {
         let (journaled, rest) = postcard::take_from_bytes(bytes)?;

@@ -4,7 +4,7 @@ use crate::memory::ledger::Ledger;
 use crate::projection::store::CallName;
 use crate::reading::statement::{self, Call, Entry};
 use crate::records::error::LedgerError;
-use crate::records::record::{Journaled, OpenHold};
+use crate::records::record::{JournaledRecord, OpenHold};
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId};
@@ -71,7 +71,7 @@ impl Ledger {
 }
 
 /// The end of a call, and the hold that it ended.
-fn parts(ended: Journaled) -> Option<(Journaled, OpenHold, HoldId)> {
+fn parts(ended: JournaledRecord) -> Option<(JournaledRecord, OpenHold, HoldId)> {
     let (id, hold) = (ended.record.open_hold()?, ended.hold.clone()?);
     Some((ended, hold, id))
 }

@@ -51,7 +51,7 @@ struct FocusRow<'a> {
 impl Focus {
     /// The names of the columns.
     pub(super) fn head() -> Vec<String> {
-        FocusRow::new(0, AccountId::HOUSE, UnixMs(0))
+        FocusRow::new(0, AccountId::OPERATOR, UnixMs(0))
             .cells()
             .into_iter()
             .map(|(name, _)| name.to_owned())
@@ -152,7 +152,7 @@ impl FocusRow<'_> {
     fn billed(&self) -> Vec<(&'static str, String)> {
         let (begin, end) = month(self.at);
         vec![
-            ("BillingAccountId", AccountId::HOUSE.to_string()),
+            ("BillingAccountId", AccountId::OPERATOR.to_string()),
             ("BillingAccountName", PROVIDER.to_owned()),
             ("BillingCurrency", "USD".to_owned()),
             ("BillingPeriodStart", begin.to_rfc3339()),

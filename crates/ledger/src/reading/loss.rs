@@ -2,9 +2,9 @@
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use crate::records::loss::LossCause;
+use crate::records::loss::LossRecord;
 use crate::records::loss::LossSums;
 use crate::records::loss::Losses;
-use crate::records::loss::Lost;
 use std::sync::Arc;
 
 use crate::memory::ledger::Ledger;
@@ -46,7 +46,7 @@ impl Ledger {
             return;
         }
         let (cause, at) = (cause.as_str().to_owned(), UnixMs::now());
-        let lost = Lost { account, key, model, upstream, request, cause, amount, at };
+        let lost = LossRecord { account, key, model, upstream, request, cause, amount, at };
         let mut core = self.shard(account).lock();
         if core.account(account).is_none() {
             log::error!("a loss of {amount} ({}) is of {account}, which is not here", lost.cause);
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn words_of_causes_are_short_words() {
         for cause in LossCause::ALL {
-            let lost = Lost {
+            let lost = LossRecord {
                 account: AccountId::from_number(1),
                 key: KeyId::from_number(1),
                 model: "m".into(),
@@ -100,9 +100,9 @@ mod tests {
                 at: UnixMs(1),
             };
             assert!(lost.is_sound(), "{cause}");
-            assert!(!Lost { cause: "Retry again".to_owned(), ..lost.clone() }.is_sound());
-            assert!(!Lost { cause: String::new(), ..lost.clone() }.is_sound());
-            assert!(!Lost { amount: Nanousd::ZERO, ..lost }.is_sound());
+            assert!(!LossRecord { cause: "Retry again".to_owned(), ..lost.clone() }.is_sound());
+            assert!(!LossRecord { cause: String::new(), ..lost.clone() }.is_sound());
+            assert!(!LossRecord { amount: Nanousd::ZERO, ..lost }.is_sound());
         }
     }
 }

@@ -17,7 +17,7 @@ pub(crate) mod past;
 pub(crate) mod report;
 pub(crate) mod scan;
 pub(crate) mod shared;
-pub(crate) mod standing;
+pub(crate) mod node_status;
 pub(crate) mod statement;
 pub(crate) mod usage;
 pub(crate) mod compare;

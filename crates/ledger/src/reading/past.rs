@@ -15,7 +15,7 @@ use crate::projection::store::{CallName, Store, StoreError};
 use crate::projection::window::is_entry;
 use crate::reading::report::track;
 use crate::records::error::{LedgerError, OpenError};
-use crate::records::record::{Journaled, OpenHold};
+use crate::records::record::{JournaledRecord, OpenHold};
 use tollgate_money::money::Nanousd;
 use tollgate_types::ids::{AccountId, HoldId, Seq};
 
@@ -46,7 +46,7 @@ impl Past {
         account: AccountId,
         before: Seq,
         limit: usize,
-    ) -> Result<Vec<Journaled>, OpenError> {
+    ) -> Result<Vec<JournaledRecord>, OpenError> {
         let mut found = Vec::new();
         for first_seq in self.segments.iter().rev().filter(|first_seq| **first_seq < before) {
             let lines = self.lines(*first_seq, account)?.into_iter().rev();
@@ -64,7 +64,7 @@ impl Past {
         &self,
         account: AccountId,
         name: CallName,
-    ) -> Result<Option<Journaled>, OpenError> {
+    ) -> Result<Option<JournaledRecord>, OpenError> {
         let (begin, most) = match name {
             CallName::Hold(id, _) if id.number() >= self.to => return Ok(None),
             CallName::Hold(id, _) => (self.index_of(id.number()), usize::MAX),
@@ -92,7 +92,7 @@ impl Past {
     }
 
     /// The line at this place.
-    fn entry(&self, account: AccountId, seq: Seq) -> Result<Option<Journaled>, OpenError> {
+    fn entry(&self, account: AccountId, seq: Seq) -> Result<Option<JournaledRecord>, OpenError> {
         let Some(first_seq) = self.segments.get(self.index_of(seq)) else { return Ok(None) };
         Ok(self.lines(*first_seq, account)?.into_iter().find(|line| line.seq == seq))
     }
@@ -103,7 +103,7 @@ impl Past {
     }
 
     /// The lines of an account in a segment, oldest first, without those that are sled's.
-    fn lines(&self, first_seq: Seq, account: AccountId) -> Result<Vec<Journaled>, OpenError> {
+    fn lines(&self, first_seq: Seq, account: AccountId) -> Result<Vec<JournaledRecord>, OpenError> {
         if !self.may_have(first_seq, account)? {
             return Ok(Vec::new());
         }
@@ -134,7 +134,7 @@ impl Past {
         first_seq: Seq,
         account: AccountId,
         holds: &mut HashMap<HoldId, OpenHold>,
-        lines: &mut Vec<Journaled>,
+        lines: &mut Vec<JournaledRecord>,
     ) -> Result<Seq, OpenError> {
         let mut oldest = first_seq;
         let mut frames = Frames::open(&self.dir, first_seq)?;
@@ -151,7 +151,7 @@ impl Past {
                 let hold = named.and_then(|id| holds.get(&id).cloned());
                 track(holds, seq, &record);
                 if is_entry(&record) {
-                    lines.push(Journaled { seq, record, hold });
+                    lines.push(JournaledRecord { seq, record, hold });
                 }
             }
         }
@@ -167,7 +167,7 @@ impl Ledger {
         account: AccountId,
         before: Seq,
         limit: usize,
-    ) -> Result<Vec<Journaled>, LedgerError> {
+    ) -> Result<Vec<JournaledRecord>, LedgerError> {
         let ask = move |store: &Store| {
             Ok((store.entries(account, before, limit)?, store.entries_from()?))
         };
@@ -187,7 +187,7 @@ impl Ledger {
         &self,
         account: AccountId,
         name: CallName,
-    ) -> Result<Option<Journaled>, LedgerError> {
+    ) -> Result<Option<JournaledRecord>, LedgerError> {
         let ask =
             move |store: &Store| Ok((store.end_of_call(account, name)?, store.entries_from()?));
         match self.query(ask).await? {
@@ -220,7 +220,7 @@ impl Ledger {
         &self,
         account: AccountId,
         places: Vec<Seq>,
-    ) -> Result<Vec<Journaled>, LedgerError> {
+    ) -> Result<Vec<JournaledRecord>, LedgerError> {
         let ask = move |store: &Store| {
             let found = places.iter().map(|seq| Ok((*seq, store.entry(account, *seq)?)));
             Ok((found.collect::<Result<Vec<_>, StoreError>>()?, store.entries_from()?))

@@ -9,7 +9,7 @@ use crate::journal::segment::{self, Position, Reader};
 use crate::projection::window::{Chunk, UsageCell, UsageTotal, Window};
 use crate::records::error::{OpenError, Violation};
 use crate::records::loss::ListedLoss;
-use crate::records::record::{Journaled, OpenHold, Record};
+use crate::records::record::{JournaledRecord, OpenHold, Record};
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, KeyId, NodeId, Seq};
@@ -57,7 +57,7 @@ pub struct History {
     /// When keys were last charged for a call.
     pub used: Vec<(KeyId, AccountId, UnixMs)>,
     /// Holds that a crash had left open.
-    pub doubts: Vec<Journaled>,
+    pub doubts: Vec<JournaledRecord>,
     /// What calls may have cost the operator.
     pub losses: Vec<ListedLoss>,
 }
@@ -106,7 +106,7 @@ impl Reporter {
                 let hold = record.open_hold().and_then(|id| self.holds.get(&id).cloned());
                 settle(&mut settled, &record);
                 track(&mut self.holds, seq, &record);
-                window.add(Journaled { seq, record, hold }).map_err(OpenError::Violation)?;
+                window.add(JournaledRecord { seq, record, hold }).map_err(OpenError::Violation)?;
             }
         }
         let end = reader.position();
@@ -225,7 +225,7 @@ impl History {
     ///
     /// # Errors
     /// When the record breaks a rule of the ledger.
-    pub fn of_record(journaled: Journaled) -> Result<Self, Violation> {
+    pub fn of_record(journaled: JournaledRecord) -> Result<Self, Violation> {
         let mut window = Window::default();
         window.add(journaled)?;
         Ok(Self::of(window))

@@ -10,7 +10,7 @@ use crate::memory::books::StatementLines;
 use crate::memory::ledger::Ledger;
 use crate::projection::store::{Store, StoreError};
 use crate::records::error::LedgerError;
-use crate::records::record::{Charge, Journaled, OpenHold, Record, SuspenseEnd, VoidReason};
+use crate::records::record::{Charge, JournaledRecord, OpenHold, Record, SuspenseEnd, VoidReason};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{PriceVersion, Usage, UsageSource};
 use tollgate_types::clock::UnixMs;
@@ -244,8 +244,8 @@ fn open_entry(id: HoldId, hold: &OpenHold) -> Entry {
     Entry { seq: id.number(), at, call, kind: EntryKind::Hold }
 }
 
-pub(crate) fn entry(journaled: Journaled) -> Option<Entry> {
-    let Journaled { seq, record, hold } = journaled;
+pub(crate) fn entry(journaled: JournaledRecord) -> Option<Entry> {
+    let JournaledRecord { seq, record, hold } = journaled;
     let at = record.at();
     let call = record.open_hold().zip(hold.as_ref()).map(|(id, hold)| call_of(id, hold));
     if let Some(Charge { charged, owed, written_off, usage, source }) = record.charge() {
@@ -255,7 +255,7 @@ pub(crate) fn entry(journaled: Journaled) -> Option<Entry> {
     }
     let kind = match record {
         Record::Central(record) => {
-            return entry(Journaled { seq, record: (*record).clone(), hold });
+            return entry(JournaledRecord { seq, record: (*record).clone(), hold });
         }
         Record::Granted { id, amount, .. } => EntryKind::Grant { id, amount },
         Record::Refunded { id, hold, amount, .. } => EntryKind::Refund { id, hold, amount },
@@ -291,7 +291,7 @@ pub(crate) fn call_of(id: HoldId, hold: &OpenHold) -> Call {
 }
 
 /// What a [`Record::Recovered`] says about the call.
-pub(crate) fn in_doubt(journaled: &Journaled) -> Option<InDoubt> {
+pub(crate) fn in_doubt(journaled: &JournaledRecord) -> Option<InDoubt> {
     let hold = journaled.hold.as_ref()?;
     let Record::Recovered { hold: id, charged, at, .. } = &journaled.record else { return None };
     Some(InDoubt {

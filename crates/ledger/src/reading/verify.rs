@@ -16,12 +16,12 @@ use tollgate_journal::checked::hex;
 use crate::files::lock::DirectoryLock;
 use crate::files::seal;
 use crate::journal::LedgerFormat;
-use crate::journal::head::{Checkpoint, Fork, Head};
+use crate::journal::head::{Checkpoint, ForkPolicy, Head};
 use crate::journal::segment::{self, Position, Reader};
 use crate::projection::checkpoint;
 use crate::projection::store::StoreError;
 use crate::reading::compare::{SledRead, SledReading};
-use crate::records::checkpointed::Checkpointed;
+use crate::records::checkpointed::CheckpointRecord;
 use crate::records::cost::MarginTotal;
 use crate::records::error::OpenError;
 use crate::records::loss::LossSums;
@@ -295,7 +295,7 @@ struct Checkpoints {
     kept: Vec<Checkpoint>,
     /// The hashes of the states up to which they know of the journal.
     states: HashMap<Seq, [u8; 32]>,
-    told: HashMap<Seq, Checkpointed>,
+    told: HashMap<Seq, CheckpointRecord>,
     confirmed: usize,
 }
 
@@ -315,7 +315,7 @@ impl Audit {
     /// Reads what is noted of the journal beside it, and gives how many segments are in the archive.
     fn take_notes(&mut self, dir: &Path) -> usize {
         // A copy is checked like what it was made of.
-        match Head::examine::<LedgerFormat>(dir, Fork::NotAsked) {
+        match Head::examine::<LedgerFormat>(dir, ForkPolicy::Unchecked) {
             Ok(head) => {
                 self.checkpoints.kept = head.map(|h| h.notes.checkpoints).unwrap_or_default()
             }
@@ -381,7 +381,7 @@ impl Audit {
             self.margins.entry(Arc::clone(&costed.upstream)).or_default().add(&costed.total());
         }
         if let Record::Checkpointed(told) = record {
-            self.checkpoints.told.insert(told.seq, Checkpointed::clone(told));
+            self.checkpoints.told.insert(told.seq, CheckpointRecord::clone(told));
         }
         if let Record::Acted(act) = record {
             audit::add_act(&mut self.acts, seq, act);

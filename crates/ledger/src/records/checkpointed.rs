@@ -7,7 +7,7 @@ use tollgate_types::ids::Seq;
 
 /// What the journal says of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Checkpointed {
+pub struct CheckpointRecord {
     /// The last record that it knows of.
     pub seq: Seq,
     /// The hash of its file.

@@ -28,7 +28,7 @@ pub enum CostKind {
 
 /// What one call, or one try of it, cost the operator. Customers never see it, and no money of theirs moves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Costed {
+pub struct CallCost {
     /// Whose call it was.
     pub account: AccountId,
     /// The key that it was made with.
@@ -57,7 +57,7 @@ pub struct Costed {
     pub at: UnixMs,
 }
 
-impl Costed {
+impl CallCost {
     /// What it is summed by.
     pub(crate) fn cell(&self) -> MarginCell {
         MarginCell {

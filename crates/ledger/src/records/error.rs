@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use tollgate_journal::checked::Changed;
 
 use crate::records::code::CodeRefusal;
-use crate::records::key_limits::Capped;
+use crate::records::key_limits::SpendLimitStatus;
 use crate::records::record::Record;
 use tollgate_money::money::Nanousd;
 use tollgate_types::ids::{AccountId, CodeId, HoldId, KeyId, NodeId, Seq, TaskId};
@@ -35,11 +35,11 @@ pub enum Refusal {
         available: Nanousd,
     },
     /// The key would pass what it may spend.
-    Capped(Capped),
+    Capped(SpendLimitStatus),
     /// The key would pass what this node of a fleet may let it spend.
     ShareUsed {
         /// How the limit stands, as far as this node knows.
-        capped: Capped,
+        capped: SpendLimitStatus,
         /// What is missing.
         lacks: Nanousd,
         /// What may still be had of the limit.
@@ -66,8 +66,8 @@ impl fmt::Display for Refusal {
                 write!(f, "calls in flight hold the balance: {available} available, {held} held")
             }
             Self::InDebt { debt, .. } => write!(f, "the account owes {debt}"),
-            Self::Capped(Capped { limit, spent, held, .. })
-            | Self::ShareUsed { capped: Capped { limit, spent, held, .. }, .. } => {
+            Self::Capped(SpendLimitStatus { limit, spent, held, .. })
+            | Self::ShareUsed { capped: SpendLimitStatus { limit, spent, held, .. }, .. } => {
                 write!(f, "the key may spend {limit}: {spent} spent, {held} held")
             }
             Self::UnknownAccount => f.write_str("there is no such account"),

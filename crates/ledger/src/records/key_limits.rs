@@ -30,7 +30,7 @@ pub enum Period {
 
 /// A limit of spending that would be passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Capped {
+pub struct SpendLimitStatus {
     /// How long it runs.
     pub period: Period,
     /// The limit.

@@ -57,7 +57,7 @@ impl fmt::Display for LossCause {
 
 /// A loss as the journal has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lost {
+pub struct LossRecord {
     /// Whose call it was.
     pub account: AccountId,
     /// With which key.
@@ -94,7 +94,7 @@ pub struct ListedLoss {
     /// Its place in the journal.
     pub seq: Seq,
     /// What happened.
-    pub lost: Arc<Lost>,
+    pub lost: Arc<LossRecord>,
 }
 
 /// What the operator has lost.
@@ -114,7 +114,7 @@ impl LossSum {
     }
 }
 
-impl Lost {
+impl LossRecord {
     /// Adds it to the sums by cause.
     pub(crate) fn add_to(&self, sums: &mut LossSums) {
         let one = LossSum { count: 1, amount: self.amount };

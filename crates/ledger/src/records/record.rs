@@ -11,14 +11,14 @@ use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::records::act::Act;
-use crate::records::checkpointed::Checkpointed;
+use crate::records::checkpointed::CheckpointRecord;
 use crate::records::code::Code;
-use crate::records::cost::Costed;
+use crate::records::cost::CallCost;
 use crate::records::key_limits::KeyLimits;
 use crate::records::login::{Login, SessionId};
-use crate::records::loss::Lost;
+use crate::records::loss::LossRecord;
 use crate::records::price::{AccountPrices, PriceGroup, PriceNote};
-use crate::records::task::{Task, Tried};
+use crate::records::task::{DeliveryAttempt, Task};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{PriceVersion, Usage, UsageSource};
 use tollgate_options::holds::HoldOverrides;
@@ -213,7 +213,7 @@ pub enum Record {
         /// Which.
         task: TaskId,
         /// What came of it.
-        tried: Arc<Tried>,
+        tried: Arc<DeliveryAttempt>,
     },
     /// Something was given, given back or resolved where a fleet keeps its money: known here, and
     /// moving nothing here.
@@ -310,11 +310,11 @@ pub enum Record {
         at: UnixMs,
     },
     /// A call may have cost the operator what no customer pays. No customer's money moves.
-    Lost(Arc<Lost>),
+    Lost(Arc<LossRecord>),
     /// A checkpoint was written: everything that a start needs of the records up to some place.
-    Checkpointed(Arc<Checkpointed>),
+    Checkpointed(Arc<CheckpointRecord>),
     /// A call has cost the operator something. No customer's money moves.
-    Costed(Arc<Costed>),
+    Costed(Arc<CallCost>),
     /// What an account pays in the place of the list was set; this is what holds from here on.
     AccountPriced {
         /// The account that pays them.
@@ -528,8 +528,9 @@ pub enum VoidReason {
     Unreached,
     /// The upstream answered with an error and no usage.
     UpstreamError,
-    /// The customer left before the upstream had begun.
-    ClientGone,
+    /// The client disconnected before the upstream had begun.
+    #[serde(rename = "client_gone")]
+    ClientDisconnected,
     /// The hold was let go without a word: a bug, and logged as one.
     Abandoned,
     /// Another model was asked in the place of this one: the same call goes on with a hold for that one.
@@ -543,7 +544,7 @@ impl VoidReason {
         match self {
             Self::Unreached => "unreached",
             Self::UpstreamError => "upstream_error",
-            Self::ClientGone => "client_gone",
+            Self::ClientDisconnected => "client_gone",
             Self::Abandoned => "abandoned",
             Self::Replaced => "replaced",
         }
@@ -561,7 +562,7 @@ pub struct OpenHold {
 
 /// A record with its place, and the hold that it touches as it stood just before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Journaled {
+pub struct JournaledRecord {
     /// The place.
     pub seq: Seq,
     /// What happened.
@@ -618,7 +619,7 @@ impl Record {
             Self::Lost(lost) => lost.account,
             Self::Costed(costed) => costed.account,
             Self::PriceNoted(note) => note.account,
-            Self::GroupPriced(_) => AccountId::HOUSE,
+            Self::GroupPriced(_) => AccountId::OPERATOR,
             Self::Central(record) => record.account(),
             Self::Acted(act) => act.account,
             Self::LoginSet(login) => login.account,
@@ -626,7 +627,7 @@ impl Record {
             | Self::CodeRevoked { .. }
             | Self::CodeUsed { .. }
             | Self::Checkpointed(_)
-            | Self::Followed { .. } => AccountId::HOUSE,
+            | Self::Followed { .. } => AccountId::OPERATOR,
             Self::KeyCreated(key) | Self::KeyUpdated(key) => key.account,
             Self::Reserved(reservation) => reservation.account,
             Self::Task(task) => task.intent.account,

@@ -22,7 +22,7 @@ pub struct Task {
     /// What that upstream calls the model.
     pub upstream_model: String,
     /// How far it is.
-    pub stage: Stage,
+    pub stage: TaskPhase,
     /// The announcement of its end.
     pub webhook: Webhook,
 }
@@ -49,7 +49,7 @@ pub struct Intent {
     /// Where its end is announced.
     pub webhook_url: Option<String>,
     /// What marks a repetition of the submit.
-    pub repeat: Option<Repeat>,
+    pub repeat: Option<RepeatKey>,
     /// When it was submitted.
     pub at: UnixMs,
     /// When it is given up.
@@ -58,7 +58,7 @@ pub struct Intent {
 
 /// What marks a repetition of a submit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Repeat {
+pub struct RepeatKey {
     /// The SHA-256 of what the customer calls the submit.
     pub key: [u8; 32],
     /// The SHA-256 of its body.
@@ -68,7 +68,7 @@ pub struct Repeat {
 /// How far a task is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::large_enum_variant, reason = "nearly all tasks there are have ended")]
-pub enum Stage {
+pub enum TaskPhase {
     /// The upstream is about to be asked, or has been and has not answered. Found at a start, it is in
     /// doubt: the upstream may be at work.
     Submitting,
@@ -77,10 +77,10 @@ pub enum Stage {
     /// The upstream has it.
     Submitted {
         /// What it is there.
-        upstream_id: Taken,
+        upstream_id: UpstreamTask,
     },
     /// It is over, and its hold with it.
-    Ended(Ended),
+    Ended(EndedTask),
 }
 
 /// What an upstream said that took a task: its id of it, and the answer to the submit where that is kept.
@@ -89,9 +89,9 @@ pub enum Stage {
 /// have the id alone. Ids become a part of paths, and have no line feed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Taken(String);
+pub struct UpstreamTask(String);
 
-impl Taken {
+impl UpstreamTask {
     /// The longest answer that is kept, in bytes. Real ones have a hundred.
     pub const ANSWER_BYTES_MAX: usize = 4096;
 
@@ -117,7 +117,7 @@ impl Taken {
     }
 }
 
-impl From<&str> for Taken {
+impl From<&str> for UpstreamTask {
     /// An id alone.
     fn from(id: &str) -> Self {
         Self(id.to_owned())
@@ -126,9 +126,9 @@ impl From<&str> for Taken {
 
 /// The end of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ended {
+pub struct EndedTask {
     /// What it was at its upstream, if one took it.
-    pub upstream_id: Option<Taken>,
+    pub upstream_id: Option<UpstreamTask>,
     /// How it ended, in the customers' words.
     pub state: String,
     /// What the upstream said last, as the customer's record needs it: JSON.
@@ -170,19 +170,19 @@ impl Task {
     #[must_use]
     pub fn upstream_id(&self) -> Option<&str> {
         match &self.stage {
-            Stage::Submitting | Stage::InDoubt => None,
-            Stage::Submitted { upstream_id } => Some(upstream_id.id()),
-            Stage::Ended(ended) => ended.upstream_id.as_ref().map(Taken::id),
+            TaskPhase::Submitting | TaskPhase::InDoubt => None,
+            TaskPhase::Submitted { upstream_id } => Some(upstream_id.id()),
+            TaskPhase::Ended(ended) => ended.upstream_id.as_ref().map(UpstreamTask::id),
         }
     }
 
     /// What its upstream said of it, once one took it.
     #[must_use]
-    pub fn taken(&self) -> Option<&Taken> {
+    pub fn taken(&self) -> Option<&UpstreamTask> {
         match &self.stage {
-            Stage::Submitting | Stage::InDoubt => None,
-            Stage::Submitted { upstream_id } => Some(upstream_id),
-            Stage::Ended(ended) => ended.upstream_id.as_ref(),
+            TaskPhase::Submitting | TaskPhase::InDoubt => None,
+            TaskPhase::Submitted { upstream_id } => Some(upstream_id),
+            TaskPhase::Ended(ended) => ended.upstream_id.as_ref(),
         }
     }
 
@@ -200,9 +200,9 @@ impl Task {
 
     /// Its end, if it is over.
     #[must_use]
-    pub fn ended(&self) -> Option<&Ended> {
+    pub fn ended(&self) -> Option<&EndedTask> {
         match &self.stage {
-            Stage::Ended(ended) => Some(ended),
+            TaskPhase::Ended(ended) => Some(ended),
             _ => None,
         }
     }
@@ -216,7 +216,7 @@ impl Task {
     /// Whether `self` can become `next`: the table of a task's stages.
     #[must_use]
     pub fn can_become(&self, next: &Self) -> bool {
-        use Stage::{Ended, InDoubt, Submitted, Submitting};
+        use TaskPhase::{Ended, InDoubt, Submitted, Submitting};
         let stages = match (&self.stage, &next.stage) {
             // Another upstream is asked; it was taken; nobody knows; nobody took it.
             (Submitting, _)
@@ -235,7 +235,7 @@ const ERROR_BYTES_MAX: usize = 256;
 
 /// The last try of an announcement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tried {
+pub struct DeliveryAttempt {
     /// The status that the receiver answered; `None` where it did not answer.
     pub status: Option<u16>,
     /// Why it was not reached.
@@ -244,7 +244,7 @@ pub struct Tried {
     pub at: UnixMs,
 }
 
-impl Tried {
+impl DeliveryAttempt {
     /// A try that was answered, or failed for a reason, now.
     #[must_use]
     pub fn now(came_of_it: Result<u16, String>) -> Self {

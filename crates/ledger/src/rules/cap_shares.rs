@@ -3,8 +3,8 @@
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use crate::records::error::Refusal;
-use crate::records::key_limits::{Capped, Period};
-use crate::rules::spend::{Room, Span, Spending, sum};
+use crate::records::key_limits::{Period, SpendLimitStatus};
+use crate::rules::spend::{KeySpend, RemainingLimit, Span, sum};
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, KeyId};
@@ -22,7 +22,7 @@ const AHEAD: i64 = 4;
 
 /// What a node tells about what a key spends in a period, and asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CapAsk {
+pub struct CapRequest {
     /// Whose key it is.
     pub account: AccountId,
     /// Whose limit it is.
@@ -50,7 +50,7 @@ pub struct CapAsk {
 
 /// What it is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CapTold {
+pub struct CapGrant {
     /// What it may have spent and held of the limit.
     pub share: Nanousd,
     /// What may still be had: what no node has, and what the others have and do not use.
@@ -65,7 +65,7 @@ pub struct CapTold {
 
 /// What the calls of a key wait for.
 #[derive(Clone, Copy, Debug)]
-pub struct Waiting {
+pub struct CapDemand {
     /// The account of the key.
     pub account: AccountId,
     /// The key that has a cap.
@@ -89,7 +89,7 @@ pub(crate) struct CapShare {
     pub(crate) span: Span,
     /// What may be spent and held here; `None` until the node was told.
     pub(crate) share: Option<Nanousd>,
-    pub(crate) told: CapTold,
+    pub(crate) told: CapGrant,
     /// What was spent and held when that was last told.
     pub(crate) told_used: Nanousd,
     pub(crate) told_at: UnixMs,
@@ -102,7 +102,7 @@ impl CapShares {
     pub(crate) const NONE: Self = Self { day: None, month: None };
 
     /// What may still be held in a period, of a limit that stands as `capped` says, for this node.
-    pub(crate) fn room(&self, span: Span, capped: Capped) -> Room {
+    pub(crate) fn room(&self, span: Span, capped: SpendLimitStatus) -> RemainingLimit {
         let known = match span.period {
             Period::Day => self.day,
             Period::Month => self.month,
@@ -114,13 +114,13 @@ impl CapShares {
         // Before it was told, it may be anything.
         let left = told.map_or(Nanousd::MAX, |told| told.left);
         let elsewhere = told.unwrap_or_default();
-        let capped = Capped {
+        let capped = SpendLimitStatus {
             spent: sum(capped.spent, elsewhere.spent_elsewhere),
             held: sum(capped.held, elsewhere.held_elsewhere),
             ..capped
         };
         let amount = share.min(capped.limit).saturating_sub(used).max(Nanousd::ZERO);
-        Room { amount, capped, left: Some(left) }
+        RemainingLimit { amount, capped, left: Some(left) }
     }
 
     pub(crate) fn slot(&mut self, period: Period) -> &mut Option<CapShare> {
@@ -136,7 +136,7 @@ impl CapShares {
         slot.insert(known.unwrap_or(CapShare {
             span,
             share: None,
-            told: CapTold::default(),
+            told: CapGrant::default(),
             told_used: Nanousd::ZERO,
             told_at: UnixMs(0),
             active_at: UnixMs(0),
@@ -145,7 +145,7 @@ impl CapShares {
     }
 }
 
-impl Room {
+impl RemainingLimit {
     /// Why an amount does not fit into it.
     pub(crate) fn refusal(&self, amount: Nanousd) -> Refusal {
         match self.left {
@@ -162,11 +162,11 @@ impl CapShare {
     /// What to tell about it and to ask for, if it is time to.
     pub(crate) fn ask(
         &mut self,
-        spending: &Spending,
+        spending: &KeySpend,
         cap: Nanousd,
-        of: Waiting,
+        of: CapDemand,
         at: UnixMs,
-    ) -> Option<CapAsk> {
+    ) -> Option<CapRequest> {
         let spent = spending.spent.in_span(self.span);
         let used = sum(spent, spending.held);
         let more = used.saturating_sub(self.told_used).max(Nanousd::ZERO);
@@ -190,7 +190,7 @@ impl CapShare {
         }
         (self.told_used, self.told_at, self.is_untold) = (used, at, false);
         let ahead = more.get().saturating_mul(AHEAD);
-        Some(CapAsk {
+        Some(CapRequest {
             account: of.account,
             key: of.key,
             period: self.span.name(),
@@ -206,7 +206,7 @@ impl CapShare {
     }
 
     /// Whether the others know that nothing of it is unused, and nobody uses it.
-    pub(crate) fn is_over(&self, spending: &Spending, at: UnixMs) -> bool {
+    pub(crate) fn is_over(&self, spending: &KeySpend, at: UnixMs) -> bool {
         let used = sum(spending.spent.in_span(self.span), spending.held);
         at.0.saturating_sub(self.active_at.0) >= IDLE_MS
             && !self.is_untold

@@ -17,15 +17,15 @@ use crate::records::loss::LossSums;
 use crate::records::record::{Key, OpenHold, Record};
 use crate::records::task::Task;
 use crate::rules::account::{Account, Movement};
-use crate::rules::house::House;
-use crate::rules::people::People;
-use crate::rules::spend::Spendings;
+use crate::rules::customers::CustomerState;
+use crate::rules::operator::OperatorState;
+use crate::rules::spend::AccountSpend;
 use crate::rules::submit::{Submit, check_task, submit_of};
 use tollgate_money::money::Nanousd;
 use tollgate_types::ids::{AccountId, HoldId, KeyId, Seq, TaskId};
 use tollgate_types::limit::Rates;
 
-pub(crate) use decide::Beside;
+pub(crate) use decide::OtherFunds;
 pub use decide::{Decision, Post};
 pub use decide::{UNFIT_CREDIT, UNFIT_GRANT, UNPAID_REFUND};
 
@@ -37,7 +37,7 @@ pub struct Core {
     /// Tasks for which something remains to be done.
     pub(crate) tasks: IdMap<TaskId, Arc<Task>>,
     /// What is no customer's; empty in all shards but the house's.
-    pub(crate) house: House,
+    pub(crate) operator: OperatorState,
     /// Whether other nodes spend of the same accounts, and let keys spend of the same limits.
     pub(crate) is_shared: bool,
 }
@@ -61,9 +61,9 @@ pub(crate) struct AccountState {
     /// What all keys together may use.
     pub(crate) rates: Rates,
     /// What each key may use, and spends.
-    pub(crate) spendings: Spendings,
+    pub(crate) spendings: AccountSpend,
     /// What is known of the customer.
-    pub(crate) people: People,
+    pub(crate) customers: CustomerState,
     /// How fast a node of a fleet spends it.
     pub(crate) pace: Pace,
 }
@@ -169,8 +169,8 @@ impl Core {
     /// The rule that it breaks; the state is then as it was.
     pub fn apply(&mut self, seq: Seq, record: &Record) -> Result<(), Violation> {
         let violation = |rule| Violation::new(seq, record, rule);
-        if record.account() == AccountId::HOUSE {
-            return self.house.apply(record).map_err(violation);
+        if record.account() == AccountId::OPERATOR {
+            return self.operator.apply(record).map_err(violation);
         }
         if let Record::AccountCreated { account, name, at } = record {
             if self.accounts.contains_key(account) {
@@ -301,8 +301,8 @@ impl AccountState {
             native_tasks: HashMap::new(),
             submits: HashMap::new(),
             rates: Rates::NONE,
-            spendings: Spendings::default(),
-            people: People::default(),
+            spendings: AccountSpend::default(),
+            customers: CustomerState::default(),
             pace: Pace::default(),
         }
     }
@@ -311,7 +311,7 @@ impl AccountState {
     pub(crate) fn excerpt(&self, records: &[Record]) -> Self {
         let mut excerpt = Self {
             rates: self.rates,
-            people: self.people.excerpt(),
+            customers: self.customers.excerpt(),
             pace: self.pace,
             ..Self::new(self.account.clone())
         };
@@ -389,7 +389,7 @@ impl AccountState {
             }
             // The crash that left it in doubt may have been another node's.
             Record::DoubtResolved { .. } if matches!(record, Record::Central(_)) => Ok(()),
-            record => self.people.check(record),
+            record => self.customers.check(record),
         }
     }
 

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use crate::records::cost::{CostKind, Costed};
-use crate::records::loss::Lost;
+use crate::records::cost::{CallCost, CostKind};
+use crate::records::loss::LossRecord;
 use crate::records::record::Record;
 use tollgate_money::money::Nanousd;
 
@@ -182,7 +182,7 @@ impl JournalEntry {
         self.transfer(BookAccount::Receivable, BookAccount::CreditLines, owed);
     }
 
-    fn cost(&mut self, costed: &Costed) {
+    fn cost(&mut self, costed: &CallCost) {
         let payable = BookAccount::Payable {
             upstream: Arc::clone(&costed.upstream),
             credential: Arc::clone(&costed.credential),
@@ -190,7 +190,7 @@ impl JournalEntry {
         self.transfer(BookAccount::UpstreamCost { kind: costed.kind }, payable, costed.cost);
     }
 
-    fn lose(&mut self, lost: &Lost) {
+    fn lose(&mut self, lost: &LossRecord) {
         let expected = BookAccount::ExpectedLoss { cause: lost.cause.clone() };
         let contingent = BookAccount::ContingentLiability { cause: lost.cause.clone() };
         self.transfer(expected, contingent, lost.amount);

@@ -7,9 +7,9 @@
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use crate::records::id_map::IdMap;
-use crate::records::key_limits::Capped;
 use crate::records::key_limits::KeyLimits;
 use crate::records::key_limits::Period;
+use crate::records::key_limits::SpendLimitStatus;
 
 use serde::{Deserialize, Serialize};
 use time::{Date, OffsetDateTime};
@@ -23,7 +23,7 @@ use tollgate_types::ids::KeyId;
 /// What a key has spent on the last day, and in the last month, on which it was charged. Earlier ones
 /// are in the usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Spent {
+pub(crate) struct SpendTotals {
     day: u32,
     on_day: Nanousd,
     /// Months since the year 0.
@@ -108,9 +108,9 @@ impl Span {
 
 /// What may still be held, and the limit that says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Room {
+pub(crate) struct RemainingLimit {
     pub(crate) amount: Nanousd,
-    pub(crate) capped: Capped,
+    pub(crate) capped: SpendLimitStatus,
     /// Where it is not the limit but this node's share of it: what may still be had of the limit.
     pub(crate) left: Option<Nanousd>,
 }
@@ -120,7 +120,7 @@ pub(crate) fn sum(left: Nanousd, right: Nanousd) -> Nanousd {
     left.checked_add(right).unwrap_or(Nanousd::MAX)
 }
 
-impl Spent {
+impl SpendTotals {
     /// Adds a charge. One from before the last day, by a clock that was set back, counts for the last:
     /// no limit is passed for it.
     pub(crate) fn add(&mut self, day: u32, charged: Nanousd) {
@@ -158,15 +158,15 @@ impl KeyLimits {
     /// In a fleet, `shares` are what this node may let the key spend of its limits.
     pub(crate) fn room(
         &self,
-        spent: &Spent,
+        spent: &SpendTotals,
         held: Nanousd,
         at: UnixMs,
         shares: Option<&CapShares>,
-    ) -> Option<Room> {
+    ) -> Option<RemainingLimit> {
         let room = |period| {
             let limit = self.of(period)?;
             let span = Span::of(period, at);
-            let capped = Capped {
+            let capped = SpendLimitStatus {
                 period,
                 limit,
                 spent: spent.in_span(span),
@@ -174,7 +174,7 @@ impl KeyLimits {
                 resets_at: begin(span.ends_on()),
             };
             Some(match shares {
-                None => Room {
+                None => RemainingLimit {
                     amount: limit.saturating_sub(sum(capped.spent, held)).max(Nanousd::ZERO),
                     capped,
                     left: None,
@@ -205,31 +205,31 @@ impl KeyLimits {
 
 /// What one key may use and spends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Spending {
+pub(crate) struct KeySpend {
     pub(crate) limits: KeyLimits,
-    pub(crate) spent: Spent,
+    pub(crate) spent: SpendTotals,
     /// What the key's open holds cover: their sum.
     pub(crate) held: Nanousd,
 }
 
 /// The same for the keys of an account.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Spendings {
-    of: IdMap<KeyId, Spending>,
+pub(crate) struct AccountSpend {
+    of: IdMap<KeyId, KeySpend>,
     /// What a node of a fleet may let each spend. Not kept over a start.
     shares: IdMap<KeyId, CapShares>,
 }
 
-impl Spendings {
+impl AccountSpend {
     /// See [`KeyLimits::room`]; `is_shared` in a fleet.
-    pub(crate) fn room(&self, key: KeyId, at: UnixMs, is_shared: bool) -> Option<Room> {
-        let Spending { limits, spent, held } = self.of.get(&key)?;
+    pub(crate) fn room(&self, key: KeyId, at: UnixMs, is_shared: bool) -> Option<RemainingLimit> {
+        let KeySpend { limits, spent, held } = self.of.get(&key)?;
         let shares = is_shared.then(|| self.shares.get(&key).unwrap_or(&CapShares::NONE));
         limits.room(spent, *held, at, shares)
     }
 
     /// What a key may use and spends, and what of it is this node's to let it spend.
-    pub(crate) fn shares(&mut self, key: KeyId) -> Option<(Spending, &mut CapShares)> {
+    pub(crate) fn shares(&mut self, key: KeyId) -> Option<(KeySpend, &mut CapShares)> {
         let spending = *self.of.get(&key)?;
         Some((spending, self.shares.entry(key).or_default()))
     }
@@ -264,7 +264,7 @@ impl Spendings {
         self.of.entry(key).or_default().limits = limits;
     }
 
-    pub(crate) fn restore_spent(&mut self, key: KeyId, spent: Spent) {
+    pub(crate) fn restore_spent(&mut self, key: KeyId, spent: SpendTotals) {
         self.of.entry(key).or_default().spent = spent;
     }
 
@@ -274,7 +274,7 @@ impl Spendings {
         spending.held = spending.held.checked_add(amount).unwrap_or(Nanousd::MAX);
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (KeyId, &Spending)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (KeyId, &KeySpend)> {
         self.of.iter().map(|(key, spending)| (*key, spending))
     }
 }
@@ -311,9 +311,9 @@ mod tests {
             spend_per_month: Some(money(150)),
             ..KeyLimits::default()
         };
-        let mut spent = Spent::default();
-        let room = |spent: &Spent, time: &str| {
-            let Room { amount, capped, .. } =
+        let mut spent = SpendTotals::default();
+        let room = |spent: &SpendTotals, time: &str| {
+            let RemainingLimit { amount, capped, .. } =
                 limits.room(spent, money(10), at(time), None).expect("limits");
             (amount.get(), capped.period, capped.resets_at.to_rfc3339())
         };
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_set_back_gives_no_second_day() {
-        let mut spent = Spent::default();
+        let mut spent = SpendTotals::default();
         spent.add(10, money(7));
         spent.add(9, money(5));
         assert_eq!((spent.on(10), spent.on(9), spent.on(11)), (money(12), money(12), money(0)));
@@ -342,7 +342,7 @@ mod tests {
     #[test]
     fn the_end_of_time_is_no_trouble() {
         let limits = KeyLimits { spend_per_month: Some(money(1)), ..KeyLimits::default() };
-        let mut spent = Spent::default();
+        let mut spent = SpendTotals::default();
         spent.add(u32::MAX, Nanousd::MAX);
         spent.add(u32::MAX, Nanousd::MAX);
         let room = limits.room(&spent, Nanousd::MAX, UnixMs(u64::MAX), None).expect("a limit");

@@ -8,14 +8,14 @@ use tollgate_options::ledger::REPEATED_WITHIN;
 
 use crate::records::id_map::IdMap;
 use crate::records::record::OpenHold;
-use crate::records::task::{Repeat, Stage, Task};
+use crate::records::task::{RepeatKey, Task, TaskPhase};
 use crate::rules::core::Core;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, TaskId};
 
 /// What a submit that may be a repetition comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Repeated {
+pub enum RepeatLookup {
     /// It is new.
     New,
     /// The same was submitted before, as this task.
@@ -43,7 +43,7 @@ pub(crate) struct Submit {
 /// meanwhile could be a second video for one wish, however long ago the first began.
 #[must_use]
 pub fn is_unanswered(task: &Task) -> bool {
-    matches!(task.stage, Stage::Submitting | Stage::InDoubt)
+    matches!(task.stage, TaskPhase::Submitting | TaskPhase::InDoubt)
 }
 
 impl Core {
@@ -53,18 +53,18 @@ impl Core {
     pub fn repeated(
         &self,
         account: AccountId,
-        repeat: &Repeat,
+        repeat: &RepeatKey,
         (now, within): (UnixMs, Duration),
-    ) -> Repeated {
+    ) -> RepeatLookup {
         let known = self.accounts.get(&account).and_then(|state| state.submits.get(&repeat.key));
         let blocks = |known: &&Submit| {
             is_recent(known.at, (now, within))
                 || self.task(known.task).is_some_and(|task| is_unanswered(task))
         };
         match known.filter(blocks) {
-            None => Repeated::New,
-            Some(known) if known.body == repeat.body => Repeated::Same(known.task),
-            Some(_) => Repeated::Other,
+            None => RepeatLookup::New,
+            Some(known) if known.body == repeat.body => RepeatLookup::Same(known.task),
+            Some(_) => RepeatLookup::Other,
         }
     }
 
@@ -121,7 +121,9 @@ pub(crate) fn check_task(
         // Its end is announced once more.
         None if task.ended().is_some() && hold.is_none() => Ok(()),
         None if hold.is_none() => Err("the task has no hold"),
-        None if task.stage != Stage::Submitting => Err("the task does not begin at its beginning"),
+        None if task.stage != TaskPhase::Submitting => {
+            Err("the task does not begin at its beginning")
+        }
         Some(before) if !before.can_become(task) => Err("the task cannot become so"),
         _ if task.ended().is_some() == hold.is_some() => {
             Err("a task and its hold must end together")

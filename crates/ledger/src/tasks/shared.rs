@@ -10,20 +10,20 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use tollgate_options::ledger::REPEATED_WITHIN;
 
-use crate::memory::act::By;
+use crate::memory::act::ActorScope;
 use crate::memory::hold::Hold;
 use crate::memory::ledger::Ledger;
 use crate::memory::registry::TaskRegistry;
-use crate::records::error::LedgerError;
-use crate::records::record::{Journaled, OpenHold, Record, VoidReason};
-use crate::records::task::{Repeat, Stage, Task, Tried};
-use crate::rules::core::{Beside, Post};
-use crate::rules::settlement::{Settlement, TaskSettlement};
-use crate::rules::submit::Repeated;
-use crate::seam::tasks::{
+use crate::ports::tasks::{
     ChangeTask, ListedTask, OpenTask, PreparedOpening, TaskEnding, TaskOpened, TaskPage, TaskQuery,
     TaskStore, TaskStoreError,
 };
+use crate::records::error::LedgerError;
+use crate::records::record::{JournaledRecord, OpenHold, Record, VoidReason};
+use crate::records::task::{DeliveryAttempt, RepeatKey, Task, TaskPhase};
+use crate::rules::core::{OtherFunds, Post};
+use crate::rules::settlement::{Settlement, TaskSettlement};
+use crate::rules::submit::RepeatLookup;
 use crate::tasks::local::LocalRegistry;
 use crate::tasks::task::{ended_as, resolution};
 use tollgate_money::money::Nanousd;
@@ -102,7 +102,7 @@ impl TaskRegistry for SharedRegistry {
         _ledger: &Ledger,
         id: (AccountId, TaskId),
         change: &ChangeTask<'_>,
-        tried: Option<Tried>,
+        tried: Option<DeliveryAttempt>,
     ) -> Result<Option<Arc<Task>>, LedgerError> {
         let persisted = persist(|| self.0.change(id.0, id.1, change, tried.as_ref())).await?;
         Ok(persisted.value)
@@ -135,7 +135,7 @@ impl TaskRegistry for SharedRegistry {
     /// Ends the task first: when the act cannot be noted then, the same request notes it.
     async fn resolve(
         &self,
-        by: &By<'_>,
+        by: &ActorScope<'_>,
         id: (AccountId, TaskId),
         end: (&str, String),
         charge: Option<Nanousd>,
@@ -147,7 +147,7 @@ impl TaskRegistry for SharedRegistry {
         }
         let at = UnixMs::now();
         let decide = |open: &OpenTask| {
-            if open.task.stage != Stage::InDoubt {
+            if open.task.stage != TaskPhase::InDoubt {
                 return Err(LedgerError::NoDoubt(id));
             }
             let settlement = resolution(charge, open.hold.amount)?;
@@ -173,7 +173,7 @@ impl TaskRegistry for SharedRegistry {
         Ok(Some(task))
     }
 
-    async fn announce_again(&self, by: &By<'_>, task: Task) -> Result<(), LedgerError> {
+    async fn announce_again(&self, by: &ActorScope<'_>, task: Task) -> Result<(), LedgerError> {
         let (account, id) = (task.intent.account, task.id());
         if by.was_done("task.announce", account)? {
             return Ok(());
@@ -212,7 +212,11 @@ impl TaskRegistry for SharedRegistry {
         Ok(self.0.any_task(id).await?)
     }
 
-    async fn tried(&self, _ledger: &Ledger, id: TaskId) -> Result<Option<Tried>, LedgerError> {
+    async fn tried(
+        &self,
+        _ledger: &Ledger,
+        id: TaskId,
+    ) -> Result<Option<DeliveryAttempt>, LedgerError> {
         Ok(self.0.any_task(id).await?.and_then(|found| found.tried))
     }
 
@@ -232,10 +236,10 @@ impl TaskRegistry for SharedRegistry {
         &self,
         _ledger: &Ledger,
         account: AccountId,
-        repeat: &Repeat,
+        repeat: &RepeatKey,
         at: UnixMs,
         within: Duration,
-    ) -> Result<Repeated, LedgerError> {
+    ) -> Result<RepeatLookup, LedgerError> {
         Ok(self.0.repeated(account, repeat, at, within).await?)
     }
 
@@ -379,13 +383,13 @@ fn ending(
             (record, Nanousd::ZERO, Usage::ZERO, hold.amount)
         }
         TaskSettlement::Post(Settlement { charge, usage, source }) => {
-            let beside = Beside { available: *available, debt: *debt };
+            let beside = OtherFunds { available: *available, debt: *debt };
             let post = Post::over(id, hold, beside, charge, (usage, source), at);
             let amount = post.held(hold.amount);
             (post.record, post.charged, usage, amount)
         }
     };
     let hold = OpenHold { amount, ..hold.clone() };
-    let journaled = Journaled { seq: id.number(), record, hold: Some(hold) };
+    let journaled = JournaledRecord { seq: id.number(), record, hold: Some(hold) };
     TaskEnding { task: ended_as(task, (state, document), (charged, usage), at), journaled }
 }

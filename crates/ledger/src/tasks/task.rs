@@ -10,9 +10,9 @@ use crate::memory::hold::Hold;
 use crate::memory::ledger::Ledger;
 use crate::records::error::LedgerError;
 use crate::records::record::{SAID_BYTES_MAX, VoidReason};
-use crate::records::task::{Ended, Repeat, Stage, Task, Webhook};
+use crate::records::task::{EndedTask, RepeatKey, Task, TaskPhase, Webhook};
 use crate::rules::settlement::{Settlement, TaskSettlement};
-use crate::rules::submit::Repeated;
+use crate::rules::submit::RepeatLookup;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Usage, UsageSource};
 use tollgate_types::clock::UnixMs;
@@ -122,9 +122,9 @@ impl Ledger {
     pub async fn repeated(
         &self,
         account: AccountId,
-        repeat: &Repeat,
+        repeat: &RepeatKey,
         (at, within): (UnixMs, Duration),
-    ) -> Result<Repeated, LedgerError> {
+    ) -> Result<RepeatLookup, LedgerError> {
         self.tasks.repeated(self, account, repeat, at, within).await
     }
 
@@ -183,7 +183,7 @@ pub(crate) fn ended_as(
     (charged, usage): (Nanousd, Usage),
     at: UnixMs,
 ) -> Task {
-    let ended = Ended {
+    let ended = EndedTask {
         upstream_id: before.taken().cloned(),
         state: state.to_owned(),
         document: document.to_owned(),
@@ -195,7 +195,7 @@ pub(crate) fn ended_as(
         Webhook::Due { tries, .. } => Webhook::Due { tries, at },
         other => other,
     };
-    Task { stage: Stage::Ended(ended), webhook, ..before.clone() }
+    Task { stage: TaskPhase::Ended(ended), webhook, ..before.clone() }
 }
 
 /// How a task in doubt is settled with this charge.

@@ -83,13 +83,13 @@ pub(super) fn names(cores: &[Core]) -> BTreeSet<String> {
             names.insert(key.id.to_string());
             names.insert(format!("the key that {} is checked with", hash(&key.hash)));
         }
-        names.extend(state.people.login.as_ref().map(|login| login.email.clone()));
+        names.extend(state.customers.login.as_ref().map(|login| login.email.clone()));
     }
-    for (id, state) in cores.iter().flat_map(|core| &core.house.codes) {
+    for (id, state) in cores.iter().flat_map(|core| &core.operator.codes) {
         names.insert(id.to_string());
         names.insert(format!("the code that {} is checked with", hash(&state.code.hash)));
     }
-    let groups = cores.iter().flat_map(|core| core.house.groups.keys());
+    let groups = cores.iter().flat_map(|core| core.operator.groups.keys());
     names.extend(groups.map(|name| format!("the price group {name}")));
     names
 }
@@ -102,12 +102,12 @@ fn hash(hash: &tollgate_types::secret::KeyHash) -> String {
 
 /// The price groups, as text that compares.
 fn said_of_groups(cores: &[Core]) -> String {
-    let groups = cores.iter().flat_map(|core| &core.house.groups);
+    let groups = cores.iter().flat_map(|core| &core.operator.groups);
     format!("{:?}", groups.collect::<BTreeMap<_, _>>())
 }
 
 pub(super) fn codes(cores: &[Core]) -> (u64, u64) {
-    let states = || cores.iter().flat_map(|core| core.house.codes.values());
+    let states = || cores.iter().flat_map(|core| core.operator.codes.values());
     (states().count() as u64, states().map(|state| state.uses.len() as u64).sum())
 }
 
@@ -122,11 +122,16 @@ fn said(state: &AccountState) -> String {
     let grants = state.grants.iter().map(|(id, grant)| (id, grant.amount));
     let refunds = state.refunds.iter().map(|(id, refund)| (id, refund.amount));
     let write_offs = state.write_offs.iter().map(|(id, known)| (id, known.amount));
-    let login = state.people.login.as_ref().map(|login| (&login.email, &login.password));
-    let ended: BTreeMap<_, _> = state.people.ended.iter().collect();
-    let about =
-        (&account.name, account.created_at, account.suspended, state.rates, &state.people.prices);
-    let holds = &state.people.holds;
+    let login = state.customers.login.as_ref().map(|login| (&login.email, &login.password));
+    let ended: BTreeMap<_, _> = state.customers.ended.iter().collect();
+    let about = (
+        &account.name,
+        account.created_at,
+        account.suspended,
+        state.rates,
+        &state.customers.prices,
+    );
+    let holds = &state.customers.holds;
     let given = (
         grants.collect::<BTreeMap<_, _>>(),
         refunds.collect::<BTreeMap<_, _>>(),
@@ -136,7 +141,7 @@ fn said(state: &AccountState) -> String {
 }
 
 fn said_of_codes(cores: &[Core]) -> BTreeMap<tollgate_types::ids::CodeId, String> {
-    let codes = cores.iter().flat_map(|core| &core.house.codes);
+    let codes = cores.iter().flat_map(|core| &core.operator.codes);
     let said = codes.map(|(id, state)| {
         let uses: BTreeMap<_, _> = state.uses.iter().collect();
         (

@@ -17,8 +17,8 @@ use crate::reading::report::{History, track};
 use crate::reading::verify;
 use crate::records::error::OpenError;
 use crate::records::loss::ListedLoss;
-use crate::records::record::{Journaled, OpenHold, Record};
-use crate::records::task::{Task, Tried};
+use crate::records::record::{JournaledRecord, OpenHold, Record};
+use crate::records::task::{DeliveryAttempt, Task};
 use crate::rules::account::Account;
 use crate::rules::core::Core;
 use crate::rules::shards::shard_index;
@@ -69,7 +69,7 @@ pub struct MovedTask {
     /// What pays, or has paid, for it, where the journal says so.
     pub hold: Option<OpenHold>,
     /// The last try to announce its end.
-    pub tried: Option<Arc<Tried>>,
+    pub tried: Option<Arc<DeliveryAttempt>>,
 }
 
 /// A submit that is recognised when it is repeated: see [`Parts::submits`].
@@ -94,7 +94,7 @@ pub struct Parts<'a> {
     /// What calls may have cost the operator.
     pub losses: Vec<ListedLoss>,
     /// Holds in doubt.
-    pub doubts: BTreeMap<HoldId, Journaled>,
+    pub doubts: BTreeMap<HoldId, JournaledRecord>,
     tasks: BTreeMap<TaskId, MovedTask>,
     last_at: UnixMs,
     lines: BTreeMap<AccountId, u64>,
@@ -244,7 +244,7 @@ impl Parts<'_> {
                 .saturating_add(postcard::to_stdvec(&said).map_or(0, |bytes| bytes.len()));
             self.write.push(said);
         }
-        window.add(Journaled { seq, record, hold })
+        window.add(JournaledRecord { seq, record, hold })
     }
 
     fn take_task(&mut self, task: &Arc<Task>) {
@@ -290,7 +290,7 @@ impl Parts<'_> {
             let state = self.leaving.cores[shard_index(journaled.record.account())]
                 .accounts
                 .get(&journaled.record.account());
-            if state.is_some_and(|state| state.people.doubts.contains(&hold)) {
+            if state.is_some_and(|state| state.customers.doubts.contains(&hold)) {
                 self.doubts.insert(hold, journaled.clone());
             }
         }
@@ -350,7 +350,7 @@ impl Parts<'_> {
             tally.refunds = state.refunds.len() as u64;
             tally.write_offs = state.write_offs.len() as u64;
             tally.losses = state.losses.values().map(|sum| sum.count).sum();
-            tally.doubts = state.people.doubts.len() as u64;
+            tally.doubts = state.customers.doubts.len() as u64;
         }
         for (account, lines) in &self.lines {
             tallies.of(*account).lines = *lines;
@@ -370,7 +370,7 @@ impl Parts<'_> {
 ///
 /// # Errors
 /// For bytes that are no chunk.
-pub fn read_lines(chunk: &[u8]) -> Result<Vec<Journaled>, OpenError> {
+pub fn read_lines(chunk: &[u8]) -> Result<Vec<JournaledRecord>, OpenError> {
     store::read_chunk(chunk).map_err(|error| OpenError::Store(error.to_string()))
 }
 

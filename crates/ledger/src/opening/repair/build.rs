@@ -16,7 +16,7 @@ use crate::journal::segment::{self, Position, Writer};
 use crate::reading::verify;
 use crate::records::act::{Act, Actor};
 use crate::records::error::OpenError;
-use crate::records::record::{Journaled, Record};
+use crate::records::record::{JournaledRecord, Record};
 use crate::rules::account::Balance;
 use crate::rules::core::Core;
 use crate::rules::shards::{new_cores, shard_index};
@@ -38,7 +38,7 @@ pub(super) struct Builder<'a> {
     writer: Option<Writer>,
     /// Up to here the journal was copied.
     copied: Seq,
-    group: Vec<Journaled>,
+    group: Vec<JournaledRecord>,
     new: PathBuf,
     restored: u64,
     gone: u64,
@@ -223,7 +223,7 @@ impl<'a> Builder<'a> {
     /// Notes in a record's place, for ever, that it is not there.
     fn note(&mut self, seq: Seq, what: &str) -> Result<(), OpenError> {
         let act = Act {
-            account: AccountId::HOUSE,
+            account: AccountId::OPERATOR,
             by: Actor::Gateway,
             what: format!("ledger.repair.{what}"),
             subject: seq.to_string(),
@@ -238,7 +238,7 @@ impl<'a> Builder<'a> {
         if self.writer.is_none() || seq <= self.copied {
             return Ok(());
         }
-        self.group.push(Journaled { seq, record, hold: None });
+        self.group.push(JournaledRecord { seq, record, hold: None });
         if self.group.len() >= GROUP_RECORDS { self.write() } else { Ok(()) }
     }
 

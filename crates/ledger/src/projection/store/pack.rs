@@ -16,8 +16,8 @@ use sled::IVec;
 use super::sweep::Sweep;
 use super::usage::hour_of;
 use super::{
-    ENTRIES, ENTRIES_FROM, HOURS_FROM, PACKED, Source as _, Store, StoreError, WORN_BYTES, load,
-    open_sled, people, put, read_chunk, value,
+    ENTRIES, ENTRIES_FROM, HOURS_FROM, PACKED, Source as _, Store, StoreError, WORN_BYTES,
+    customers, load, open_sled, put, read_chunk, value,
 };
 use crate::files::directory::sync_directory;
 use crate::rules::audit;
@@ -88,7 +88,7 @@ impl Cut {
                 read_chunk(value)?.last().is_some_and(|line| line.seq >= self.lines)
             }
             Some(&super::losses::LOSS) => number(1).is_none_or(|seq| seq >= self.lines),
-            Some(&people::ACT_ID) => number(1).is_none_or(|at| at >= self.ids.0),
+            Some(&customers::ACT_ID) => number(1).is_none_or(|at| at >= self.ids.0),
             _ if key == ENTRIES_FROM || key == HOURS_FROM || key == PACKED => false,
             _ => hour_of(key).is_none_or(|hour| hour >= self.hours),
         })
@@ -348,7 +348,7 @@ mod tests {
     use crate::journal::segment::Position;
     use crate::projection::grain::Grain;
     use crate::projection::window::{UsageCell, UsageTotal, Window};
-    use crate::records::record::{Journaled, Record};
+    use crate::records::record::{JournaledRecord, Record};
     use tollgate_money::money::Nanousd;
     use tollgate_types::ids::{AccountId, KeyId};
 
@@ -372,7 +372,7 @@ mod tests {
             } else {
                 Record::Granted { account, id, amount, at: UnixMs(*seq) }
             };
-            window.add(Journaled { seq: *seq, record, hold: None }).expect("allowed");
+            window.add(JournaledRecord { seq: *seq, record, hold: None }).expect("allowed");
             let cell = UsageCell {
                 account,
                 time: hour + random.u32(..24 * 20),

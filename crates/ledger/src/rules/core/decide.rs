@@ -106,7 +106,7 @@ impl Split {
 
 /// What an account has and owes beside a hold that ends.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Beside {
+pub(crate) struct OtherFunds {
     /// What it has available.
     pub(crate) available: Nanousd,
     /// What it owes.
@@ -120,7 +120,7 @@ impl Post {
     pub(crate) fn over(
         hold: HoldId,
         open: &OpenHold,
-        beside: Beside,
+        beside: OtherFunds,
         charge: Nanousd,
         used: (Usage, UsageSource),
         at: UnixMs,
@@ -183,7 +183,7 @@ impl Core {
     /// a fleet every call can, as far as is known here: the list is where the fleet's money is.
     pub(crate) fn may_be_in_doubt(&self, account: AccountId, hold: HoldId) -> bool {
         let state = self.accounts.get(&account);
-        self.is_shared || state.is_some_and(|state| state.people.doubts.contains(&hold))
+        self.is_shared || state.is_some_and(|state| state.customers.doubts.contains(&hold))
     }
 
     /// A refund of `amount` on `hold`, which was settled for `charged`.
@@ -292,7 +292,7 @@ impl Core {
     /// Sets money aside for a call.
     ///
     /// # Errors
-    /// [`Refusal::UnknownAccount`], [`Refusal::InDebt`], [`Refusal::Insufficient`], [`Refusal::Capped`] or
+    /// [`Refusal::UnknownAccount`], [`Refusal::InDebt`], [`Refusal::Insufficient`], [`Refusal::SpendLimitStatus`] or
     /// [`Refusal::Held`].
     pub fn decide_reserve(&self, reservation: Arc<Reservation>) -> Result<Record, Refusal> {
         let Reservation { account, key, amount, at, .. } = *reservation;
@@ -329,7 +329,7 @@ impl Core {
     ) -> Option<Post> {
         let open = self.holds.get(&hold)?;
         let before = &self.accounts.get(&open.reservation.account)?.account.balance;
-        let beside = Beside { available: before.available, debt: before.debt };
+        let beside = OtherFunds { available: before.available, debt: before.debt };
         Some(Post::over(hold, open, beside, charge, used, at))
     }
 

@@ -17,7 +17,7 @@ use tollgate_types::secret::KeyHash;
 
 /// What the house has: the codes, and what operators have ended.
 #[derive(Debug, Default)]
-pub(crate) struct House {
+pub(crate) struct OperatorState {
     /// How far a node has followed its fleet's directory; zero in a single node.
     pub(crate) followed: Seq,
     pub(crate) codes: HashMap<CodeId, CodeState>,
@@ -63,7 +63,7 @@ impl CodeState {
     }
 }
 
-impl House {
+impl OperatorState {
     /// Makes a record of the house so.
     ///
     /// # Errors

@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::ports::node_status::{JournalProgress, NodeStatus};
+use crate::ports::tasks::TaskStore;
+use crate::ports::writes::WriteLog;
 use crate::projection::grain::Grain;
 use crate::projection::store::CallName;
 use crate::projection::window::{UsageCell, UsageTotal};
 use crate::records::error::LedgerError;
 use crate::records::loss::Losses;
-use crate::records::record::{Journaled, OpenHold};
+use crate::records::record::{JournaledRecord, OpenHold};
 use crate::rules::account::{Balance, Totals};
-use crate::seam::standing::{Progress, Standing};
-use crate::seam::tasks::TaskStore;
-use crate::seam::writes::WriteLog;
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, KeyId, NodeId, Seq};
@@ -59,7 +59,7 @@ pub trait SharedFunds: Any + Send + Sync {
     fn node(&self) -> NodeId;
 
     /// How it is doing as one of them.
-    fn standing(&self, progress: Progress) -> Standing;
+    fn node_status(&self, progress: JournalProgress) -> NodeStatus;
 
     /// The log of what people wrote, the same for all.
     fn writes(&self) -> &dyn WriteLog;
@@ -97,10 +97,10 @@ pub trait SharedFunds: Any + Send + Sync {
         account: AccountId,
         before: Seq,
         limit: usize,
-    ) -> Result<Vec<Journaled>, LedgerError>;
+    ) -> Result<Vec<JournaledRecord>, LedgerError>;
 
     /// Holds that crashes left open, oldest first.
-    async fn in_doubt(&self) -> Result<Vec<Journaled>, LedgerError>;
+    async fn in_doubt(&self) -> Result<Vec<JournaledRecord>, LedgerError>;
 
     /// The usage of an account in the hours or days of `times`.
     async fn usage(
@@ -147,7 +147,7 @@ pub trait SharedFunds: Any + Send + Sync {
         &self,
         account: AccountId,
         name: CallName,
-    ) -> Result<Option<Journaled>, LedgerError>;
+    ) -> Result<Option<JournaledRecord>, LedgerError>;
 
     /// At most `limit` refunds of a hold, the first ones.
     async fn refunds_of(
@@ -155,7 +155,7 @@ pub trait SharedFunds: Any + Send + Sync {
         account: AccountId,
         hold: HoldId,
         limit: usize,
-    ) -> Result<Vec<Journaled>, LedgerError>;
+    ) -> Result<Vec<JournaledRecord>, LedgerError>;
 
     /// What a settled hold was charged, whoever settled it.
     async fn charged(

@@ -6,10 +6,10 @@ use crate::records::login::SessionId;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::memory::act::{By, Written};
+use crate::customers::holds::HoldsPatch;
+use crate::customers::limit::RatesPatch;
+use crate::memory::act::{ActorScope, WriteOutcome};
 use crate::memory::ledger::Ledger;
-use crate::people::holds::HoldsPatch;
-use crate::people::limit::RatesPatch;
 use crate::records::error::LedgerError;
 use crate::records::record::{Key, Record};
 use crate::rules::account::Account;
@@ -96,7 +96,7 @@ impl Ledger {
     #[must_use]
     pub fn login(&self, account: AccountId) -> Option<Arc<Login>> {
         let core = self.shard(account).lock();
-        core.accounts.get(&account)?.people.login.clone()
+        core.accounts.get(&account)?.customers.login.clone()
     }
 
     /// The login of this address, however it is written.
@@ -118,14 +118,14 @@ impl Ledger {
     ) -> bool {
         let core = self.shard(account).lock();
         let Some(state) = core.accounts.get(&account) else { return true };
-        let is_void = state.people.login.as_ref().is_none_or(|login| issued_at < login.since);
-        is_void || state.people.ended.contains_key(session)
+        let is_void = state.customers.login.as_ref().is_none_or(|login| issued_at < login.since);
+        is_void || state.customers.ended.contains_key(session)
     }
 
     /// Whether a session of an operator was logged out.
     #[must_use]
     pub fn is_operators_session_over(&self, session: &SessionId) -> bool {
-        self.shard(AccountId::HOUSE).lock().house.ended.contains_key(session)
+        self.shard(AccountId::OPERATOR).lock().operator.ended.contains_key(session)
     }
 
     /// Forgets what is not recognised any more.
@@ -133,15 +133,15 @@ impl Ledger {
         self.ids.lock().forget(now);
         for shard in &self.shards {
             let mut core = shard.lock();
-            core.house.ended.retain(|_, until| *until > now);
+            core.operator.ended.retain(|_, until| *until > now);
             for state in core.accounts.values_mut() {
-                state.people.ended.retain(|_, until| *until > now);
+                state.customers.ended.retain(|_, until| *until > now);
             }
         }
     }
 }
 
-impl By<'_> {
+impl ActorScope<'_> {
     /// Changes an account: all of it together. The keys of a suspended account are refused from now
     /// on; calls in flight end as they began. A lower credit line takes back what is available of it;
     /// what was spent of the rest is owed.
@@ -153,7 +153,7 @@ impl By<'_> {
         &self,
         account: AccountId,
         patch: AccountPatch,
-    ) -> Result<Written<Account>, LedgerError> {
+    ) -> Result<WriteOutcome<Account>, LedgerError> {
         patch.name.as_deref().map_or(Ok(()), check_text)?;
         patch.holds.check()?;
         let begun = Instant::now();
@@ -169,7 +169,7 @@ impl By<'_> {
             }
         };
         let value = self.ledger.account(account).ok_or(LedgerError::UnknownAccount(account))?;
-        Ok(Written { value, repeated })
+        Ok(WriteOutcome { value, repeated })
     }
 
     /// Says whether it was done before.
@@ -183,7 +183,7 @@ impl By<'_> {
             Some(false) => "account.resume",
             None => "account.update",
         };
-        let once = self.write(what, account, |locked, pen| {
+        let once = self.write(what, account, |locked, audit| {
             locked.state(account)?;
             let at = UnixMs::now();
             let rates = self.ledger.rates_with(account, &patch.rates);
@@ -197,7 +197,7 @@ impl By<'_> {
                 rates.map(|rates| Record::AccountLimited { account, rates, at }),
                 holds.map(|holds| Record::AccountHolds { account, holds, at }),
                 line.transpose()?.flatten(),
-                Some(pen.act(account, account)),
+                Some(audit.act(account, account)),
             ];
             Ok(((), records.into_iter().flatten().collect()))
         });
@@ -215,11 +215,11 @@ impl By<'_> {
         account: AccountId,
         email: &str,
         password: &str,
-    ) -> Result<Written<Arc<Login>>, LedgerError> {
+    ) -> Result<WriteOutcome<Arc<Login>>, LedgerError> {
         check_password(password)?;
         let email = normal_email(email)?;
-        let once = self.write("login.set", account, |locked, pen| {
-            let before = locked.state(account)?.people.login.as_ref();
+        let once = self.write("login.set", account, |locked, audit| {
+            let before = locked.state(account)?.customers.login.as_ref();
             // All who give or take an address have locked the house.
             if self.ledger.emails.lock().get(&email).is_some_and(|owner| *owner != account) {
                 return Err(LedgerError::EmailTaken);
@@ -227,11 +227,11 @@ impl By<'_> {
             let since = UnixMs::now().max(before.map_or(UnixMs(0), |login| login.since));
             let password = password.to_owned();
             let login = Login { account, email: email.clone(), password, since };
-            Ok(((), vec![Record::LoginSet(Arc::new(login)), pen.act(account, account)]))
+            Ok(((), vec![Record::LoginSet(Arc::new(login)), audit.act(account, account)]))
         });
         let (_, repeated) = once.await?.place();
         let value = self.ledger.login(account).ok_or(LedgerError::UnknownAccount(account))?;
-        Ok(Written { value, repeated })
+        Ok(WriteOutcome { value, repeated })
     }
 
     /// Logs a session out: it is refused until it would have ended, and forgotten after that.
@@ -244,16 +244,16 @@ impl By<'_> {
         session: SessionId,
         until: UnixMs,
     ) -> Result<(), LedgerError> {
-        self.write("session.end", account, |locked, pen| {
+        self.write("session.end", account, |locked, audit| {
             let record = ending(locked.core(account), account, session, until)?;
-            Ok(((), vec![record, pen.act(account, account)]))
+            Ok(((), vec![record, audit.act(account, account)]))
         })
         .await?;
         Ok(())
     }
 }
 
-impl By<'_> {
+impl ActorScope<'_> {
     /// Logs a session of an operator out, for every node and over every restart: it is refused until it
     /// would have ended, and forgotten after that.
     ///
@@ -264,10 +264,10 @@ impl By<'_> {
         session: SessionId,
         until: UnixMs,
     ) -> Result<(), LedgerError> {
-        let account = AccountId::HOUSE;
-        self.write("session.end", account, |_, pen| {
-            let ended = Record::SessionEnded { account, session, until, at: pen.at() };
-            Ok(((), vec![ended, pen.act(account, account)]))
+        let account = AccountId::OPERATOR;
+        self.write("session.end", account, |_, audit| {
+            let ended = Record::SessionEnded { account, session, until, at: audit.at() };
+            Ok(((), vec![ended, audit.act(account, account)]))
         })
         .await?;
         Ok(())
@@ -282,10 +282,10 @@ fn ending(
     until: UnixMs,
 ) -> Result<Record, LedgerError> {
     let unknown = LedgerError::UnknownAccount(account);
-    let people = &core.accounts.get(&account).ok_or(unknown.clone())?.people;
-    let login = people.login.as_ref().ok_or(unknown)?;
+    let customers = &core.accounts.get(&account).ok_or(unknown.clone())?.customers;
+    let login = customers.login.as_ref().ok_or(unknown)?;
     let at = UnixMs::now();
-    let open = people.ended.values().filter(|until| **until > at).count();
+    let open = customers.ended.values().filter(|until| **until > at).count();
     Ok(if open < ENDED_SESSIONS_MAX {
         Record::SessionEnded { account, session, until, at }
     } else {

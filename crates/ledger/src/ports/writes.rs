@@ -8,11 +8,11 @@ use crate::records::record::Record;
 use tollgate_types::ids::Seq;
 
 /// Whoever has it writes, or takes over what others wrote: one after the other in each node.
-pub struct Turn<'a>(pub MutexGuard<'a, ()>);
+pub struct WriteTurn<'a>(pub MutexGuard<'a, ()>);
 
 /// A write of the directory that this version understands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
+pub struct WriteGroup {
     /// Its place.
     pub seq: Seq,
     /// What it came to.
@@ -21,16 +21,16 @@ pub struct Group {
 
 /// How far the directory goes, as far as it was pulled and is understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct WritePage {
     /// In order and without a gap.
-    pub groups: Vec<Group>,
+    pub groups: Vec<WriteGroup>,
     /// Whether nothing stood behind them.
     pub is_last: bool,
 }
 
 /// What became of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Logged {
+pub enum AppendOutcome {
     /// It stands at this place.
     At(Seq),
     /// Others have written meanwhile; nothing has changed.
@@ -43,19 +43,19 @@ pub enum Logged {
 #[async_trait]
 pub trait WriteLog: Send + Sync {
     /// Waits until this ledger's next writer, or follower, may begin.
-    async fn turn(&self) -> Turn<'_>;
+    async fn turn(&self) -> WriteTurn<'_>;
 
     /// Writes records behind `after`. `write_id` tells a write from any other that could stand there.
     async fn append(
         &self,
-        turn: &Turn<'_>,
+        turn: &WriteTurn<'_>,
         after: Seq,
         write_id: &str,
         records: &[Record],
-    ) -> Result<Logged, LedgerError>;
+    ) -> Result<AppendOutcome, LedgerError>;
 
     /// What stands behind `after`.
-    async fn pull(&self, turn: &Turn<'_>, after: Seq) -> Result<Page, LedgerError>;
+    async fn pull(&self, turn: &WriteTurn<'_>, after: Seq) -> Result<WritePage, LedgerError>;
 
     /// Follows no further, for good, for this reason.
     fn stop(&self, why: String) -> LedgerError;

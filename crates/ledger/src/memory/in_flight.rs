@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::journal::segment::{self, Position};
 use crate::memory::ledger::Ledger;
 use crate::records::error::LedgerError;
-use crate::records::record::{Journaled, Record, Reservation};
+use crate::records::record::{JournaledRecord, Record, Reservation};
 use crate::rules::core::Core;
 use crate::rules::shards::shard_index;
 use tollgate_money::money::Nanousd;
@@ -73,23 +73,23 @@ struct Note {
 }
 
 /// The notes that this process makes.
-pub(crate) struct Sent {
+pub(crate) struct InFlightLog {
     path: PathBuf,
     /// `None` where there can be none: then holds are waited for.
-    file: Option<Notes>,
+    file: Option<NoteFile>,
     run: u64,
     is_broken: AtomicBool,
 }
 
 /// The file of the notes.
-enum Notes {
+enum NoteFile {
     /// A note is stored into memory.
     Mapped(MappedFile),
     /// A note is a write.
     Written(File),
 }
 
-impl Notes {
+impl NoteFile {
     fn put(&self, slot: &[u8; SLOT_BYTES], place: u64) -> io::Result<()> {
         match self {
             Self::Mapped(file) => {
@@ -100,7 +100,7 @@ impl Notes {
     }
 }
 
-impl Sent {
+impl InFlightLog {
     /// Begins anew, behind `end`. What another process has noted counts no more.
     pub(crate) fn begin(dir: &Path, end: Position) -> Self {
         let (path, run) = (dir.join(FILE), fastrand::u64(..));
@@ -123,7 +123,7 @@ impl Sent {
     /// Makes a note; false if there is none.
     fn note(&self, seq: Seq, reservation: Option<&Reservation>) -> bool {
         #[derive(Serialize)]
-        struct Written<'a> {
+        struct BorrowedNote<'a> {
             run: u64,
             seq: Seq,
             reservation: Option<&'a Reservation>,
@@ -132,7 +132,9 @@ impl Sent {
         else {
             return false;
         };
-        let Some(slot) = encode(&Written { run: self.run, seq, reservation }) else { return false };
+        let Some(slot) = encode(&BorrowedNote { run: self.run, seq, reservation }) else {
+            return false;
+        };
         let Err(error) = file.put(&slot, place(seq)) else { return true };
         if !self.is_broken.swap(true, Ordering::Relaxed) {
             self.give_up(&error);
@@ -168,7 +170,8 @@ impl Ledger {
         reservation: &Reservation,
     ) -> Result<(), LedgerError> {
         let is_near = seq.saturating_sub(self.journal.durable_seq()) < SLOTS;
-        if self.journal.is_durable(seq) || (is_near && self.sent.note(seq, Some(reservation))) {
+        if self.journal.is_durable(seq) || (is_near && self.in_flight.note(seq, Some(reservation)))
+        {
             return Ok(());
         }
         Ok(self.journal.durable(seq).await?)
@@ -176,14 +179,14 @@ impl Ledger {
 
     /// Notes that the upstream of a task is about to be asked. The task is on disk.
     pub fn note_submit(&self, hold: HoldId) {
-        self.sent.note(hold.number(), None);
+        self.in_flight.note(hold.number(), None);
     }
 
     /// Whether it is certain that the upstream of a task was never asked that the last process had
     /// opened and not submitted.
     #[must_use]
     pub fn was_never_sent(&self, hold: HoldId) -> bool {
-        self.left.was_never_sent(hold)
+        self.remnants.was_never_sent(hold)
     }
 }
 
@@ -204,7 +207,7 @@ impl Iterator for Slots {
 
 /// What the last process has left.
 #[derive(Default)]
-pub(crate) struct Left {
+pub(crate) struct CrashRemnants {
     /// The places that it had for notes.
     slots: u64,
     /// The holds that it noted.
@@ -216,7 +219,7 @@ pub(crate) struct Left {
     whole_behind: Option<Seq>,
 }
 
-impl Left {
+impl CrashRemnants {
     /// Reads it, if it is of the journal in `dir`, which ends with the record at `last`.
     pub(crate) fn read(dir: &Path, last: Seq) -> Self {
         // Half of the notes would say that the others were never made.
@@ -250,7 +253,7 @@ impl Left {
     /// The calls that have no record although their upstreams may have been asked, taken into `cores`
     /// behind the record at `last`. No customer got a byte of them, so nobody pays for them: their
     /// money is held for their ends alone.
-    pub(crate) fn unrecorded(&mut self, cores: &mut [Core], last: Seq) -> Vec<Journaled> {
+    pub(crate) fn unrecorded(&mut self, cores: &mut [Core], last: Seq) -> Vec<JournaledRecord> {
         let mut taken = Vec::new();
         for (_, reservation) in std::mem::take(&mut self.lost) {
             let core = &mut cores[shard_index(reservation.account)];
@@ -260,7 +263,7 @@ impl Left {
             let record = Record::Reserved(Arc::new(reservation));
             let seq = last.saturating_add(1).saturating_add(taken.len() as u64);
             match core.apply(seq, &record) {
-                Ok(()) => taken.push(Journaled { seq, record, hold: None }),
+                Ok(()) => taken.push(JournaledRecord { seq, record, hold: None }),
                 Err(violation) => log::error!("a call of the last process is lost: {violation}"),
             }
         }
@@ -275,7 +278,7 @@ impl Left {
     }
 }
 
-fn begin(path: &Path, run: u64, end: Position) -> io::Result<Notes> {
+fn begin(path: &Path, run: u64, end: Position) -> io::Result<NoteFile> {
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
     let length = usize::try_from(SLOTS + 1).map_err(io::Error::other)? * SLOT_BYTES;
     let head = Head { version: VERSION, run, boot: boot_id().unwrap_or_default(), end };
@@ -291,7 +294,7 @@ fn begin(path: &Path, run: u64, end: Position) -> io::Result<Notes> {
     }
     file.set_len(length as u64)?;
     let mapped = MappedFile::map(&file, length);
-    Ok(mapped.map_or_else(|_| Notes::Written(file), Notes::Mapped))
+    Ok(mapped.map_or_else(|_| NoteFile::Written(file), NoteFile::Mapped))
 }
 
 fn boot_id() -> Option<String> {
@@ -346,28 +349,28 @@ mod tests {
     fn what_has_no_note_was_never_sent() {
         let dir = tempfile::tempdir().expect("a directory");
         let hold = HoldId::from_number;
-        assert!(!Left::read(dir.path(), 4).was_never_sent(hold(3)), "nothing is known");
-        let sent = Sent::begin(dir.path(), Position::default());
+        assert!(!CrashRemnants::read(dir.path(), 4).was_never_sent(hold(3)), "nothing is known");
+        let sent = InFlightLog::begin(dir.path(), Position::default());
         assert!(sent.note(5, Some(&reservation("model"))));
         assert!(sent.note(7, None));
         assert!(sent.note(9 + SLOTS, None));
         assert!(!sent.note(11, Some(&reservation(&"m".repeat(300)))), "it does not fit");
-        let left = Left::read(dir.path(), 4);
+        let left = CrashRemnants::read(dir.path(), 4);
         let lost: Vec<_> = left.lost.iter().map(|(seq, _)| *seq).collect();
         assert_eq!(lost, [5], "the one that has no record");
-        assert!(Left::read(dir.path(), 5).lost.is_empty(), "it has one");
+        assert!(CrashRemnants::read(dir.path(), 5).lost.is_empty(), "it has one");
         for (seq, is_certain) in [(3, true), (6, true), (5, false), (7, false), (9, false)] {
             assert_eq!(left.was_never_sent(hold(seq)), is_certain, "hold {seq}");
         }
-        drop(Sent::begin(dir.path(), Position::default()));
-        let next = Left::read(dir.path(), 4);
+        drop(InFlightLog::begin(dir.path(), Position::default()));
+        let next = CrashRemnants::read(dir.path(), 4);
         assert!(next.lost.is_empty() && next.noted.is_empty(), "another process's");
     }
 
     #[test]
     fn notes_of_a_file_with_more_places_are_read_and_it_is_cut() {
         let dir = tempfile::tempdir().expect("a directory");
-        let sent = Sent::begin(dir.path(), Position::default());
+        let sent = InFlightLog::begin(dir.path(), Position::default());
         assert!(sent.note(5, None));
         let longer = OpenOptions::new().write(true).open(dir.path().join(FILE)).expect("a file");
         longer.set_len(4 * SLOTS * SLOT_BYTES as u64 + SLOT_BYTES as u64).expect("longer");
@@ -382,21 +385,21 @@ mod tests {
         longer
             .write_all_at(&note(6 + SLOTS), place(6) + SLOTS * SLOT_BYTES as u64)
             .expect("written");
-        let left = Left::read(dir.path(), 4);
+        let left = CrashRemnants::read(dir.path(), 4);
         let hold = HoldId::from_number;
         for (seq, is_certain) in [(5, false), (6, true), (6 + SLOTS, false), (7, true)] {
             assert_eq!(left.was_never_sent(hold(seq)), is_certain, "hold {seq}");
         }
-        drop(Sent::begin(dir.path(), Position::default()));
+        drop(InFlightLog::begin(dir.path(), Position::default()));
         assert_eq!(longer.metadata().expect("a length").len(), (SLOTS + 1) * SLOT_BYTES as u64);
-        assert!(Left::read(dir.path(), 4).noted.is_empty(), "another process's");
+        assert!(CrashRemnants::read(dir.path(), 4).noted.is_empty(), "another process's");
     }
 
     /// `cp --sparse=always` leaves it without. On a full disk a store into what is missing would end the process.
     #[test]
     fn a_file_that_was_copied_without_its_zeros_gets_them_back() {
         let dir = tempfile::tempdir().expect("a directory");
-        drop(Sent::begin(dir.path(), Position::default()));
+        drop(InFlightLog::begin(dir.path(), Position::default()));
         let path = dir.path().join(FILE);
         let head = fs::read(&path).expect("read")[..SLOT_BYTES].to_vec();
         let file = File::create(&path).expect("a file");
@@ -404,7 +407,7 @@ mod tests {
         file.set_len((SLOTS + 1) * SLOT_BYTES as u64).expect("longer");
         let allocated = || file.metadata().expect("metadata").blocks() * 512;
         assert!(allocated() < SLOTS * SLOT_BYTES as u64, "{} bytes", allocated());
-        drop(Sent::begin(dir.path(), Position::default()));
+        drop(InFlightLog::begin(dir.path(), Position::default()));
         assert!(allocated() >= (SLOTS + 1) * SLOT_BYTES as u64, "{} bytes", allocated());
     }
 
@@ -412,31 +415,35 @@ mod tests {
     #[test]
     fn where_no_notes_can_be_made_those_of_the_process_before_are_removed() {
         let dir = tempfile::tempdir().expect("a directory");
-        drop(Sent::begin(dir.path(), Position::default()));
+        drop(InFlightLog::begin(dir.path(), Position::default()));
         let hold = HoldId::from_number(5);
-        assert!(Left::read(dir.path(), 4).was_never_sent(hold), "a process that has sent nothing");
+        assert!(
+            CrashRemnants::read(dir.path(), 4).was_never_sent(hold),
+            "a process that has sent nothing"
+        );
         let path = dir.path().join(FILE);
-        let sent = Sent { path, file: None, run: 1, is_broken: AtomicBool::new(false) };
+        let sent = InFlightLog { path, file: None, run: 1, is_broken: AtomicBool::new(false) };
         sent.give_up(&io::ErrorKind::StorageFull.into());
-        assert!(!Left::read(dir.path(), 4).was_never_sent(hold), "nothing is known");
+        assert!(!CrashRemnants::read(dir.path(), 4).was_never_sent(hold), "nothing is known");
         // Nothing to remove: a directory is no file.
         fs::create_dir(dir.path().join(FILE)).expect("a directory");
-        assert!(!Sent::begin(dir.path(), Position::default()).note(5, None));
+        assert!(!InFlightLog::begin(dir.path(), Position::default()).note(5, None));
     }
 
     #[test]
     fn notes_that_are_written_are_those_that_are_stored() {
         let [mapped, written] =
             [(); 2].map(|()| tempfile::tempdir_in("/dev/shm").expect("a directory"));
-        let mut sent = [&mapped, &written].map(|dir| Sent::begin(dir.path(), Position::default()));
-        assert!(matches!(sent[0].file, Some(Notes::Mapped(_))));
+        let mut sent =
+            [&mapped, &written].map(|dir| InFlightLog::begin(dir.path(), Position::default()));
+        assert!(matches!(sent[0].file, Some(NoteFile::Mapped(_))));
         let file = OpenOptions::new().write(true).open(written.path().join(FILE)).expect("a file");
-        sent[1].file = Some(Notes::Written(file));
+        sent[1].file = Some(NoteFile::Written(file));
         for (dir, sent) in [&mapped, &written].into_iter().zip(&sent) {
             for seq in [1, 5, 5 + SLOTS] {
                 assert!(sent.note(seq, Some(&reservation("model"))));
             }
-            let left = Left::read(dir.path(), 4);
+            let left = CrashRemnants::read(dir.path(), 4);
             assert_eq!(left.noted, [1, 5 + SLOTS]);
         }
     }
@@ -444,7 +451,7 @@ mod tests {
     #[test]
     fn notes_of_another_start_of_the_machine_prove_nothing_about_what_is_missing() {
         let dir = tempfile::tempdir().expect("a directory");
-        let sent = Sent::begin(dir.path(), Position::default());
+        let sent = InFlightLog::begin(dir.path(), Position::default());
         assert!(sent.note(5, Some(&reservation("model"))));
         let head = Head {
             version: VERSION,
@@ -454,7 +461,7 @@ mod tests {
         };
         let file = sent.file.as_ref().expect("a file");
         file.put(&encode(&head).expect("fits"), 0).expect("written");
-        let left = Left::read(dir.path(), 4);
+        let left = CrashRemnants::read(dir.path(), 4);
         assert_eq!(left.lost.len(), 1, "what there is counts");
         assert!(!left.was_never_sent(HoldId::from_number(3)));
     }

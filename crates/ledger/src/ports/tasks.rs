@@ -8,9 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::records::error::LedgerError;
-use crate::records::record::{Journaled, OpenHold};
-use crate::records::task::{Repeat, Stage, Task, Tried};
-use crate::rules::submit::Repeated;
+use crate::records::record::{JournaledRecord, OpenHold};
+use crate::records::task::{DeliveryAttempt, RepeatKey, Task, TaskPhase};
+use crate::rules::submit::RepeatLookup;
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, TaskId};
@@ -44,9 +44,9 @@ pub struct OpenTask {
 pub struct TaskEnding {
     /// The task as it is then.
     pub task: Task,
-    /// The end of its hold, and the line of the statement: `Posted` or `Voided`, at the place of the
+    /// The end of its hold, and the line of the statement: `PostedCharge` or `Voided`, at the place of the
     /// hold.
-    pub journaled: Journaled,
+    pub journaled: JournaledRecord,
 }
 
 /// Which tasks are listed, newest first.
@@ -78,9 +78,9 @@ pub enum TaskFilter {
 impl TaskFilter {
     pub(crate) fn wants(&self, task: &Task) -> bool {
         match (self, &task.stage) {
-            (Self::Open, Stage::Submitting | Stage::Submitted { .. })
-            | (Self::InDoubt, Stage::InDoubt) => true,
-            (Self::Ended(state), Stage::Ended(ended)) => ended.state == *state,
+            (Self::Open, TaskPhase::Submitting | TaskPhase::Submitted { .. })
+            | (Self::InDoubt, TaskPhase::InDoubt) => true,
+            (Self::Ended(state), TaskPhase::Ended(ended)) => ended.state == *state,
             (Self::Announced, _) => task.intent.webhook_url.is_some(),
             _ => false,
         }
@@ -93,7 +93,7 @@ pub struct ListedTask {
     /// The task.
     pub task: Task,
     /// The last try to announce its end.
-    pub tried: Option<Tried>,
+    pub tried: Option<DeliveryAttempt>,
 }
 
 /// A part of a list of tasks.
@@ -177,7 +177,7 @@ pub trait TaskStore: Send + Sync {
         account: AccountId,
         id: TaskId,
         change: &ChangeTask<'_>,
-        tried: Option<&Tried>,
+        tried: Option<&DeliveryAttempt>,
     ) -> Result<Option<Arc<Task>>, TaskStoreError>;
 
     /// Ends a task and settles what it held, as `decide` says; `None` when it has ended before. An error
@@ -201,10 +201,10 @@ pub trait TaskStore: Send + Sync {
     async fn repeated(
         &self,
         account: AccountId,
-        repeat: &Repeat,
+        repeat: &RepeatKey,
         at: UnixMs,
         within: Duration,
-    ) -> Result<Repeated, TaskStoreError>;
+    ) -> Result<RepeatLookup, TaskStoreError>;
 
     /// Counts the repetitions of a task's submit from `at`.
     async fn answered(&self, task: &Task, at: UnixMs) -> Result<(), TaskStoreError>;

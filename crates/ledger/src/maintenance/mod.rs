@@ -2,4 +2,4 @@
 //!
 //! It may import the layers below: `projection`, the journal, `files`, `rules`, `records`.
 
-pub(crate) mod keeper;
+pub(crate) mod worker;

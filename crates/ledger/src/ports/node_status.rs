@@ -8,7 +8,7 @@ use tollgate_types::ids::{NodeId, Seq};
 
 /// How far a ledger is by itself.
 #[derive(Clone, Copy, Debug)]
-pub struct Progress {
+pub struct JournalProgress {
     /// The last record of its journal.
     pub last: Seq,
     /// The last place of the log of what people wrote that it has taken over.
@@ -17,7 +17,7 @@ pub struct Progress {
 
 /// How this node is doing.
 #[derive(Clone, Debug)]
-pub struct Standing {
+pub struct NodeStatus {
     /// Which node it is.
     pub node: NodeId,
     /// What operators call it.
@@ -40,7 +40,7 @@ pub struct Standing {
     pub stopped: Option<Arc<str>>,
 }
 
-impl Standing {
+impl NodeStatus {
     /// Whether it has not heard of the treasury for so long that it makes no holds.
     #[must_use]
     pub fn is_cut_off(&self) -> bool {

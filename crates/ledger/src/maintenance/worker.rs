@@ -44,21 +44,21 @@ const RECORD_TIMEOUT: Duration = Duration::from_secs(30);
 const RECORD_POLL: Duration = Duration::from_millis(5);
 
 /// What becomes of the journal's closed segments.
-pub struct Keeping {
+pub struct MaintenanceOptions {
     /// The least time between two checkpoints. There is one for each closed segment otherwise.
     pub checkpoint_interval: Duration,
     /// Where segments go in the end; `None` for nowhere.
     pub archive: Option<Archive>,
     /// Told about everything that was done.
-    pub on_kept: Option<OnKept>,
+    pub on_event: Option<OnMaintenance>,
 }
 
 /// Called by the keeper's thread; must be quick.
-pub type OnKept = Box<dyn Fn(Kept) + Send + Sync>;
+pub type OnMaintenance = Box<dyn Fn(MaintenanceEvent) + Send + Sync>;
 
 /// Something that the keeper did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum MaintenanceEvent {
     /// The journal's files in the data directory have this length together.
     Journal {
         /// In bytes.
@@ -78,16 +78,16 @@ pub enum Kept {
     Failed,
 }
 
-impl Default for Keeping {
+impl Default for MaintenanceOptions {
     fn default() -> Self {
-        Self { checkpoint_interval: CHECKPOINT_INTERVAL, archive: None, on_kept: None }
+        Self { checkpoint_interval: CHECKPOINT_INTERVAL, archive: None, on_event: None }
     }
 }
 
 /// What others see of the keeper.
-pub(crate) struct Keeper {
+pub(crate) struct Maintenance {
     dir: PathBuf,
-    keeping: Keeping,
+    options: MaintenanceOptions,
     head: Arc<HeadFile>,
     stopping: Mutex<bool>,
     stopped: Condvar,
@@ -95,24 +95,31 @@ pub(crate) struct Keeper {
     broken_off: Arc<AtomicBool>,
 }
 
-impl Keeper {
-    pub(crate) fn new(dir: &Path, keeping: Keeping, head: Arc<HeadFile>) -> Self {
+impl Maintenance {
+    pub(crate) fn new(dir: &Path, options: MaintenanceOptions, head: Arc<HeadFile>) -> Self {
         let (stopping, stopped) = (Mutex::new(false), Condvar::new());
         let broken_off = Arc::default();
-        Self { dir: dir.to_owned(), keeping, head, stopping, stopped, broken_off }
+        Self { dir: dir.to_owned(), options, head, stopping, stopped, broken_off }
     }
 
     /// What its thread runs.
-    pub(crate) fn at_work(
+    pub(crate) fn worker(
         self: &Arc<Self>,
         journal: Arc<Journal>,
         backlog: Arc<Backlog>,
         projected: Arc<Projected>,
-    ) -> AtWork {
-        let keeper = Arc::clone(self);
+    ) -> MaintenanceWorker {
+        let maintenance = Arc::clone(self);
         // A process that is started again and again does not write one each time.
         let checkpointed = (!self.head.now().notes.checkpoints.is_empty()).then(Instant::now);
-        AtWork { keeper, journal, backlog, projected, seen: Vec::new(), checkpointed }
+        MaintenanceWorker {
+            maintenance,
+            journal,
+            backlog,
+            projected,
+            seen: Vec::new(),
+            checkpointed,
+        }
     }
 
     /// Has it end after what it is doing; what is being sent to an archive is broken off.
@@ -124,7 +131,7 @@ impl Keeper {
 
     /// What the thread runs that moves segments away, if they go anywhere.
     pub(crate) fn mover(self: &Arc<Self>) -> Option<Mover> {
-        self.keeping.archive.as_ref().map(|_| Mover::new(Arc::clone(self)))
+        self.options.archive.as_ref().map(|_| Mover::new(Arc::clone(self)))
     }
 
     fn is_stopping(&self) -> bool {
@@ -149,7 +156,7 @@ impl Keeper {
         let dir = self.journal_dir();
         let length = |first_seq: &Seq| std::fs::metadata(segment::path(&dir, *first_seq));
         let lengths = here.iter().filter_map(|seq| length(seq).ok());
-        self.tell(Kept::Journal { bytes: lengths.map(|found| found.len()).sum() });
+        self.notify(MaintenanceEvent::Journal { bytes: lengths.map(|found| found.len()).sum() });
     }
 
     /// Does a turn of work again and again until it is stopped, and tells what has failed.
@@ -162,23 +169,23 @@ impl Keeper {
                 Err(_) if self.is_stopping() => return,
                 Err(error) => {
                     log::error!("the journal's closed segments cannot be looked after: {error}");
-                    self.tell(Kept::Failed);
+                    self.notify(MaintenanceEvent::Failed);
                     REST
                 }
             };
         }
     }
 
-    fn tell(&self, kept: Kept) {
-        if let Some(on_kept) = &self.keeping.on_kept {
-            on_kept(kept);
+    fn notify(&self, event: MaintenanceEvent) {
+        if let Some(on_event) = &self.options.on_event {
+            on_event(event);
         }
     }
 }
 
 /// What the keeper's thread owns.
-pub(crate) struct AtWork {
-    keeper: Arc<Keeper>,
+pub(crate) struct MaintenanceWorker {
+    maintenance: Arc<Maintenance>,
     journal: Arc<Journal>,
     backlog: Arc<Backlog>,
     projected: Arc<Projected>,
@@ -195,10 +202,10 @@ fn room_for_checkpoint(dir: &Path, last: Seq) -> u64 {
     FREE_BYTES_MIN.saturating_add(last.saturating_mul(2))
 }
 
-impl AtWork {
+impl MaintenanceWorker {
     pub(crate) fn run(mut self) {
-        let keeper = Arc::clone(&self.keeper);
-        keeper.repeat(|| self.turn());
+        let maintenance = Arc::clone(&self.maintenance);
+        maintenance.repeat(|| self.turn());
     }
 
     fn turn(&mut self) -> Result<(), OpenError> {
@@ -209,7 +216,7 @@ impl AtWork {
     /// Seals what is closed: every segment behind which another one has begun. Its last frame was
     /// flushed before that.
     fn seal(&mut self) -> Result<(), OpenError> {
-        let dir = self.keeper.journal_dir();
+        let dir = self.maintenance.journal_dir();
         let here = segment::list_here(&dir)?;
         if here == self.seen {
             return Ok(());
@@ -228,30 +235,30 @@ impl AtWork {
                 made.bytes,
                 begun.elapsed().as_millis()
             );
-            self.keeper.head.reached(Position {
+            self.maintenance.head.reached(Position {
                 segment: made.first_seq,
                 offset: made.bytes,
                 seq: made.last_seq,
                 chain: made.chain,
             })?;
-            if self.keeper.is_stopping() {
+            if self.maintenance.is_stopping() {
                 return Ok(());
             }
         }
-        self.keeper.measure(&here);
+        self.maintenance.measure(&here);
         self.seen = here;
         Ok(())
     }
 
     /// Writes a checkpoint once a segment was closed since the last one.
     fn checkpoint(&mut self) -> Result<(), OpenError> {
-        let (keeper, dir) = (&self.keeper, &self.keeper.dir);
-        let is_early = |at: Instant| at.elapsed() < keeper.keeping.checkpoint_interval;
+        let (maintenance, dir) = (&self.maintenance, &self.maintenance.dir);
+        let is_early = |at: Instant| at.elapsed() < maintenance.options.checkpoint_interval;
         if self.checkpointed.is_some_and(is_early) || self.seen.len() < 2 {
             return Ok(());
         }
         let last =
-            keeper.head.now().notes.checkpoints.last().map_or(0, |checkpoint| checkpoint.seq);
+            maintenance.head.now().notes.checkpoints.last().map_or(0, |checkpoint| checkpoint.seq);
         let applied = self.backlog.applied_seq();
         // Sled is in a segment that has begun since, so at least one behind the last checkpoint was
         // closed and would not be needed any more.
@@ -277,16 +284,16 @@ impl AtWork {
             }
             std::thread::sleep(RECORD_POLL);
         }
-        keeper.head.note(|head| {
+        maintenance.head.note(|head| {
             head.notes.checkpoints.push(Checkpoint { seq, sha256, told_at });
             let old = head.notes.checkpoints.len().saturating_sub(CHECKPOINTS_KEPT);
             head.notes.checkpoints.drain(..old);
         })?;
         self.checkpointed = Some(Instant::now());
         log::info!("checkpoint of record {seq} written: {bytes} bytes in {} ms", took.as_millis());
-        keeper.tell(Kept::Checkpoint { at });
+        maintenance.notify(MaintenanceEvent::Checkpoint { at });
         let directory = checkpoint::directory(dir);
-        checkpoint::tidy(dir, &keeper.head.now().notes.checkpoints)
+        checkpoint::tidy(dir, &maintenance.head.now().notes.checkpoints)
             .map_err(OpenError::io(directory))
     }
 

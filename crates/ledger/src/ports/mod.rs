@@ -2,9 +2,9 @@
 //! shares them implements, chosen when the ledger is opened. A ledger that is given none has all of it
 //! itself.
 //!
-//! It may import the layers below, from `upkeep` on.
+//! It may import the layers below, from `maintenance` on.
 
 pub(crate) mod funds;
-pub(crate) mod standing;
+pub(crate) mod node_status;
 pub(crate) mod tasks;
 pub(crate) mod writes;

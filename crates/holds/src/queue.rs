@@ -21,7 +21,7 @@ const REMEMBERED_MAX: usize = 10_000;
 
 /// The calls of all accounts for which money is tight.
 #[derive(Debug, Default)]
-pub struct Desk {
+pub struct HoldQueue {
     accounts: Mutex<HashMap<AccountId, AccountCalls, foldhash::fast::RandomState>>,
     /// The number of accounts from which on they are looked through. It follows what is left, so that the
     /// lock is not held for all of them at each new account of a busy minute.
@@ -37,15 +37,15 @@ struct AccountCalls {
     /// Those of them that wait for money, in the order in which they came.
     waiting: VecDeque<(u64, Arc<Notify>)>,
     /// Calls with a hold.
-    seated: u64,
+    running: u64,
     peak: u64,
     peak_at: Option<Instant>,
 }
 
 /// A call without a hold. Dropping it leaves the line.
 #[derive(Debug)]
-pub struct Ticket {
-    desk: Arc<Desk>,
+pub struct QueuedCall {
+    queue: Arc<HoldQueue>,
     account: AccountId,
     number: u64,
     woken: Arc<Notify>,
@@ -54,14 +54,14 @@ pub struct Ticket {
 
 /// A call with a hold. Dropping it says that the call is over.
 #[derive(Debug)]
-pub struct Seat {
-    desk: Arc<Desk>,
+pub struct RunningCall {
+    queue: Arc<HoldQueue>,
     account: AccountId,
 }
 
 impl AccountCalls {
     fn parallel(&self) -> u64 {
-        self.seated.saturating_add(self.deciding.len() as u64)
+        self.running.saturating_add(self.deciding.len() as u64)
     }
 
     fn note_peak(&mut self, now: Instant) {
@@ -100,10 +100,10 @@ impl AccountCalls {
     }
 }
 
-impl Desk {
+impl HoldQueue {
     /// Takes a call in that has no hold yet.
     #[must_use]
-    pub fn arrive(self: &Arc<Self>, account: AccountId) -> Ticket {
+    pub fn enqueue(self: &Arc<Self>, account: AccountId) -> QueuedCall {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let now = Instant::now();
         let mut accounts = self.accounts.lock();
@@ -116,8 +116,8 @@ impl Desk {
         line.deciding.push(number);
         line.note_peak(now);
         drop(accounts);
-        let (desk, woken) = (Arc::clone(self), Arc::default());
-        Ticket { desk, account, number, woken, is_left: false }
+        let (queue, woken) = (Arc::clone(self), Arc::default());
+        QueuedCall { queue, account, number, woken, is_left: false }
     }
 
     /// Accounts that have calls here, or had many lately.
@@ -142,13 +142,13 @@ impl Desk {
     }
 }
 
-impl Ticket {
+impl QueuedCall {
     /// How many calls share the account's money, and how many of them have no hold: this one is among
     /// both. As many are expected as there were in the last minute.
     #[must_use]
-    pub fn crowd(&self) -> (u64, u64) {
+    pub fn shares(&self) -> (u64, u64) {
         let now = Instant::now();
-        let counted = self.desk.line(self.account, |line| {
+        let counted = self.queue.line(self.account, |line| {
             (line.parallel().max(line.recent_peak(now)), line.deciding.len() as u64)
         });
         counted.unwrap_or((1, 1))
@@ -158,7 +158,7 @@ impl Ticket {
     /// most until `deadline`. Says whether it is worthwhile to try again. The first of the line is woken
     /// for each call that ends, and looks by itself now and then.
     pub async fn turn(&self, deadline: Instant) -> bool {
-        self.desk.line(self.account, |line| {
+        self.queue.line(self.account, |line| {
             let is_new = line.waiting.iter().all(|(number, _)| *number != self.number);
             if is_new {
                 // Numbers grow: who came first stands first, whenever it began to wait.
@@ -173,7 +173,7 @@ impl Ticket {
             let look = deadline.min(Instant::now().checked_add(LOOK_EVERY).unwrap_or(deadline));
             // Woken for a place that another has taken meanwhile, it waits on.
             timeout_at(look, self.woken.notified()).await.ok();
-            let is_first = self.desk.line(self.account, |line| {
+            let is_first = self.queue.line(self.account, |line| {
                 line.waiting.front().is_some_and(|(number, _)| *number == self.number)
             });
             if is_first.unwrap_or(true) {
@@ -185,7 +185,7 @@ impl Ticket {
     /// Whether calls that came earlier wait for money: what there is, is theirs.
     #[must_use]
     pub fn is_behind_others(&self) -> bool {
-        let behind = self.desk.line(self.account, |line| {
+        let behind = self.queue.line(self.account, |line| {
             line.waiting.front().is_some_and(|(number, _)| *number < self.number)
         });
         behind.unwrap_or(false)
@@ -193,29 +193,29 @@ impl Ticket {
 
     /// The call has a hold now.
     #[must_use]
-    pub fn sit_down(mut self) -> Seat {
+    pub fn start(mut self) -> RunningCall {
         self.is_left = true;
-        let (desk, account) = (Arc::clone(&self.desk), self.account);
-        desk.line(account, |line| {
-            line.seated = line.seated.saturating_add(1);
+        let (queue, account) = (Arc::clone(&self.queue), self.account);
+        queue.line(account, |line| {
+            line.running = line.running.saturating_add(1);
             line.leave(self.number);
         });
-        Seat { desk, account }
+        RunningCall { queue, account }
     }
 }
 
-impl Drop for Ticket {
+impl Drop for QueuedCall {
     fn drop(&mut self) {
         if !self.is_left {
-            self.desk.line(self.account, |line| line.leave(self.number));
+            self.queue.line(self.account, |line| line.leave(self.number));
         }
     }
 }
 
-impl Drop for Seat {
+impl Drop for RunningCall {
     fn drop(&mut self) {
-        self.desk.line(self.account, |line| {
-            line.seated = line.seated.saturating_sub(1);
+        self.queue.line(self.account, |line| {
+            line.running = line.running.saturating_sub(1);
             line.wake_first();
         });
     }
@@ -228,7 +228,7 @@ mod tests {
 
     const ACCOUNT: AccountId = AccountId::from_number(7);
 
-    fn desk() -> Arc<Desk> {
+    fn queue() -> Arc<HoldQueue> {
         Arc::default()
     }
 
@@ -238,82 +238,82 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn calls_are_counted_and_expected_again_for_a_minute() {
-        let desk = desk();
-        let first = desk.arrive(ACCOUNT);
-        assert_eq!(first.crowd(), (1, 1));
-        let second = desk.arrive(ACCOUNT);
-        let seat = first.sit_down();
-        assert_eq!(second.crowd(), (2, 1));
-        drop((seat, second));
-        let later = desk.arrive(ACCOUNT);
-        assert_eq!(later.crowd(), (2, 1), "the other comes back, as far as anybody knows");
+        let queue = queue();
+        let first = queue.enqueue(ACCOUNT);
+        assert_eq!(first.shares(), (1, 1));
+        let second = queue.enqueue(ACCOUNT);
+        let running_call = first.start();
+        assert_eq!(second.shares(), (2, 1));
+        drop((running_call, second));
+        let later = queue.enqueue(ACCOUNT);
+        assert_eq!(later.shares(), (2, 1), "the other comes back, as far as anybody knows");
         tokio::time::advance(PEAK_FOR).await;
-        assert_eq!(later.crowd(), (1, 1));
+        assert_eq!(later.shares(), (1, 1));
         drop(later);
-        assert_eq!(desk.accounts(), 0, "nothing is remembered of who is alone");
+        assert_eq!(queue.accounts(), 0, "nothing is remembered of who is alone");
     }
 
     /// Where more accounts than are remembered have had parallel calls within a minute, none can be let go:
     /// they are not looked through for each that comes.
     #[tokio::test(start_paused = true)]
     async fn a_crowd_is_looked_through_each_time_it_has_doubled() {
-        let desk = desk();
+        let queue = queue();
         let agents = |numbers: std::ops::Range<usize>| {
             for number in numbers {
                 let account = AccountId::from_number(number as u64);
-                drop((desk.arrive(account), desk.arrive(account)));
+                drop((queue.enqueue(account), queue.enqueue(account)));
             }
         };
         agents(0..REMEMBERED_MAX + 1);
-        assert_eq!(desk.crowded_at.load(Ordering::Relaxed), 2 * REMEMBERED_MAX);
+        assert_eq!(queue.crowded_at.load(Ordering::Relaxed), 2 * REMEMBERED_MAX);
         agents(REMEMBERED_MAX + 1..2 * REMEMBERED_MAX);
-        assert_eq!(desk.accounts(), 2 * REMEMBERED_MAX, "all of them had calls just now");
-        assert_eq!(desk.crowded_at.load(Ordering::Relaxed), 2 * REMEMBERED_MAX, "once");
+        assert_eq!(queue.accounts(), 2 * REMEMBERED_MAX, "all of them had calls just now");
+        assert_eq!(queue.crowded_at.load(Ordering::Relaxed), 2 * REMEMBERED_MAX, "once");
         tokio::time::advance(PEAK_FOR).await;
         agents(2 * REMEMBERED_MAX..2 * REMEMBERED_MAX + 1);
-        assert_eq!(desk.accounts(), 1, "the others are let go");
+        assert_eq!(queue.accounts(), 1, "the others are let go");
     }
 
     #[tokio::test(start_paused = true)]
     async fn money_goes_to_who_came_first() {
-        let desk = desk();
-        let seat = desk.arrive(ACCOUNT).sit_down();
-        let (early, late) = (desk.arrive(ACCOUNT), desk.arrive(ACCOUNT));
+        let queue = queue();
+        let running_call = queue.enqueue(ACCOUNT).start();
+        let (early, late) = (queue.enqueue(ACCOUNT), queue.enqueue(ACCOUNT));
         assert!(!early.is_behind_others() && !late.is_behind_others(), "nobody waits yet");
         let deadline = soon();
         let late = tokio::spawn(async move { (late.turn(deadline).await, Instant::now(), late) });
         tokio::task::yield_now().await;
         let waits = tokio::spawn(async move { (early.turn(deadline).await, early) });
         tokio::time::advance(Duration::from_millis(1)).await;
-        let newcomer = desk.arrive(ACCOUNT);
+        let newcomer = queue.enqueue(ACCOUNT);
         assert!(newcomer.is_behind_others());
-        drop(seat);
+        drop(running_call);
         let (is_turn, early) = waits.await.expect("no panic");
         assert!(is_turn);
         let sat_at = Instant::now();
-        let seat = early.sit_down();
+        let running_call = early.start();
         let (is_turn, at, late) = late.await.expect("no panic");
         assert!(is_turn && at >= sat_at, "it is next once the first has been served");
-        drop((seat, late, newcomer));
+        drop((running_call, late, newcomer));
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_leaves_is_gone_at_once_and_nobody_waits_for_ever() {
-        let desk = desk();
-        let seat = desk.arrive(ACCOUNT).sit_down();
-        let (first, second) = (desk.arrive(ACCOUNT), desk.arrive(ACCOUNT));
+        let queue = queue();
+        let running_call = queue.enqueue(ACCOUNT).start();
+        let (first, second) = (queue.enqueue(ACCOUNT), queue.enqueue(ACCOUNT));
         let deadline = soon();
         let leaves = tokio::time::timeout(Duration::from_millis(50), first.turn(deadline)).await;
         // It looked by itself before, or was cut off while it waited.
         assert!(leaves.is_err());
         drop(first);
-        assert_eq!(second.crowd(), (3, 1), "as many are expected as were there");
+        assert_eq!(second.shares(), (3, 1), "as many are expected as were there");
         assert!(!second.is_behind_others());
         let began = Instant::now();
         assert!(second.turn(deadline).await, "it looks by itself, although nobody has ended");
         assert_eq!(began.elapsed(), LOOK_EVERY);
         let past = Instant::now();
         assert!(!second.turn(past).await);
-        drop(seat);
+        drop(running_call);
     }
 }

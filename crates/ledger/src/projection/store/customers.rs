@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::{Batch, IN_DOUBT, Source, Store, StoreError, key, put, value};
-use crate::projection::window::PeopleChanges;
+use crate::projection::window::CustomerChanges;
 use crate::records::act::{Act, IDS_KEPT};
 use crate::records::code::Code;
 use crate::records::holds::HoldsRow;
 use crate::records::login::{Login, SessionId};
-use crate::records::record::Journaled;
+use crate::records::record::JournaledRecord;
 use crate::rules::core::Core;
 use crate::rules::shards::shard_index;
 use tollgate_types::clock::UnixMs;
@@ -37,44 +37,44 @@ pub(super) fn load_people(rows: &dyn Source, cores: &mut [Core]) -> Result<(), S
         let login: Arc<Login> = postcard::from_bytes(&row?.1)?;
         let core = &mut cores[shard_index(login.account)];
         let state = core.state_mut(login.account).ok_or_else(unknown)?;
-        state.people.login = Some(login);
+        state.customers.login = Some(login);
     }
     for row in rows.with_prefix(&[SESSION]) {
         let (account, session, until): (AccountId, SessionId, UnixMs) =
             postcard::from_bytes(&row?.1)?;
         let core = &mut cores[shard_index(account)];
-        if account == AccountId::HOUSE {
-            core.house.ended.insert(session, until);
+        if account == AccountId::OPERATOR {
+            core.operator.ended.insert(session, until);
             continue;
         }
         let state = core.state_mut(account).ok_or_else(unknown)?;
-        state.people.ended.insert(session, until);
+        state.customers.ended.insert(session, until);
     }
     for row in rows.with_prefix(&[IN_DOUBT]) {
-        let journaled: Journaled = postcard::from_bytes(&row?.1)?;
+        let journaled: JournaledRecord = postcard::from_bytes(&row?.1)?;
         let account = journaled.record.account();
         let state = cores[shard_index(account)].state_mut(account).ok_or_else(unknown)?;
-        state.people.doubts.extend(journaled.record.open_hold());
+        state.customers.doubts.extend(journaled.record.open_hold());
     }
-    let house = &mut cores[shard_index(AccountId::HOUSE)].house;
+    let operator = &mut cores[shard_index(AccountId::OPERATOR)].operator;
     for row in rows.with_prefix(&[CODE]) {
         let code: Arc<Code> = postcard::from_bytes(&row?.1)?;
         let revoked_at = value(rows, &key(CODE_REVOKED, &[&code.id.number().to_be_bytes()]))?;
-        house.restore(code, revoked_at);
+        operator.restore(code, revoked_at);
     }
     for row in rows.with_prefix(&[CODE_USE]) {
         let (code, by, at): (CodeId, AccountId, UnixMs) = postcard::from_bytes(&row?.1)?;
-        let state = house.codes.get_mut(&code);
+        let state = operator.codes.get_mut(&code);
         state.ok_or_else(|| StoreError::new("a use of no code".to_owned()))?.uses.insert(by, at);
     }
     for row in rows.with_prefix(&[HOLDS]) {
         let HoldsRow { account, holds } = postcard::from_bytes(&row?.1)?;
         let state = cores[shard_index(account)].state_mut(account).ok_or_else(unknown)?;
-        state.people.restore_holds(&holds);
+        state.customers.restore_holds(&holds);
     }
     super::prices::load_prices(rows, cores)?;
-    let house = &mut cores[shard_index(AccountId::HOUSE)].house;
-    house.followed = value(rows, &[FOLLOWED])?.unwrap_or(0);
+    let operator = &mut cores[shard_index(AccountId::OPERATOR)].operator;
+    operator.followed = value(rows, &[FOLLOWED])?.unwrap_or(0);
     Ok(())
 }
 
@@ -156,7 +156,7 @@ impl Store {
 }
 
 /// Writes what a window says of people.
-pub(super) fn put_people(batch: &mut Batch, changes: &PeopleChanges) -> Result<(), StoreError> {
+pub(super) fn put_people(batch: &mut Batch, changes: &CustomerChanges) -> Result<(), StoreError> {
     for (account, login) in &changes.logins {
         put(batch, key(LOGIN, &[&account.number().to_be_bytes()]), login)?;
     }

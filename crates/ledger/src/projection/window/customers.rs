@@ -9,7 +9,7 @@ use crate::records::code::Code;
 use crate::records::login::{Login, SessionId};
 use crate::records::price::{AccountPrices, PriceGroup, PriceNote};
 use crate::records::record::Record;
-use crate::records::task::{Stage, Tried};
+use crate::records::task::{DeliveryAttempt, TaskPhase};
 use crate::rules::account::Account;
 use tollgate_options::holds::HoldOverrides;
 use tollgate_types::clock::UnixMs;
@@ -17,7 +17,7 @@ use tollgate_types::ids::{AccountId, CodeId, HoldId, Seq, TaskId};
 
 /// Everything about people that one window changes.
 #[derive(Default)]
-pub(crate) struct PeopleChanges {
+pub(crate) struct CustomerChanges {
     renamed: HashMap<AccountId, String>,
     suspended: HashMap<AccountId, bool>,
     pub(crate) logins: HashMap<AccountId, Arc<Login>>,
@@ -34,14 +34,14 @@ pub(crate) struct PeopleChanges {
     /// Holds that are in doubt no more.
     pub(crate) resolved: Vec<HoldId>,
     /// The last try of each task's announcement.
-    pub(crate) tried: HashMap<TaskId, Arc<Tried>>,
+    pub(crate) tried: HashMap<TaskId, Arc<DeliveryAttempt>>,
     /// How far the fleet's directory was followed.
     pub(crate) followed: Option<Seq>,
     /// Tasks that were submitted.
     pub(crate) begun: HashMap<TaskId, (AccountId, UnixMs)>,
 }
 
-impl PeopleChanges {
+impl CustomerChanges {
     /// Takes a record, if it is about people.
     pub(super) fn add(&mut self, seq: Seq, record: &Record) {
         let account = record.account();
@@ -79,7 +79,7 @@ impl PeopleChanges {
             Record::Announced { task, tried, .. } => {
                 self.tried.insert(*task, Arc::clone(tried));
             }
-            Record::Task(task) if task.stage == Stage::Submitting => {
+            Record::Task(task) if task.stage == TaskPhase::Submitting => {
                 self.begun.insert(task.id(), (account, task.intent.at));
             }
             _ => {}

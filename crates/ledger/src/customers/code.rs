@@ -14,13 +14,13 @@ use crate::rules::text::check_note;
 use crate::rules::text::parsed;
 use std::sync::Arc;
 
-use crate::memory::act::{By, Written};
+use crate::memory::act::{ActorScope, WriteOutcome};
 use crate::memory::ledger::Ledger;
-use crate::memory::write::{Decided, Locked, Once, Pen};
+use crate::memory::write::{AuditRecordBuilder, IdempotentOutcome, LockedShards, WriteDecision};
 use crate::records::error::LedgerError;
 use crate::records::record::Record;
 use crate::rules::core::Decision;
-use crate::rules::house::CodeState;
+use crate::rules::operator::CodeState;
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, CodeId};
@@ -49,8 +49,8 @@ impl Ledger {
     /// All codes, oldest first.
     #[must_use]
     pub fn codes(&self) -> Vec<IssuedCode> {
-        let core = self.shard(AccountId::HOUSE).lock();
-        let mut codes: Vec<_> = core.house.codes.values().map(CodeState::issued).collect();
+        let core = self.shard(AccountId::OPERATOR).lock();
+        let mut codes: Vec<_> = core.operator.codes.values().map(CodeState::issued).collect();
         drop(core);
         codes.sort_by_key(|issued| (issued.code.created_at, issued.code.id));
         codes
@@ -59,7 +59,7 @@ impl Ledger {
     /// The code of this id.
     #[must_use]
     pub fn code(&self, id: CodeId) -> Option<IssuedCode> {
-        self.shard(AccountId::HOUSE).lock().house.codes.get(&id).map(CodeState::issued)
+        self.shard(AccountId::OPERATOR).lock().operator.codes.get(&id).map(CodeState::issued)
     }
 
     /// What an invite would give, if it can be used now: for the page on which one signs up.
@@ -67,13 +67,13 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError::Code`].
     pub fn check_invite(&self, presented: &str) -> Result<Arc<Code>, LedgerError> {
-        let core = self.shard(AccountId::HOUSE).lock();
-        let found = core.house.usable(presented, CodeKind::Invite, (None, UnixMs::now()));
+        let core = self.shard(AccountId::OPERATOR).lock();
+        let found = core.operator.usable(presented, CodeKind::Invite, (None, UnixMs::now()));
         found.map_err(LedgerError::Code)
     }
 }
 
-impl By<'_> {
+impl ActorScope<'_> {
     /// Makes a code. It is shown this once, and not at all to a caller that repeats itself; only its
     /// hash is kept.
     ///
@@ -82,7 +82,7 @@ impl By<'_> {
     pub async fn create_code(
         &self,
         new: NewCode,
-    ) -> Result<Written<(Option<Secret>, IssuedCode)>, LedgerError> {
+    ) -> Result<WriteOutcome<(Option<Secret>, IssuedCode)>, LedgerError> {
         check_code(&new)?;
         let (secret, at) = (Secret::new_code(), UnixMs::now());
         let code = Arc::new(Code {
@@ -95,36 +95,36 @@ impl By<'_> {
             note: new.note,
             created_at: at,
         });
-        let once = self.write("code.create", AccountId::HOUSE, |locked, pen| {
-            if locked.house().codes.len() >= CODES_MAX {
+        let once = self.write("code.create", AccountId::OPERATOR, |locked, audit| {
+            if locked.operator().codes.len() >= CODES_MAX {
                 return Err(LedgerError::Invalid("there are too many codes"));
             }
             let created = Record::CodeCreated(Arc::clone(&code));
-            Ok((code.id, vec![created, pen.act(AccountId::HOUSE, code.id)]))
+            Ok((code.id, vec![created, audit.act(AccountId::OPERATOR, code.id)]))
         });
         let (id, repeated) = match once.await? {
-            Once::First(id, _) => (id, false),
-            Once::Again { subject, .. } => (parsed(&subject)?, true),
+            IdempotentOutcome::Applied(id, _) => (id, false),
+            IdempotentOutcome::Replayed { subject, .. } => (parsed(&subject)?, true),
         };
         let issued = self.ledger.code(id).ok_or(LedgerError::UnknownCode(id))?;
-        Ok(Written { value: ((!repeated).then_some(secret), issued), repeated })
+        Ok(WriteOutcome { value: ((!repeated).then_some(secret), issued), repeated })
     }
 
     /// Revokes a code: nobody can use it any more. What it gave stays given.
     ///
     /// # Errors
     /// [`LedgerError::UnknownCode`], [`LedgerError::OtherRequest`] and [`LedgerError::Stopped`].
-    pub async fn revoke_code(&self, id: CodeId) -> Result<Written<IssuedCode>, LedgerError> {
-        let once = self.write("code.revoke", AccountId::HOUSE, |locked, pen| {
-            if !locked.house().codes.contains_key(&id) {
+    pub async fn revoke_code(&self, id: CodeId) -> Result<WriteOutcome<IssuedCode>, LedgerError> {
+        let once = self.write("code.revoke", AccountId::OPERATOR, |locked, audit| {
+            if !locked.operator().codes.contains_key(&id) {
                 return Err(LedgerError::UnknownCode(id));
             }
             let revoked = Record::CodeRevoked { code: id, at: UnixMs::now() };
-            Ok(((), vec![revoked, pen.act(AccountId::HOUSE, id)]))
+            Ok(((), vec![revoked, audit.act(AccountId::OPERATOR, id)]))
         });
         let (_, repeated) = once.await?.place();
         let value = self.ledger.code(id).ok_or(LedgerError::UnknownCode(id))?;
-        Ok(Written { value, repeated })
+        Ok(WriteOutcome { value, repeated })
     }
 
     /// Gives an account what a code is good for, once for each account. Gives the amount.
@@ -136,33 +136,34 @@ impl By<'_> {
         &self,
         account: AccountId,
         presented: &str,
-    ) -> Result<Written<Nanousd>, LedgerError> {
-        let decide =
-            |locked: &Locked<'_>, pen: &Pen<'_>| redeeming(locked, pen, account, presented);
+    ) -> Result<WriteOutcome<Nanousd>, LedgerError> {
+        let decide = |locked: &LockedShards<'_>, audit: &AuditRecordBuilder<'_>| {
+            redeeming(locked, audit, account, presented)
+        };
         let once = self.write("code.redeem", account, decide).await?;
         let (_, repeated) = once.place();
         let amount = match once {
-            Once::First(amount, _) => amount,
-            Once::Again { subject, .. } => {
+            IdempotentOutcome::Applied(amount, _) => amount,
+            IdempotentOutcome::Replayed { subject, .. } => {
                 let id: CodeId = parsed(&subject)?;
                 let issued = self.ledger.code(id).ok_or(LedgerError::UnknownCode(id))?;
                 issued.code.amount.unwrap_or(Nanousd::ZERO)
             }
         };
-        Ok(Written { value: amount, repeated })
+        Ok(WriteOutcome { value: amount, repeated })
     }
 }
 
 /// What a use of a code for credit comes to.
 fn redeeming(
-    locked: &Locked<'_>,
-    pen: &Pen<'_>,
+    locked: &LockedShards<'_>,
+    audit: &AuditRecordBuilder<'_>,
     account: AccountId,
     presented: &str,
-) -> Decided<Nanousd> {
+) -> WriteDecision<Nanousd> {
     locked.state(account)?;
     let at = UnixMs::now();
-    let code = locked.house().usable(presented, CodeKind::Credit, (Some(account), at));
+    let code = locked.operator().usable(presented, CodeKind::Credit, (Some(account), at));
     let code = code.map_err(LedgerError::Code)?;
     let amount = code.amount.unwrap_or(Nanousd::ZERO);
     let core = locked.core(account);
@@ -172,7 +173,7 @@ fn redeeming(
         Decision::Repeated(_) => return Err(LedgerError::Code(CodeRefusal::UsedBefore)),
     };
     let used = Record::CodeUsed { code: code.id, by: account, at };
-    Ok((amount, vec![used, grant, pen.act(account, code.id)]))
+    Ok((amount, vec![used, grant, audit.act(account, code.id)]))
 }
 
 fn check_code(new: &NewCode) -> Result<(), LedgerError> {

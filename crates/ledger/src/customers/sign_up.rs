@@ -5,9 +5,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::memory::act::By;
-use crate::memory::write::{Decided, Locked, Pen};
-use crate::people::login::{check_password, normal_email};
+use crate::customers::login::{check_password, normal_email};
+use crate::memory::act::ActorScope;
+use crate::memory::write::{AuditRecordBuilder, LockedShards, WriteDecision};
 use crate::records::code::CodeKind;
 use crate::records::error::LedgerError;
 use crate::records::login::Login;
@@ -42,7 +42,7 @@ impl fmt::Debug for SignUp {
     }
 }
 
-impl By<'_> {
+impl ActorScope<'_> {
     /// Opens an account with a login, uses the invite and gives its amount and that of the trial: all
     /// of it, or nothing.
     /// A repetition is refused, by its invite or by its address.
@@ -55,8 +55,8 @@ impl By<'_> {
         check_password(&new.password)?;
         let email = normal_email(&new.email)?;
         let account = AccountId::random();
-        self.write("account.sign_up", account, |locked, pen| {
-            let decided = signing_up(locked, pen, (account, &email), new)?;
+        self.write("account.sign_up", account, |locked, audit| {
+            let decided = signing_up(locked, audit, (account, &email), new)?;
             // Only who could have signed up is told who has. All who give or take an address have
             // locked the house.
             if self.ledger.emails.lock().contains_key(&email) {
@@ -71,11 +71,11 @@ impl By<'_> {
 
 /// What it takes to open an account with a login.
 fn signing_up(
-    locked: &Locked<'_>,
-    pen: &Pen<'_>,
+    locked: &LockedShards<'_>,
+    audit: &AuditRecordBuilder<'_>,
     (account, email): (AccountId, &str),
     new: &SignUp,
-) -> Decided<()> {
+) -> WriteDecision<()> {
     let at = UnixMs::now();
     let login = Arc::new(Login {
         account,
@@ -86,7 +86,7 @@ fn signing_up(
     let created = Record::AccountCreated { account, name: new.name.clone(), at };
     let mut records = vec![created, Record::LoginSet(login)];
     if let Some(typed) = &new.invite {
-        let found = locked.house().usable(typed, CodeKind::Invite, (None, at));
+        let found = locked.operator().usable(typed, CodeKind::Invite, (None, at));
         let code = found.map_err(LedgerError::Code)?;
         records.push(Record::CodeUsed { code: code.id, by: account, at });
         let id = code.id.to_string();
@@ -94,6 +94,6 @@ fn signing_up(
     }
     let id = TRIAL.to_owned();
     records.extend(new.trial.map(|amount| Record::Granted { account, id, amount, at }));
-    records.push(pen.act(account, account));
+    records.push(audit.act(account, account));
     Ok(((), records))
 }

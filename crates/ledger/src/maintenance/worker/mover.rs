@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{Keeper, Kept};
+use super::{Maintenance, MaintenanceEvent};
 use crate::archive;
 use crate::files::seal::Seal;
 use crate::journal::segment;
@@ -13,23 +13,23 @@ use tollgate_types::clock::UnixMs;
 
 /// What the thread owns.
 pub(crate) struct Mover {
-    keeper: Arc<Keeper>,
+    maintenance: Arc<Maintenance>,
 }
 
 impl Mover {
-    pub(super) fn new(keeper: Arc<Keeper>) -> Self {
-        Self { keeper }
+    pub(super) fn new(maintenance: Arc<Maintenance>) -> Self {
+        Self { maintenance }
     }
 
     pub(crate) fn run(self) {
-        self.keeper.repeat(|| self.turn());
+        self.maintenance.repeat(|| self.turn());
     }
 
     /// Moves the oldest segment away, if its time has come: no checkpoint that is kept needs it.
     fn turn(&self) -> Result<(), OpenError> {
-        let keeper = &self.keeper;
-        let Some(to) = &keeper.keeping.archive else { return Ok(()) };
-        let dir = keeper.journal_dir();
+        let maintenance = &self.maintenance;
+        let Some(to) = &maintenance.options.archive else { return Ok(()) };
+        let dir = maintenance.journal_dir();
         let here = segment::list_here(&dir)?;
         let [oldest, rest @ ..] = here.as_slice() else { return Ok(()) };
         if rest.is_empty() {
@@ -38,13 +38,14 @@ impl Mover {
         let Some(seal) = Seal::find(&dir, *oldest)? else { return Ok(()) };
         let keep_ms = u64::try_from(to.keep.as_millis()).unwrap_or(u64::MAX);
         let is_old = seal.summary.last_at.0.saturating_add(keep_ms) <= UnixMs::now().0;
-        let head = keeper.head.now();
+        let head = maintenance.head.now();
         let needed_from = head.notes.checkpoints.first().map_or(0, |checkpoint| checkpoint.seq);
         if !is_old || seal.last_seq > needed_from {
             return Ok(());
         }
         let begun = Instant::now();
-        let archived = archive::move_segment(&seal, &dir, &head.id, &to.to, &keeper.broken_off)?;
+        let archived =
+            archive::move_segment(&seal, &dir, &head.id, &to.to, &maintenance.broken_off)?;
         log::info!(
             "records {} to {} were moved to {}: {} bytes of {} in {} ms",
             seal.first_seq,
@@ -54,8 +55,8 @@ impl Mover {
             seal.bytes,
             begun.elapsed().as_millis()
         );
-        keeper.tell(Kept::Archived { bytes: seal.bytes });
-        keeper.measure(rest);
+        maintenance.notify(MaintenanceEvent::Archived { bytes: seal.bytes });
+        maintenance.measure(rest);
         Ok(())
     }
 }

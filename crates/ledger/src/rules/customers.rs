@@ -15,7 +15,7 @@ use tollgate_types::ids::HoldId;
 
 /// What is known of an account beyond its money and keys.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct People {
+pub(crate) struct CustomerState {
     pub(crate) login: Option<Arc<Login>>,
     /// Sessions that were logged out, and when they would have ended.
     pub(crate) ended: HashMap<SessionId, UnixMs>,
@@ -27,7 +27,7 @@ pub(crate) struct People {
     pub(crate) doubts: BTreeSet<HoldId>,
 }
 
-impl People {
+impl CustomerState {
     /// As much of it as the rules look at.
     pub(crate) fn excerpt(&self) -> Self {
         let (login, doubts) = (self.login.clone(), self.doubts.clone());
@@ -61,18 +61,20 @@ impl AccountState {
         match record {
             Record::AccountRenamed { name, .. } => self.account.name.clone_from(name),
             Record::AccountSuspended { suspended, .. } => self.account.suspended = *suspended,
-            Record::LoginSet(login) => self.people.login = Some(Arc::clone(login)),
-            Record::AccountPriced { prices, .. } => self.people.prices = Some(Arc::clone(prices)),
-            Record::AccountHolds { holds, .. } => self.people.restore_holds(holds),
+            Record::LoginSet(login) => self.customers.login = Some(Arc::clone(login)),
+            Record::AccountPriced { prices, .. } => {
+                self.customers.prices = Some(Arc::clone(prices))
+            }
+            Record::AccountHolds { holds, .. } => self.customers.restore_holds(holds),
             Record::SessionEnded { session, until, at, .. } => {
-                self.people.ended.retain(|_, until| *until > *at);
-                self.people.ended.insert(*session, *until);
+                self.customers.ended.retain(|_, until| *until > *at);
+                self.customers.ended.insert(*session, *until);
             }
             Record::Recovered { hold, .. } => {
-                self.people.doubts.insert(*hold);
+                self.customers.doubts.insert(*hold);
             }
             Record::DoubtResolved { hold, .. } => {
-                self.people.doubts.remove(hold);
+                self.customers.doubts.remove(hold);
             }
             _ => {}
         }

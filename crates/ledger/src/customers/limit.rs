@@ -2,8 +2,8 @@
 
 use std::num::NonZeroU32;
 
+use crate::customers::login::AccountPatch;
 use crate::memory::ledger::{Keys, Ledger};
-use crate::people::login::AccountPatch;
 use crate::records::error::LedgerError;
 use crate::records::key_limits::KeyLimits;
 use crate::records::record::Key;
@@ -66,10 +66,10 @@ impl Keys {
         if !state.rates.are_none() {
             self.rates.insert(state.account.id, state.rates);
         }
-        if let Some(prices) = &state.people.prices {
+        if let Some(prices) = &state.customers.prices {
             self.price(state.account.id, prices);
         }
-        if let Some(holds) = &state.people.holds {
+        if let Some(holds) = &state.customers.holds {
             self.hold_by(state.account.id, holds);
         }
         if state.account.suspended {
