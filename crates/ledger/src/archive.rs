@@ -26,10 +26,10 @@ use tollgate_journal::segment;
 pub use tollgate_options::archive::{Archive, ArchiveTo, BucketOptions};
 use tollgate_types::clock::UnixMs;
 
-/// How hard segments are pressed together: the level that zstd is fastest for its size at.
+/// zstd compression level of archived segments: the fastest one for the size it reaches.
 const ZSTD_LEVEL: i32 = 3;
 const BUFFER_BYTES: usize = 256 << 10;
-/// How the path of an object begins.
+/// URL scheme of objects in a bucket.
 const SCHEME: &str = "s3://";
 
 /// The buckets that this process can reach. There is one in a gateway or a command; tests have several.
@@ -214,8 +214,8 @@ fn in_bucket(
     Ok(archived)
 }
 
-/// What a bucket says of a segment. A key that may not list objects is not told whether there is one, and
-/// what cannot be read says nothing.
+/// Reads a segment's seal object. `None` if it is absent, unparseable, or hidden: for keys without
+/// `ListBucket` an absent object gives a 403.
 fn known_in(bucket: &Bucket, key: &str, stop: &Arc<AtomicBool>) -> io::Result<Option<Seal>> {
     let mut says = Vec::new();
     let read = bucket.get(key, None, Some(stop)).and_then(|mut from| from.read_to_end(&mut says));
@@ -228,8 +228,8 @@ fn known_in(bucket: &Bucket, key: &str, stop: &Arc<AtomicBool>) -> io::Result<Op
     }
 }
 
-/// That an archive has nothing of this ledger that is another segment of the same number: then two
-/// gateways go on with one ledger, and neither may overwrite what the other has moved there.
+/// Checks that the archive holds no other segment under the same number. If it does, two gateways
+/// continue the same ledger, and neither may overwrite the other's files.
 fn check_is_same(known: &Seal, seal: &Seal, path: &Path) -> Result<(), OpenError> {
     if known.sha256 == seal.sha256 {
         return Ok(());

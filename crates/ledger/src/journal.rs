@@ -77,10 +77,10 @@ pub(crate) fn enqueue(
     journal.enqueue(urgency(&record), |seq| JournaledRecord { seq, record, hold })
 }
 
-/// How soon a record is to be on disk. What somebody may wait for is written at once: holds, so that they
-/// are on disk when the answer that they pay for begins, and all that is acknowledged. Nobody waits for
-/// what follows from a record that stands before it: until it is on disk, a crash leaves the hold in
-/// doubt, or the money where it was, and who asks how far the journal is has it written.
+/// Urgency of a record's flush. Records that somebody waits for are written at once: holds, because
+/// the response must not begin before its hold is durable, and everything that is acknowledged.
+/// Nobody waits for the consequences of an earlier record: a crash before their flush leaves the
+/// hold in doubt or the money unmoved, and a reader of the journal's end forces a flush.
 fn urgency(record: &Record) -> Urgency {
     match record {
         Record::Posted { .. }
@@ -126,7 +126,7 @@ fn urgency(record: &Record) -> Urgency {
     }
 }
 
-/// What writes the journal, on a thread of its own.
+/// Thread that writes the journal.
 pub(crate) struct Committer<C> {
     pub journal: Arc<Journal>,
     pub writer: Writer,
@@ -265,9 +265,9 @@ mod tests {
         panic!("each settlement wakes the thread that writes");
     }
 
-    /// What a call takes of the journal: its hold and its settlement. Frames stand around them, which calls
-    /// that come together share: with those a short call takes from 155 to 200 bytes, of which seven are
-    /// less than a twentieth.
+    /// Journal bytes of one call, its hold and its settlement, without the frames, which concurrent
+    /// calls share. With frames a short call takes 155 to 200 bytes, so the seven bytes of a price
+    /// version are less than a twentieth.
     #[test]
     fn the_name_of_a_price_takes_seven_bytes_of_a_call() {
         let length = |record: Record| {

@@ -132,7 +132,7 @@ pub struct Commit {
     pub records: usize,
     /// Bytes that the journal grew by.
     pub bytes: u64,
-    /// How long the write and the flush took.
+    /// Duration of the write and the flush.
     pub took: Duration,
 }
 

@@ -18,9 +18,9 @@ use url::Url;
 
 use super::transfer::{self, Fetched, Sum};
 
-/// How long a signed URL can be used: as far as clocks may differ.
+/// Validity of a signed URL: the largest difference of clocks to expect.
 const VALID: Duration = Duration::from_secs(15 * 60);
-/// What is waited between the tries of a read. The keeper, who writes, comes back by himself.
+/// Pauses between retries of a read. Writes have none: the maintenance thread repeats them itself.
 const READ_PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3)];
 const CONTENT_MD5: &str = "content-md5";
 

@@ -19,19 +19,19 @@ use tollgate_outbound::{AnswerTimes, OutboundError, OutboundResponse, StoreReque
 const RATE_MIN: u64 = 64 << 10;
 /// Pieces that wait for a reader.
 const QUEUE: usize = 4;
-/// How often it is asked whether to go on.
+/// Interval of the check for cancellation.
 const POLL: Duration = Duration::from_millis(100);
 /// The most that is read of what a store says of an error.
 const ERROR_BYTES_MAX: usize = 16 << 10;
 /// The most that an object has whose length nobody has noted: a seal has 600 bytes.
 const SMALL_BYTES_MAX: u64 = 16 << 10;
 
-/// Why a transfer was not made.
+/// Failure of a transfer.
 #[derive(Debug)]
 pub(super) struct Failed {
     pub(super) kind: io::ErrorKind,
     pub(super) says: String,
-    /// Whether the same may work a moment later.
+    /// True if a retry may succeed a moment later.
     pub(super) may_pass: bool,
 }
 
@@ -112,7 +112,7 @@ impl Iterator for Pieces {
     }
 }
 
-/// How long `bytes` may take.
+/// Timeout of a transfer of `bytes`.
 fn time(bytes: u64, silence: Duration) -> Duration {
     silence.saturating_add(Duration::from_secs(bytes / RATE_MIN))
 }
@@ -272,7 +272,7 @@ async fn accepted(answer: OutboundResponse) -> Result<OutboundResponse, Failed> 
     Err(Failed { kind, says, may_pass: matches!(status, 429 | 500 | 502..=504) })
 }
 
-/// What an operator does about an answer.
+/// Advice for the operator on an error response.
 fn help(status: u16, code: &str) -> &'static str {
     match (status, code) {
         (_, "SignatureDoesNotMatch") => {

@@ -1,5 +1,4 @@
-//! What a node of a fleet may let its keys spend of their limits: a share of each, which it asks for,
-//! and gives back when it does not need it.
+//! Shares of spending limits on a node of a fleet: requested when needed, returned when unused.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::time::Duration;
@@ -20,8 +19,8 @@ use tollgate_types::ids::{AccountId, KeyId};
 const WAIT_MAX: Duration = Duration::from_secs(2);
 
 impl Ledger {
-    /// What is to be told about limits of these keys, and asked for. Keys that need nothing any more
-    /// are given to `forget`, each while its account is locked.
+    /// Collects the share requests for the limits of these keys. Keys without any demand are passed
+    /// to `forget`, each with its account locked.
     pub fn cap_asks(
         &self,
         keys: Vec<CapDemand>,

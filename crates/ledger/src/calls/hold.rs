@@ -18,10 +18,10 @@ use tollgate_money::price::PriceVersion;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, KeyId, RequestId, Seq};
 
-/// What a call asks to have set aside.
+/// Parameters of a hold.
 #[derive(Clone, Debug)]
 pub struct Reserve {
-    /// Who pays.
+    /// Account that pays.
     pub account: AccountId,
     /// With which key.
     pub key: KeyId,
@@ -39,13 +39,12 @@ pub struct Reserve {
     pub floor: Nanousd,
 }
 
-/// What of a call's cost is paid.
+/// Payment of a settled call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PostedCharge {
-    /// What the customer paid.
+    /// Amount paid by the customer.
     pub charged: Nanousd,
-    /// What the customer owes, because the account's money did not reach. It is paid before anything
-    /// else.
+    /// Debt: the part that the account could not pay. It is paid before anything else.
     pub owed: Nanousd,
 }
 

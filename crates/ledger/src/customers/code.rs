@@ -33,15 +33,15 @@ const CODES_MAX: usize = 100_000;
 /// A code to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewCode {
-    /// What it is good for.
+    /// Purpose of the code.
     pub kind: CodeKind,
-    /// What each use gives. A code for credit needs one.
+    /// Amount granted by each use. Required for a code for credit.
     pub amount: Option<Nanousd>,
-    /// How often it can be used, by as many accounts.
+    /// Maximum number of uses; each account counts once.
     pub uses_max: u32,
     /// From when on nobody can use it; `None` for never.
     pub expires_at: Option<UnixMs>,
-    /// What the operator notes of it; may be empty.
+    /// Operator's note; may be empty.
     pub note: String,
 }
 
@@ -62,7 +62,7 @@ impl Ledger {
         self.shard(AccountId::OPERATOR).lock().operator.codes.get(&id).map(CodeState::issued)
     }
 
-    /// What an invite would give, if it can be used now: for the page on which one signs up.
+    /// Offer of an invite that is valid now, for the sign-up page.
     ///
     /// # Errors
     /// [`LedgerError::Code`].
@@ -154,7 +154,7 @@ impl ActorScope<'_> {
     }
 }
 
-/// What a use of a code for credit comes to.
+/// Decides the redemption of a code for credit.
 fn redeeming(
     locked: &LockedShards<'_>,
     audit: &AuditRecordBuilder<'_>,

@@ -1,4 +1,5 @@
-//! What keys and accounts may use: said by operators, kept in the journal, asked by every request.
+//! Rate and spending limits of keys and accounts: set by operators, stored in the journal, read by
+//! every request.
 
 use std::num::NonZeroU32;
 
@@ -87,19 +88,19 @@ impl Keys {
 }
 
 impl Ledger {
-    /// What is said of a key.
+    /// Limits of a key.
     #[must_use]
     pub fn key_limits(&self, key: KeyId) -> KeyLimits {
         self.keys.read().limits.get(&key).copied().unwrap_or_default()
     }
 
-    /// What is said of an account.
+    /// Rate limits of an account.
     #[must_use]
     pub fn account_rates(&self, account: AccountId) -> Rates {
         self.keys.read().rates.get(&account).copied().unwrap_or_default()
     }
 
-    /// What is said of a key, and of its account.
+    /// Rate limits of a key and of its account.
     #[must_use]
     pub fn rates(&self, key: &Key) -> (Rates, Rates) {
         let keys = self.keys.read();
@@ -122,7 +123,7 @@ impl Ledger {
         Ok(self.account_rates(account))
     }
 
-    /// What an account may use after a change; `None` where nothing changes.
+    /// Rate limits of an account after a change; `None` if nothing changes.
     pub(crate) fn rates_with(&self, account: AccountId, patch: &RatesPatch) -> Option<Rates> {
         (*patch != RatesPatch::default()).then(|| patch.of(self.account_rates(account)))
     }

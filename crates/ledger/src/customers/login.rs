@@ -24,8 +24,8 @@ use tollgate_types::secret::KeyHash;
 const EMAIL_BYTES_MAX: usize = 254;
 /// The longest PHC string of a password, in bytes; those of Argon2id take some 100.
 const PASSWORD_BYTES_MAX: usize = 512;
-/// How every password's hash begins: nothing else is taken, so that no plain text is stored by
-/// mistake.
+/// Prefix of every accepted password hash. Nothing else is stored, so a plain-text password is
+/// refused by mistake.
 const PASSWORD_PREFIX: &str = "$argon2id$";
 /// Ended sessions of one account that are kept. Whoever logs out more often within the life of a
 /// session logs out everywhere.
@@ -44,7 +44,7 @@ pub struct AccountPatch {
     pub name: Option<String>,
     /// Suspended, or taken up again.
     pub suspended: Option<bool>,
-    /// What all its keys together may use.
+    /// Rate limits that all its keys share.
     pub rates: RatesPatch,
     /// Another credit line; zero for none.
     pub credit_limit: Option<Nanousd>,
@@ -107,8 +107,8 @@ impl Ledger {
         self.login(account).filter(|login| login.email == email)
     }
 
-    /// Whether a session that was issued at a moment must be refused: it was logged out, the login
-    /// was set since, or there is none.
+    /// True if a session issued at this time must be refused: it was logged out, the login changed
+    /// since, or the login is missing.
     #[must_use]
     pub fn is_session_over(
         &self,
@@ -122,7 +122,7 @@ impl Ledger {
         is_void || state.customers.ended.contains_key(session)
     }
 
-    /// Whether a session of an operator was logged out.
+    /// True if an operator's session was logged out.
     #[must_use]
     pub fn is_operators_session_over(&self, session: &SessionId) -> bool {
         self.shard(AccountId::OPERATOR).lock().operator.ended.contains_key(session)

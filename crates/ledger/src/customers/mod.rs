@@ -1,4 +1,4 @@
-//! What customers write: logins, sessions, codes, signing up, and the limits of their keys.
+//! Writes of customers: logins, sessions, codes, sign-up, and limits of their keys.
 //!
 //! It may import `tasks`, `calls`, `reading`, `memory` and the layers below.
 

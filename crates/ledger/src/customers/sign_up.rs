@@ -1,5 +1,4 @@
-//! How customers sign up: account, login, invite and what there is to begin with, all of it or
-//! nothing.
+//! Sign-up of customers: account, login, invite and initial credit in one group, all or nothing.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::fmt;
@@ -21,10 +20,10 @@ use tollgate_types::ids::AccountId;
 /// The id of the grant that an account begins with.
 const TRIAL: &str = "trial";
 
-/// Who signs up, and how.
+/// Parameters of a sign-up.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SignUp {
-    /// What the account is called.
+    /// Display name of the account.
     pub name: String,
     /// The address to log in with.
     pub email: String,
@@ -32,7 +31,7 @@ pub struct SignUp {
     pub password: String,
     /// An invite, where one is needed or was given.
     pub invite: Option<String>,
-    /// What the account has to begin with, beside what the invite gives; above zero.
+    /// Initial credit in addition to the invite's amount; above zero.
     pub trial: Option<Nanousd>,
 }
 
@@ -69,7 +68,7 @@ impl ActorScope<'_> {
     }
 }
 
-/// What it takes to open an account with a login.
+/// Records that open an account with a login.
 fn signing_up(
     locked: &LockedShards<'_>,
     audit: &AuditRecordBuilder<'_>,

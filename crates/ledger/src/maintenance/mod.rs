@@ -1,4 +1,4 @@
-//! What closed files of the journal need: seals, checkpoints, and their way to the archive.
+//! Maintenance of closed journal files: seals, checkpoints, and their move to the archive.
 //!
 //! It may import the layers below: `projection`, the journal, `files`, `rules`, `records`.
 

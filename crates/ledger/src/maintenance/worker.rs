@@ -30,24 +30,24 @@ use crate::records::record::Record;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::Seq;
 
-/// How often it looks whether there is something to do.
+/// Interval between two checks for work.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How long it rests after something has failed.
+/// Pause after a failure.
 const REST: Duration = Duration::from_secs(60);
 /// Checkpoints that are kept: where the last cannot be read, the one before serves.
 const CHECKPOINTS_KEPT: usize = 2;
 /// Between two checkpoints. Each stops what sled does for as long as it takes to read its rows.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(600);
-/// How long a checkpoint's record may take to be on disk.
+/// Maximum time for a checkpoint's record to become durable.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often that is looked at.
+/// Poll interval while a checkpoint's record is flushed.
 const RECORD_POLL: Duration = Duration::from_millis(5);
 
-/// What becomes of the journal's closed segments.
+/// Settings for the journal's closed segments.
 pub struct MaintenanceOptions {
     /// The least time between two checkpoints. There is one for each closed segment otherwise.
     pub checkpoint_interval: Duration,
-    /// Where segments go in the end; `None` for nowhere.
+    /// Destination of old segments; `None` keeps them in the data directory.
     pub archive: Option<Archive>,
     /// Told about everything that was done.
     pub on_event: Option<OnMaintenance>,
@@ -66,7 +66,7 @@ pub enum MaintenanceEvent {
     },
     /// A checkpoint was written.
     Checkpoint {
-        /// When.
+        /// Time of the checkpoint.
         at: UnixMs,
     },
     /// A segment was moved away.
@@ -84,7 +84,7 @@ impl Default for MaintenanceOptions {
     }
 }
 
-/// What others see of the keeper.
+/// Shared state of the maintenance threads.
 pub(crate) struct Maintenance {
     dir: PathBuf,
     options: MaintenanceOptions,
@@ -102,7 +102,7 @@ impl Maintenance {
         Self { dir: dir.to_owned(), options, head, stopping, stopped, broken_off }
     }
 
-    /// What its thread runs.
+    /// Creates the worker that seals segments and writes checkpoints.
     pub(crate) fn worker(
         self: &Arc<Self>,
         journal: Arc<Journal>,
@@ -129,7 +129,7 @@ impl Maintenance {
         self.stopped.notify_all();
     }
 
-    /// What the thread runs that moves segments away, if they go anywhere.
+    /// Creates the worker that moves segments to the archive; `None` without an archive.
     pub(crate) fn mover(self: &Arc<Self>) -> Option<Mover> {
         self.options.archive.as_ref().map(|_| Mover::new(Arc::clone(self)))
     }
@@ -183,7 +183,7 @@ impl Maintenance {
     }
 }
 
-/// What the keeper's thread owns.
+/// Thread that seals segments and writes checkpoints.
 pub(crate) struct MaintenanceWorker {
     maintenance: Arc<Maintenance>,
     journal: Arc<Journal>,
@@ -191,7 +191,7 @@ pub(crate) struct MaintenanceWorker {
     projected: Arc<Projected>,
     /// The segments that were there when it looked last, all but the last of them sealed.
     seen: Vec<Seq>,
-    /// When it has written the last checkpoint, or has found one.
+    /// Time at which the last checkpoint was written or found.
     checkpointed: Option<Instant>,
 }
 

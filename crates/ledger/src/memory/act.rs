@@ -1,4 +1,4 @@
-//! Who did what: one [`Act`] beside each write of an operator or a customer, in the same group.
+//! Audit trail: one [`Act`] beside each write of an operator or a customer, in the same group.
 //!
 //! A write that carries an id of its caller's happens once: the same id again, with the same request,
 //! gives the result of the first, and with another request is refused.
@@ -23,7 +23,8 @@ const ACTS_MAX: usize = 1000;
 /// The request that a write came with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IdempotencyKey {
-    /// What the caller calls the write: the same id is done once. At most 256 bytes.
+    /// Idempotency key chosen by the caller; at most 256 bytes. A repeated key has no second
+    /// effect.
     pub id: Option<String>,
     /// The SHA-256 of the request: what tells whether two with the same id ask for the same.
     pub digest: [u8; 32],
@@ -32,18 +33,18 @@ pub struct IdempotencyKey {
 /// An act with its place in the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedAct {
-    /// What the next page is asked for with.
+    /// Cursor of the next page.
     pub seq: Seq,
     /// The act.
     pub act: Act,
 }
 
-/// What a write gives.
+/// Result of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteOutcome<T> {
-    /// What was written, as it is now.
+    /// The written object in its current state.
     pub value: T,
-    /// Whether it was done by an earlier call with the same id; nothing happened now.
+    /// True if an earlier call with the same idempotency key did the write; nothing happened now.
     pub repeated: bool,
 }
 
@@ -132,7 +133,7 @@ impl ActorScope<'_> {
         Self { asked, ..self }
     }
 
-    /// Whether this write was made before. The answer holds as long as nobody makes it meanwhile.
+    /// True if this write was made before. The answer is valid until the same caller writes again.
     ///
     /// # Errors
     /// [`LedgerError::OtherRequest`].

@@ -18,14 +18,14 @@ use crate::rules::core::Core;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, Seq, WriteId};
 
-/// How long a write waits for its turn, and then is decided again because other nodes were faster: a
-/// thousand times a round trip.
+/// Maximum time for a write in a fleet, including its retries after other nodes wrote first: a
+/// thousand round trips.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// After each write of another node that came before, the wait before the next try is random below
 /// this: so that of many nodes none is always the slowest.
 const WAIT_MAX: Duration = Duration::from_millis(10);
 
-/// What was decided on what this node has followed.
+/// Decision of a write on the state that this node has followed.
 enum Drawn<T> {
     /// It was made before, or changes nothing.
     Settled(IdempotentOutcome<T>),
@@ -78,8 +78,8 @@ impl Ledger {
         }
     }
 
-    /// Whether the rules of this version allow what another node wrote, on a copy of what it touches: a
-    /// node of a newer version may have others, and this one is to serve on.
+    /// Checks another node's write against the rules of this version, on a copy of the state it
+    /// touches. A newer node may have other rules, and a violation must not stop this one.
     fn rehearse(&self, records: &[Record]) -> Result<(), Violation> {
         let locked = self.lock(records.iter().map(Record::account));
         let mut copy = Core { operator: locked.operator().excerpt(records), ..Core::default() };
@@ -103,8 +103,8 @@ impl Ledger {
         Ok(last.saturating_sub(1))
     }
 
-    /// What is found here; in a node of a fleet that finds nothing, what is found after it has followed
-    /// the directory to its end.
+    /// Looks something up locally; if absent in a fleet, follows the directory to its end and looks
+    /// again.
     pub(crate) async fn fresh<T>(
         &self,
         look: impl Fn() -> Option<T>,
@@ -180,7 +180,8 @@ impl ActorScope<'_> {
     }
 }
 
-/// What a record is in a fleet, where the treasury has the money and the list of doubts.
+/// Strips a record of its money for a node of a fleet: there the treasury has the money and the
+/// list of doubts.
 pub(crate) fn central(record: Record) -> Record {
     match record {
         Record::Granted { .. }
@@ -228,8 +229,8 @@ mod tests {
         central(Record::Refunded { account, id, hold, amount, charged, at })
     }
 
-    /// What a customer has of keys, grants and refunds makes following neither wrong nor slow: calls
-    /// of the same account wait for it.
+    /// A customer's number of keys, grants and refunds affects neither the correctness nor the
+    /// speed of following: calls of the same account wait for it.
     #[test]
     fn a_write_is_rehearsed_on_what_it_touches() {
         let account = AccountId::from_number(1);

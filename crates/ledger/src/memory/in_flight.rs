@@ -39,36 +39,35 @@ const SLOT_BYTES: usize = 256;
 /// Notes that there are places for. Each takes that of the hold before it by so many records, which is
 /// on disk by then, or the hold is waited for. Under full load a flush covers some hundred records.
 const SLOTS: u64 = 4096;
-/// How much of a new file is written at a time. The kernel keeps what is written at once in one piece, and
-/// looks at each block of a piece when a note is put into it: 1.8 µs in a piece of 4 MiB, 0.5 in one of
-/// these.
+/// Write size for a new file. The kernel keeps each write as one folio and checks all blocks of
+/// that folio for every note: 1.8 µs with 4 MiB, 0.5 µs with this size.
 const PAGE_BYTES: usize = 4096;
-/// How much of the file is read at a time.
+/// Read size, in bytes.
 const READ_BYTES: usize = 64 << 10;
 /// Before a note: its checksum and its length.
 const PREFIX_BYTES: usize = 6;
-/// Where Linux says which start of the machine this is.
+/// Linux's id of the current boot.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// What a process writes first.
+/// Head of the file, written first.
 #[derive(Serialize, Deserialize)]
 struct Head {
     version: u32,
-    /// What its notes are marked with: those of other processes are none.
+    /// Id of the process run; notes with another id are ignored.
     run: u64,
-    /// Which start of the machine it ran in.
+    /// Boot id of the machine during the run.
     boot: String,
-    /// Where the journal ended then.
+    /// End of the journal at the start of the run.
     end: Position,
 }
 
-/// What is noted.
+/// Note of one call or task sent upstream.
 #[derive(Serialize, Deserialize)]
 struct Note {
     run: u64,
     /// The hold.
     seq: Seq,
-    /// What it was made for; `None` for a task, whose hold is on disk.
+    /// Reservation of a call; `None` for a task, whose hold is already durable.
     reservation: Option<Reservation>,
 }
 
@@ -182,8 +181,7 @@ impl Ledger {
         self.in_flight.note(hold.number(), None);
     }
 
-    /// Whether it is certain that the upstream of a task was never asked that the last process had
-    /// opened and not submitted.
+    /// True if the previous process certainly never sent this opened task to its upstream.
     #[must_use]
     pub fn was_never_sent(&self, hold: HoldId) -> bool {
         self.remnants.was_never_sent(hold)
@@ -205,17 +203,17 @@ impl Iterator for Slots {
     }
 }
 
-/// What the last process has left.
+/// Calls in flight when the previous process ended.
 #[derive(Default)]
 pub(crate) struct CrashRemnants {
     /// The places that it had for notes.
     slots: u64,
     /// The holds that it noted.
     noted: Vec<Seq>,
-    /// Those of them without a record.
+    /// Noted calls without a journal record.
     lost: Vec<(Seq, Reservation)>,
-    /// Where its own records begin, if all that it noted is known: the machine has not been started
-    /// since.
+    /// End of the journal at the start of that run, if its notes are complete: the machine has not
+    /// rebooted since.
     whole_behind: Option<Seq>,
 }
 
@@ -302,7 +300,7 @@ fn boot_id() -> Option<String> {
     Some(id.trim().to_owned()).filter(|id| !id.is_empty())
 }
 
-/// Where the note of a hold stands.
+/// File offset of a hold's note.
 fn place(seq: Seq) -> u64 {
     (1 + seq % SLOTS) * SLOT_BYTES as u64
 }

@@ -49,15 +49,15 @@ pub struct Ledger {
     pub(crate) keys: RwLock<Keys>,
     /// Writes that are recognised when they are repeated. Locked behind all shards.
     pub(crate) ids: Mutex<IdempotencyIndex>,
-    /// Whose account an address opens. Locked behind all shards.
+    /// Account that each e-mail address opens. Locked after all shards.
     pub(crate) emails: Mutex<HashMap<String, AccountId>>,
     pub(crate) journal: Arc<Journal>,
     pub(crate) backlog: Arc<Backlog>,
     pub(crate) projected: Arc<Projected>,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
-    /// What this process notes of calls before they are sent.
+    /// Calls that this process sends before their hold is durable.
     pub(crate) in_flight: InFlightLog,
-    /// What the last process had noted.
+    /// Calls that the previous process had in flight.
     pub(crate) remnants: CrashRemnants,
     /// The directory, for those who read the whole journal.
     pub(crate) dir: PathBuf,
@@ -67,9 +67,9 @@ pub struct Ledger {
     pub(crate) past: Semaphore,
     /// The money that it shares with other ledgers; `None` when it has all of it.
     pub(crate) fleet: Option<Arc<dyn SharedFunds>>,
-    /// Where the money of its accounts is added up.
+    /// Figures of the accounts: local, or shared by a fleet.
     pub(crate) books: Box<dyn Books>,
-    /// Where its tasks stand.
+    /// Tasks: local, or shared by a fleet.
     pub(crate) tasks: Box<dyn TaskRegistry>,
     /// Locked for as long as the ledger is open.
     pub(crate) _lock: DirectoryLock,
@@ -82,17 +82,17 @@ pub struct Ledger {
 pub(crate) struct Keys {
     pub(crate) by_hash: IdMap<KeyHash, Arc<Key>>,
     pub(crate) by_id: IdMap<KeyId, Arc<Key>>,
-    /// What is said of some keys.
+    /// Limits of keys that have any.
     pub(crate) limits: IdMap<KeyId, KeyLimits>,
-    /// What is said of some accounts.
+    /// Rate limits of accounts that have any.
     pub(crate) rates: IdMap<AccountId, Rates>,
-    /// What some accounts pay in the place of the list; empty in most gateways.
+    /// Price rules of accounts that have any; empty in most gateways.
     pub(crate) prices: IdMap<AccountId, Arc<AccountPrices>>,
     /// Price rules that accounts share.
     pub(crate) groups: HashMap<String, Arc<PriceGroup>>,
     /// Hold rules that some accounts have; empty in most gateways.
     pub(crate) holds: IdMap<AccountId, Arc<HoldOverrides>>,
-    /// Whose keys are refused; empty in most gateways.
+    /// Accounts whose keys are refused; empty in most gateways.
     pub(crate) suspended: IdSet<AccountId>,
 }
 
@@ -142,7 +142,7 @@ impl Ledger {
         accounts
     }
 
-    /// What all calls of this node cost beyond what their accounts paid or owe.
+    /// Cost of all this node's calls that accounts neither paid nor owe.
     #[must_use]
     pub fn written_off(&self) -> Nanousd {
         self.accounts().iter().fold(Nanousd::ZERO, |sum, account| {
@@ -150,13 +150,13 @@ impl Ledger {
         })
     }
 
-    /// How many holds are open.
+    /// Number of open holds.
     #[must_use]
     pub fn open_holds(&self) -> u64 {
         self.shards.iter().map(|shard| shard.lock().open_holds() as u64).sum()
     }
 
-    /// How the part is doing that queries read.
+    /// State of the sled projection.
     #[must_use]
     pub fn projection_state(&self) -> ProjectionState {
         self.projected.state()

@@ -1,5 +1,5 @@
-//! Where a ledger's tasks stand: what is asked of that place, wherever it is. `tasks::local` and
-//! `tasks::shared` are the two there are, and the ledger has the one that it was opened with.
+//! Port for a ledger's tasks. `tasks::local` and `tasks::shared` implement it; the ledger keeps the
+//! one that it was opened with.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -102,8 +102,8 @@ pub(crate) trait TaskRegistry: Send + Sync {
     /// The tasks of which nobody knows whether their upstreams took them, oldest first.
     async fn in_doubt(&self, ledger: &Ledger) -> Result<Vec<Arc<Task>>, LedgerError>;
 
-    /// Whether a submit repeats one that is under way or in doubt, or was answered less than `within`
-    /// before `at`.
+    /// Looks up whether a submit repeats one that is under way, in doubt, or was answered less than
+    /// `within` before `at`.
     async fn repeated(
         &self,
         ledger: &Ledger,
@@ -125,6 +125,6 @@ pub(crate) trait TaskRegistry: Send + Sync {
         limit: usize,
     ) -> Result<usize, LedgerError>;
 
-    /// Which of the ledger's open holds have left it with their tasks.
+    /// Open holds of the ledger that have moved to the treasury with their tasks.
     async fn handed_over(&self, ledger: &Ledger) -> Result<HashSet<HoldId>, LedgerError>;
 }

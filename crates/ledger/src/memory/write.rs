@@ -25,7 +25,7 @@ use crate::rules::shards::shard_index;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, Seq};
 
-/// What a call of [`ActorScope::write`] comes to.
+/// Outcome of [`ActorScope::write`].
 pub(crate) enum IdempotentOutcome<T> {
     /// It happened now, and the last record of it has this place.
     Applied(T, Seq),
@@ -43,8 +43,8 @@ impl<T> IdempotentOutcome<T> {
     }
 }
 
-/// What a decision comes to: what its caller hears of it, and what is written. The act stands behind
-/// what it changed; without records nothing happens.
+/// Decision of a write: the value for its caller and the records to commit. The audit record comes
+/// after the changes it describes; without records nothing happens.
 pub(crate) type WriteDecision<T> = Result<(T, Vec<Record>), LedgerError>;
 
 /// With what a write puts down who made it.
@@ -59,7 +59,7 @@ impl<'a> AuditRecordBuilder<'a> {
         Self { by, what, at: UnixMs::now() }
     }
 
-    /// When the write is made.
+    /// Time of the write.
     pub(crate) fn at(&self) -> UnixMs {
         self.at
     }
@@ -101,7 +101,7 @@ impl LockedShards<'_> {
         }
     }
 
-    /// What the house has.
+    /// State that belongs to the operator.
     pub(crate) fn operator(&self) -> &OperatorState {
         &self.core(AccountId::OPERATOR).operator
     }

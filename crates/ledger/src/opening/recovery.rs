@@ -49,7 +49,7 @@ use tollgate_options::ledger::RecoveryPolicy;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, NodeId, Seq};
 
-/// What opening found and did.
+/// Report of an opened ledger.
 #[derive(Debug)]
 pub struct Recovery {
     /// Records that were read from the journal. After a clean stop there are none.
@@ -57,15 +57,16 @@ pub struct Recovery {
     /// Bytes of an unfinished write that were cut off the journal. Nobody was told that they were
     /// durable.
     pub torn_bytes_cut: u64,
-    /// Where that was: the journal's file, and the byte from which it was cut.
+    /// File and offset at which a torn tail was cut.
     pub torn_at: Option<(PathBuf, u64)>,
-    /// Whether the sled ledger was empty or unusable and was made anew from the whole journal.
+    /// True if sled was empty or unusable and was rebuilt from the whole journal.
     pub sled_rebuilt: bool,
     /// Calls that were in flight when the process died, now ended by the recovery policy.
     pub in_doubt: Vec<InDoubt>,
-    /// How many of them had no record before: their upstreams were asked while it was on its way.
+    /// Number of them that had no record: the crash came between sending the call and flushing its
+    /// hold.
     pub unrecorded: usize,
-    /// How long opening took.
+    /// Duration of opening.
     pub took: Duration,
 }
 
@@ -157,7 +158,7 @@ fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenError> {
     Ok((ledger, recovery))
 }
 
-/// Where a ledger's money is added up, and where its tasks stand: in itself, or in its fleet.
+/// Selects the local or the shared form of figures and tasks.
 fn places(fleet: Option<&Arc<dyn SharedFunds>>) -> (Box<dyn Books>, Box<dyn TaskRegistry>) {
     match fleet {
         None => (Box::new(LocalBooks), Box::new(LocalRegistry)),
@@ -187,7 +188,7 @@ fn begin(options: &Options) -> Result<(Loaded, Option<Head>), OpenError> {
     Ok((state, head))
 }
 
-/// What the thread has that writes the journal.
+/// State of the journal's thread.
 struct Writing {
     journal: Arc<Journal>,
     writer: Writer,
@@ -214,7 +215,7 @@ impl Writing {
     }
 }
 
-/// What works beside those who ask.
+/// Threads behind the journal, with their shared state.
 struct Threads {
     backlog: Arc<Backlog>,
     projected: Arc<Projected>,
@@ -278,7 +279,7 @@ fn journal_of(dir: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// What becomes of a directory that is a copy.
+/// Policy for a copied directory.
 fn fork(options: &Options) -> ForkPolicy {
     match (&options.fleet, options.accept_fork) {
         (Some(_), _) => ForkPolicy::Unchecked,
@@ -298,7 +299,7 @@ fn ids_of(state: &mut Loaded) -> Result<IdempotencyIndex, OpenError> {
     Ok(ids)
 }
 
-/// What memory keeps beside the cores: keys and addresses.
+/// Indexes that memory keeps next to the cores: keys and e-mail addresses.
 fn beside(cores: &[Core]) -> (Keys, HashMap<String, AccountId>) {
     let mut keys = Keys::default();
     let mut emails = HashMap::new();

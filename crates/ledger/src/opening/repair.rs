@@ -27,26 +27,26 @@ use tollgate_types::ids::{AccountId, HoldId, KeyId, Seq};
 /// Of everything that is listed one by one, this many.
 const LISTED_MAX: usize = 100;
 
-/// What is wrong with a journal, what can be done, and what it costs.
+/// Damage of a journal, the possible repair, and its cost.
 #[derive(Debug, Default, Serialize)]
 pub struct Repair {
-    /// Whether nothing needs to be done.
+    /// True if nothing needs repair.
     pub is_sound: bool,
     /// Records that can be read.
     pub records: u64,
     /// Up to this record nothing is wrong.
     pub whole_until: Seq,
-    /// What cannot be read, or should not stand where it does.
+    /// Damage found: unreadable bytes, and records in the wrong place.
     pub damages: Vec<DamageFound>,
     /// The length of an unfinished write at the end, which is cut.
     pub torn_bytes: u64,
     /// Records behind the first damage.
     pub behind: u64,
-    /// Those of them that the hash chain proves to follow what was written before them.
+    /// Number of them that the hash chain proves to follow the records before the damage.
     pub behind_proven: u64,
     /// Records that the journal does not have any more, from and to.
     pub lost: Vec<(Seq, Seq)>,
-    /// What the sled ledger is good for.
+    /// Usefulness of the sled ledger for the repair.
     pub sled: String,
     /// Lost records that sled has: they are put back.
     pub restored: u64,
@@ -56,9 +56,9 @@ pub struct Repair {
     pub dropped: u64,
     /// The first of them, and why.
     pub dropped_why: Vec<String>,
-    /// What it costs whom; empty where nobody is known to gain or lose.
+    /// Cost per account; empty if no account is known to gain or lose.
     pub accounts: Vec<Cost>,
-    /// Where the damaged journal is now, if it was replaced.
+    /// Location of the replaced, damaged journal.
     pub kept_in: Option<PathBuf>,
 }
 
@@ -71,16 +71,16 @@ pub struct DamageFound {
     pub from: u64,
     /// To this byte.
     pub to: u64,
-    /// What is wrong.
+    /// Description of the damage.
     pub what: String,
 }
 
-/// What a repair costs an account, or its operator.
+/// Cost of a repair for an account, or for the operator.
 #[derive(Debug, Serialize)]
 pub struct Cost {
-    /// Whose.
+    /// The account.
     pub account: AccountId,
-    /// What the operator calls it.
+    /// Its display name.
     pub name: String,
     /// Its money after the repair.
     pub repaired: Balance,
@@ -153,17 +153,17 @@ pub fn repair(dir: &Path, apply: bool, without_sled: bool) -> Result<Repair, Ope
     Ok(repair)
 }
 
-/// What is noted of a journal that was repaired behind the record `seq`: it goes on under another name,
-/// and with the checkpoints that stand before.
+/// Head of a repaired journal, which ends with record `seq`: a new name, and the checkpoints up to
+/// there.
 fn repaired(mut head: Head, seq: Seq) -> Head {
     head.notes.cut_behind(seq);
     head.without_name()
 }
 
-/// What is noted of the journal beside it.
+/// Contents of `head.json` for the repair.
 struct Noted {
     head: Option<Head>,
-    /// Whether it cannot be read.
+    /// True if it is unreadable.
     is_wrong: bool,
     damage: Option<DamageFound>,
 }
@@ -190,7 +190,7 @@ impl Noted {
     }
 }
 
-/// That no repair was broken off while it put a journal in the place of another.
+/// Checks that no repair was interrupted while it replaced the journal.
 pub(crate) fn check_whole(dir: &Path) -> Result<(), OpenError> {
     let path = dir.join("repaired").join("journal");
     if !path.exists() {
@@ -201,7 +201,7 @@ pub(crate) fn check_whole(dir: &Path) -> Result<(), OpenError> {
     Err(OpenError::Moved { path, says: says.to_owned() })
 }
 
-/// What a first reading finds.
+/// Result of the first reading.
 struct Survey {
     salvage: Salvage,
     records: u64,

@@ -27,12 +27,12 @@ use tollgate_types::ids::{NodeId, Seq};
 /// Files of the data directory that are a running process's, or are made anew.
 const NOT_COPIED: [&str; 4] = ["lock", "ballast", "sent", "head.json"];
 
-/// What a copy has.
+/// Summary of a backup or of a restored directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CopySummary {
     /// The last record in it.
     pub last_seq: Seq,
-    /// When that happened.
+    /// Time of that record.
     pub last_at: Option<UnixMs>,
     /// The hash chain up to there, in hex.
     pub chain: String,
@@ -40,26 +40,26 @@ pub struct CopySummary {
     pub bytes: u64,
     /// Segments that are in the archive, and were not copied: the copy refers to them there.
     pub archived: usize,
-    /// What the original has beyond it.
+    /// Records of the original that are not in the copy.
     pub left_out: OmittedRecords,
 }
 
-/// What was left out of a directory that was made of another one.
+/// Records of the original that a copy omits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct OmittedRecords {
     /// Records in all.
     pub records: u64,
     /// Calls that were charged or owed something, or ended without.
     pub calls: u64,
-    /// What they were charged.
+    /// Amount charged for them.
     pub charged: Nanousd,
     /// Grants.
     pub grants: u64,
-    /// What was granted.
+    /// Amount granted.
     pub granted: Nanousd,
     /// Refunds.
     pub refunds: u64,
-    /// What was given back.
+    /// Amount refunded.
     pub refunded: Nanousd,
     /// Accounts that were opened.
     pub accounts: u64,
@@ -67,7 +67,7 @@ pub struct OmittedRecords {
     pub keys: u64,
     /// Changes of tasks: upstreams go on with those that were submitted.
     pub tasks: u64,
-    /// Whether there is more of it that cannot be read.
+    /// True if some of it is unreadable.
     pub unreadable: bool,
 }
 
@@ -219,7 +219,7 @@ pub fn restore(from: &Path, to: &Path, at: Option<UnixMs>) -> Result<CopySummary
     Ok(cut.copied(bytes, seal::all(&to_journal)?))
 }
 
-/// Whether what is in `copy`, if anything, is how the files of `journal` begin.
+/// True if the file `copy` is absent or is a prefix of the file in `journal`.
 fn is_beginning(copy: &Path, journal: &Path) -> bool {
     let begins = |seq: &Seq| {
         let read = |dir| fs::read(segment::path(dir, *seq));
@@ -233,7 +233,7 @@ fn other(to: &Path) -> OpenError {
     OpenError::io(to)(io::Error::new(io::ErrorKind::AlreadyExists, says))
 }
 
-/// Where a copy ends.
+/// End of a copy.
 struct Cut {
     end: Position,
     last_at: Option<UnixMs>,
@@ -302,8 +302,8 @@ impl Cut {
         Ok(cut)
     }
 
-    /// What there is behind cannot be read. Who asks for all of it is told so; who asks for an earlier
-    /// moment may do without, and is told that there is more.
+    /// Handles an unreadable rest of the journal: an error for a full copy; a copy up to an earlier
+    /// time succeeds and reports that there is more.
     fn broken_off(
         mut self,
         (is_over, at): (bool, Option<UnixMs>),

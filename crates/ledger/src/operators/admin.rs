@@ -1,4 +1,4 @@
-//! What operators do: open accounts, give and give back money, make and change keys.
+//! Writes of operators: accounts, grants, refunds and keys.
 //!
 //! Each of these is on disk before it returns.
 
@@ -25,20 +25,20 @@ use tollgate_types::secret::{KeyHash, Secret};
 pub struct WriteReceipt {
     /// Its place in the journal.
     pub seq: Seq,
-    /// Whether it was made by an earlier call with the same id; nothing happened now.
+    /// True if an earlier call with the same id did the write; nothing happened now.
     pub repeated: bool,
 }
 
 /// A key to be made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewKey {
-    /// What its owner calls it.
+    /// Name given by the owner.
     pub name: String,
     /// The models that it may call; `None` for all.
     pub models: Option<Vec<String>>,
-    /// When it ends; `None` for never.
+    /// Expiry; `None` for never.
     pub expires_at: Option<UnixMs>,
-    /// What it may use.
+    /// Limits of the key.
     pub limits: KeyLimits,
 }
 

@@ -1,4 +1,4 @@
-//! What accounts owe: bills beyond everything that they could pay.
+//! Debts of accounts: charges beyond everything that they could pay.
 //!
 //! A debt is paid first by whatever becomes available, a grant, a refund or what a hold did not need:
 //! the payment is a record of its own in the same group. Only an operator gives a debt up.

@@ -1,5 +1,4 @@
-//! What operators make of doubts: calls that a crash left open, and submits of which nobody knows
-//! whether their upstream took them.
+//! Resolution of doubts: calls that a crash left open, and submits without a known outcome.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use tollgate_types::ids::{AccountId, HoldId, TaskId};
 pub struct DoubtRefund {
     /// The caller's id of the refund.
     pub id: String,
-    /// How much; above zero, and within what the hold was charged.
+    /// Amount; above zero, and within the hold's charge.
     pub amount: Nanousd,
 }
 

@@ -1,4 +1,4 @@
-//! What operators write: accounts, grants, refunds and keys, debts, calls in doubt, and money in
+//! Writes of operators: accounts, grants, refunds and keys, debts, calls in doubt, and money in
 //! suspense.
 //!
 //! It may import `customers` and the layers below.

@@ -1,5 +1,5 @@
-//! What customers pay in the place of the list: rules of accounts and of groups, and the prices that
-//! calls were charged by.
+//! Prices that replace the list: rules of accounts and of groups, and the prices that calls were
+//! charged by.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const GROUPS_MAX: usize = 1000;
 /// The longest name of a group, in bytes.
 const GROUP_BYTES_MAX: usize = 64;
 
-/// What a write of prices may replace.
+/// Precondition of a write of prices, as HTTP's `If-Match`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IfMatch<T> {
     /// Whatever there is.
@@ -27,7 +27,7 @@ pub enum IfMatch<T> {
 }
 
 impl<T: PartialEq> IfMatch<T> {
-    /// Whether it may replace what there is `now`.
+    /// Checks the precondition against the current value.
     fn check(&self, now: impl FnOnce() -> T) -> Result<(), LedgerError> {
         match self {
             Self::Exactly(expected) if *expected != now() => Err(LedgerError::Changed),
@@ -46,7 +46,7 @@ pub struct MatchedRule {
 }
 
 impl MatchedRule {
-    /// Where a price comes from that it gives, as entries and consoles name it.
+    /// Source of a price, as entries and consoles name it.
     #[must_use]
     pub fn source(&self) -> String {
         match &self.group {
@@ -55,7 +55,7 @@ impl MatchedRule {
         }
     }
 
-    /// What is paid by it in the place of the list.
+    /// Price terms of the rule.
     #[must_use]
     pub fn terms(&self) -> &PriceTerms {
         &self.rule.terms
@@ -91,13 +91,13 @@ impl Ledger {
         Some(MatchedRule { group: Some(group.name.clone()), rule: rule.clone() })
     }
 
-    /// Whether an account may pay something else than the list.
+    /// True if an account may pay other prices than the list.
     #[must_use]
     pub fn has_price_rules(&self, account: AccountId) -> bool {
         self.keys.read().prices.contains_key(&account)
     }
 
-    /// What an account pays in the place of the list.
+    /// Price rules of an account.
     #[must_use]
     pub fn account_prices(&self, account: AccountId) -> Arc<AccountPrices> {
         self.keys.read().prices.get(&account).cloned().unwrap_or_default()
@@ -217,7 +217,7 @@ impl ActorScope<'_> {
     }
 }
 
-/// Whether these can be the rules of an account or of a group.
+/// Checks the price rules of an account or a group.
 fn check_rules(rules: &[PriceRule]) -> Result<(), LedgerError> {
     if rules.len() > RULES_MAX {
         return Err(LedgerError::Invalid("there can be 32 price rules at most"));

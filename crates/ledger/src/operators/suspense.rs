@@ -1,4 +1,4 @@
-//! What operators make of money that a node of a fleet had out when it fell silent.
+//! Resolution of suspense: money that a node of a fleet had on loan when it fell silent.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use crate::memory::act::{ActorScope, WriteOutcome};
@@ -10,19 +10,19 @@ use crate::rules::text::check_note;
 use tollgate_money::money::Nanousd;
 use tollgate_types::ids::{AccountId, NodeId, Seq};
 
-/// What an act on suspense is called.
+/// Name of the audited action.
 const RESOLVE: &str = "suspense.resolve";
 
 /// Money that is in suspense no more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedSuspense {
-    /// Which node had it out.
+    /// Node that had the money.
     pub node: NodeId,
-    /// Whose it was.
+    /// Account of the money.
     pub account: AccountId,
-    /// How much.
+    /// Amount.
     pub amount: Nanousd,
-    /// What became of it.
+    /// Resolution of the suspense.
     pub end: SuspenseEnd,
 }
 
@@ -66,7 +66,7 @@ impl ActorScope<'_> {
 }
 
 impl Ledger {
-    /// What stands before the act at `act`, which was the resolution of a suspense.
+    /// Reads the resolution that precedes the audit record at `act`.
     async fn resolved_before(&self, act: Seq) -> Result<ResolvedSuspense, LedgerError> {
         let mut scan = self.scan(act.saturating_sub(1)).await?;
         let found = tokio::task::spawn_blocking(move || scan.next()).await;

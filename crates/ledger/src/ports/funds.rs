@@ -1,5 +1,4 @@
-//! What a ledger needs of the place where its accounts' money is, when not all of it is here: leased
-//! money, figures of all who spend it, and the log of what people wrote.
+//! Port for shared money: leases, figures of all nodes, and the log of writes.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -27,7 +26,7 @@ use tollgate_types::ids::{AccountId, HoldId, KeyId, NodeId, Seq};
 /// id of the model, and what was used and charged.
 pub type UsageOfModel = (u32, Arc<str>, UsageTotal);
 
-/// What a ledger that waited for leased money is told.
+/// Result of waiting for leased money.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseWait {
     /// Money came: the hold may be tried again.
@@ -38,16 +37,16 @@ pub enum LeaseWait {
     CutOff,
 }
 
-/// Where the money is of an account that has not enough to lend.
+/// Location of the money of an account that the treasury cannot lend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shortfall {
-    /// What could be lent.
+    /// Amount available to lend.
     pub available: Nanousd,
-    /// What others have out: some of it may come back.
+    /// Amount on loan to other nodes; some of it may come back.
     pub elsewhere: Nanousd,
-    /// What cannot be had now and is not spent.
+    /// Amount that is neither available now nor spent.
     pub held: Nanousd,
-    /// What the account owes: nothing is lent before it is paid.
+    /// Debt of the account; nothing is lent before it is paid.
     pub debt: Nanousd,
 }
 
@@ -55,28 +54,28 @@ pub struct Shortfall {
 /// accounts' money itself.
 #[async_trait]
 pub trait SharedFunds: Any + Send + Sync {
-    /// Which of those who share the money this ledger is.
+    /// Id of this node.
     fn node(&self) -> NodeId;
 
-    /// How it is doing as one of them.
+    /// Status of this node.
     fn node_status(&self, progress: JournalProgress) -> NodeStatus;
 
     /// The log of what people wrote, the same for all.
     fn writes(&self) -> &dyn WriteLog;
 
-    /// Where tasks stand.
+    /// Shared tasks.
     fn tasks(self: Arc<Self>) -> Arc<dyn TaskStore>;
 
     /// The time by the ledger's own clock, from any moment on.
     fn now(&self) -> Duration;
 
-    /// Whether holds may be made now: the lease is in its term.
+    /// True if holds may be made now: the lease's term has not ended.
     fn may_spend(&self) -> bool;
 
     /// Little is left here of what was lent of an account.
     fn runs_low(&self, account: AccountId);
 
-    /// How many spend the money, as far as is known.
+    /// Number of nodes that spend the money, as far as known.
     fn nodes(&self) -> u32;
 
     /// True where the treasury had less of an account than this node wanted when they last spoke.
@@ -117,22 +116,22 @@ pub trait SharedFunds: Any + Send + Sync {
         times: Range<u32>,
     ) -> Result<Vec<UsageOfModel>, LedgerError>;
 
-    /// When each key of an account was last charged for a call.
+    /// Time of each key's last charge.
     async fn keys_last_used(
         &self,
         account: AccountId,
     ) -> Result<HashMap<KeyId, UnixMs>, LedgerError>;
 
-    /// What accounts have and what was written off of each, by account.
+    /// Balance and written-off amount of these accounts.
     async fn balances(
         &self,
         accounts: &[AccountId],
     ) -> Result<HashMap<AccountId, (Balance, Nanousd)>, LedgerError>;
 
-    /// What all accounts have together.
+    /// Sums over all accounts.
     async fn totals(&self) -> Result<Totals, LedgerError>;
 
-    /// What calls may have cost the operator, with the last `limit` losses.
+    /// Possible losses of the operator, with the last `limit` of them.
     async fn losses(&self, limit: usize) -> Result<Losses, LedgerError>;
 
     /// The hold of a task's call that is open.
@@ -142,7 +141,7 @@ pub trait SharedFunds: Any + Send + Sync {
         name: CallName,
     ) -> Result<Option<(HoldId, OpenHold)>, LedgerError>;
 
-    /// How a call ended.
+    /// End of a call.
     async fn end_of_call(
         &self,
         account: AccountId,
@@ -157,14 +156,15 @@ pub trait SharedFunds: Any + Send + Sync {
         limit: usize,
     ) -> Result<Vec<JournaledRecord>, LedgerError>;
 
-    /// What a settled hold was charged, whoever settled it.
+    /// Charge of a settled hold, whichever node settled it.
     async fn charged(
         &self,
         account: AccountId,
         hold: HoldId,
     ) -> Result<Option<Nanousd>, LedgerError>;
 
-    /// What a silent node has out of an account; `None` if it is not silent, or has nothing.
+    /// Money of an account that a silent node has on loan; `None` if the node is not silent or has
+    /// none.
     async fn in_suspense(
         &self,
         node: NodeId,

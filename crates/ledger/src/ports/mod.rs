@@ -1,6 +1,5 @@
-//! Where money, tasks and what people write are, when several ledgers share them: traits that whoever
-//! shares them implements, chosen when the ledger is opened. A ledger that is given none has all of it
-//! itself.
+//! Ports: traits for money, tasks and writes that several ledgers share. The caller of
+//! `Ledger::open` chooses the implementation; without one the ledger has everything itself.
 //!
 //! It may import the layers below, from `maintenance` on.
 

@@ -1,4 +1,4 @@
-//! How a ledger is doing that shares its money with others, as it knows itself.
+//! Status of a node that shares its money, from its own point of view.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tollgate_types::ids::{NodeId, Seq};
 
-/// How far a ledger is by itself.
+/// Progress of this ledger.
 #[derive(Clone, Copy, Debug)]
 pub struct JournalProgress {
     /// The last record of its journal.
@@ -15,33 +15,33 @@ pub struct JournalProgress {
     pub followed: Seq,
 }
 
-/// How this node is doing.
+/// Status of this node.
 #[derive(Clone, Debug)]
 pub struct NodeStatus {
-    /// Which node it is.
+    /// Id of the node.
     pub node: NodeId,
-    /// What operators call it.
+    /// Name given by operators.
     pub name: String,
     /// Its life: raised with each join.
     pub epoch: u64,
-    /// How long it may spend what it was lent after it has last heard of the treasury.
+    /// Time for which leased money may be spent after the last contact with the treasury.
     pub term: Duration,
-    /// How much of that is left. Without any it is cut off: it makes no holds.
+    /// Rest of the term. At zero the node is cut off and makes no holds.
     pub term_left: Duration,
     /// Records of its journal that the treasury does not have yet.
     pub unreported: u64,
-    /// How old the oldest of them can be.
+    /// Maximum age of the oldest of them.
     pub report_lag: Duration,
     /// The last place of the directory that it has taken over.
     pub followed: Seq,
     /// The last place that it has seen there.
     pub head: Seq,
-    /// Why it follows the directory no further.
+    /// Reason why it stopped following the directory.
     pub stopped: Option<Arc<str>>,
 }
 
 impl NodeStatus {
-    /// Whether it has not heard of the treasury for so long that it makes no holds.
+    /// True if the term has ended: the node makes no holds.
     #[must_use]
     pub fn is_cut_off(&self) -> bool {
         self.term_left.is_zero()
@@ -53,8 +53,8 @@ impl NodeStatus {
         self.head.saturating_sub(self.followed)
     }
 
-    /// Why it wants no requests, in a word: they would all be refused, or by what is not known here any
-    /// more, such as keys that were revoked.
+    /// Reason for failing the readiness probe, as a word: requests would all be refused, or would
+    /// be served by stale data such as revoked keys.
     #[must_use]
     pub fn reason_against(&self) -> Option<&'static str> {
         if self.is_cut_off() {

@@ -1,4 +1,4 @@
-//! Where tasks stand when several ledgers share them.
+//! Port for tasks that several ledgers share.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -15,7 +15,7 @@ use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, TaskId};
 
-/// What becomes of a [`PreparedOpening`].
+/// Result of a [`PreparedOpening`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskOpened {
     /// Task and money are there.
@@ -31,15 +31,15 @@ pub enum TaskOpened {
 pub struct OpenTask {
     /// The task.
     pub task: Arc<Task>,
-    /// What pays for it.
+    /// Hold that pays for the task.
     pub hold: OpenHold,
-    /// What its account has beside.
+    /// Available amount of its account.
     pub available: Nanousd,
-    /// What its account owes.
+    /// Debt of its account.
     pub debt: Nanousd,
 }
 
-/// How a task ends.
+/// End of a task.
 #[derive(Clone, Debug)]
 pub struct TaskEnding {
     /// The task as it is then.
@@ -49,12 +49,12 @@ pub struct TaskEnding {
     pub journaled: JournaledRecord,
 }
 
-/// Which tasks are listed, newest first.
+/// Query for tasks, newest first.
 #[derive(Clone, Debug)]
 pub struct TaskQuery {
-    /// Those of one account, or all.
+    /// Account to list; `None` for all.
     pub account: Option<AccountId>,
-    /// Those of some stage, or all.
+    /// Filter by phase; `None` for all.
     pub filter: Option<TaskFilter>,
     /// From behind this one on.
     pub after: Option<TaskId>,
@@ -62,16 +62,16 @@ pub struct TaskQuery {
     pub limit: usize,
 }
 
-/// Which tasks are listed.
+/// Filter of listed tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskFilter {
-    /// Those that have not ended, and are not in doubt.
+    /// Tasks that have neither ended nor are in doubt.
     Open,
-    /// Those whose submit is in doubt.
+    /// Tasks whose submit is in doubt.
     InDoubt,
-    /// Those that ended so, in the customers' words.
+    /// Tasks that ended in this state, as customers read it.
     Ended(String),
-    /// Those whose end is announced, or will be.
+    /// Tasks with a webhook.
     Announced,
 }
 
@@ -105,7 +105,7 @@ pub struct TaskPage {
     pub next_after: Option<TaskId>,
 }
 
-/// Why the store did not do what it was asked, in words.
+/// Failure of the task store, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskStoreError {
     /// It cannot be done, and not later either.
@@ -134,10 +134,10 @@ impl From<TaskStoreError> for LedgerError {
     }
 }
 
-/// What a task becomes.
+/// Change of a task.
 pub type ChangeTask<'a> = dyn Fn(&Task) -> Task + Send + Sync + 'a;
 
-/// How an end is decided over a task that is locked.
+/// Decides the end of a locked task.
 pub type DecideEnd<'a> = dyn Fn(&OpenTask) -> Result<TaskEnding, LedgerError> + Send + Sync + 'a;
 
 /// A task that is to be opened, encoded as the store has it.
@@ -147,7 +147,7 @@ pub trait PreparedOpening: Send + Sync {
     /// ask [`PreparedOpening::settle`].
     async fn open(&self) -> Result<TaskOpened, TaskStoreError>;
 
-    /// Whether an opening of which nobody knew was done. If not, it never will be.
+    /// Determines whether an opening with an unknown outcome was done. If not, it never will be.
     async fn settle(&self) -> Result<bool, TaskStoreError>;
 }
 
@@ -166,7 +166,7 @@ pub trait TaskStore: Send + Sync {
         repeat_within: Duration,
     ) -> Result<Box<dyn PreparedOpening>, TaskStoreError>;
 
-    /// Which of these holds have gone there with their tasks.
+    /// The holds among these that the store has taken over with their tasks.
     async fn with_holds(&self, holds: &[HoldId]) -> Result<HashSet<HoldId>, TaskStoreError>;
 
     /// Changes a task, and notes the last try to announce its end; `None` when it cannot become so. A
@@ -196,8 +196,8 @@ pub trait TaskStore: Send + Sync {
     /// The task of this id, whosever it is.
     async fn any_task(&self, id: TaskId) -> Result<Option<ListedTask>, TaskStoreError>;
 
-    /// Whether a submit repeats one that is under way or in doubt, or was answered less than `within`
-    /// before `at`.
+    /// Looks up whether a submit repeats one that is under way, in doubt, or was answered less than
+    /// `within` before `at`.
     async fn repeated(
         &self,
         account: AccountId,

@@ -15,20 +15,20 @@ pub struct WriteTurn<'a>(pub MutexGuard<'a, ()>);
 pub struct WriteGroup {
     /// Its place.
     pub seq: Seq,
-    /// What it came to.
+    /// Records of the write.
     pub records: Vec<Record>,
 }
 
-/// How far the directory goes, as far as it was pulled and is understood.
+/// A page of the directory, as far as it was pulled and this version understands it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WritePage {
     /// In order and without a gap.
     pub groups: Vec<WriteGroup>,
-    /// Whether nothing stood behind them.
+    /// True if nothing follows.
     pub is_last: bool,
 }
 
-/// What became of a write.
+/// Result of an append.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AppendOutcome {
     /// It stands at this place.
@@ -54,7 +54,7 @@ pub trait WriteLog: Send + Sync {
         records: &[Record],
     ) -> Result<AppendOutcome, LedgerError>;
 
-    /// What stands behind `after`.
+    /// Reads the writes after `after`.
     async fn pull(&self, turn: &WriteTurn<'_>, after: Seq) -> Result<WritePage, LedgerError>;
 
     /// Follows no further, for good, for this reason.

@@ -1,4 +1,4 @@
-//! What is in the journal but not yet in sled, summed up as it comes.
+//! Records that are in the journal but not yet in sled, summed up as they come.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -14,9 +14,9 @@ use crate::records::error::{LedgerError, Violation};
 use crate::records::record::JournaledRecord;
 use tollgate_types::ids::Seq;
 
-/// How long records gather before they are applied. Sled takes some 10 µs to change a row and each
-/// account has four per window, so the longer it is, the less a call costs where many accounts are
-/// active.
+/// Length of a window: records gather this long before sled applies them. A row takes sled some 10
+/// µs and each account has four per window, so with many active accounts a longer window costs less
+/// per call.
 pub(crate) const WINDOW: Duration = Duration::from_secs(5);
 /// A part takes no further group when it has this many records: a fraction of a second to replay after
 /// a crash.
@@ -30,17 +30,17 @@ const BATCH_ROWS_MAX: usize = 1024;
 const WINDOW_BYTES_MAX: u64 = 16 << 20;
 /// With parts that take so much memory waiting, in bytes, the committer waits too.
 const BACKLOG_BYTES_MAX: u64 = 2 * WINDOW_BYTES_MAX;
-/// What one row or sum of a window takes in memory, in bytes, with its places in maps.
+/// Memory of one row or sum of a window in bytes, map overhead included.
 const ROW_BYTES: u64 = 512;
 
 /// Groups of the journal, one after the other, summed up for one batch of sled.
 #[derive(Default)]
 pub(crate) struct BacklogPart {
     pub(crate) window: Window,
-    /// Where the journal ended behind the last group.
+    /// End of the journal after the last group.
     pub(crate) end: Position,
     pub(crate) records: usize,
-    /// What the groups took in the journal, in bytes.
+    /// Size of the groups in the journal, in bytes.
     journal_bytes: u64,
 }
 
@@ -67,7 +67,7 @@ impl BacklogPart {
     }
 }
 
-/// What is in the journal but not yet in sled.
+/// Records that are in the journal but not yet in sled.
 ///
 /// Each group is summed up when it comes, and its records are let go of: calls that begin and end within a
 /// window leave an entry, and a share of their account's sums. What waits takes 32 MiB at most, and what is
@@ -90,19 +90,19 @@ struct State {
     stopping: bool,
     /// The last record that was handed over.
     pushed: Seq,
-    /// Why sled takes nothing, while it does not: what comes is in the journal, and read from there.
+    /// Reason why sled is unavailable; new records are then read from the journal.
     away: Option<String>,
-    /// Whether what comes is kept although sled is away: it is about to be back.
+    /// Keep new records although sled is unavailable: it is about to return.
     keeps: bool,
-    /// Whether somebody has met an error.
+    /// True if a reader met an error.
     suspected: bool,
-    /// What cannot be summed up. Nothing that comes is kept then.
+    /// Error that stopped the summing; new records are not kept then.
     failed: Option<StoreError>,
-    /// When what has gathered is to be applied.
+    /// Time at which the current window is to be applied.
     window_due: Option<Instant>,
 }
 
-/// Why the projector is to do something.
+/// Reason for the projector to wake up.
 pub(crate) enum Due {
     /// Someone waits to read.
     Demanded,
@@ -183,7 +183,7 @@ impl Backlog {
         self.arrived.notify_one();
     }
 
-    /// What is to be applied, when it is due; nothing if `wake` comes before.
+    /// Waits for the next window to be due; `None` if `wake` comes first.
     ///
     /// # Errors
     /// When a group came that cannot be summed up.

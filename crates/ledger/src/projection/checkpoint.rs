@@ -170,7 +170,7 @@ pub(crate) fn restore(
     Ok(None)
 }
 
-/// Whether the journal tells of this very file.
+/// Checks that the journal refers to exactly this file.
 fn usable(dir: &Path, checkpoint: &Checkpoint) -> Result<(), String> {
     let path = path(dir, checkpoint.seq);
     let file = File::open(&path).map_err(|error| error.to_string())?;
@@ -205,7 +205,7 @@ fn other_state() -> StoreError {
     StoreError::new("the checkpoint's rows do not give the state that it names")
 }
 
-/// What a start needs of a checkpoint where there is no room for a sled ledger.
+/// Contents of a checkpoint that a start needs if the disk has no room for sled.
 pub(crate) struct Remembered {
     /// The place behind which the journal is to be read.
     pub(crate) end: Position,
@@ -213,7 +213,7 @@ pub(crate) struct Remembered {
     pub(crate) acts: Vec<(Seq, Arc<Act>)>,
 }
 
-/// What the newest checkpoint in `dir` says that the journal tells of and that can be used, in memory.
+/// Loads into memory the newest usable checkpoint in `dir` that the journal refers to.
 pub(crate) fn remember(dir: &Path, known: &[Checkpoint]) -> Option<Remembered> {
     known.iter().rev().find_map(|checkpoint| {
         let path = path(dir, checkpoint.seq);

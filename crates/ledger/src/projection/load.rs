@@ -1,4 +1,5 @@
-//! What a start begins with: sled and what it lacks, or another one made from the journal.
+//! Initial state of a start: sled with the records it lacks, or a new sled ledger rebuilt from the
+//! journal.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -23,7 +24,7 @@ use crate::rules::core::Core;
 use crate::rules::shards::{new_cores, shard_index};
 use tollgate_types::ids::{NodeId, Seq};
 
-/// What names a sled ledger that was moved aside, before a number.
+/// Name prefix of a sled ledger that was moved aside; a number follows.
 const BROKEN: &str = "sled.broken-";
 /// With less room than this, what looks like a damaged sled ledger is taken for want of room.
 const ROOM_BYTES_MIN: u64 = 4 << 20;
@@ -75,7 +76,7 @@ impl State {
     }
 }
 
-/// What a start begins with.
+/// Initial state of a start.
 pub(crate) struct Loaded {
     /// `None` while there is no room for it, and why.
     pub(crate) store: Result<Store, String>,
@@ -96,8 +97,8 @@ impl Loaded {
         Self { store, cores, end, records_replayed, torn_bytes, is_rebuilt, acts }
     }
 
-    /// What the newest of `checkpoints` and the journal say alone. Sled is for queries: a full disk is
-    /// no reason not to serve.
+    /// State from the newest checkpoint and the journal, without sled. Sled only serves queries: a
+    /// full disk must not prevent a start.
     fn without_sled(
         dir: &Path,
         checkpoints: &[Checkpoint],

@@ -63,16 +63,16 @@ const SEGMENT_BYTES: usize = 2 << 20;
 /// cache holds only when a page's shard was touched 64 times, and has 256 shards: the limit above is
 /// passed by 16,384 pages, some 170 MiB. While the store is made anew, this holds for each of the two.
 const WORN_BYTES: u64 = 2 << 20;
-/// What a row that is written costs in memory, beside its statement's entries.
+/// Memory of a written row, without its statement's entries, in bytes.
 const ROW_BYTES: u64 = 256;
-/// What a query brings into memory: a page or two.
+/// Memory of a query, in bytes: one or two pages.
 const QUERY_BYTES: u64 = 32 << 10;
 
-/// How long sled may take to let go of a directory that this process had open.
+/// Maximum time for sled to release a directory that this process had open.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 const META: &[u8] = b"m";
-/// How long the file was when it was packed last.
+/// Size of the file after the last compaction.
 const PACKED: &[u8] = b"Z";
 /// The first record from which on the lines of statements are here.
 const ENTRIES_FROM: &[u8] = b"M";
@@ -90,11 +90,11 @@ const RATES: u8 = b'q';
 const SPENT: u8 = b'p';
 const WRITE_OFF: u8 = b'W';
 
-/// Why sled could not be read or written.
+/// Failure of a read or write of sled.
 #[derive(Debug)]
 pub(crate) struct StoreError {
     what: String,
-    /// Whether there was no room on the disk.
+    /// True if the disk was full.
     pub(crate) is_full: bool,
 }
 
@@ -144,7 +144,7 @@ struct Meta {
     end: Position,
 }
 
-/// Whether rows whose keys begin so are only there for queries: no state needs them.
+/// True for rows that only serve queries and are not part of the state.
 fn is_for_queries(prefix: u8) -> bool {
     prefix == ENTRIES
         || prefix == margins::MARGIN
@@ -217,7 +217,7 @@ impl Store {
         })
     }
 
-    /// How much of the journal was applied; `None` when nothing ever was.
+    /// Position up to which the journal was applied; `None` in a new store.
     pub(crate) fn end(&self) -> Result<Option<Position>, StoreError> {
         let Some(value) = self.db.get(META)? else { return Ok(None) };
         let meta: Meta = postcard::from_bytes(&value)?;
@@ -232,7 +232,7 @@ impl Store {
         load(&self.db, cores)
     }
 
-    /// Whether its cache may have grown so much that it is to be opened again.
+    /// True if the cache may have grown so much that the store should be reopened.
     pub(crate) fn is_worn(&self) -> bool {
         self.cached_bytes.load(Ordering::Relaxed) >= WORN_BYTES
     }
@@ -309,7 +309,7 @@ impl Store {
         Ok(row.map(|row| read_account(&row)).transpose()?)
     }
 
-    /// What keys and accounts may use, what keys have spent, and when they were used last.
+    /// Writes the limits of keys and accounts, the keys' spending, and their last use.
     fn put_limits(&self, batch: &mut Batch, window: &Window) -> Result<(), StoreError> {
         for row @ (account, _) in &window.rates {
             put(batch, key(RATES, &[&account.number().to_be_bytes()]), &row)?;
@@ -356,7 +356,7 @@ impl Store {
         Ok(found)
     }
 
-    /// What a settled hold of an account was charged; `None` if there is none of this id.
+    /// Charge of a settled hold; `None` if the account has no such hold.
     pub(crate) fn charged(
         &self,
         account: AccountId,
@@ -476,8 +476,8 @@ fn entries_key(account: AccountId, first_seq: Seq) -> Vec<u8> {
     key(ENTRIES, &[&account.number().to_be_bytes(), &first_seq.to_be_bytes()])
 }
 
-/// What the hold was charged, if its end is in this chunk of a statement; `Some(None)` for one that
-/// ended without a charge.
+/// Charge of the hold if its end is in this chunk of a statement; `Some(None)` if it ended without
+/// one.
 ///
 /// # Errors
 /// For bytes that are no chunk.

@@ -1,4 +1,4 @@
-//! What a stretch of the journal changes in the sled ledger, summed up before it is written.
+//! Changes to sled from a window of the journal, summed up before they are written.
 //!
 //! A hold that is opened and ended within one window leaves no trace among the open holds; balances
 //! and usage are written once per window and account, entries as one value per account.
@@ -52,7 +52,7 @@ pub(crate) struct Window {
     pub(crate) grants: Vec<(AccountId, String, Grant)>,
     pub(crate) refunds: Vec<(AccountId, String, Refund)>,
     pub(crate) write_offs: Vec<(AccountId, String, Grant)>,
-    /// What calls may have cost the operator.
+    /// Possible losses of the operator.
     pub(crate) losses: Vec<(Seq, Arc<LossRecord>)>,
     /// Holds as they are at the window's end; `None` for those that ended.
     pub(crate) holds: IdMap<HoldId, Option<OpenHold>>,
@@ -62,16 +62,16 @@ pub(crate) struct Window {
     pub(crate) in_doubt: Vec<JournaledRecord>,
     pub(crate) entries: IdMap<AccountId, Vec<Chunk>>,
     pub(crate) usage: Cells<UsageCell, UsageTotal>,
-    /// What calls cost the operator, and brought in.
+    /// Cost and revenue of calls.
     pub(crate) margins: Cells<MarginCell, MarginTotal>,
     pub(crate) key_limits: IdMap<KeyId, (AccountId, KeyLimits)>,
     pub(crate) rates: IdMap<AccountId, Rates>,
-    /// What keys were charged, summed by day for as long as the day is the same: the order of days
-    /// counts where a clock was set back.
+    /// Charges per key, one sum per run of the same day: if a clock is set back, the order of days
+    /// matters.
     pub(crate) charges: IdMap<(AccountId, KeyId), Vec<(u32, Nanousd)>>,
-    /// What is known of people.
+    /// Changes to customers.
     pub(crate) customers: CustomerChanges,
-    /// When keys were last charged for a call, be it nothing.
+    /// Time of each key's last charge, including charges of zero.
     pub(crate) used: IdMap<(AccountId, KeyId), UnixMs>,
     first_seq: Option<Seq>,
 }
@@ -81,12 +81,12 @@ pub(crate) struct Window {
 pub struct Chunk {
     pub first_seq: Seq,
     pub last_seq: Seq,
-    /// When the last of them happened.
+    /// Time of the last record.
     pub last_at: UnixMs,
     pub bytes: Vec<u8>,
 }
 
-/// What usage is summed by.
+/// Key of a usage sum.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UsageCell {
     /// The account whose calls they are.
@@ -99,18 +99,18 @@ pub struct UsageCell {
     pub model: Arc<str>,
 }
 
-/// What some calls used and cost together.
+/// Usage and cost of several calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsageTotal {
     /// Settled calls.
     pub calls: u64,
-    /// What customers paid for them when they were settled.
+    /// Amount paid when they were settled.
     pub charged: Nanousd,
-    /// What they cost beyond that and customers owed then.
+    /// Debt from their settlement.
     pub owed: Nanousd,
-    /// What they cost beyond both, borne by the operator.
+    /// Amount borne by the operator.
     pub written_off: Nanousd,
-    /// What they used.
+    /// Usage.
     pub usage: Usage,
 }
 
@@ -126,8 +126,8 @@ impl UsageTotal {
     }
 }
 
-/// Whether a statement has a line for it for ever. An open hold has one while it is open; its end
-/// says all that it said.
+/// True if the record has a permanent line in statements. An open hold has a line only while it is
+/// open; the record of its end repeats its contents.
 pub(crate) fn is_entry(record: &Record) -> bool {
     record.ends_hold()
         || matches!(
@@ -221,7 +221,7 @@ impl Window {
             .saturating_add(self.customers.rows())
     }
 
-    /// How many sums it has: of accounts, of usage, of costs, and of what keys were charged.
+    /// Number of sums: of accounts, usage, costs, and charges of keys.
     pub(crate) fn sums(&self) -> usize {
         self.movements
             .len()
@@ -254,7 +254,7 @@ impl Window {
         }
     }
 
-    /// What counts for the key's limits of spending, and that the key was used.
+    /// Adds a charge to the key's spending, and marks the key as used.
     fn add_charge(&mut self, record: &Record, hold: &OpenHold) {
         let Reservation { account, key, .. } = *hold.reservation;
         let used = self.used.entry((account, key)).or_default();
@@ -349,8 +349,8 @@ mod tests {
         JournaledRecord { seq, record, hold: Some(OpenHold { reservation, amount: charged }) }
     }
 
-    /// What sled adds up window by window is what memory adds up call by call, wherever the windows
-    /// end, over days and months, and when the clock is set back.
+    /// Sums by window in sled equal the sums by call in memory, wherever the windows end, across
+    /// days and months, and after the clock is set back.
     #[test]
     fn windows_add_up_to_what_keys_have_spent() {
         let seed = fastrand::u64(..);

@@ -1,4 +1,4 @@
-//! What happened to the money of one call, from its hold to its last refund.
+//! Money of one call, from its hold to its last refund.
 
 use crate::memory::ledger::Ledger;
 use crate::projection::store::CallName;
@@ -17,20 +17,20 @@ const REFUNDS_MAX: usize = 100;
 pub struct CallMoney {
     /// The call, with everything that was set aside for it by its end, or by now.
     pub call: Call,
-    /// What was set aside at first.
+    /// Initial amount of the hold.
     pub reserved: Nanousd,
-    /// When that was.
+    /// Time of the hold.
     pub reserved_at: UnixMs,
-    /// How it ended; `None` while it is open.
+    /// End of the call; `None` while it is open.
     pub end: Option<Entry>,
-    /// What was given back since, the first refund first.
+    /// Refunds, oldest first.
     pub refunds: Vec<Entry>,
 }
 
 impl Ledger {
-    /// What happened to the money of a call of an account. `None` if there is no such call, or if it
-    /// lies so far behind the place where it is looked for that the search ends before. In a fleet it
-    /// is a call of any node that has reported it; the refunds have no places there.
+    /// Money of an account's call. `None` if there is no such call, or if the search ends before it
+    /// is reached. In a fleet the call may be any reported call of any node; its refunds have no
+    /// sequence numbers.
     ///
     /// # Errors
     /// [`LedgerError::UnknownAccount`], [`LedgerError::Store`] and [`LedgerError::Stopped`]; in a fleet

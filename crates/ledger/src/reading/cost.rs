@@ -1,4 +1,4 @@
-//! What calls cost the operator: written down beside their charges, and summed by day, account, model
+//! Cost of calls to the operator: recorded next to their charges, and summed by day, account, model
 //! and upstream.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
@@ -26,7 +26,7 @@ impl Ledger {
         }
     }
 
-    /// What calls of this node cost and brought in, in the days of `days`, counted from 1970.
+    /// Cost and revenue of this node's calls in `days`, counted from 1970.
     ///
     /// # Errors
     /// [`LedgerError::Store`] and [`LedgerError::Stopped`].

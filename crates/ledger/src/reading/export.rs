@@ -22,7 +22,7 @@ use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, CodeId, HoldId, KeyId, RequestId, Seq, TaskId};
 use tollgate_types::limit::Rates;
 
-/// How records are written.
+/// Format of an export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 #[schemars(rename = "ExportFormat")]
 #[serde(rename_all = "snake_case")]
@@ -85,7 +85,7 @@ impl ExportFormat {
         }
     }
 
-    /// What stands before the first record; of FOCUS, which the exporter writes, nothing.
+    /// Bytes before the first record; empty for FOCUS, whose header the exporter writes.
     #[must_use]
     pub(super) fn head(self) -> Vec<u8> {
         match self {
@@ -117,15 +117,15 @@ impl ExportFormat {
 pub struct ExportedRecord<'a> {
     /// Its place in the journal.
     seq: Seq,
-    /// When it happened.
+    /// Time of the event.
     at: Timestamp,
-    /// Whose it is.
+    /// Account of the record.
     account_id: AccountId,
     #[serde(flatten)]
     what: What<'a>,
 }
 
-/// What happened. The words are those of an account's entries, where it is one.
+/// The event, named as in an account's entries if it has one.
 #[derive(Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum What<'a> {
@@ -156,7 +156,7 @@ enum What<'a> {
     Settlement {
         hold: HoldId,
         charged: Nanousd,
-        /// What the account could not pay of it: its debt.
+        /// Debt: the part that the account could not pay.
         owed: Nanousd,
         written_off: Nanousd,
         usage: Usage,
@@ -168,9 +168,9 @@ enum What<'a> {
     InDoubt { hold: HoldId, charged: Nanousd },
     /// A task was opened or changed.
     Task(TaskLine<'a>),
-    /// What a key may use was set.
+    /// The limits of a key were set.
     KeyLimited { key_id: KeyId, limits: LimitsLine },
-    /// What all keys of an account together may use was set.
+    /// The rate limits that all keys of an account share were set.
     AccountLimited { limits: Rates },
     /// Someone did what stands before it.
     Act(ActLine<'a>),
@@ -178,7 +178,7 @@ enum What<'a> {
     AccountRenamed { name: &'a str },
     /// An account was suspended, or taken up again.
     AccountSuspended { suspended: bool },
-    /// How a customer logs in was set.
+    /// The login of a customer was set.
     LoginSet { email: &'a str },
     /// A customer logged out.
     SessionEnded,
@@ -218,11 +218,11 @@ enum What<'a> {
     },
     /// A call may have cost the operator what no customer pays.
     Loss(LossLine<'a>),
-    /// What a call cost the operator.
+    /// The cost of a call to the operator.
     Cost(CostLine<'a>),
     /// A checkpoint was written.
     Checkpoint(CheckpointLine),
-    /// What an account pays in the place of the list was set.
+    /// The price rules of an account were set.
     AccountPriced { group: Option<&'a str>, rules: usize },
     /// The hold rules of an account were set.
     AccountHolds { holds: HoldsLine },
@@ -280,13 +280,13 @@ struct CostLine<'a> {
     upstream: &'a str,
     /// The name of the credential; empty where the upstream has only one.
     credential: &'a str,
-    /// What the upstream calls the model.
+    /// The upstream's name of the model.
     upstream_model: &'a str,
-    /// What the operator pays for.
+    /// The kind of cost.
     cost_kind: CostKind,
     usage: Usage,
     usage_source: UsageSource,
-    /// What the customer was charged for it, and owes for it.
+    /// The customer's charge for the same call, debt included.
     charged: Nanousd,
     cost: Nanousd,
 }

@@ -1,4 +1,4 @@
-//! What calls may have cost the operator that no customer pays: by cause, and one by one.
+//! Possible losses of the operator: calls that an upstream may bill and no customer pays.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use crate::records::loss::LossCause;
@@ -20,7 +20,7 @@ const LISTED_MAX: usize = 1000;
 /// A loss as the gateway declares it.
 #[derive(Clone, Debug)]
 pub struct Loss {
-    /// Whose call it was. Nothing of theirs moves.
+    /// Account of the call. None of its money moves.
     pub account: AccountId,
     /// With which key.
     pub key: KeyId,
@@ -30,7 +30,7 @@ pub struct Loss {
     pub upstream: String,
     /// The call.
     pub request: RequestId,
-    /// Why.
+    /// Cause.
     pub cause: LossCause,
     /// The most that it can be.
     pub amount: Nanousd,
@@ -58,7 +58,7 @@ impl Ledger {
         }
     }
 
-    /// What calls of this node may have cost the operator, by cause.
+    /// Possible losses from this node's calls, by cause.
     #[must_use]
     pub fn loss_sums(&self) -> LossSums {
         let mut sums = LossSums::new();
@@ -71,8 +71,8 @@ impl Ledger {
         sums
     }
 
-    /// What calls may have cost the operator: all of it by cause, and the last `limit` (never more than
-    /// 1,000) losses. In a fleet those that all nodes have reported.
+    /// Possible losses of the operator: sums by cause, and the last `limit` (at most 1,000) losses.
+    /// In a fleet, those reported by all nodes.
     ///
     /// # Errors
     /// [`LedgerError::Store`] and [`LedgerError::Stopped`]; in a fleet [`LedgerError::Unavailable`].

@@ -1,6 +1,6 @@
-//! What is read of a ledger: statements, usage, figures, losses, exports, reports, and the check of the
-//! whole journal. Nothing is decided here. Where figures are read is `memory`'s `Books`: `local` in this
-//! ledger, `shared` with those of other ledgers.
+//! Reads of a ledger: statements, usage, figures, losses, exports, reports, and verification of the
+//! journal. Nothing is decided here. `local` and `shared` implement the port `Books` for this
+//! ledger and for a fleet.
 //!
 //! It may import `memory` and the layers below.
 

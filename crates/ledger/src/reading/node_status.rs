@@ -1,10 +1,10 @@
-//! How a node of a fleet is doing, as it knows itself.
+//! Status of a fleet's node, from its own point of view.
 
 use crate::memory::ledger::Ledger;
 use crate::ports::node_status::{JournalProgress, NodeStatus};
 
 impl Ledger {
-    /// How this node of a fleet is doing; `None` in a single gateway. Asks nobody.
+    /// Status of this node; `None` without a fleet. Sends no request.
     #[must_use]
     pub fn node_status(&self) -> Option<NodeStatus> {
         let funds = self.shared_funds()?;

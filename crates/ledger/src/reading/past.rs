@@ -21,7 +21,7 @@ use tollgate_types::ids::{AccountId, HoldId, Seq};
 
 /// Segments that are read for a call that is looked for by its request: it is told when that was.
 const SEGMENTS_OF_REQUEST: usize = 4;
-/// How far a clock may have been set back between a request and the end of its call.
+/// Maximum amount by which a clock may go back between a request and the end of its call.
 const SLACK_MS: u64 = 5_000;
 
 /// The segments up to some record.
@@ -199,7 +199,7 @@ impl Ledger {
         }
     }
 
-    /// What a settled hold of an account was charged; `None` if there is none of this id.
+    /// Charge of a settled hold; `None` if the account has no such hold.
     pub(crate) async fn charged_here(
         &self,
         account: AccountId,

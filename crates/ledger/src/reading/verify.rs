@@ -37,12 +37,12 @@ use tollgate_types::ids::{AccountId, HoldId, NodeId, Seq};
 /// A contradiction is followed by others; this many are listed.
 const VIOLATIONS_MAX: usize = 100;
 
-/// What a ledger says, and whether it can be trusted.
+/// Result of a verification.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// Journal files, those in the archive included.
     pub segments: usize,
-    /// Those in the archive.
+    /// Number of segments in the archive.
     pub archived: usize,
     /// Checkpoints whose state is the one that the journal gives.
     pub checkpoints: usize,
@@ -66,9 +66,9 @@ pub struct Report {
     pub total: Balance,
     /// The part of all credit lines that has been spent, account by account.
     pub credit_used: Nanousd,
-    /// What all calls cost and nobody owes any more, borne by the operator.
+    /// Amount borne by the operator for all calls.
     pub written_off: Nanousd,
-    /// What calls may have cost the operator that no customer pays, by cause.
+    /// Possible losses of the operator, by cause.
     pub losses: LossSums,
     /// Holds that have not ended.
     pub open_holds: usize,
@@ -76,7 +76,7 @@ pub struct Report {
     pub books: TrialBalance,
     /// Every account.
     pub accounts: Vec<Account>,
-    /// What is wrong; empty when all is well.
+    /// Violations; empty if the ledger is sound.
     pub violations: Vec<String>,
 }
 
@@ -84,14 +84,14 @@ pub struct Report {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "TrialBalance")]
 pub struct BooksReport {
-    /// Whether they add up to zero, and nothing is wrong with the journal.
+    /// True if the books balance and the journal is sound.
     pub ok: bool,
     /// Records, and so the place of the last one that is in the books.
     pub records: u64,
     /// Every book account with its balance.
     #[serde(flatten)]
     pub books: TrialBalance,
-    /// What is wrong, a sentence for each violation; those of the books begin with `books:`.
+    /// Violations, one sentence each; those of the books begin with `books:`.
     pub violations: Vec<String>,
 }
 
@@ -153,7 +153,7 @@ struct StateAt {
     acts: [u8; 32],
 }
 
-/// What the journal says.
+/// Result of replaying the journal.
 pub(crate) struct Checked {
     pub(crate) report: Report,
     /// The state at its end.
@@ -161,7 +161,7 @@ pub(crate) struct Checked {
     state_hash: [u8; 32],
     /// The hash of who did what, not finished.
     acts: Sha256,
-    /// Whether all of it could be read.
+    /// True if all of it was readable.
     is_whole: bool,
     /// The state at the record that sled was read at, where it was reached.
     at_sled: Option<StateAt>,
@@ -260,7 +260,7 @@ fn total(accounts: &[Account]) -> Balance {
     }
 }
 
-/// What calls may have cost the operator, by cause.
+/// Possible losses of the operator, by cause.
 fn losses(cores: &[Core]) -> LossSums {
     let mut sums = LossSums::new();
     for (cause, sum) in cores.iter().flat_map(|core| core.accounts.values()).flat_map(|s| &s.losses)
@@ -284,7 +284,7 @@ struct Audit {
     acts: Sha256,
     checkpoints: Checkpoints,
     books: GeneralLedger,
-    /// What calls cost, by upstream.
+    /// Cost of calls by upstream.
     margins: BTreeMap<Arc<str>, MarginTotal>,
     violations: Vec<String>,
 }

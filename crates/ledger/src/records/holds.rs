@@ -1,5 +1,5 @@
-//! How the journal has the hold rules of an account: numbers that stay the same when the options gain
-//! words.
+//! Journal encoding of an account's hold rules: numbers that stay the same if the options are
+//! extended.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::sync::Arc;

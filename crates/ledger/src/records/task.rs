@@ -14,49 +14,49 @@ use tollgate_types::ids::{AccountId, HoldId, KeyId, TaskId};
 /// A task as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
-    /// What never changes.
+    /// Immutable part of the task.
     pub intent: Arc<Intent>,
     /// The upstream that was asked last, by its name in `routes.yaml`; where it has several
     /// credentials, the name of the one that was used behind a slash.
     pub upstream: String,
-    /// What that upstream calls the model.
+    /// The upstream's name of the model.
     pub upstream_model: String,
-    /// How far it is.
+    /// Phase of the task.
     pub stage: TaskPhase,
     /// The announcement of its end.
     pub webhook: Webhook,
 }
 
-/// What is known of a task when it is submitted.
+/// Immutable facts of a task, fixed at its submit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
     /// Its id.
     pub id: TaskId,
-    /// Whose it is.
+    /// Account of the task.
     pub account: AccountId,
     /// With which key it was submitted.
     pub key: KeyId,
-    /// What pays for it.
+    /// Hold that pays for it.
     pub hold: HoldId,
     /// The public id of the model.
     pub model: Arc<str>,
     /// The word of the protocol that its upstream speaks.
     pub protocol: String,
-    /// What a unit costs, whatever is reloaded meanwhile.
+    /// Prices at the submit; a reload does not change them.
     pub prices: Prices,
-    /// What the protocol keeps of the request, in its own encoding.
+    /// Facts that the protocol keeps of the request, in its own encoding.
     pub facts: Vec<u8>,
-    /// Where its end is announced.
+    /// Webhook that the end is announced to.
     pub webhook_url: Option<String>,
-    /// What marks a repetition of the submit.
+    /// Idempotency key of the submit.
     pub repeat: Option<RepeatKey>,
-    /// When it was submitted.
+    /// Time of the submit.
     pub at: UnixMs,
-    /// When it is given up.
+    /// Time at which the gateway gives the task up.
     pub expires_at: UnixMs,
 }
 
-/// What marks a repetition of a submit.
+/// Idempotency key of a submit, with the digest of its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatKey {
     /// The SHA-256 of what the customer calls the submit.
@@ -65,7 +65,7 @@ pub struct RepeatKey {
     pub body: [u8; 32],
 }
 
-/// How far a task is.
+/// Phase of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::large_enum_variant, reason = "nearly all tasks there are have ended")]
 pub enum TaskPhase {
@@ -76,14 +76,14 @@ pub enum TaskPhase {
     InDoubt,
     /// The upstream has it.
     Submitted {
-        /// What it is there.
+        /// Id and answer of the upstream.
         upstream_id: UpstreamTask,
     },
     /// It is over, and its hold with it.
     Ended(EndedTask),
 }
 
-/// What an upstream said that took a task: its id of it, and the answer to the submit where that is kept.
+/// An upstream's id of a task, and its answer to the submit if that is kept.
 ///
 /// It is written as one text, the id and behind a line feed the answer: journals from before it was kept
 /// have the id alone. Ids become a part of paths, and have no line feed.
@@ -127,17 +127,17 @@ impl From<&str> for UpstreamTask {
 /// The end of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedTask {
-    /// What it was at its upstream, if one took it.
+    /// Id and answer of the upstream, if one accepted the task.
     pub upstream_id: Option<UpstreamTask>,
-    /// How it ended, in the customers' words.
+    /// Final state, as customers read it.
     pub state: String,
-    /// What the upstream said last, as the customer's record needs it: JSON.
+    /// Last answer of the upstream in JSON, reduced to the customer's record.
     pub document: String,
-    /// What the customer paid.
+    /// Amount paid by the customer.
     pub charged: Nanousd,
-    /// What was used.
+    /// Usage.
     pub usage: Usage,
-    /// When.
+    /// Time of the end.
     pub at: UnixMs,
 }
 
@@ -150,7 +150,7 @@ pub enum Webhook {
     Due {
         /// Tries that failed.
         tries: u32,
-        /// When to try; not before the end.
+        /// Time of the next attempt; not before the end.
         at: UnixMs,
     },
     /// It was delivered.
@@ -176,7 +176,7 @@ impl Task {
         }
     }
 
-    /// What its upstream said of it, once one took it.
+    /// Id and answer of the upstream that accepted it.
     #[must_use]
     pub fn taken(&self) -> Option<&UpstreamTask> {
         match &self.stage {
@@ -207,13 +207,13 @@ impl Task {
         }
     }
 
-    /// Whether nothing remains to be done for it.
+    /// True if no work remains.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.ended().is_some() && !matches!(self.webhook, Webhook::Due { .. })
     }
 
-    /// Whether `self` can become `next`: the table of a task's stages.
+    /// Transition table of task phases: true if `self` can become `next`.
     #[must_use]
     pub fn can_become(&self, next: &Self) -> bool {
         use TaskPhase::{Ended, InDoubt, Submitted, Submitting};
@@ -238,9 +238,9 @@ const ERROR_BYTES_MAX: usize = 256;
 pub struct DeliveryAttempt {
     /// The status that the receiver answered; `None` where it did not answer.
     pub status: Option<u16>,
-    /// Why it was not reached.
+    /// Reason for a failed connection.
     pub error: Option<String>,
-    /// When.
+    /// Time of the attempt.
     pub at: UnixMs,
 }
 

@@ -1,4 +1,4 @@
-//! What must hold of a whole state, and a name for it: its hash.
+//! Invariants of a whole state, and its hash.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::collections::HashMap;

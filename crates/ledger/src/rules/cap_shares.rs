@@ -1,5 +1,4 @@
-//! What a node of a fleet has of what a key may spend: a share of each limit, which it asks for, and
-//! gives back when it does not need it.
+//! Shares of spending limits on a node of a fleet: requested when needed, returned when unused.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use crate::records::error::Refusal;
@@ -16,16 +15,16 @@ const IDLE_MS: u64 = 1_000;
 /// little less than the pace of the exchanges.
 const UNUSED_MS: u64 = 400;
 
-/// What was used since the last exchange, half a second ago, is asked for so many times over: two
-/// seconds of it.
+/// Factor on the use since the last exchange, half a second ago, to be requested in advance: two
+/// seconds' worth.
 const AHEAD: i64 = 4;
 
-/// What a node tells about what a key spends in a period, and asks for.
+/// A node's report and request for a key's spending limit in one period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CapRequest {
-    /// Whose key it is.
+    /// Account of the key.
     pub account: AccountId,
-    /// Whose limit it is.
+    /// Key with the limit.
     pub key: KeyId,
     /// The period, such as `day/2026-11-22` or `month/2026-11`.
     pub period: String,
@@ -33,46 +32,46 @@ pub struct CapRequest {
     pub span: Span,
     /// The limit, as this node knows it.
     pub cap: Nanousd,
-    /// What the node has of it, and keeps to already where that is less than it was; `None` if it has
-    /// just started and does not know.
+    /// Share of the node, already reduced if the node gives some back; `None` after a start, when
+    /// it knows none.
     pub share: Option<Nanousd>,
-    /// What was spent here in the period.
+    /// Amount spent here in the period.
     pub spent: Nanousd,
-    /// What is held here.
+    /// Amount held here.
     pub held: Nanousd,
-    /// What the smallest of the calls that wait can cost; zero if none waits.
+    /// Maximum cost of the smallest waiting call; zero if none waits.
     pub least: Nanousd,
-    /// What all of them can cost.
+    /// Maximum cost of all waiting calls.
     pub waits: Nanousd,
-    /// What is likely to be spent before long.
+    /// Expected spending in the near future.
     pub ahead: Nanousd,
 }
 
-/// What it is told.
+/// Answer to a [`CapRequest`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CapGrant {
-    /// What it may have spent and held of the limit.
+    /// Amount of the limit that the node may spend and hold.
     pub share: Nanousd,
-    /// What may still be had: what no node has, and what the others have and do not use.
+    /// Amount that can still be requested: unassigned, or assigned to other nodes and unused.
     pub left: Nanousd,
-    /// Whether another node lacks what is not used here.
+    /// True if another node needs the part that is unused here.
     pub is_missed: bool,
-    /// What the others have spent.
+    /// Amount spent by the other nodes.
     pub spent_elsewhere: Nanousd,
-    /// What the others have beyond that.
+    /// Amount of the other nodes beyond that.
     pub held_elsewhere: Nanousd,
 }
 
-/// What the calls of a key wait for.
+/// Demand of a key's waiting calls.
 #[derive(Clone, Copy, Debug)]
 pub struct CapDemand {
     /// The account of the key.
     pub account: AccountId,
     /// The key that has a cap.
     pub key: KeyId,
-    /// What the smallest can cost; zero if none waits.
+    /// Maximum cost of the smallest one; zero if none waits.
     pub least: Nanousd,
-    /// What all of them can cost.
+    /// Maximum cost of all of them.
     pub all: Nanousd,
 }
 
@@ -87,21 +86,21 @@ pub(crate) struct CapShares {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CapShare {
     pub(crate) span: Span,
-    /// What may be spent and held here; `None` until the node was told.
+    /// Share of this node; `None` until the first answer.
     pub(crate) share: Option<Nanousd>,
     pub(crate) told: CapGrant,
-    /// What was spent and held when that was last told.
+    /// Amount spent and held at the last report.
     pub(crate) told_used: Nanousd,
     pub(crate) told_at: UnixMs,
     pub(crate) active_at: UnixMs,
-    /// Whether the others do not know how it stands: it is less, or they were told in vain.
+    /// True if the next exchange must report it: the share is smaller, or the last report was lost.
     pub(crate) is_untold: bool,
 }
 
 impl CapShares {
     pub(crate) const NONE: Self = Self { day: None, month: None };
 
-    /// What may still be held in a period, of a limit that stands as `capped` says, for this node.
+    /// Remaining amount of a period for this node, for a limit in the status `capped`.
     pub(crate) fn room(&self, span: Span, capped: SpendLimitStatus) -> RemainingLimit {
         let known = match span.period {
             Period::Day => self.day,
@@ -146,7 +145,7 @@ impl CapShares {
 }
 
 impl RemainingLimit {
-    /// Why an amount does not fit into it.
+    /// Refusal of an amount that does not fit.
     pub(crate) fn refusal(&self, amount: Nanousd) -> Refusal {
         match self.left {
             None => Refusal::Capped(self.capped),
@@ -159,7 +158,7 @@ impl RemainingLimit {
 }
 
 impl CapShare {
-    /// What to tell about it and to ask for, if it is time to.
+    /// Request to send now, if one is due.
     pub(crate) fn ask(
         &mut self,
         spending: &KeySpend,
@@ -205,7 +204,7 @@ impl CapShare {
         })
     }
 
-    /// Whether the others know that nothing of it is unused, and nobody uses it.
+    /// True if the other nodes know that nothing of it is unused, and nobody uses it.
     pub(crate) fn is_over(&self, spending: &KeySpend, at: UnixMs) -> bool {
         let used = sum(spending.spent.in_span(self.span), spending.held);
         at.0.saturating_sub(self.active_at.0) >= IDLE_MS

@@ -36,9 +36,9 @@ pub struct Core {
     pub(crate) holds: IdMap<HoldId, OpenHold>,
     /// Tasks for which something remains to be done.
     pub(crate) tasks: IdMap<TaskId, Arc<Task>>,
-    /// What is no customer's; empty in all shards but the house's.
+    /// State that belongs to the operator; empty in all shards but the operator's.
     pub(crate) operator: OperatorState,
-    /// Whether other nodes spend of the same accounts, and let keys spend of the same limits.
+    /// True if other nodes share the accounts and the spending limits.
     pub(crate) is_shared: bool,
 }
 
@@ -50,25 +50,25 @@ pub(crate) struct AccountState {
     pub(crate) refunds: HashMap<String, Refund>,
     /// Debts that were written off, by the callers' ids.
     pub(crate) write_offs: HashMap<String, Grant>,
-    /// What its calls may have cost the operator, by cause.
+    /// Possible losses from its calls, by cause.
     pub(crate) losses: LossSums,
-    /// What was given back of each hold: the sum over `refunds`.
+    /// Sum of refunds per hold.
     refunded: IdMap<HoldId, Nanousd>,
     /// The tasks in work that an upstream has given an id, by that id.
     native_tasks: HashMap<String, TaskId>,
     /// Submits that are recognised when they are repeated, by what the customer calls them.
     pub(crate) submits: HashMap<[u8; 32], Submit>,
-    /// What all keys together may use.
+    /// Rate limits that all keys share.
     pub(crate) rates: Rates,
-    /// What each key may use, and spends.
+    /// Limits and spending of each key.
     pub(crate) spendings: AccountSpend,
-    /// What is known of the customer.
+    /// State of the customer.
     pub(crate) customers: CustomerState,
-    /// How fast a node of a fleet spends it.
+    /// Rate of spending on this node of a fleet.
     pub(crate) pace: Pace,
 }
 
-/// How fast money is set aside: what a node of a fleet borrows by. Not kept over a start.
+/// Rate of reservations, by which a node of a fleet borrows. Not kept across restarts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pace {
     /// The sum of all that was set aside.
@@ -127,7 +127,7 @@ impl Core {
         self.holds.iter().map(|(id, hold)| (*id, hold))
     }
 
-    /// How many holds are open.
+    /// Number of open holds.
     #[must_use]
     pub fn open_holds(&self) -> usize {
         self.holds.len()
@@ -151,7 +151,7 @@ impl Core {
         self.tasks.values()
     }
 
-    /// What became of the refund `id` of an account, if there is one: its hold, amount and place.
+    /// Hold, amount and sequence number of an account's refund `id`, if it exists.
     pub(crate) fn refund(&self, account: AccountId, id: &str) -> Option<Refund> {
         self.accounts.get(&account)?.refunds.get(id).copied()
     }
@@ -255,7 +255,7 @@ impl Core {
         self.holds.insert(id, hold);
     }
 
-    /// How fast an account is spent here.
+    /// Rate of spending of an account on this node.
     pub(crate) fn pace(&self, account: AccountId) -> Pace {
         self.accounts.get(&account).map(|state| state.pace).unwrap_or_default()
     }

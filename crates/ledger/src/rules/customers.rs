@@ -1,5 +1,5 @@
-//! What is known of an account's customer beyond money and keys, and the rules of it: logins, ended
-//! sessions, prices of its own, and calls in doubt.
+//! State and rules of an account's customer, apart from money and keys: login, ended sessions,
+//! prices, and calls in doubt.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::collections::{BTreeSet, HashMap};
@@ -13,13 +13,13 @@ use tollgate_options::holds::HoldOverrides;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::HoldId;
 
-/// What is known of an account beyond its money and keys.
+/// State of an account's customer, apart from money and keys.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CustomerState {
     pub(crate) login: Option<Arc<Login>>,
     /// Sessions that were logged out, and when they would have ended.
     pub(crate) ended: HashMap<SessionId, UnixMs>,
-    /// What it pays in the place of the list; `None` where nothing was ever said of it.
+    /// Price rules; `None` if they were never set.
     pub(crate) prices: Option<Arc<AccountPrices>>,
     /// Its hold rules in the place of those for all; `None` where it has none.
     pub(crate) holds: Option<Arc<HoldOverrides>>,

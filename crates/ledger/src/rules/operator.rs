@@ -1,6 +1,5 @@
-//! What is no customer's: the house's codes and price groups, sessions of operators that were logged out, and how far a
-//! node has followed its fleet's directory.
-//! A part of the rules, like `core`: no I/O, no clock.
+//! State of the operator: codes and price groups, ended sessions of operators, and the position in
+//! the fleet's directory. Part of the rules, like `core`: no I/O, no clock.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::collections::{BTreeMap, HashMap};
@@ -15,10 +14,10 @@ use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, CodeId, Seq};
 use tollgate_types::secret::KeyHash;
 
-/// What the house has: the codes, and what operators have ended.
+/// State of the operator: codes, price groups and ended sessions.
 #[derive(Debug, Default)]
 pub(crate) struct OperatorState {
-    /// How far a node has followed its fleet's directory; zero in a single node.
+    /// Position in the fleet's directory; zero in a single node.
     pub(crate) followed: Seq,
     pub(crate) codes: HashMap<CodeId, CodeState>,
     by_hash: HashMap<KeyHash, CodeId>,
@@ -37,7 +36,7 @@ pub(crate) struct CodeState {
 }
 
 impl CodeState {
-    /// Whether `account` may use it; `None` for one that is to be opened.
+    /// Checks that `account` may use the code; `None` for an account yet to be opened.
     fn check(&self, account: Option<AccountId>, at: UnixMs) -> Result<(), CodeRefusal> {
         if self.revoked_at.is_some() {
             return Err(CodeRefusal::Revoked);
@@ -113,7 +112,7 @@ impl OperatorState {
         }
     }
 
-    /// What of it these records touch.
+    /// Part of the state that these records touch.
     pub(crate) fn excerpt(&self, records: &[Record]) -> Self {
         let mut excerpt = Self { followed: self.followed, ..Self::default() };
         for record in records {

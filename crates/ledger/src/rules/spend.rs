@@ -1,4 +1,4 @@
-//! What a key may spend a day and a month, and what it has spent.
+//! Spending limits of keys per day and month, and the amounts spent.
 //!
 //! Days and months are UTC's. What counts is when a call is settled, and until then its hold: a hold
 //! is made, or made larger, if what the key has spent in the period and what its open holds could still
@@ -20,8 +20,8 @@ use tollgate_money::money::Nanousd;
 use tollgate_types::clock::{MS_PER_DAY, UnixMs};
 use tollgate_types::ids::KeyId;
 
-/// What a key has spent on the last day, and in the last month, on which it was charged. Earlier ones
-/// are in the usage.
+/// Spending of a key on the last day, and in the last month, with a charge. Earlier amounts are in
+/// the usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SpendTotals {
     day: u32,
@@ -90,7 +90,7 @@ impl Span {
         }
     }
 
-    /// When it is over, in unix seconds.
+    /// End of the period, in Unix seconds.
     pub fn ends_at_s(&self) -> i64 {
         i64::try_from(begin(self.ends_on()).seconds()).unwrap_or(i64::MAX)
     }
@@ -106,12 +106,12 @@ impl Span {
     }
 }
 
-/// What may still be held, and the limit that says so.
+/// Remaining amount of the tighter limit, and that limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RemainingLimit {
     pub(crate) amount: Nanousd,
     pub(crate) capped: SpendLimitStatus,
-    /// Where it is not the limit but this node's share of it: what may still be had of the limit.
+    /// If this node's share is the bound: the amount that can still be requested.
     pub(crate) left: Option<Nanousd>,
 }
 
@@ -153,9 +153,8 @@ impl SpendTotals {
 }
 
 impl KeyLimits {
-    /// What this key may still hold at a moment, and the limit that says so; `None` without limits.
-    /// Of two limits the tighter one, and of two as tight the one that lasts longer.
-    /// In a fleet, `shares` are what this node may let the key spend of its limits.
+    /// Remaining amount of this key at a time, and the limit that bounds it; `None` without limits.
+    /// The tighter limit decides; of two equal ones, the longer. In a fleet `shares` bounds it too.
     pub(crate) fn room(
         &self,
         spent: &SpendTotals,
@@ -196,19 +195,19 @@ impl KeyLimits {
         }
     }
 
-    /// Whether a limit of spending is below zero, which no amount can be.
+    /// True if no spending limit is negative.
     pub(crate) fn are_sound(&self) -> bool {
         let limits = [self.spend_per_day, self.spend_per_month];
         limits.into_iter().flatten().all(|limit| !limit.is_negative())
     }
 }
 
-/// What one key may use and spends.
+/// Limits and spending of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeySpend {
     pub(crate) limits: KeyLimits,
     pub(crate) spent: SpendTotals,
-    /// What the key's open holds cover: their sum.
+    /// Sum of the key's open holds.
     pub(crate) held: Nanousd,
 }
 
@@ -216,7 +215,7 @@ pub(crate) struct KeySpend {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AccountSpend {
     of: IdMap<KeyId, KeySpend>,
-    /// What a node of a fleet may let each spend. Not kept over a start.
+    /// Shares of each key's limits on this node. Not kept across restarts.
     shares: IdMap<KeyId, CapShares>,
 }
 
@@ -228,7 +227,7 @@ impl AccountSpend {
         limits.room(spent, *held, at, shares)
     }
 
-    /// What a key may use and spends, and what of it is this node's to let it spend.
+    /// Limits and spending of a key, and this node's shares of its limits.
     pub(crate) fn shares(&mut self, key: KeyId) -> Option<(KeySpend, &mut CapShares)> {
         let spending = *self.of.get(&key)?;
         Some((spending, self.shares.entry(key).or_default()))
@@ -279,8 +278,8 @@ impl AccountSpend {
     }
 }
 
-/// What the end of a hold charges, owed or paid, and on which day; `None` for nothing. What leaves a node with its
-/// task counts as a charge of all of it there: what the task comes to, the node does not hear.
+/// Charge at the end of a hold, debts included, and its day; `None` for no charge. A hold that
+/// leaves a node with its task counts in full: the node does not learn the task's final cost.
 pub(crate) fn charge(record: &Record, hold: &OpenHold) -> Option<(u32, Nanousd)> {
     match record {
         Record::HandedOver { at, .. } => Some((day(*at), hold.amount)),

@@ -13,7 +13,7 @@ use crate::rules::core::Core;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, TaskId};
 
-/// What a submit that may be a repetition comes to.
+/// Result of looking up an idempotency key among submits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RepeatLookup {
     /// It is new.
@@ -24,7 +24,7 @@ pub enum RepeatLookup {
     Other,
 }
 
-/// Whether `at` is less than `within` before `now`.
+/// True if `at` is less than `within` before `now`.
 pub(crate) fn is_recent(at: UnixMs, (now, within): (UnixMs, Duration)) -> bool {
     Duration::from_millis(now.0.saturating_sub(at.0)) < within
 }
@@ -34,21 +34,21 @@ pub(crate) fn is_recent(at: UnixMs, (now, within): (UnixMs, Duration)) -> bool {
 pub(crate) struct Submit {
     pub(crate) task: TaskId,
     pub(crate) body: [u8; 32],
-    /// When it was made. In memory, once it is answered: when that was, and while its customer waits
-    /// for the end of the task, when the wait ends at the latest.
+    /// Time of the submit. In memory, once answered: the time of the answer; while the customer
+    /// waits for the task's end, the latest end of that wait.
     pub(crate) at: UnixMs,
 }
 
-/// Whether no answer to the submit of a task is known: it is under way, or in doubt. What repeats it
-/// meanwhile could be a second video for one wish, however long ago the first began.
+/// True if the submit has no known answer yet: it is under way or in doubt. A repetition could then
+/// produce a second video for one order, however long ago the first began.
 #[must_use]
 pub fn is_unanswered(task: &Task) -> bool {
     matches!(task.stage, TaskPhase::Submitting | TaskPhase::InDoubt)
 }
 
 impl Core {
-    /// Whether a submit repeats one that is unanswered, or was answered less than `within` before
-    /// `now`.
+    /// Looks up whether a submit repeats one that is unanswered, or was answered less than `within`
+    /// before `now`.
     #[must_use]
     pub fn repeated(
         &self,
@@ -99,8 +99,8 @@ impl Core {
     }
 }
 
-/// What the customer calls a task's submit, and what is remembered of it: nothing, once no upstream
-/// took it, so that the customer can try again.
+/// Idempotency key of a task's submit, with the entry to remember; `None` if no upstream accepted
+/// it, so that the customer can retry.
 pub(crate) fn submit_of(task: &Task) -> Option<([u8; 32], Option<Submit>)> {
     let repeat = task.intent.repeat?;
     let was_refused = task.ended().is_some_and(|ended| ended.upstream_id.is_none());

@@ -39,7 +39,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(50);
 /// The longest wait between two tries.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// What a write came to that was tried several times.
+/// Result of a write that was retried.
 struct Persisted<T> {
     value: T,
     /// One of the tries before may have done it.
@@ -332,7 +332,7 @@ impl Transfer {
     }
 }
 
-/// What the record of a task says that was opened without anybody knowing.
+/// Document of a task whose opening had an unknown outcome.
 const NOT_OPENED: &str = r#"{"error":{"code":"rejected","message":"No upstream took the task."}}"#;
 
 /// Asks until there is an answer; `None` once the ledger is gone.
@@ -363,8 +363,8 @@ fn voided(task: &Task) -> Record {
     Record::Voided { account, hold, reason: VoidReason::Unreached, at: UnixMs::now() }
 }
 
-/// How a task ends that holds money of a fleet's account. A charge above the hold takes what the
-/// account has that no node was lent, and the rest is its debt: see [`Post::over`].
+/// Ends a task that holds money of a fleet's account. A charge above the hold takes the account's
+/// money that is on loan to no node; the rest is debt: see [`Post::over`].
 fn ending(
     open: &OpenTask,
     end: (&str, &str),

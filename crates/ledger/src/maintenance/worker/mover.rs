@@ -11,7 +11,7 @@ use crate::journal::segment;
 use crate::records::error::OpenError;
 use tollgate_types::clock::UnixMs;
 
-/// What the thread owns.
+/// Thread that moves old segments to the archive.
 pub(crate) struct Mover {
     maintenance: Arc<Maintenance>,
 }

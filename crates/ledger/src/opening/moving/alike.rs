@@ -1,4 +1,4 @@
-//! What a directory comes to, and whether two states say the same of everything that moves.
+//! Comparison of a directory before and after a move.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,24 +36,24 @@ impl Followed {
         Ok(())
     }
 
-    /// What makes two ledgers collide: ids of accounts, keys and codes, what they are compared with,
-    /// addresses, and price groups.
+    /// Names that collide when two ledgers merge: ids of accounts, keys and codes, their hashes,
+    /// e-mail addresses, and price groups.
     pub fn names(&self) -> BTreeSet<String> {
         names(&self.cores)
     }
 
-    /// How many keys each account has.
+    /// Number of keys per account.
     pub fn keys(&self) -> BTreeMap<AccountId, u64> {
         let states = self.cores.iter().flat_map(|core| core.accounts.values());
         states.map(|state| (state.account.id, state.keys.len() as u64)).collect()
     }
 
-    /// How many codes there are, and how many uses of them.
+    /// Number of codes, and of their uses.
     pub fn codes(&self) -> (u64, u64) {
         codes(&self.cores)
     }
 
-    /// What is said otherwise here than in `cores`; empty when nothing is.
+    /// Differences from `cores`, in words; empty if there are none.
     pub fn differences(&self, cores: &[Core]) -> Vec<String> {
         let accounts = |cores: &[Core]| -> BTreeMap<AccountId, String> {
             let states = cores.iter().flat_map(|core| core.accounts.values());

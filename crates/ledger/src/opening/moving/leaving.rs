@@ -40,13 +40,13 @@ const TAKEN_UP_MAX: usize = 1000;
 pub struct Leaving {
     dir: PathBuf,
     cores: Vec<Core>,
-    /// What names it: the hash chain of its first group, in hex.
+    /// Name of the ledger: the hash chain of its first group, in hex.
     pub name: String,
     /// The hash chain of its last group, in hex.
     pub chain: String,
     /// Its last record.
     pub last: Seq,
-    /// What is wrong with it.
+    /// Violations found in it.
     pub violations: Vec<String>,
     _lock: DirectoryLock,
 }
@@ -55,7 +55,7 @@ pub struct Leaving {
 pub struct Part {
     /// Its number, from 1.
     pub number: u64,
-    /// What people wrote.
+    /// Writes of operators and customers.
     pub writes: Vec<Vec<Record>>,
     /// Lines of statements, by account.
     pub entries: Vec<(AccountId, Chunk)>,
@@ -66,7 +66,7 @@ pub struct Part {
 pub struct MovedTask {
     /// The task.
     pub task: Arc<Task>,
-    /// What pays, or has paid, for it, where the journal says so.
+    /// Hold that pays or paid for the task, if the journal has it.
     pub hold: Option<OpenHold>,
     /// The last try to announce its end.
     pub tried: Option<Arc<DeliveryAttempt>>,
@@ -85,13 +85,13 @@ pub struct Parts<'a> {
     write: Vec<Record>,
     write_bytes: usize,
     is_over: bool,
-    /// What was used.
+    /// Usage by cell.
     pub usage: BTreeMap<UsageCell, UsageTotal>,
-    /// When keys were last charged for a call.
+    /// Time of each key's last charge.
     pub used: BTreeMap<(KeyId, AccountId), UnixMs>,
     /// Grants, refunds and write-offs.
     pub given: Vec<Record>,
-    /// What calls may have cost the operator.
+    /// Possible losses of the operator.
     pub losses: Vec<ListedLoss>,
     /// Holds in doubt.
     pub doubts: BTreeMap<HoldId, JournaledRecord>,
@@ -307,7 +307,7 @@ impl Parts<'_> {
         self.tasks.values().collect()
     }
 
-    /// Those that are in work, or are kept for their customers.
+    /// Tasks that are in work or within their retention.
     pub fn kept_tasks(&self) -> Vec<&MovedTask> {
         let until = self.last_at.0.saturating_sub(KEPT_MS);
         let is_kept = |moved: &&MovedTask| {
@@ -332,7 +332,7 @@ impl Parts<'_> {
         submits
     }
 
-    /// What there is with these tasks, when all parts were read.
+    /// Tallies with these tasks; all parts must have been read.
     pub fn tallies(&self, tasks: &[&MovedTask]) -> Tallies {
         let (codes, uses) = alike::codes(&self.leaving.cores);
         let mut tallies = Tallies { codes, uses, ..Tallies::default() };
@@ -374,7 +374,7 @@ pub fn read_lines(chunk: &[u8]) -> Result<Vec<JournaledRecord>, OpenError> {
     store::read_chunk(chunk).map_err(|error| OpenError::Store(error.to_string()))
 }
 
-/// How many lines stand in a chunk of a statement.
+/// Number of lines in a chunk of a statement.
 ///
 /// # Errors
 /// For bytes that are no chunk.
@@ -382,7 +382,7 @@ pub fn lines(chunk: &[u8]) -> Result<u64, OpenError> {
     Ok(read_lines(chunk)?.len() as u64)
 }
 
-/// What stands in the directory for a record.
+/// Records for the fleet's directory.
 fn said_in_directory(record: &Record) -> Vec<Record> {
     match record {
         Record::AccountCreated { account, at, .. } => {

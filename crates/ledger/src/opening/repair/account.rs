@@ -1,4 +1,4 @@
-//! What the sled ledger is good for when the journal beside it is damaged.
+//! Use of the sled ledger when the journal next to it is damaged.
 
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,7 +14,7 @@ use crate::rules::core::Core;
 use crate::rules::shards::new_cores;
 use tollgate_types::ids::{AccountId, Seq};
 
-/// Whether it has other records than the journal at the same places.
+/// True if sled has other records than the journal under the same numbers.
 fn differs(store: &Store, journal: &Survey) -> Result<bool, StoreError> {
     let samples: BTreeMap<Seq, &Record> =
         journal.samples.iter().map(|(seq, record)| (*seq, record)).collect();
@@ -24,12 +24,12 @@ fn differs(store: &Store, journal: &Survey) -> Result<bool, StoreError> {
     Ok(known.any(|(seq, record)| samples.get(seq).is_some_and(|sample| *sample != record)))
 }
 
-/// What sled has.
+/// Contents of sled for a repair.
 #[derive(Default)]
 pub(super) struct Known {
     /// In words.
     pub(super) says: String,
-    /// Whether it is another ledger's.
+    /// True if it belongs to another ledger.
     pub(super) is_foreign: bool,
     /// The last record that it has.
     pub(super) last: Option<Seq>,
@@ -45,7 +45,7 @@ impl Known {
         Self { says: "not asked; it is put aside".to_owned(), ..Self::default() }
     }
 
-    /// What the one in `dir` has of what the journal has lost.
+    /// Reads from the sled ledger in `dir` the records that the journal has lost.
     pub(super) fn of(dir: &Path, journal: &Survey) -> Self {
         let sled = dir.join("sled");
         if !sled.exists() {

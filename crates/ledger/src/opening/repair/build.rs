@@ -159,8 +159,9 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Whether it is the end of the hold of a task that is open. Sled does not have the task's own end, and
-    /// the two stand together: without both the task goes on, and is settled when its upstream is asked.
+    /// True for the end of an open task's hold. Sled does not store the task's own end, which
+    /// belongs to the same group: without both the task continues, and is settled by the next poll
+    /// of its upstream.
     fn ends_task(&self, record: &Record) -> bool {
         let Some(hold) = record.open_hold().filter(|_| record.ends_hold()) else { return false };
         let mut tasks = self.cores[shard_index(record.account())].tasks();
@@ -191,7 +192,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Whether it may stand here; if so, it does.
+    /// Applies a record if the rules allow it, and returns whether they did.
     fn apply(&mut self, seq: Seq, record: &Record) -> bool {
         let is_gone = self.refunds_what_is_gone(record);
         let core = &mut self.cores[shard_index(record.account())];

@@ -1,5 +1,5 @@
-//! What becomes of a sled ledger that has failed while the gateway serves: it is opened again from
-//! where it stood, or made anew from the journal beside it.
+//! Repair of a sled ledger that failed while the gateway serves: reopened at its last position, or
+//! rebuilt from the journal.
 
 use crate::projection::load;
 use std::time::{Duration, Instant};
@@ -22,10 +22,10 @@ const REBUILD_INTERVAL: Duration = Duration::from_secs(3600);
 const FREE_BYTES_MIN: u64 = 8 << 20;
 /// With fewer records to come the last part is read while what comes is kept.
 const RECORDS_CLOSE: u64 = 20_000;
-/// How often it is said that sled is still away.
+/// Interval of the log line that sled is still unavailable.
 const REMINDER: Duration = Duration::from_secs(60);
 
-/// What the projector knows of earlier failures.
+/// Repair state across failures.
 pub(super) struct Mender<'a> {
     projector: &'a Projector,
     mended_at: Option<Instant>,

@@ -19,7 +19,7 @@ const SLACKS_MS: [u64; 2] = [100, 5_000];
 /// Steps of halving: as many as a [`Seq`] has bits.
 const STEPS_MAX: usize = 64;
 
-/// What names a call.
+/// Name of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallName {
     /// The request, and a moment before which its hold had not ended.
@@ -29,7 +29,7 @@ pub enum CallName {
 }
 
 impl CallName {
-    /// Whether `journaled` ends the hold that is meant.
+    /// True if `journaled` ends the hold of this call.
     pub fn is_ended_by(self, journaled: &JournaledRecord) -> bool {
         let is_meant = match self {
             Self::Hold(id, _) => journaled.record.open_hold() == Some(id),
@@ -102,13 +102,13 @@ impl Store {
         Ok(read_chunk(&chunk)?.into_iter().find(|entry| entry.seq == seq))
     }
 
-    /// Where the last chunk begins that begins at `seq` or before.
+    /// Start of the last chunk at or before `seq`.
     fn chunk_before(&self, account: AccountId, seq: Seq) -> Result<Seq, StoreError> {
         let found = self.db.range(entries_key(account, 0)..=entries_key(account, seq)).next_back();
         Ok(found.transpose()?.map_or(0, |(key, _)| seq_of(&key)))
     }
 
-    /// Where the last chunk begins whose first entry happened before `from`.
+    /// Start of the last chunk whose first entry is older than `from`.
     fn chunk_at(&self, account: AccountId, from: UnixMs) -> Result<Seq, StoreError> {
         let (mut low, mut high) = (0, self.chunk_before(account, Seq::MAX)?);
         for _ in 0..STEPS_MAX {

@@ -21,7 +21,7 @@ const HOLDS: u8 = b'K';
 const CODE: u8 = b'C';
 const CODE_REVOKED: u8 = b'R';
 const CODE_USE: u8 = b'U';
-/// How far the fleet's directory was followed.
+/// Row of the position in the fleet's directory.
 const FOLLOWED: u8 = b'F';
 /// All acts by their place.
 pub(super) const ACT: u8 = b'A';

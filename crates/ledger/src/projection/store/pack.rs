@@ -31,13 +31,13 @@ const NEW: &str = "sled.new";
 const WHOLE: &str = "sled.packed";
 /// The one that it takes the place of, until that is gone.
 const OLD: &str = "sled.old";
-/// What is copied at one time: a few milliseconds, for which nothing else is written.
+/// Bytes copied at a time: a few milliseconds, during which nothing else is written.
 const STEP_BYTES: usize = 128 << 10;
 /// Turns of the collector behind each batch. Sled frees the pages that a batch replaces through it, and
 /// it takes no more than eight bags of 64 in a turn, of which sled itself makes one in 128 reads.
 const COLLECTIONS: usize = 64;
 
-/// What is written together.
+/// Rows of one atomic write.
 #[derive(Default)]
 pub(super) struct Batch(HashMap<IVec, Option<IVec>>);
 
@@ -67,7 +67,7 @@ impl Batch {
     }
 }
 
-/// What is left behind.
+/// Lines to drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
     /// Lines of statements and single losses from before this record: they are in sealed segments.
@@ -79,7 +79,7 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
-    /// Whether a row is wanted on.
+    /// True if a row is copied.
     fn keeps(&self, key: &[u8], value: &[u8]) -> Result<bool, StoreError> {
         let number = |from: usize| key.get(from..).and_then(|rest| rest.first_chunk());
         let number = |from| number(from).map(|bytes| u64::from_be_bytes(*bytes));
@@ -103,7 +103,7 @@ pub(super) struct Packing {
     cut: Cut,
     /// The rows up to this key are there.
     copied: IVec,
-    /// Whether all rows are there: what is written behind the last of them has to follow too.
+    /// True if all rows were copied: later writes go to the new store as well.
     is_whole: bool,
     /// Bytes that have gone through its cache.
     cached_bytes: u64,
@@ -210,7 +210,7 @@ impl Store {
         Ok(())
     }
 
-    /// Whether another one is being made.
+    /// True if a compaction is under way.
     pub(crate) fn is_packing(&self) -> bool {
         self.packing.lock().is_some()
     }
@@ -287,7 +287,7 @@ impl Store {
         *self.sweep.lock() = begun.sweep;
     }
 
-    /// What is under way, for the store that is opened in the place of this one.
+    /// Compaction under way, to be continued by the store that replaces this one.
     pub(crate) fn begun(&self) -> Begun {
         Begun { packing: self.packing.lock().take(), sweep: self.sweep.lock().take() }
     }
@@ -386,7 +386,7 @@ mod tests {
         store.apply(window, end).expect("applied");
     }
 
-    /// What queries tell: lines from `from` on, days, and the sums of hours.
+    /// Result of queries: lines since `from`, days, and sums of hours.
     fn told(store: &Store, from: Seq) -> String {
         let mut told = format!("{:?}", store.end().expect("an end").map(|end| end.seq));
         for account in (1..=ACCOUNTS).map(AccountId::from_number) {
@@ -414,8 +414,8 @@ mod tests {
         Store::open(&dir.join("sled")).expect("opens")
     }
 
-    /// What is written while rows are copied is in both, wherever the copy is; what is cut is gone, and
-    /// days and sums stay as they were.
+    /// Rows written during a copy are in both stores, at any point of the copy; dropped lines are
+    /// absent, days and sums unchanged.
     #[test]
     fn a_packed_store_tells_the_same_without_what_was_cut() {
         let seed = fastrand::u64(..);

@@ -10,7 +10,7 @@ use crate::rules::shards::shard_index;
 use tollgate_money::price::PriceVersion;
 use tollgate_types::ids::AccountId;
 
-/// What accounts pay in the place of the list.
+/// Rows of accounts' price rules.
 const PRICES: u8 = b'P';
 /// Groups by their names.
 const GROUP: u8 = b'Q';

@@ -1,4 +1,4 @@
-//! What sled knows of single records, for a journal that has lost them.
+//! Single records in sled, for a journal that has lost them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

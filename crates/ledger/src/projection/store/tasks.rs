@@ -24,7 +24,7 @@ const TASK_OF: u8 = b'O';
 const TRIED: u8 = b'w';
 /// Parts of documents that are too large for the row of their task, which has an empty one then.
 pub(super) const DOCUMENT_PART: u8 = b'J';
-/// What finds tasks, for those who list them.
+/// Key prefixes of the task indexes.
 pub(super) const LISTED: [u8; 5] = [TASK_DONE, TASK_NATIVE, TASK_AT, TASK_OF, TRIED];
 
 /// The largest part of a document in one row: rows of sled have a bound.
@@ -180,7 +180,7 @@ pub(crate) struct ListedTasks {
     pub(crate) next_after: Option<TaskId>,
 }
 
-/// What finds tasks by their age, and the last tries to announce their ends.
+/// Index rows of tasks by age, and the last webhook attempts.
 pub(super) fn put_listed(batch: &mut Batch, changes: &CustomerChanges) -> Result<(), StoreError> {
     for (id, (account, at)) in &changes.begun {
         put(batch, listed_key(None, *at, *id), id)?;

@@ -99,7 +99,7 @@ impl Store {
         Ok(stretches)
     }
 
-    /// When each key of an account was last charged for a call. Keys that never were are left out.
+    /// Time of each key's last charge. Unused keys are absent.
     pub(crate) fn keys_last_used(
         &self,
         account: AccountId,

@@ -1,4 +1,4 @@
-//! What a stretch of the journal says of people: logins, codes, acts and the like.
+//! Changes to customers in a window of the journal: logins, codes, audit records and the like.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::collections::HashMap;
@@ -35,7 +35,7 @@ pub(crate) struct CustomerChanges {
     pub(crate) resolved: Vec<HoldId>,
     /// The last try of each task's announcement.
     pub(crate) tried: HashMap<TaskId, Arc<DeliveryAttempt>>,
-    /// How far the fleet's directory was followed.
+    /// Position in the fleet's directory.
     pub(crate) followed: Option<Seq>,
     /// Tasks that were submitted.
     pub(crate) begun: HashMap<TaskId, (AccountId, UnixMs)>,
