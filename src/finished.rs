@@ -31,7 +31,7 @@ pub struct Finished<'a> {
     /// Never what the customer typed: it is a metric's label.
     pub model: &'a str,
     /// The id of the model that the request names, where a fallback answered or was tried last.
-    pub asked_model: Option<&'a str>,
+    pub requested_model: Option<&'a str>,
     /// The name of the upstream that answered or was tried last; empty when none was.
     pub upstream: &'a str,
     /// Request id of the upstream, where it has failed or refused.

@@ -67,8 +67,8 @@ pub(crate) fn is_tls(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> bo
     if !trusted.iter().any(|network| network.contains(&peer)) {
         return false;
     }
-    let said = headers.get_all(FORWARDED_PROTO).iter().next_back();
-    let nearest = said.and_then(|field| field.as_bytes().rsplit(|b| *b == b',').next());
+    let field = headers.get_all(FORWARDED_PROTO).iter().next_back();
+    let nearest = field.and_then(|field| field.as_bytes().rsplit(|b| *b == b',').next());
     nearest.is_some_and(|scheme| scheme.trim_ascii().eq_ignore_ascii_case(b"https"))
 }
 
@@ -167,8 +167,8 @@ mod tests {
             for field in *fields {
                 headers.append(FORWARDED_PROTO, field.parse().expect("a value"));
             }
-            let said = is_tls(peer.parse().expect("an address"), &headers, &trusted);
-            assert_eq!(said, *expected, "{peer} says {fields:?}");
+            let field = is_tls(peer.parse().expect("an address"), &headers, &trusted);
+            assert_eq!(field, *expected, "{peer} says {fields:?}");
         }
     }
 }

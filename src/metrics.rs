@@ -212,11 +212,11 @@ impl Metrics {
     pub fn record(&self, finished: &Finished<'_>) {
         let (route, upstream) = (finished.route, finished.upstream);
         let is_it = |series: &&Arc<Series>| series.route == route && series.upstream == upstream;
-        let known = self.series.read();
-        if let Some(series) = known.get(finished.model).and_then(|all| all.iter().find(is_it)) {
+        let existing = self.series.read();
+        if let Some(series) = existing.get(finished.model).and_then(|all| all.iter().find(is_it)) {
             return series.record(self, finished);
         }
-        drop(known);
+        drop(existing);
         self.new_series(route, finished.model, upstream).record(self, finished);
     }
 
@@ -408,8 +408,8 @@ impl Metrics {
         let is_it = |series: &&Arc<Series>| series.route == route && series.upstream == upstream;
         let mut by_model = self.series.write();
         let all = by_model.entry(model.to_owned()).or_default();
-        if let Some(known) = all.iter().find(is_it) {
-            return Arc::clone(known);
+        if let Some(existing) = all.iter().find(is_it) {
+            return Arc::clone(existing);
         }
         let new = Arc::new(Series::new(self, route, model, upstream));
         all.push(Arc::clone(&new));

@@ -81,14 +81,14 @@ impl Passwords {
         if password.expose().chars().count() > CHARS_MAX {
             return Ok(false);
         }
-        let is_known = hash.is_some();
+        let exists = hash.is_some();
         let hash = hash.unwrap_or(NOBODY).to_owned();
         let matches = self
             .in_place(move || {
                 Argon2::default().verify_password(password.expose().as_bytes(), &*hash).is_ok()
             })
             .await?;
-        Ok(matches && is_known)
+        Ok(matches && exists)
     }
 
     async fn in_place<T: Send + 'static>(

@@ -57,7 +57,7 @@ mod tests {
             route: "",
             operation: None,
             model: "",
-            asked_model: None,
+            requested_model: None,
             upstream: "",
             upstream_request_id: None,
             status,

@@ -96,11 +96,11 @@ pub(super) struct AuditView {
 /// `GET /admin/v1/audit`, newest first.
 pub(super) async fn list(
     State(state): State<AdminState>,
-    Params(asked): Params<AuditQuery>,
+    Params(query): Params<AuditQuery>,
 ) -> ApiResult<Json<AuditView>> {
-    let limit = check_limit(asked.limit.unwrap_or(PAGE_DEFAULT))?;
+    let limit = check_limit(query.limit.unwrap_or(PAGE_DEFAULT))?;
     // One more than is shown tells whether there are more.
-    let mut acts = state.ledger.acts(asked.account, asked.before, limit + 1).await?;
+    let mut acts = state.ledger.acts(query.account, query.before, limit + 1).await?;
     let has_more = acts.len() > limit;
     acts.truncate(limit);
     let next_before = acts.last().filter(|_| has_more).map(|last| last.seq);

@@ -44,7 +44,7 @@ pub(super) async fn authenticate(
     let actor = state.operator(presented);
     state.guesses.note(address, presented, actor.is_some(), Instant::now());
     let actor = actor.ok_or_else(ApiError::unauthorized)?;
-    connections::mark_known(request.extensions());
+    connections::mark_authenticated(request.extensions());
     let (mut parts, mut body) = request.into_parts();
     parts.extensions.insert(actor);
     if !matches!(parts.method, Method::GET | Method::HEAD) {

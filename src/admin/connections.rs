@@ -36,7 +36,7 @@ struct SlotState {
     /// Requests under way, until their answers were taken.
     requests: usize,
     /// A token was shown on it that is one.
-    is_known: bool,
+    is_authenticated: bool,
     is_leaving: bool,
 }
 
@@ -87,8 +87,13 @@ impl Connections {
 impl ConnectionSlot {
     fn new() -> Self {
         let came = Instant::now();
-        let state =
-            SlotState { came, since: came, requests: 0, is_known: false, is_leaving: false };
+        let state = SlotState {
+            came,
+            since: came,
+            requests: 0,
+            is_authenticated: false,
+            is_leaving: false,
+        };
         Self { state: Mutex::new(state), leave: Notify::new() }
     }
 
@@ -99,9 +104,10 @@ impl ConnectionSlot {
         let state = self.state.lock();
         let is_busy = state.requests > 0;
         // Whoever is not known gains nothing by asking again and again.
-        let is_new = if state.is_known { state.since } else { state.came }.elapsed() < MOMENT;
-        let may = !(state.is_leaving || is_new || (is_busy && state.is_known));
-        may.then_some((is_busy, state.is_known, state.since))
+        let is_new =
+            if state.is_authenticated { state.since } else { state.came }.elapsed() < MOMENT;
+        let may = !(state.is_leaving || is_new || (is_busy && state.is_authenticated));
+        may.then_some((is_busy, state.is_authenticated, state.since))
     }
 
     fn give_way(&self) {
@@ -110,7 +116,7 @@ impl ConnectionSlot {
     }
 
     fn know(&self) {
-        self.state.lock().is_known = true;
+        self.state.lock().is_authenticated = true;
     }
 
     /// Notes that a request begins on this connection, until what is returned is dropped.
@@ -128,7 +134,7 @@ impl ConnectionSlot {
 
 /// A token was shown with a request, or the cookie of an operator's session: its connection is not cut
 /// in the middle of one for others.
-pub(super) fn mark_known(extensions: &http::Extensions) {
+pub(super) fn mark_authenticated(extensions: &http::Extensions) {
     if let Some(slot) = extensions.get::<Arc<ConnectionSlot>>() {
         slot.know();
     }
@@ -184,8 +190,8 @@ mod tests {
     fn who_is_idle_gives_way_then_strangers_and_no_operator_at_work() {
         let slots = Connections::new(6);
         let all: Vec<_> = (0..6).map(|_| open(&slots)).collect();
-        let known = [0, 1];
-        known.into_iter().for_each(|at| all[at].slot.know());
+        let authenticated = [0, 1];
+        authenticated.into_iter().for_each(|at| all[at].slot.know());
         let _busy: Vec<_> = [0, 2, 3].map(|at| all[at].slot.begin()).into();
         let order: Vec<_> = (0..6).map(|_| who_leaves(&slots, &all)).collect();
         let expected = [Some(4), Some(5), Some(1), Some(2), Some(3), None];

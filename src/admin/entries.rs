@@ -113,12 +113,12 @@ pub(super) struct Statement {
 pub(super) async fn list(
     State(state): State<AdminState>,
     Path(account): Path<String>,
-    Params(asked): Params<EntriesQuery>,
+    Params(query): Params<EntriesQuery>,
 ) -> ApiResult<Json<Statement>> {
-    let limit = check_limit(asked.limit.unwrap_or(PAGE_DEFAULT))?;
+    let limit = check_limit(query.limit.unwrap_or(PAGE_DEFAULT))?;
     let account = accounts::find(&state, &account)?.id;
     // One more than is shown tells whether there are more.
-    let mut entries = state.ledger.entries(account, asked.before, limit + 1).await?;
+    let mut entries = state.ledger.entries(account, query.before, limit + 1).await?;
     let has_more = entries.len() > limit;
     entries.truncate(limit);
     let next_before = entries.last().filter(|_| has_more).map(|last| last.seq);

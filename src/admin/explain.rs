@@ -73,18 +73,18 @@ pub(super) struct ExplainedTarget {
 /// `GET /admin/v1/route`
 pub(super) async fn route(
     State(state): State<AdminState>,
-    Params(asked): Params<ExplainQuery>,
+    Params(query): Params<ExplainQuery>,
 ) -> ApiResult<Json<Explained>> {
-    explain(&state, &asked).map(Json)
+    explain(&state, &query).map(Json)
 }
 
 /// Explains a route for the pages of the operators' console.
-pub(super) fn explain(state: &AdminState, asked: &ExplainQuery) -> ApiResult<Explained> {
+pub(super) fn explain(state: &AdminState, query: &ExplainQuery) -> ApiResult<Explained> {
     let snapshot = state.config.load();
-    let Some(model) = snapshot.model(&asked.model) else {
+    let Some(model) = snapshot.model(&query.model) else {
         return Err(ApiError::not_found("No model of `models.yaml` has this name."));
     };
-    let key = match asked.key {
+    let key = match query.key {
         None => None,
         Some(id) => {
             let unknown = || ApiError::not_found("There is no key with this id.");
@@ -94,7 +94,7 @@ pub(super) fn explain(state: &AdminState, asked: &ExplainQuery) -> ApiResult<Exp
     let refusal = match &key {
         Some(key) if key.disabled => Some("the key is disabled"),
         Some(key) if key.is_expired(crate::clock::UnixMs::now()) => Some("the key has expired"),
-        key => unlisted(key.as_deref(), &asked.model, model),
+        key => unlisted(key.as_deref(), &query.model, model),
     };
     let (table, now) = (state.balancer.table(&snapshot), Instant::now());
     let account = key.as_ref().map(|key| key.account.number());

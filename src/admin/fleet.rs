@@ -259,35 +259,35 @@ impl From<LeaseOut> for LeaseView {
 /// `GET /admin/v1/fleet/leases`: by node and account.
 pub(super) async fn leases(
     State(state): State<AdminState>,
-    Params(asked): Params<LeasesQuery>,
+    Params(query): Params<LeasesQuery>,
 ) -> ApiResult<Json<ListView<LeaseView, String>>> {
-    list(&state, asked, false).await
+    list(&state, query, false).await
 }
 
 /// `GET /admin/v1/fleet/suspense`: what nodes have out that have fallen silent.
 pub(super) async fn suspense(
     State(state): State<AdminState>,
-    Params(asked): Params<LeasesQuery>,
+    Params(query): Params<LeasesQuery>,
 ) -> ApiResult<Json<ListView<LeaseView, String>>> {
-    list(&state, asked, true).await
+    list(&state, query, true).await
 }
 
 async fn list(
     state: &AdminState,
-    asked: LeasesQuery,
+    query: LeasesQuery,
     only_suspended: bool,
 ) -> ApiResult<Json<ListView<LeaseView, String>>> {
     let fleet = require_fleet(state)?;
-    let limit = check_limit(asked.limit.unwrap_or(PAGE_DEFAULT))?;
-    let wanted = LeasesWanted {
-        node: asked.node.map(node).transpose()?,
-        account: asked.account,
+    let limit = check_limit(query.limit.unwrap_or(PAGE_DEFAULT))?;
+    let filter = LeasesWanted {
+        node: query.node.map(node).transpose()?,
+        account: query.account,
         only_suspended,
-        after: asked.after.as_deref().map(place).transpose()?,
+        after: query.after.as_deref().map(place).transpose()?,
         // One more than is shown tells whether there are more.
         limit: u32::try_from(limit).unwrap_or(u32::MAX).saturating_add(1),
     };
-    let mut leases = fleet.db().leases(wanted).await.map_err(LedgerError::from)?;
+    let mut leases = fleet.db().leases(filter).await.map_err(LedgerError::from)?;
     let has_more = leases.len() > limit;
     leases.truncate(limit);
     let last = leases.last().filter(|_| has_more);

@@ -230,9 +230,9 @@ fn check_models(models: Option<&[String]>) -> ApiResult<()> {
 /// configuration that adds the model.
 fn warnings(state: &AdminState, key: &Key) -> Vec<String> {
     let config = state.config.load();
-    let is_known =
+    let is_listed =
         |name: &str| config.models_by_id.contains_key(name) || config.model(name).is_some();
-    let unlisted = key.models.iter().flatten().filter(|model| !is_known(model));
+    let unlisted = key.models.iter().flatten().filter(|model| !is_listed(model));
     let mut warnings: Vec<String> =
         unlisted.map(|model| format!("The configuration lists no model {model:?}.")).collect();
     if key.models.as_ref().is_some_and(Vec::is_empty) {

@@ -44,19 +44,19 @@ pub(super) struct ExportQuery {
 }
 
 /// Records, as they are read.
-pub(super) struct ExportedRecord {
+pub(super) struct Exported {
     format: ExportFormat,
     chunks: mpsc::Receiver<std::io::Result<Bytes>>,
 }
 
-impl IntoResponse for ExportedRecord {
+impl IntoResponse for Exported {
     fn into_response(self) -> Response {
         let body = Body::from_stream(ReceiverStream::new(self.chunks));
         ([(header::CONTENT_TYPE, self.format.media_type())], body).into_response()
     }
 }
 
-impl Output for ExportedRecord {
+impl Output for Exported {
     fn describe(operation: &mut Operation<'_>) {
         let lines = json!({"type": "string", "description": "A `LedgerRecord` a line."});
         let rows =
@@ -64,7 +64,7 @@ impl Output for ExportedRecord {
         for (format, schema) in [(ExportFormat::Jsonl, lines), (ExportFormat::Csv, rows)] {
             operation.reply_as(StatusCode::OK, "The records.", format.media_type(), &schema);
         }
-        operation.name::<crate::ledger::ExportedRecord<'_>>();
+        operation.name::<crate::ledger::Exported<'_>>();
         operation.refusal(StatusCode::TOO_MANY_REQUESTS, "As many read the journal as may.");
     }
 }
@@ -73,14 +73,14 @@ impl Output for ExportedRecord {
 /// where the journal cannot be read.
 pub(super) async fn export(
     State(state): State<AdminState>,
-    Params(wanted): Params<ExportQuery>,
-) -> ApiResult<ExportedRecord> {
-    let format = wanted.format.unwrap_or_default();
-    let exporter = Exporter::new(format, wanted.account, wanted.from_seq.unwrap_or_default());
+    Params(query): Params<ExportQuery>,
+) -> ApiResult<Exported> {
+    let format = query.format.unwrap_or_default();
+    let exporter = Exporter::new(format, query.account, query.from_seq.unwrap_or_default());
     let scan = state.ledger.scan(exporter.first()).await?;
     let (sender, chunks) = mpsc::channel(CHUNKS_MAX);
     tokio::task::spawn_blocking(move || send(scan, exporter, &sender));
-    Ok(ExportedRecord { format, chunks })
+    Ok(Exported { format, chunks })
 }
 
 /// Sends until the journal is over, or nobody listens.

@@ -63,7 +63,8 @@ pub(super) struct LoggedView {
     operation: Option<String>,
     model: Option<String>,
     /// The model that the request names, where a fallback answered or was tried last.
-    asked_model: Option<String>,
+    #[serde(rename = "asked_model")]
+    requested_model: Option<String>,
     upstream: Option<String>,
     status: Option<u16>,
     error_code: Option<String>,
@@ -100,7 +101,7 @@ impl From<&Logged> for LoggedView {
             route: word(&logged.route),
             operation: word(&logged.operation),
             model: word(&logged.model),
-            asked_model: logged.asked_model.clone(),
+            requested_model: logged.requested_model.clone(),
             upstream: word(&logged.upstream),
             status: Some(logged.status).filter(|status| *status > 0),
             error_code: word(&logged.error_code),
@@ -244,16 +245,16 @@ fn scope(state: &AdminState, whose: Option<Whose>) -> ApiResult<Scope> {
 /// `GET /admin/v1/requests`, newest first.
 pub(super) async fn list(
     State(state): State<AdminState>,
-    Params(asked): Params<RequestsQuery>,
+    Params(query): Params<RequestsQuery>,
 ) -> ApiResult<Json<LoggedPage>> {
-    let scope = scope(&state, asked.account)?;
+    let scope = scope(&state, query.account)?;
     let query = Query {
-        before: asked.before,
-        limit: check_limit(asked.limit.unwrap_or(PAGE_DEFAULT))?,
-        model: asked.model,
-        key: asked.key,
-        status: asked.status.map(|status| status.0),
-        errors_only: asked.errors.unwrap_or(false),
+        before: query.before,
+        limit: check_limit(query.limit.unwrap_or(PAGE_DEFAULT))?,
+        model: query.model,
+        key: query.key,
+        status: query.status.map(|status| status.0),
+        errors_only: query.errors.unwrap_or(false),
     };
     let page = state.requests.list(scope, query).await?;
     Ok(Json(LoggedPage {
@@ -299,9 +300,9 @@ impl Output for Tail {
 /// `GET /admin/v1/requests/tail`: requests as they end, as server-sent events.
 pub(super) async fn tail(
     State(state): State<AdminState>,
-    Params(asked): Params<Followed>,
+    Params(query): Params<Followed>,
 ) -> ApiResult<Tail> {
-    let scope = scope(&state, asked.account)?;
+    let scope = scope(&state, query.account)?;
     follow(&state.requests, scope).map(Tail)
 }
 

@@ -65,9 +65,9 @@ pub(super) async fn hold(
         }
     };
     let in_doubt = state.ledger.in_doubt().await?;
-    let known = in_doubt.iter().find(|doubt| doubt.call.hold == hold);
+    let unresolved = in_doubt.iter().find(|doubt| doubt.call.hold == hold);
     // Where it was resolved by the same request before, the ledger knows whose it was.
-    let account = known.map_or(AccountId::OPERATOR, |doubt| doubt.account);
+    let account = unresolved.map_or(AccountId::HOUSE, |doubt| doubt.account);
     caller.by(&state).resolve_doubt((account, hold), &body.note, refund).await?;
     Ok(Json(ResolvedHold { hold, note: body.note }))
 }

@@ -187,11 +187,11 @@ pub(super) struct TasksQuery {
 /// `GET /admin/v1/tasks`, newest first.
 pub(super) async fn list(
     State(state): State<AdminState>,
-    Params(asked): Params<TasksQuery>,
+    Params(query): Params<TasksQuery>,
 ) -> ApiResult<Json<ListView<TaskView, TaskId>>> {
-    let limit = check_limit(asked.limit.unwrap_or(PAGE_DEFAULT))?;
-    let filter = asked.state.map(TaskState::filter);
-    let found = state.ledger.tasks(asked.account, filter, asked.after, limit).await?;
+    let limit = check_limit(query.limit.unwrap_or(PAGE_DEFAULT))?;
+    let filter = query.state.map(TaskState::filter);
+    let found = state.ledger.tasks(query.account, filter, query.after, limit).await?;
     let page =
         found.ok_or_else(|| ApiError::invalid("after", "The list has no item with this id."))?;
     let data = page.tasks.into_iter().map(TaskView::from).collect();

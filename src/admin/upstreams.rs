@@ -144,7 +144,7 @@ pub(super) fn seen(state: &AdminState) -> UpstreamsView {
     let now = Instant::now();
     let one = |name: &String| {
         let upstream = snapshot.upstreams.get(name)?;
-        let known = table.upstream(name)?;
+        let health = table.upstream(name)?;
         let targets = targets_at(&snapshot, name)
             .flat_map(|(model, target)| {
                 let channels = table.channels(target).iter();
@@ -158,9 +158,9 @@ pub(super) fn seen(state: &AdminState) -> UpstreamsView {
             name: name.clone(),
             protocol: upstream.protocol(),
             authority: upstream.authority.to_string(),
-            healthy: known.is_healthy(),
-            in_flight: known.in_flight(),
-            orphans: known.orphans(),
+            healthy: health.is_healthy(),
+            in_flight: health.in_flight(),
+            orphans: health.orphans(),
             last_connect_failure: state.metrics.last_connect_failure(name).map(|failure| {
                 let ConnectFailure { at, reason, text } = failure;
                 ConnectFailureView { at: at.into(), reason, text }
@@ -196,8 +196,8 @@ pub(super) fn figures(state: &AdminState) -> (Vec<UpstreamFigures>, Vec<CircuitF
     let mut upstreams = Vec::with_capacity(snapshot.upstreams.len());
     let mut circuits = Vec::new();
     for name in snapshot.upstreams.keys() {
-        let Some(known) = table.upstream(name) else { continue };
-        let (healthy, in_flight) = (known.is_healthy(), known.in_flight());
+        let Some(health) = table.upstream(name) else { continue };
+        let (healthy, in_flight) = (health.is_healthy(), health.in_flight());
         upstreams.push(UpstreamFigures { upstream: name.clone(), healthy, in_flight });
         for (model, target) in targets_at(&snapshot, name) {
             circuits.extend(table.channels(target).iter().map(|channel| CircuitFigures {

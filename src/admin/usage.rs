@@ -75,15 +75,15 @@ pub(super) struct UsageView {
 pub(super) async fn show(
     State(state): State<AdminState>,
     Path(account): Path<String>,
-    Params(asked): Params<UsageQuery>,
+    Params(query): Params<UsageQuery>,
 ) -> ApiResult<Json<UsageView>> {
     let account = accounts::find(&state, &account)?.id;
-    let by = asked.by.unwrap_or_default();
+    let by = query.by.unwrap_or_default();
     let (grain, unit_ms, units_max) = match by {
         By::Hour => (Grain::Hour, MS_PER_HOUR, HOURS_MAX),
         By::Day => (Grain::Day, MS_PER_DAY, DAYS_MAX),
     };
-    let (from, to) = request::period(asked.from, asked.to);
+    let (from, to) = request::period(query.from, query.to);
     let from = UnixMs(from.0 - from.0 % unit_ms);
     if from > to {
         return Err(ApiError::invalid("from", "`from` is after `to`."));

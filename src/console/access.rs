@@ -93,7 +93,7 @@ async fn check(
 ) -> Result<(Arc<Login>, Option<DeviceId>), (StatusCode, &'static str)> {
     let login = console.ledger.login_by_email(email);
     let who = login.as_ref().map(|login| login.account.to_string());
-    let device = who.and_then(|who| console.devices.known(headers, &who));
+    let device = who.and_then(|who| console.devices.find(headers, &who));
     // However it is written, it is one address.
     let name = email.to_lowercase();
     let trying =

@@ -36,10 +36,10 @@ pub(super) struct StatementQuery {
 pub(super) async fn page(
     State(console): State<CustomerConsole>,
     customer: LoggedInCustomer,
-    Query(asked): Query<StatementQuery>,
+    Query(query): Query<StatementQuery>,
 ) -> PageResult {
     let id = customer.account.id;
-    let before = asked.before.map(|before| before.parse::<Seq>()).transpose();
+    let before = query.before.map(|before| before.parse::<Seq>()).transpose();
     let before = before.map_err(|_| customer.nowhere(&console))?;
     let failed = |error| customer.failed(&console, &error);
     // One more than is shown tells whether there are more.

@@ -57,10 +57,10 @@ pub(super) async fn page(
     let priced = found.iter().take(MODELS_MAX).map(|model| {
         let named = (&***model, &*model.id);
         let prices = pricing::prices_for(&console.ledger, customer.account.id, named, now);
-        let told = pricing::pricing(model, &prices);
-        let all = price_lines(&told).into_iter();
+        let price = pricing::pricing(model, &prices);
+        let all = price_lines(&price).into_iter();
         let (lines, conditional) = all.partition(|line| line.when.is_empty());
-        let version = told["version"].as_str().unwrap_or_default().to_owned();
+        let version = price["version"].as_str().unwrap_or_default().to_owned();
         PricedModel { id: model.id.to_string(), version, lines, conditional }
     });
     let shown = PricesPage {

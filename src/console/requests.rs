@@ -101,10 +101,10 @@ fn status(logged: &Logged) -> String {
 pub(super) async fn page(
     State(console): State<CustomerConsole>,
     customer: LoggedInCustomer,
-    Query(asked): Query<TypedFilter>,
+    Query(query): Query<TypedFilter>,
 ) -> PageResult {
     let keys = KeyNames::load(&console, &customer);
-    let filter = Filter::from_typed(asked, &keys);
+    let filter = Filter::from_typed(query, &keys);
     let scope = Scope::Account(customer.account.id);
     let found = match filter.query(ROWS) {
         Some(query) => match console.requests.list(scope, query).await {

@@ -129,21 +129,21 @@ pub(super) async fn listed(
 pub(super) async fn page(
     State(console): State<CustomerConsole>,
     customer: LoggedInCustomer,
-    Query(asked): Query<VideosQuery>,
+    Query(query): Query<VideosQuery>,
 ) -> PageResult {
-    let filter = match asked.state.as_str() {
+    let filter = match query.state.as_str() {
         "" => None,
         "open" => Some(TaskFilter::Open),
         "in_doubt" => Some(TaskFilter::InDoubt),
-        state if STATES.iter().any(|(known, _)| *known == state) => {
+        state if STATES.iter().any(|(name, _)| *name == state) => {
             Some(TaskFilter::Ended(state.to_owned()))
         }
         _ => return Err(customer.nowhere(&console)),
     };
-    let found = listed(&console, &customer, filter, asked.after.as_deref()).await?;
+    let found = listed(&console, &customer, filter, query.after.as_deref()).await?;
     let keys = KeyNames::load(&console, &customer);
     let address =
-        |after: TaskId| console.at(&format!("/videos?state={}&after={after}", asked.state));
+        |after: TaskId| console.at(&format!("/videos?state={}&after={after}", query.state));
     let mut rows = Vec::with_capacity(found.tasks.len());
     for listed in &found.tasks {
         rows.push(VideoRow::load(&console, listed, &keys).await);
@@ -153,8 +153,8 @@ pub(super) async fn page(
         states: STATES,
         rows,
         older: found.next_after.map(address),
-        is_first: asked.after.is_none(),
-        state: asked.state,
+        is_first: query.after.is_none(),
+        state: query.state,
     };
     Ok(HtmlPage(shown).into_response())
 }

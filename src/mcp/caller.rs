@@ -161,7 +161,7 @@ impl ToolCaller {
     pub(super) fn new(
         snapshot: Arc<Snapshot>,
         inward: Inward,
-        asked_with: &HeaderMap,
+        request_headers: &HeaderMap,
         extensions: &Extensions,
     ) -> Option<Self> {
         let key = Arc::clone(extensions.get::<Arc<Key>>()?);
@@ -169,7 +169,7 @@ impl ToolCaller {
         let memory = extensions.get::<Memory>()?.clone();
         let mut headers = HeaderMap::with_capacity(8);
         for name in PASSED_ON {
-            for value in asked_with.get_all(&name) {
+            for value in request_headers.get_all(&name) {
                 headers.append(name.clone(), value.clone());
             }
         }

@@ -296,24 +296,26 @@ fn read<'a, A: Deserialize<'a>>(
     let latest = ProtocolVersion::V_2026_07_28;
     let stands_by_itself = match &meta.version {
         Some(version) => {
-            let is_told = **version == *latest.as_str()
+            let is_accepted = **version == *latest.as_str()
                 && only(headers, &VERSION) == Some(latest.as_str())
                 && only(headers, &METHOD) == Some(TOOLS_CALL)
                 && only(headers, &NAME) == Some(tool.name)
                 && meta.capabilities.is_some();
-            is_told.then_some(true)?
+            is_accepted.then_some(true)?
         }
         None => {
             let is_before = |version: &str| {
                 version != latest.as_str()
-                    && ProtocolVersion::KNOWN_VERSIONS.iter().any(|known| known.as_str() == version)
+                    && ProtocolVersion::KNOWN_VERSIONS
+                        .iter()
+                        .any(|supported| supported.as_str() == version)
             };
-            let is_told = match headers.contains_key(VERSION) {
+            let is_accepted = match headers.contains_key(VERSION) {
                 true => only(headers, &VERSION).is_some_and(is_before),
                 false => true,
             };
             // One that says a part of it is asked for the rest.
-            (is_told && meta.capabilities.is_none()).then_some(false)?
+            (is_accepted && meta.capabilities.is_none()).then_some(false)?
         }
     };
     (*method == *TOOLS_CALL).then_some(DirectCall { id, tool, work: arguments, stands_by_itself })

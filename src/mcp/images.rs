@@ -113,9 +113,9 @@ pub(super) fn result(
             }
         }
     }
-    let Media { content, told, .. } = media;
+    let Media { content, entries, .. } = media;
     let mut result = CallToolResult::success(content);
-    let structured = json!({"images": told, "usage": document["usage"]});
+    let structured = json!({"images": entries, "usage": document["usage"]});
     result.structured_content = Some(answer.with_cost(structured));
     Ok(result)
 }

@@ -36,8 +36,8 @@ impl<'a> ChatReply<'a> {
     /// When it is no JSON.
     pub(super) fn read(answer: &[u8], by_messages: bool) -> serde_json::Result<Self> {
         let document: Value = serde_json::from_slice(answer)?;
-        let said = if by_messages { of_messages(&document) } else { of_chat(&document) };
-        let ReplyMessage { text, finish_reason, tool_calls } = said;
+        let message = if by_messages { of_messages(&document) } else { of_chat(&document) };
+        let ReplyMessage { text, finish_reason, tool_calls } = message;
         let (model, usage) = (document["model"].clone().into(), document["usage"].clone());
         Ok(Self { model, text, finish_reason, usage, tool_calls })
     }
@@ -48,8 +48,8 @@ impl<'a> ChatReply<'a> {
         if answer.has_escaped_keys() {
             return None;
         }
-        let said = if by_messages { of_messages_strict(answer) } else { of_chat_strict(answer) };
-        let ReplyMessage { text, finish_reason, tool_calls } = said?;
+        let message = if by_messages { of_messages_strict(answer) } else { of_chat_strict(answer) };
+        let ReplyMessage { text, finish_reason, tool_calls } = message?;
         let model = text_or_tree(answer.get("model"))?;
         let usage = tree(answer.get("usage"))?;
         Some(Self { model, text, finish_reason, usage, tool_calls })
@@ -133,8 +133,8 @@ fn of_messages_strict<'a>(answer: &Object<'a>) -> Option<ReplyMessage<'a>> {
     let blocks = answer.get("content").and_then(|content| content.elements());
     let (mut text, mut calls) = (String::new(), Vec::new());
     for block in blocks.into_iter().flatten() {
-        let [kind, said] = block.members(["type", "text"]).map(text_or_tree);
-        text.push_str(said?.as_str().unwrap_or_default());
+        let [kind, message] = block.members(["type", "text"]).map(text_or_tree);
+        text.push_str(message?.as_str().unwrap_or_default());
         if kind?.as_str() == Some("tool_use") {
             calls.push(tree(Some(block))?);
         }

@@ -77,9 +77,9 @@ impl Metrics {
         total.with_label_values(&[upstream, reason]).inc();
         let failure = ConnectFailure { at: UnixMs::now(), reason, text: error.to_string() };
         let mut last = last.lock();
-        let logged = last
-            .get(upstream)
-            .filter(|(known, logged)| known.reason == reason && logged.elapsed() < LOG_INTERVAL);
+        let logged = last.get(upstream).filter(|(previous, logged)| {
+            previous.reason == reason && logged.elapsed() < LOG_INTERVAL
+        });
         let logged = logged.map(|(_, logged)| *logged);
         if logged.is_some() || last.len() < KEPT_MAX || last.contains_key(upstream) {
             let logged_at = logged.unwrap_or_else(Instant::now);
@@ -98,8 +98,8 @@ impl Metrics {
         exhausted.with_label_values(&[resource.as_str()]).inc();
         let now = Instant::now();
         let logged = &mut exhausted_logged.lock()[resource as usize];
-        let is_known = logged.is_some_and(|at| now.saturating_duration_since(at) < LOG_INTERVAL);
-        if !is_known {
+        let is_logged = logged.is_some_and(|at| now.saturating_duration_since(at) < LOG_INTERVAL);
+        if !is_logged {
             *logged = Some(now);
             let resource = resource.as_str();
             log::error!("this gateway has no {resource} left for calls to other machines: {cause}");

@@ -35,10 +35,10 @@ impl FleetMetrics {
             "What was asked of the fleet's database, by what and by how it ended.",
             &["what", "outcome"],
         );
-        for asked in ASKED {
+        for query in QUERIES {
             for outcome in OUTCOMES {
                 // A rate needs the zero that comes before the first.
-                round_trips.with_label_values(&[word_of(asked), outcome_of(outcome)]).inc_by(0);
+                round_trips.with_label_values(&[word_of(query), outcome_of(outcome)]).inc_by(0);
             }
         }
         Self {
@@ -134,13 +134,13 @@ impl FleetMetrics {
 }
 
 /// Everything that is asked of the database.
-const ASKED: [Asked; 3] = [Asked::Transaction, Asked::Query, Asked::Exchange];
+const QUERIES: [Asked; 3] = [Asked::Transaction, Asked::Query, Asked::Exchange];
 /// Outcomes of a synchronisation.
 const OUTCOMES: [Outcome; 5] =
     [Outcome::Done, Outcome::Retried, Outcome::Unavailable, Outcome::Unknown, Outcome::Failed];
 
-fn word_of(asked: Asked) -> &'static str {
-    match asked {
+fn word_of(query: Asked) -> &'static str {
+    match query {
         Asked::Transaction => "transaction",
         Asked::Query => "query",
         Asked::Exchange => "exchange",

@@ -137,8 +137,8 @@ impl UpstreamMetrics {
     }
 
     fn series(&self, upstream: &str) -> Arc<Series> {
-        if let Some(known) = self.series.read().get(upstream) {
-            return Arc::clone(known);
+        if let Some(existing) = self.series.read().get(upstream) {
+            return Arc::clone(existing);
         }
         let made = Arc::new(Series {
             ok: self.requests.with_label_values(&[upstream, "ok"]),

@@ -66,7 +66,7 @@ pub struct Logged {
     /// The id of the model that answered or was tried last; empty when none was found.
     pub model: String,
     /// The id of the model that the request names, where a fallback answered or was tried last.
-    pub asked_model: Option<String>,
+    pub requested_model: Option<String>,
     /// The name of the upstream that answered or was tried last; empty when none was.
     pub upstream: String,
     /// The status sent; 0 when none was, and for the end of a task.
@@ -147,7 +147,7 @@ pub(super) struct Stored<'a> {
     owed: Nanousd,
     /// Stands behind what is owed in the same way; empty where the model is the one that was asked for.
     #[serde(skip)]
-    asked_model: &'a str,
+    requested_model: &'a str,
     /// Stands behind the model that was asked for in the same way; zero where nothing was lowered.
     #[serde(skip)]
     max_tokens_clamped: u64,
@@ -173,7 +173,7 @@ impl<'a> Stored<'a> {
             bytes_in: finished.bytes_in,
             bytes_out: finished.bytes_out,
             owed: finished.settled.map_or(Nanousd::ZERO, |it| it.owed),
-            asked_model: cut(finished.asked_model.unwrap_or_default()),
+            requested_model: cut(finished.requested_model.unwrap_or_default()),
             max_tokens_clamped: finished.max_tokens_clamped.unwrap_or(0),
         }
     }
@@ -197,7 +197,7 @@ impl<'a> Stored<'a> {
             bytes_in: 0,
             bytes_out: 0,
             owed: ended.settled.map_or(Nanousd::ZERO, |it| it.owed),
-            asked_model: "",
+            requested_model: "",
             max_tokens_clamped: 0,
         }
     }
@@ -208,7 +208,7 @@ impl<'a> Stored<'a> {
 
     /// True if the record names the model, as the requested or the serving one.
     pub(super) fn names(&self, model: &str) -> bool {
-        self.model == model || !self.asked_model.is_empty() && self.asked_model == model
+        self.model == model || !self.requested_model.is_empty() && self.requested_model == model
     }
 
     /// The record as readers get it.
@@ -227,7 +227,7 @@ impl<'a> Stored<'a> {
             route: text(self.route),
             operation: text(self.operation),
             model: text(self.model),
-            asked_model: Some(text(self.asked_model)).filter(|model| !model.is_empty()),
+            requested_model: Some(text(self.requested_model)).filter(|model| !model.is_empty()),
             upstream: text(self.upstream),
             status: self.status,
             error_code: text(self.error_code),
@@ -280,12 +280,12 @@ pub(super) fn encode(
     frame.extend_from_slice(&ended_at.0.to_le_bytes());
     tollgate_journal::encode(frame, stored)?;
     let is_clamped = stored.max_tokens_clamped > 0;
-    let has_asked = !stored.asked_model.is_empty() || is_clamped;
-    if stored.owed > Nanousd::ZERO || has_asked {
+    let has_requested_model = !stored.requested_model.is_empty() || is_clamped;
+    if stored.owed > Nanousd::ZERO || has_requested_model {
         tollgate_journal::encode(frame, &stored.owed)?;
     }
-    if has_asked {
-        tollgate_journal::encode(frame, stored.asked_model)?;
+    if has_requested_model {
+        tollgate_journal::encode(frame, stored.requested_model)?;
     }
     if is_clamped {
         tollgate_journal::encode(frame, &stored.max_tokens_clamped)?;
@@ -332,8 +332,8 @@ pub(super) fn stored(frame: &[u8]) -> Option<Stored<'_>> {
         let (owed, rest) = postcard::take_from_bytes(rest).ok()?;
         stored.owed = owed;
         if !rest.is_empty() {
-            let (asked_model, rest) = postcard::take_from_bytes(rest).ok()?;
-            stored.asked_model = asked_model;
+            let (requested_model, rest) = postcard::take_from_bytes(rest).ok()?;
+            stored.requested_model = requested_model;
             if !rest.is_empty() {
                 (stored.max_tokens_clamped, _) = postcard::take_from_bytes(rest).ok()?;
             }

@@ -76,8 +76,8 @@ pub(super) fn directory(base: &str) -> String {
 
 /// `GET …/assets/{version}/{name}`
 pub(crate) async fn serve(Path((version, name)): Path<(String, String)>) -> Response {
-    let known = ASSETS.iter().find(|asset| asset.name == name && version == *VERSION);
-    match known {
+    let asset = ASSETS.iter().find(|asset| asset.name == name && version == *VERSION);
+    match asset {
         Some(asset) => {
             let headers = [
                 (header::CONTENT_TYPE, asset.media_type),

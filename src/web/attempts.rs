@@ -218,15 +218,15 @@ impl<K: Copy + Eq + Hash> OwnAttempts<K> {
 
 /// Key of one customer's network. Clients of unknown address count as one.
 pub(crate) fn customer(address: Option<IpAddr>) -> IpAddr {
-    forwarded::network(known(address))
+    forwarded::network(or_unspecified(address))
 }
 
 /// Key of all addresses that one customer of an internet provider may have.
 pub(super) fn site(address: Option<IpAddr>) -> IpAddr {
-    forwarded::site(known(address))
+    forwarded::site(or_unspecified(address))
 }
 
-fn known(address: Option<IpAddr>) -> IpAddr {
+fn or_unspecified(address: Option<IpAddr>) -> IpAddr {
     address.unwrap_or(Ipv4Addr::UNSPECIFIED.into())
 }
 

@@ -9,7 +9,7 @@ pub(crate) struct DoneMessages(pub(crate) &'static [(&'static str, &'static str)
 impl DoneMessages {
     /// The sentence of a word; `None` for a word that no form leads to.
     pub(crate) fn text(&self, word: &str) -> Option<&'static str> {
-        self.0.iter().find(|(known, _)| *known == word).map(|(_, text)| *text)
+        self.0.iter().find(|(name, _)| *name == word).map(|(_, text)| *text)
     }
 
     /// The sentence of the word in a query string.

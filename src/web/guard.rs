@@ -49,8 +49,8 @@ pub(crate) async fn guard(
     next: Next,
 ) -> Response {
     let client = request.extensions().get::<Client>().copied().unwrap_or_default();
-    let known = guarded.sessions.read(request.headers(), UnixMs::now());
-    let session = known.clone().unwrap_or_else(Session::guest);
+    let valid = guarded.sessions.read(request.headers(), UnixMs::now());
+    let session = valid.clone().unwrap_or_else(Session::guest);
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     let checked = if is_read { Ok(request) } else { check_form(&guarded, &session, request).await };
     let mut response = match checked {
@@ -64,7 +64,7 @@ pub(crate) async fn guard(
         Some(SessionChange::Begin(begun)) => Some(guarded.sessions.write(Some(&begun), client.tls)),
         Some(SessionChange::End) => Some(guarded.sessions.write(None, client.tls)),
         // A guest who got a page may send its form.
-        None if known.is_none() && is_read && is_page(&response) => {
+        None if valid.is_none() && is_read && is_page(&response) => {
             Some(guarded.sessions.write(Some(&session), client.tls))
         }
         None => None,

@@ -53,7 +53,7 @@ impl Default for Names {
 pub(crate) struct LogIns {
     customers: Attempts<IpAddr>,
     sites: Attempts<IpAddr>,
-    known: Names,
+    existing: Names,
     unknown: Names,
     devices: Attempts<DeviceId>,
     right: Attempts<NameMark>,
@@ -92,7 +92,7 @@ impl Default for LogIns {
         Self {
             customers: Attempts::default(),
             sites: Attempts::new(SITE_AT_ONCE, SITE_EVERY),
-            known: Names::default(),
+            existing: Names::default(),
             unknown: Names::default(),
             devices: Attempts::default(),
             right: Attempts::new(RIGHT_AT_ONCE, EVERY),
@@ -141,7 +141,7 @@ impl LogIns {
     }
 
     fn names(&self, has_login: bool) -> &Names {
-        if has_login { &self.known } else { &self.unknown }
+        if has_login { &self.existing } else { &self.unknown }
     }
 
     /// Salted, so that nobody can look for two names that are one here.
@@ -256,16 +256,16 @@ mod tests {
 
     #[test]
     fn names_without_a_login_are_refused_alike() {
-        let told = |has_login| {
+        let allowed = |has_login| {
             let log_ins = LogIns::default();
             let addresses = (0..80).map(|number| format!("192.0.{}.{}", number / 10, number % 10));
-            let told = addresses.map(|address| {
+            let allowed = addresses.map(|address| {
                 guess_all(&log_ins, Trying { has_login, ..from(&address, "somebody") })
             });
-            told.collect::<Vec<_>>()
+            allowed.collect::<Vec<_>>()
         };
-        assert_eq!(told(true), told(false), "the bounds tell who has a login");
-        assert_eq!(told(true).iter().sum::<u32>(), NAME_AT_ONCE);
+        assert_eq!(allowed(true), allowed(false), "the bounds tell who has a login");
+        assert_eq!(allowed(true).iter().sum::<u32>(), NAME_AT_ONCE);
     }
 
     /// The flood that kept everybody out: more names than are remembered, from a few addresses.
@@ -278,7 +278,7 @@ mod tests {
             let trying = Trying { has_login: false, ..from(&address, &name) };
             guess(&log_ins, trying);
         }
-        let kept = [&log_ins.unknown, &log_ins.known].map(|names| names.all.len());
+        let kept = [&log_ins.unknown, &log_ins.existing].map(|names| names.all.len());
         assert_eq!(kept, [4 * AT_ONCE as usize, 0], "who is refused leaves nothing");
         for number in 0..1_000 {
             let (address, name) = (format!("198.51.{}.1", number % 250), format!("own {number}"));

@@ -88,11 +88,11 @@ mod tests {
             }],
         });
         let lines = price_lines(&pricing);
-        let told: Vec<_> =
+        let lines: Vec<_> =
             lines.iter().map(|line| (line.when.as_str(), line.text.as_str())).collect();
         let when = "input tokens above 200,000, service tier flex, without thinking";
         assert_eq!(
-            told,
+            lines,
             [
                 ("", "input $2.50, output $15.00 per 1M tokens"),
                 ("", "$0.04 per image"),

@@ -96,7 +96,7 @@ impl FromRequestParts<OperatorConsole> for LoggedInOperator {
         let name = session.as_ref().and_then(|session| name(console, session));
         match name.zip(session) {
             Some((name, session)) => {
-                connections::mark_known(&parts.extensions);
+                connections::mark_authenticated(&parts.extensions);
                 let done = done::DONE.text_in(parts.uri.query());
                 Ok(Self { console: console.clone(), name, session, done })
             }
@@ -232,6 +232,6 @@ impl<T: DeserializeOwned + Default> FromRequestParts<OperatorConsole> for Lenien
         _: &OperatorConsole,
     ) -> Result<Self, Infallible> {
         let read = Query::<T>::try_from_uri(&parts.uri);
-        Ok(Self(read.map(|Query(asked)| asked).unwrap_or_default()))
+        Ok(Self(read.map(|Query(query)| query).unwrap_or_default()))
     }
 }

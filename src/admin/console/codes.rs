@@ -41,21 +41,21 @@ struct Codes {
 /// `GET /operator/codes`
 pub(super) async fn page(
     operator: LoggedInOperator,
-    LenientQuery(wanted): LenientQuery<CodesQuery>,
+    LenientQuery(query): LenientQuery<CodesQuery>,
 ) -> Response {
-    render(&operator, operator.frame(HERE), Form::default(), wanted, None).into_response()
+    render(&operator, operator.frame(HERE), Form::default(), query, None).into_response()
 }
 
 fn render(
     operator: &LoggedInOperator,
     frame: PageFrame,
     form: Form,
-    wanted: CodesQuery,
+    query: CodesQuery,
     made: Option<Secret>,
 ) -> HtmlPage<Codes> {
     let ledger = operator.ledger();
     let place = |issued: &IssuedCode| (issued.code.created_at, issued.code.id);
-    let after = wanted.after.and_then(|id| ledger.code(id)).map(|after| place(&after));
+    let after = query.after.and_then(|id| ledger.code(id)).map(|after| place(&after));
     let mut rows = ledger.codes();
     rows.retain(|issued| after.is_none_or(|after| place(issued) < after));
     rows.reverse();

@@ -111,10 +111,10 @@ fn share(margin: Nanousd, charged: Nanousd) -> String {
 /// `GET /operator/margins`
 pub(super) async fn page(
     operator: LoggedInOperator,
-    LenientQuery(asked): LenientQuery<MarginsQuery>,
+    LenientQuery(query): LenientQuery<MarginsQuery>,
 ) -> Response {
-    let days = asked.days.filter(|days| DAYS.contains(days)).unwrap_or(DAYS_DEFAULT);
-    let by = asked.by.unwrap_or(MarginBy::Model);
+    let days = query.days.filter(|days| DAYS.contains(days)).unwrap_or(DAYS_DEFAULT);
+    let by = query.by.unwrap_or(MarginBy::Model);
     let today = u32::try_from(UnixMs::now().0 / MS_PER_DAY).unwrap_or(u32::MAX - 1);
     let cells = operator.ledger().margins(today.saturating_sub(days - 1)..today + 1).await;
     let cells = match cells {

@@ -50,9 +50,9 @@ struct OfCustomer {
 /// `GET /operator/webhooks`
 pub(super) async fn page(
     operator: LoggedInOperator,
-    LenientQuery(wanted): LenientQuery<TasksQuery>,
+    LenientQuery(query): LenientQuery<TasksQuery>,
 ) -> Response {
-    match tasks(&operator, None, wanted).await {
+    match tasks(&operator, None, query).await {
         Ok((tasks, older)) => {
             let (frame, once) = (operator.frame(HERE), new_submit_token());
             HtmlPage(Webhooks { frame, once, tasks, older, back: "all" }).into_response()
@@ -64,9 +64,9 @@ pub(super) async fn page(
 /// `GET /operator/customers/{account}/tasks`
 pub(super) async fn of_customer(
     Visit { operator, account }: Visit,
-    LenientQuery(wanted): LenientQuery<TasksQuery>,
+    LenientQuery(query): LenientQuery<TasksQuery>,
 ) -> Response {
-    match tasks(&operator, Some(account.id), wanted).await {
+    match tasks(&operator, Some(account.id), query).await {
         Ok((tasks, older)) => {
             let head = CustomerHead::new(operator.ledger(), &account, "/tasks");
             let (frame, once) = (operator.frame(customer::HERE), new_submit_token());
@@ -80,9 +80,9 @@ pub(super) async fn of_customer(
 async fn tasks(
     operator: &LoggedInOperator,
     account: Option<AccountId>,
-    wanted: TasksQuery,
+    query: TasksQuery,
 ) -> Result<(Vec<ListedTask>, Option<String>), LedgerError> {
-    let found = operator.ledger().tasks(account, None, wanted.after, PAGE).await;
+    let found = operator.ledger().tasks(account, None, query.after, PAGE).await;
     let page = found?.unwrap_or_default();
     Ok((page.tasks, page.next_after.map(|id| format!("?after={id}"))))
 }

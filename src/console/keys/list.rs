@@ -109,14 +109,14 @@ pub(in crate::console) struct KeysQuery {
 pub(in crate::console) async fn page(
     State(console): State<CustomerConsole>,
     customer: LoggedInCustomer,
-    Query(wanted): Query<KeysQuery>,
+    Query(query): Query<KeysQuery>,
 ) -> PageResult {
     let now = UnixMs::now();
     let mut keys = console.ledger.keys_of(customer.account.id);
     // A key of the playground that has ended is of no use to anybody.
     keys.retain(|key| !(playground::is_its(key) && key.is_expired(now)));
     keys.reverse();
-    if let Some(before) = &wanted.before {
+    if let Some(before) = &query.before {
         let place = before.parse().ok().and_then(|id| keys.iter().position(|key| key.id == id));
         let place = place.ok_or_else(|| customer.nowhere(&console))?;
         keys.drain(..=place);

@@ -20,8 +20,8 @@ pub(super) fn all(config: &Snapshot) -> Vec<Value> {
         ("video", &[Operation::Video], video),
         ("speech", &[Operation::Speech], speech),
     ];
-    let listed = kinds.into_iter().map(|(kind, operations, asked)| {
-        let models = operations.iter().flat_map(|operation| models_for(config, *operation, asked));
+    let listed = kinds.into_iter().map(|(kind, operations, form)| {
+        let models = operations.iter().flat_map(|operation| models_for(config, *operation, form));
         let models: Vec<Value> = models.take(EACH_MAX).collect();
         (kind, models)
     });
@@ -33,7 +33,7 @@ pub(super) fn all(config: &Snapshot) -> Vec<Value> {
 fn models_for(
     config: &Snapshot,
     operation: Operation,
-    asked: fn(&Model, Operation) -> Option<Value>,
+    form: fn(&Model, Operation) -> Option<Value>,
 ) -> Vec<Value> {
     let Some(path) = path_of(config, operation) else { return Vec::new() };
     let named = config.models.iter().filter(|model| !model.is_wildcard());
@@ -44,13 +44,13 @@ fn models_for(
             operation == Operation::Chat && model.serves(operation) && !speaks(Operation::Messages);
         speaks(operation) || is_translated
     });
-    let asked = |model: &Arc<Model>| {
-        let mut asked = asked(model, operation)?;
-        asked["id"] = json!(model.id);
-        asked["path"] = json!(path);
-        Some(asked)
+    let described = |model: &Arc<Model>| {
+        let mut form = form(model, operation)?;
+        form["id"] = json!(model.id);
+        form["path"] = json!(path);
+        Some(form)
     };
-    doing.filter_map(asked).collect()
+    doing.filter_map(described).collect()
 }
 
 fn dialect(model: &Model) -> Option<Dialect> {

@@ -44,19 +44,19 @@ pub(super) struct Filter {
 
 impl Filter {
     /// Reads what was typed, for an account that has these keys.
-    pub(super) fn from_typed(asked: TypedFilter, keys: &KeyNames) -> Self {
+    pub(super) fn from_typed(typed: TypedFilter, keys: &KeyNames) -> Self {
         let mut filter = Self {
-            errors_only: !asked.errors.is_empty(),
-            model: asked.model.trim().to_owned(),
-            status: asked.status.trim().to_owned(),
+            errors_only: !typed.errors.is_empty(),
+            model: typed.model.trim().to_owned(),
+            status: typed.status.trim().to_owned(),
             ..Self::default()
         };
         if filter.model.len() > MODEL_BYTES_MAX {
             filter.model_wrong = "A model's name has at most 256 bytes.";
         }
-        if !asked.key.is_empty() {
+        if !typed.key.is_empty() {
             // Another account's key is like none.
-            filter.key = asked.key.parse().ok().filter(|key| keys.has(*key));
+            filter.key = typed.key.parse().ok().filter(|key| keys.has(*key));
             if filter.key.is_none() {
                 filter.key_wrong = "There is no such key.";
             }
@@ -65,7 +65,7 @@ impl Filter {
             Ok(status) => filter.status_filter = status,
             Err(text) => filter.status_wrong = text,
         }
-        let before = asked.before.map(|before| before.parse().ok());
+        let before = typed.before.map(|before| before.parse().ok());
         filter.before_wrong = matches!(before, Some(None));
         filter.before = before.flatten();
         filter

@@ -57,7 +57,7 @@ struct Facts {
     operation: String,
     route: String,
     model: String,
-    asked_model: Option<String>,
+    requested_model: Option<String>,
     key: String,
     streamed: bool,
     bytes_in: u64,
@@ -79,7 +79,7 @@ impl Facts {
             operation: logged.operation.clone(),
             route: logged.route.clone(),
             model: logged.model.clone(),
-            asked_model: logged.asked_model.clone(),
+            requested_model: logged.requested_model.clone(),
             key: logged.key_id.map_or_else(String::new, |key| keys.name(key)),
             streamed: logged.streamed,
             bytes_in: logged.bytes_in,
@@ -111,7 +111,7 @@ pub(in crate::console) async fn page(
     };
     let logged = match logged {
         Ok(None) => console.requests.find(scope, id).await,
-        known => known,
+        other => other,
     };
     let logged = logged.map_err(|error| super::failed(&console, &customer, &error))?;
     let task = task(&console, &customer, logged.as_ref()).await?;
@@ -187,8 +187,8 @@ async fn price(
     let Some(version) = money.call.price else { return Ok(None) };
     let note = console.ledger.price(version).await;
     let note = note.map_err(|error| customer.failed(console, &error))?;
-    let told = note.first().and_then(|note| serde_json::from_str(&note.pricing).ok());
-    Ok(told.map(|told| AppliedPrice { version, lines: price_lines(&told) }))
+    let price = note.first().and_then(|note| serde_json::from_str(&note.pricing).ok());
+    Ok(price.map(|price| AppliedPrice { version, lines: price_lines(&price) }))
 }
 
 /// Charge of a finished call, less refunds.

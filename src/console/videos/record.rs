@@ -80,8 +80,8 @@ fn text(value: &Value) -> Option<String> {
 /// fetched over HTTP: an upstream could name anything.
 fn video_url(record: &Value) -> Option<String> {
     let content = &record["content"];
-    let said = content[0]["video_url"].as_str().or_else(|| content["video_url"].as_str())?;
-    let url = Url::parse(said).ok().filter(|_| said.len() <= URL_BYTES_MAX)?;
+    let url_text = content[0]["video_url"].as_str().or_else(|| content["video_url"].as_str())?;
+    let url = Url::parse(url_text).ok().filter(|_| url_text.len() <= URL_BYTES_MAX)?;
     matches!(url.scheme(), "http" | "https").then(|| url.to_string())
 }
 
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn only_what_is_fetched_over_http_is_played() {
-        for (said, expected) in [
+        for (url_text, expected) in [
             (json!("https://cdn.example/a.mp4?x=1&y=2"), Some("https://cdn.example/a.mp4?x=1&y=2")),
             (json!("http://127.0.0.1:1/a.mp4"), Some("http://127.0.0.1:1/a.mp4")),
             (json!("javascript:alert(1)"), None),
@@ -105,8 +105,8 @@ mod tests {
             (json!(7), None),
         ] {
             for record in [
-                json!({"content": [{"video_url": said.clone()}]}),
-                json!({"content": {"video_url": said}}),
+                json!({"content": [{"video_url": url_text.clone()}]}),
+                json!({"content": {"video_url": url_text}}),
             ] {
                 assert_eq!(video_url(&record).as_deref(), expected, "{record}");
             }
