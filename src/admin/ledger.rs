@@ -44,19 +44,19 @@ pub(super) struct ExportQuery {
 }
 
 /// Records, as they are read.
-pub(super) struct Exported {
+pub(super) struct ExportedRecord {
     format: ExportFormat,
     chunks: mpsc::Receiver<std::io::Result<Bytes>>,
 }
 
-impl IntoResponse for Exported {
+impl IntoResponse for ExportedRecord {
     fn into_response(self) -> Response {
         let body = Body::from_stream(ReceiverStream::new(self.chunks));
         ([(header::CONTENT_TYPE, self.format.media_type())], body).into_response()
     }
 }
 
-impl Output for Exported {
+impl Output for ExportedRecord {
     fn describe(operation: &mut Operation<'_>) {
         let lines = json!({"type": "string", "description": "A `LedgerRecord` a line."});
         let rows =
@@ -64,7 +64,7 @@ impl Output for Exported {
         for (format, schema) in [(ExportFormat::Jsonl, lines), (ExportFormat::Csv, rows)] {
             operation.reply_as(StatusCode::OK, "The records.", format.media_type(), &schema);
         }
-        operation.name::<crate::ledger::Exported<'_>>();
+        operation.name::<crate::ledger::ExportedRecord<'_>>();
         operation.refusal(StatusCode::TOO_MANY_REQUESTS, "As many read the journal as may.");
     }
 }
@@ -74,13 +74,13 @@ impl Output for Exported {
 pub(super) async fn export(
     State(state): State<AdminState>,
     Params(query): Params<ExportQuery>,
-) -> ApiResult<Exported> {
+) -> ApiResult<ExportedRecord> {
     let format = query.format.unwrap_or_default();
     let exporter = Exporter::new(format, query.account, query.from_seq.unwrap_or_default());
     let scan = state.ledger.scan(exporter.first()).await?;
     let (sender, chunks) = mpsc::channel(CHUNKS_MAX);
     tokio::task::spawn_blocking(move || send(scan, exporter, &sender));
-    Ok(Exported { format, chunks })
+    Ok(ExportedRecord { format, chunks })
 }
 
 /// Sends until the journal is over, or nobody listens.

@@ -67,7 +67,7 @@ pub(super) async fn hold(
     let in_doubt = state.ledger.in_doubt().await?;
     let unresolved = in_doubt.iter().find(|doubt| doubt.call.hold == hold);
     // Where it was resolved by the same request before, the ledger knows whose it was.
-    let account = unresolved.map_or(AccountId::HOUSE, |doubt| doubt.account);
+    let account = unresolved.map_or(AccountId::OPERATOR, |doubt| doubt.account);
     caller.by(&state).resolve_doubt((account, hold), &body.note, refund).await?;
     Ok(Json(ResolvedHold { hold, note: body.note }))
 }
