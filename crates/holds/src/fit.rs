@@ -12,13 +12,13 @@ use crate::funds::{Allowance, Funds};
 use crate::plan::{Needs, Plan, PlanStep};
 use crate::queue::{HoldQueue, RunningCall};
 
-/// How long a call waits for those that come at the same time, before any of them takes money: parallel
-/// agents begin within a few milliseconds, and none of them should find what another has left over.
+/// Time a call waits for others of the same account before any takes money. Parallel agents start
+/// within a few milliseconds, and none should get only the rest of another.
 const GATHER: Duration = Duration::from_millis(30);
-/// How often a call that found its money taken decides anew, before it gives up or waits.
+/// Number of new decisions of a call whose money was taken meanwhile, before it waits or fails.
 const RETRIES_MAX: u32 = 8;
 
-/// How much of a call is held.
+/// Extent of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldKind {
     /// The most that it can cost.
@@ -29,7 +29,7 @@ pub enum HoldKind {
     Slice,
 }
 
-/// Why nothing was held for a call.
+/// Reason why a hold was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotHeld<E> {
     /// Less is available than was to be held.
@@ -71,14 +71,14 @@ pub trait TightCall {
     ) -> impl Future<Output = Result<Self::Held, NotHeld<Self::Refused>>> + Send;
 }
 
-/// Why a call cannot be served.
+/// Reason why a call cannot be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit<E> {
     /// The account has too little at the moment, or at all.
     Short {
-        /// What the account has.
+        /// Allowance of the call.
         allowance: Allowance,
-        /// What the call would have been held at.
+        /// Amounts of the possible holds.
         needs: Needs,
     },
     /// The ledger refuses it for another reason.

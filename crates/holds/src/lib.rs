@@ -1,4 +1,4 @@
-//! How the money of an account is shared among its parallel calls when there is little of it.
+//! Sharing of a small balance among an account's parallel calls.
 //!
 //! A call whose most is small beside its account's balance never comes here. Any other takes a
 //! [`QueuedCall`] at the [`HoldQueue`], which counts the parallel calls of each account; [`Funds`] are split

@@ -1,4 +1,4 @@
-//! Where the parallel calls of each account are counted, and wait for each other's money in order.
+//! Counts each account's parallel calls, and queues them for money.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use tollgate_types::ids::AccountId;
 /// For how long an account is expected to have as many parallel calls again as it had: agents run tools
 /// between two calls, and come back with the next.
 const PEAK_FOR: Duration = Duration::from_secs(60);
-/// How often a call that waits looks by itself, for money that no call of this desk gives back: grants,
-/// small calls, other nodes of a fleet.
+/// Poll interval of a waiting call, for money that no queued call returns: grants, small calls,
+/// other nodes of a fleet.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Accounts that are remembered, for their calls or their peaks, before those that need not be are let go.
 const REMEMBERED_MAX: usize = 10_000;
@@ -34,7 +34,7 @@ pub struct HoldQueue {
 struct AccountCalls {
     /// Calls without a hold, by their numbers.
     deciding: Vec<u64>,
-    /// Those of them that wait for money, in the order in which they came.
+    /// Those of them that wait for money, in order of arrival.
     waiting: VecDeque<(u64, Arc<Notify>)>,
     /// Calls with a hold.
     running: u64,
@@ -143,8 +143,8 @@ impl HoldQueue {
 }
 
 impl QueuedCall {
-    /// How many calls share the account's money, and how many of them have no hold: this one is among
-    /// both. As many are expected as there were in the last minute.
+    /// Number of calls that share the account's money, and number of calls without a hold; both
+    /// include this one. The first is at least the peak of the last minute.
     #[must_use]
     pub fn shares(&self) -> (u64, u64) {
         let now = Instant::now();
@@ -182,7 +182,7 @@ impl QueuedCall {
         }
     }
 
-    /// Whether calls that came earlier wait for money: what there is, is theirs.
+    /// True if earlier calls wait for money, which is theirs first.
     #[must_use]
     pub fn is_behind_others(&self) -> bool {
         let behind = self.queue.line(self.account, |line| {
@@ -253,8 +253,8 @@ mod tests {
         assert_eq!(queue.accounts(), 0, "nothing is remembered of who is alone");
     }
 
-    /// Where more accounts than are remembered have had parallel calls within a minute, none can be let go:
-    /// they are not looked through for each that comes.
+    /// If more accounts than the limit had parallel calls within a minute, none can be evicted, and
+    /// a new account does not trigger a scan of all.
     #[tokio::test(start_paused = true)]
     async fn a_crowd_is_looked_through_each_time_it_has_doubled() {
         let queue = queue();

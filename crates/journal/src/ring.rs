@@ -22,27 +22,26 @@ use crate::files;
 
 /// The length of a file's header, in bytes.
 const HEADER_BYTES: u64 = 16;
-/// Where a frame's content begins, in bytes.
+/// Offset of the content in a frame, in bytes.
 pub const CONTENT_AT: usize = 8;
 /// The bytes of a frame around its content.
 pub const FRAME_BYTES: usize = CONTENT_AT + 4;
-/// What is read at a time on the way backwards: those who jump from frame to frame land close to each
-/// other or far apart.
+/// Read size backwards: successive frames may be close to each other or far apart.
 const BACK_BYTES: u64 = 16 << 10;
-/// What is read at a time on the way forwards.
+/// Read size forwards.
 const AHEAD_BYTES: usize = 256 << 10;
 
 /// A place in a log. Later frames have larger ones.
 pub type Position = u64;
 
-/// What tells one log's files from another's.
+/// File names and magic bytes of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// What each file begins with.
+    /// First bytes of each file.
     pub magic: &'static [u8; 12],
     /// To be raised whenever the frames' content changes: files of another version are removed.
     pub version: u32,
-    /// How the files' names end, without a dot.
+    /// File extension, without the dot.
     pub extension: &'static str,
     /// The fewest bytes that a frame has.
     pub frame_bytes_min: usize,
@@ -66,7 +65,7 @@ impl Layout {
         (self.frame_bytes_min..=self.frame_bytes_max).contains(&whole).then_some(whole)
     }
 
-    /// Whether `frame` is one whole frame, as it was written.
+    /// True if `frame` is one intact frame.
     #[must_use]
     pub fn is_whole(&self, frame: &[u8]) -> bool {
         let Some(end) = frame.len().checked_sub(4) else { return false };
@@ -245,7 +244,7 @@ impl Reader {
         &self.segments
     }
 
-    /// Whether the file that had this position was removed.
+    /// True if the file at this position was removed.
     #[must_use]
     pub fn is_gone(&self, position: Position) -> bool {
         self.segments.first().is_none_or(|oldest| position < oldest.base)
@@ -343,7 +342,7 @@ impl Reader {
     }
 }
 
-/// Which way a reader goes.
+/// Direction of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
     Start,

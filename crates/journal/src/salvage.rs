@@ -14,15 +14,15 @@ use crate::segment::{self, Position};
 pub struct Damage {
     /// The file of the segment.
     pub path: PathBuf,
-    /// Where it begins, in bytes from the file's beginning.
+    /// Start of the damage, in bytes from the beginning of the file.
     pub from: u64,
-    /// Where what can be read begins again, or the file ends.
+    /// First readable byte after it, or the end of the file.
     pub to: u64,
-    /// What is wrong, for people.
+    /// Description of the damage, for people.
     pub what: String,
 }
 
-/// What is found one after the other.
+/// Item found by a salvage.
 #[derive(Debug)]
 pub enum SalvageItem<R> {
     /// A frame. Whether it is proven to follow what was found before: by the hash chain, across
@@ -38,9 +38,9 @@ pub struct Salvage<F> {
     to_come: Vec<Seq>,
     path: PathBuf,
     bytes: Vec<u8>,
-    /// Where it stands. Its segment and offset are those of the damaged journal.
+    /// Current position, with segment and offset in the damaged journal.
     position: Position,
-    /// Whether nothing was wrong up to here.
+    /// True if no damage was found so far.
     is_whole: bool,
     torn_bytes: u64,
     format: PhantomData<fn() -> F>,
@@ -85,7 +85,7 @@ impl<F: Format> Salvage<F> {
         (self.path.clone(), walk.offset)
     }
 
-    /// What comes next; `None` at the end.
+    /// Next item; `None` at the end.
     ///
     /// # Errors
     /// When a file cannot be read at all.
@@ -184,7 +184,7 @@ impl<F: Format> Salvage<F> {
     }
 }
 
-/// How far a salvage has come, damage or not.
+/// Progress of a salvage.
 #[derive(Debug)]
 pub struct SalvageCursor {
     offset: u64,

@@ -1,4 +1,4 @@
-//! What a crash may leave, and what is read again.
+//! Tests of the states that a crash can leave.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -34,7 +34,7 @@ impl Format for TextLines {
     }
 }
 
-/// What is read of a journal to its end, and the bytes of an unfinished write there.
+/// Reads a journal to its end; with the number of bytes of an unfinished write.
 fn read(dir: &Path) -> Result<(Vec<String>, u64), Error> {
     let mut reader = Reader::<TextLines>::open(dir, Position::default())?;
     let mut records = Vec::new();
@@ -45,7 +45,7 @@ fn read(dir: &Path) -> Result<(Vec<String>, u64), Error> {
     Ok((records, reader.torn_bytes()))
 }
 
-/// Where a journal ends.
+/// End of a journal.
 fn end(dir: &Path) -> Position {
     let mut reader = Reader::<TextLines>::open(dir, Position::default()).expect("a journal");
     while reader.next_frame().expect("a sound journal").is_some() {}

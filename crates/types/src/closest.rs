@@ -1,6 +1,6 @@
-//! Which word was meant by one that nobody knows: a field of a file, a model, a path.
+//! Suggestions for misspelled words: fields of a file, models, paths.
 
-/// Which of `known` was probably meant by `typed`.
+/// Closest word to `typed` among `known`, if one is close enough.
 #[must_use]
 pub fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     /// A word further off than a third of its letters is another word.

@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use crate::limit::{Limit, RateLimitStatus, Scope};
 
-/// What happened. One variant per answer that a customer can tell apart.
+/// Kind of a failure: one variant per error that a customer can tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// The request is malformed or asks for something that the contract does not allow.
@@ -106,15 +106,15 @@ pub enum AllowedMethods {
 /// A limit of a key, an account or a model that a request has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitReached {
-    /// Which of the limits was reached.
+    /// The limit that was reached.
     pub limit: Limit,
-    /// Whose limit was reached: a key's, an account's or a model's.
+    /// Scope of the limit: a key, an account or a model.
     pub scope: Scope,
-    /// How the limits stand.
+    /// Status of the rate limits.
     pub standing: RateLimitStatus,
 }
 
-/// What an upstream said of a failure of its own, where the contract has its words reach the customer.
+/// An upstream's own error body, relayed to the customer where the API's contract says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Words {
     /// The status of its answer.
@@ -126,9 +126,9 @@ pub struct Words {
 /// A failure on its way to the customer.
 #[derive(Debug)]
 pub struct GatewayError {
-    /// What happened, of which the status and the code follow.
+    /// Kind, which determines status and code.
     pub kind: ErrorKind,
-    /// What the customer reads. Says what to do; holds no secret, no prompt, no internal name.
+    /// Public message: says what to do; without secrets, prompts or internal names.
     pub message: Cow<'static, str>,
     /// The code, where it is finer than the kind's own.
     pub code: Option<&'static str>,
@@ -136,7 +136,7 @@ pub struct GatewayError {
     pub param: Option<Cow<'static, str>>,
     /// The methods that the path takes, where the request's is none of them.
     pub allow: Option<AllowedMethods>,
-    /// When trying again makes sense.
+    /// Delay after which a retry makes sense.
     pub retry_after: Option<Duration>,
     /// The limit that was reached, if one was.
     pub limited: Option<Box<LimitReached>>,
@@ -145,7 +145,7 @@ pub struct GatewayError {
     pub max_tokens_affordable: Option<NonZeroU32>,
     /// The upstream's own words, in the place of ours.
     pub words: Option<Box<Words>>,
-    /// What the operator's log says beside it.
+    /// Internal cause, for the operator's log.
     pub cause: Option<Box<str>>,
 }
 

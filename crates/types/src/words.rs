@@ -1,6 +1,6 @@
 //! Enums whose variants are words of YAML files, requests, logs and metrics.
 
-/// What all these enums have, for code that takes any of them.
+/// Interface of these enums, for generic code.
 pub trait Word: Copy + 'static {
     /// Every one, in the order in which documents list them.
     fn all() -> &'static [Self];

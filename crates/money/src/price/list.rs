@@ -18,14 +18,14 @@ use tollgate_types::words::words;
 /// A model's prices, and those that apply where a request meets conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PriceList {
-    /// What a request costs that meets no condition.
+    /// Prices of a request that meets no condition.
     pub base: Prices,
     /// Conditions and the prices of requests that meet them; the first that is met counts.
     pub when: Vec<(Condition, Prices)>,
 }
 
 impl PriceList {
-    /// What a request with these traits costs that is taken in `now` and uses `bound` at most.
+    /// Quote for a request with these traits that arrives at `now` and uses at most `bound`.
     #[must_use]
     pub fn quote(self: &Arc<Self>, asked: &Traits, bound: &Usage, now: UnixMs) -> Quote {
         if !self.when.iter().any(|(condition, _)| condition.is_decided_late()) {
@@ -66,7 +66,7 @@ impl PriceList {
     }
 }
 
-/// What one request costs, from the moment in which it is taken in: a reload changes nothing of it.
+/// Prices of one request, fixed when it arrives: a reload does not change them.
 #[derive(Clone, Debug)]
 pub enum Quote {
     /// These prices, whatever the answer shows.
@@ -110,10 +110,10 @@ impl Quote {
     }
 }
 
-/// What a request must be like for a branch of prices.
+/// Condition of a price branch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Condition {
-    /// What it asks for, and what its answer shows.
+    /// Traits of the request and of its response.
     pub traits: Traits,
     /// More tokens go in than this, cached ones among them. Then the branch has the prices of the whole
     /// request, as providers bill it.
@@ -123,7 +123,7 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// Whether only the answer shows whether it is met.
+    /// True if only the response decides it.
     const fn is_decided_late(&self) -> bool {
         let Traits { service_tier, speed, inference_geo, thinking, .. } = self.traits;
         self.input_tokens_above.is_some()
@@ -133,7 +133,7 @@ impl Condition {
             || thinking.is_some()
     }
 
-    /// Whether what was used and shown meets it.
+    /// True if the usage and the traits of the response meet it.
     fn is_met(&self, traits: &Traits, usage: &Usage, taken_in: UnixMs) -> bool {
         self.traits.are_early_met_by(traits)
             && self.traits.are_late_met_by(traits)
@@ -141,7 +141,7 @@ impl Condition {
             && self.time_utc.is_none_or(|window| window.contains(taken_in))
     }
 
-    /// Whether a request can still meet it that uses `bound` at most.
+    /// True if a request that uses at most `bound` can still meet it.
     fn can_be_met(&self, asked: &Traits, bound: &Usage, now: UnixMs) -> bool {
         self.traits.are_early_met_by(asked)
             && self.traits.can_be_late_met_by(asked)
@@ -149,7 +149,8 @@ impl Condition {
             && self.time_utc.is_none_or(|window| window.contains(now))
     }
 
-    /// Whether whatever meets this meets `other` as well: behind it, this counts for nothing.
+    /// True if everything that meets this condition meets `other` as well: a later condition so
+    /// implied has no effect.
     #[must_use]
     pub fn implies(&self, other: &Self) -> bool {
         let is_above = match (self.input_tokens_above, other.input_tokens_above) {
@@ -164,8 +165,8 @@ impl Condition {
     }
 }
 
-/// What a price can depend on. Of a request: what it asks for, `None` where it leaves that open or
-/// has no such thing. Of an answer: what it shows. Of a condition: what it demands.
+/// Traits that a price can depend on. Of a request: its parameters, `None` if open or not
+/// applicable. Of a response: its actual values. Of a condition: the required values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traits {
     /// The resolution of a video.
@@ -174,24 +175,24 @@ pub struct Traits {
     pub size: Option<ImageSize>,
     /// The quality of an image.
     pub quality: Option<Quality>,
-    /// Whether a video is made with sound.
+    /// True for a video with sound.
     pub audio: Option<bool>,
-    /// Whether a video is a draft.
+    /// True for a draft of a video.
     pub draft: Option<bool>,
-    /// Whether a video is among the inputs.
+    /// True if a video is among the inputs.
     pub video_input: Option<bool>,
     /// The tier in which the request is served. An upstream may serve it in another than was asked for.
     pub service_tier: Option<ServiceTier>,
-    /// How fast the answer is made.
+    /// Inference speed.
     pub speed: Option<Speed>,
-    /// Where the model runs.
+    /// Region of inference.
     pub inference_geo: Option<InferenceGeo>,
-    /// Whether the model thinks before it answers.
+    /// True if the model thinks before it answers.
     pub thinking: Option<bool>,
 }
 
 impl Traits {
-    /// Whether a request with these traits meets those of `self` that are decided when it is taken in.
+    /// True if a request with these traits meets the part of `self` that is decided on arrival.
     fn are_early_met_by(&self, has: &Self) -> bool {
         met(has.resolution, self.resolution)
             && met(has.size, self.size)
@@ -201,7 +202,7 @@ impl Traits {
             && met(has.video_input, self.video_input)
     }
 
-    /// Whether an answer with these traits meets those of `self` that its answer decides on.
+    /// True if a response with these traits meets the part of `self` that the response decides.
     fn are_late_met_by(&self, has: &Self) -> bool {
         met(has.service_tier, self.service_tier)
             && met(has.speed, self.speed)
@@ -209,7 +210,7 @@ impl Traits {
             && met(has.thinking, self.thinking)
     }
 
-    /// Whether the answer to a request with these traits can still meet them.
+    /// True if the response to a request with these traits can still meet them.
     fn can_be_late_met_by(&self, asked: &Self) -> bool {
         // Who does not ask for a tier is served in the default one.
         let tier = match (self.service_tier, asked.service_tier) {
@@ -272,7 +273,7 @@ impl DayWindow {
         (window.from != window.until).then_some(window)
     }
 
-    /// Whether this moment is within it.
+    /// True if the time is within the window.
     #[must_use]
     pub fn contains(self, at: UnixMs) -> bool {
         let minute = at.0 / MINUTE_MS % DAY_MINUTES;
@@ -326,7 +327,7 @@ impl ServiceTier {
 }
 
 words! {
-    /// How fast an answer is made.
+    /// Inference speed.
     Speed {
         /// As fast as usual.
         Standard = "standard",
@@ -336,7 +337,7 @@ words! {
 }
 
 words! {
-    /// Where a model runs.
+    /// Region of inference.
     InferenceGeo {
         /// Wherever there is room.
         Global = "global",
@@ -573,7 +574,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// What is held covers every branch that an answer can come to whose usage is within the bound.
+        /// A hold covers every branch that a response can reach with usage within the bound.
         #[test]
         fn a_hold_covers_every_branch_that_the_answer_can_show(
             branches in proptest::collection::vec((0..4_usize, 0..500_u64, 1..99_i64), 0..6),
