@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_asked_to_count_for_an_empty_account() {
+    fn no_count_is_requested_for_an_empty_account() {
         let needs = Needs { whole: money(50), at_floor: Some(money(32)), slice: None };
         let next = |total: i64| {
             let own = allowance(total, total, total);

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_leaves_is_gone_at_once_and_nobody_waits_for_ever() {
+    async fn a_dropped_call_leaves_at_once_and_no_call_waits_for_ever() {
         let queue = queue();
         let running_call = queue.enqueue(ACCOUNT).start();
         let (first, second) = (queue.enqueue(ACCOUNT), queue.enqueue(ACCOUNT));

@@ -162,10 +162,10 @@ impl Segment {
         let file = fs::OpenOptions::new().read(true).write(true).open(path)?;
         let bytes = file.metadata()?.len();
         let mut header = vec![0; layout.header().len()];
-        let is_known = bytes >= HEADER_BYTES
+        let is_indexed = bytes >= HEADER_BYTES
             && file.read_exact_at(&mut header, 0).is_ok()
             && header == layout.header();
-        Ok(is_known.then(|| Self { base, bytes, file: Arc::new(file) }))
+        Ok(is_indexed.then(|| Self { base, bytes, file: Arc::new(file) }))
     }
 
     /// Appends `frames`. After an error the file is as it was.

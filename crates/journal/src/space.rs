@@ -30,7 +30,7 @@ pub struct Space {
     free_bytes_min: u64,
     checked_at: Option<Instant>,
     /// Time of the last such event.
-    waiting_said_at: Option<Instant>,
+    waiting_reported_at: Option<Instant>,
     is_full: bool,
 }
 
@@ -38,7 +38,7 @@ impl Space {
     /// Watches the disk under `dir`, which counts as full while fewer than `free_bytes_min` are free.
     #[must_use]
     pub fn new(dir: PathBuf, free_bytes_min: u64) -> Self {
-        Self { dir, free_bytes_min, checked_at: None, waiting_said_at: None, is_full: false }
+        Self { dir, free_bytes_min, checked_at: None, waiting_reported_at: None, is_full: false }
     }
 
     /// True if less than the minimum is free, according to the check of the last second.
@@ -68,9 +68,9 @@ impl Space {
 
     /// True if the event is due again; it counts as sent then.
     pub(crate) fn should_say_waiting(&mut self) -> bool {
-        let is_due = self.waiting_said_at.is_none_or(|at| at.elapsed() >= WAITING_INTERVAL);
+        let is_due = self.waiting_reported_at.is_none_or(|at| at.elapsed() >= WAITING_INTERVAL);
         if is_due {
-            self.waiting_said_at = Some(Instant::now());
+            self.waiting_reported_at = Some(Instant::now());
         }
         is_due
     }
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_passes_by_itself_is_told_from_what_does_not() {
+    fn passing_failures_are_distinguished_from_lasting_ones() {
         use rustix::io::Errno;
         for (errno, full, descriptors) in [
             (Errno::NOSPC, true, false),

@@ -291,7 +291,7 @@ fn records_that_belong_together_are_one_group() {
 }
 
 #[test]
-fn a_sealed_segment_that_is_changed_or_gone_is_noticed() {
+fn a_changed_or_missing_sealed_segment_is_noticed() {
     let dir = tempfile::tempdir().expect("a directory");
     let dir = dir.path();
     let mut writer =

@@ -43,9 +43,9 @@ pub fn connect(archive: &Archive) -> Result<(), OpenError> {
     let ArchiveTo::Bucket(options) = &archive.to else { return Ok(()) };
     let made = Bucket::new((**options).clone());
     let made = made.map_err(|what| OpenError::io(place(options, ""))(io::Error::other(what)))?;
-    let mut known = BUCKETS.write();
-    known.retain(|bucket| bucket.options.bucket != options.bucket);
-    known.push(Arc::new(made));
+    let mut existing = BUCKETS.write();
+    existing.retain(|bucket| bucket.options.bucket != options.bucket);
+    existing.push(Arc::new(made));
     Ok(())
 }
 
@@ -81,8 +81,8 @@ fn object(path: &Path) -> Option<(&str, &str)> {
 /// The bucket that has an object: the one that is called so, or, if there is none, the one that was
 /// configured last. What was copied to another bucket is found there.
 fn bucket_called(name: &str) -> io::Result<Arc<Bucket>> {
-    let known = BUCKETS.read();
-    let found = known.iter().rfind(|bucket| bucket.options.bucket == name).or(known.last());
+    let existing = BUCKETS.read();
+    let found = existing.iter().rfind(|bucket| bucket.options.bucket == name).or(existing.last());
     found.cloned().ok_or_else(|| {
         io::Error::other(
             "it is in a bucket, and nothing says how to reach that: `store.journal.archive.s3` of \
@@ -162,8 +162,8 @@ fn in_directory(seal: &Seal, dir: &Path, archive: &Path) -> Result<Archived, Ope
     let (to, new) = (archive.join(&name), archive.join(format!("{name}.new")));
     make_directory(archive).map_err(OpenError::io(archive))?;
     // One that cannot be read says nothing.
-    if let Ok(Some(known)) = Seal::find(archive, seal.first_seq) {
-        check_is_same(&known, seal, &to)?;
+    if let Ok(Some(existing)) = Seal::find(archive, seal.first_seq) {
+        check_is_same(&existing, seal, &to)?;
     }
     let bytes = pack(&segment::path(dir, seal.first_seq), &new).inspect_err(|_| {
         // Half a file on a full disk is room that others wait for.
@@ -193,10 +193,10 @@ fn in_bucket(
     let from = segment::path(dir, seal.first_seq);
     let open = || compressed(&from);
     let path = place(options, &key("seg.zst"));
-    if let Some(known) = known_in(&bucket, &key("seal"), stop)
+    if let Some(existing) = find_seal_object(&bucket, &key("seal"), stop)
         .map_err(OpenError::io(place(options, &key("seal"))))?
     {
-        check_is_same(&known, seal, &path)?;
+        check_is_same(&existing, seal, &path)?;
     }
     // Packed twice, once to know its length and its checksum: nothing is written to a disk that may be
     // full, and no more of it is in memory than a piece.
@@ -216,7 +216,11 @@ fn in_bucket(
 
 /// Reads a segment's seal object. `None` if it is absent, unparseable, or hidden: for keys without
 /// `ListBucket` an absent object gives a 403.
-fn known_in(bucket: &Bucket, key: &str, stop: &Arc<AtomicBool>) -> io::Result<Option<Seal>> {
+fn find_seal_object(
+    bucket: &Bucket,
+    key: &str,
+    stop: &Arc<AtomicBool>,
+) -> io::Result<Option<Seal>> {
     let mut says = Vec::new();
     let read = bucket.get(key, None, Some(stop)).and_then(|mut from| from.read_to_end(&mut says));
     match read {
@@ -230,8 +234,8 @@ fn known_in(bucket: &Bucket, key: &str, stop: &Arc<AtomicBool>) -> io::Result<Op
 
 /// Checks that the archive holds no other segment under the same number. If it does, two gateways
 /// continue the same ledger, and neither may overwrite the other's files.
-fn check_is_same(known: &Seal, seal: &Seal, path: &Path) -> Result<(), OpenError> {
-    if known.sha256 == seal.sha256 {
+fn check_is_same(existing: &Seal, seal: &Seal, path: &Path) -> Result<(), OpenError> {
+    if existing.sha256 == seal.sha256 {
         return Ok(());
     }
     let says = "another gateway has put other records of this ledger there: two go on from one copy, such \

@@ -128,7 +128,7 @@ mod tests {
             assert_eq!(read(url).as_deref(), Ok(place), "{url}");
             assert_eq!(hosts_of(url).expect("hosts")[0].is_here(), here, "{url}");
         }
-        for (url, told) in [
+        for (url, expected) in [
             ("mysql://t@db/tollgate", "postgres://"),
             ("postgres://t:canary@db/tollgate", "password"),
             ("postgres://db/tollgate", "user"),
@@ -139,7 +139,7 @@ mod tests {
             ("postgres://t@db:0/tollgate", "port"),
         ] {
             let error = read(url).expect_err(url);
-            assert!(error.contains(told) && !error.contains("canary"), "{url}: {error}");
+            assert!(error.contains(expected) && !error.contains("canary"), "{url}: {error}");
         }
     }
 }

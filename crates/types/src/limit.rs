@@ -91,10 +91,11 @@ pub struct RateLimitStatus {
 
 impl RateLimitStatus {
     /// Keeps the one of which less is left.
-    pub fn nearest(known: &mut Option<Gauge>, gauge: Option<Gauge>) {
-        let is_nearer = |gauge: &Gauge| known.is_none_or(|known| gauge.remaining < known.remaining);
+    pub fn nearest(nearest: &mut Option<Gauge>, gauge: Option<Gauge>) {
+        let is_nearer =
+            |gauge: &Gauge| nearest.is_none_or(|nearest| gauge.remaining < nearest.remaining);
         if let Some(gauge) = gauge.filter(is_nearer) {
-            *known = Some(gauge);
+            *nearest = Some(gauge);
         }
     }
 }

@@ -35,7 +35,7 @@ macro_rules! enum_of_words {
             /// The one with this word.
             #[must_use]
             pub fn of(word: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|known| known.as_str() == word)
+                Self::ALL.iter().copied().find(|value| value.as_str() == word)
             }
         }
 

@@ -64,8 +64,8 @@ impl Bucket {
         headers.insert(HeaderName::from_static(CONTENT_MD5), md5);
         let request =
             StoreRequest { method: Method::PUT, url, headers, proxy: self.options.proxy.clone() };
-        let said = transfer::put(request, body, (sum.bytes, self.options.timeout), stop);
-        said.map_err(|error| self.told(&error))
+        let inner = transfer::put(request, body, (sum.bytes, self.options.timeout), stop);
+        inner.map_err(|error| self.describe(&error))
     }
 
     /// The object of this length, or a small one, as it comes.
@@ -86,7 +86,7 @@ impl Bucket {
                 Some(pause) if error.may_pass && stop.is_none() => {
                     thread::sleep(*pause);
                 }
-                _ => return Err(self.told(&error)),
+                _ => return Err(self.describe(&error)),
             }
         }
     }
@@ -106,7 +106,7 @@ impl Bucket {
     }
 
     /// With where the store is: the object is told of by whoever asked.
-    fn told(&self, failed: &transfer::Failed) -> io::Error {
+    fn describe(&self, failed: &transfer::Failed) -> io::Error {
         let BucketOptions { endpoint, bucket, .. } = &self.options;
         let says = format!("the store at {endpoint} (bucket {bucket}): {}", failed.says);
         io::Error::new(failed.kind, says)

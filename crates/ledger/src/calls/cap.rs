@@ -56,13 +56,14 @@ impl Ledger {
         asks
     }
 
-    /// Takes what the exchange brought. Whether something was given up that is to be told at once.
+    /// Applies the grants of an exchange. True if the node gave back a part of a share, which the next
+    /// exchange must report at once.
     pub fn take_caps<'a>(
         &self,
-        told: impl IntoIterator<Item = (&'a CapRequest, CapGrant)>,
+        grants: impl IntoIterator<Item = (&'a CapRequest, CapGrant)>,
     ) -> bool {
         let mut is_lowered = false;
-        for (ask, told) in told {
+        for (ask, grant) in grants {
             let mut core = self.shard(ask.account).lock();
             let state = core.state_mut(ask.account);
             let Some((spending, shares)) = state.and_then(|state| state.spendings.shares(ask.key))
@@ -71,12 +72,12 @@ impl Ledger {
             };
             let used = sum(spending.spent.in_span(ask.span), spending.held);
             let share = shares.of(ask.span);
-            (share.share, share.told) = (Some(told.share), told);
+            (share.share, share.grant) = (Some(grant.share), grant);
             // The calls that it was asked for come first, or nodes would pass it around; but what does
             // not reach for one of them is of no use here.
-            let is_enough = sum(used, ask.least) <= told.share;
+            let is_enough = sum(used, ask.least) <= grant.share;
             let needed = if is_enough { sum(used, ask.waits) } else { used };
-            if told.is_missed && told.share > needed {
+            if grant.is_missed && grant.share > needed {
                 (share.share, share.is_untold) = (Some(needed), true);
                 is_lowered = true;
             }
@@ -98,7 +99,7 @@ impl Ledger {
                 let used = sum(spending.spent.in_span(share.span), spending.held);
                 let kept = share.share.map(|share| share.min(used));
                 // What was used lately says nothing of what is ahead.
-                (share.share, share.told_used, share.is_untold) = (kept, used, true);
+                (share.share, share.reported_used, share.is_untold) = (kept, used, true);
             }
         }
     }

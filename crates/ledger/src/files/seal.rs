@@ -38,12 +38,12 @@ pub(crate) fn accounts_path(dir: &Path, first_seq: Seq) -> PathBuf {
 /// True if a segment may contain records of this account. Also true if the list of accounts is
 /// missing or does not match its checksum.
 pub(crate) fn may_have(seal: &Seal, dir: &Path, account: AccountId) -> bool {
-    let Ok(known) = fs::read(accounts_path(dir, seal.first_seq)) else { return true };
-    if Sha256::digest(&known).as_slice() != seal.summary.accounts_sha256 {
+    let Ok(accounts) = fs::read(accounts_path(dir, seal.first_seq)) else { return true };
+    if Sha256::digest(&accounts).as_slice() != seal.summary.accounts_sha256 {
         return true;
     }
-    let (known, _) = known.as_chunks::<4>();
-    known.binary_search_by_key(&short(account), |bytes| u32::from_le_bytes(*bytes)).is_ok()
+    let (accounts, _) = accounts.as_chunks::<4>();
+    accounts.binary_search_by_key(&short(account), |bytes| u32::from_le_bytes(*bytes)).is_ok()
 }
 
 /// The seals of a journal, in order.

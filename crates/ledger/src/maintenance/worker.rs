@@ -302,12 +302,12 @@ impl MaintenanceWorker {
         &self,
         ask: impl FnOnce(&Store) -> Result<T, OpenError>,
     ) -> Result<Option<T>, OpenError> {
-        let asked = self.projected.ask(|store| match ask(store) {
+        let answered = self.projected.ask(|store| match ask(store) {
             Err(OpenError::Store(cause)) => Err(StoreError::new(cause)),
             Err(OpenError::NoRoom(cause)) => Err(StoreError::full(cause)),
             answer => Ok(answer),
         });
-        let Ok(answer) = asked else {
+        let Ok(answer) = answered else {
             self.backlog.suspect();
             return Ok(None);
         };

@@ -170,12 +170,12 @@ impl ActorScope<'_> {
         let Some(id) = &self.asked.id else { return Ok(None) };
         check_text(id)?;
         let ids = self.ledger.ids.lock();
-        let known = ids.0.get(&(self.actor.clone(), scope(&self.actor, account), id.clone()));
-        match known.filter(|done| is_recent(done.at, (UnixMs::now(), IDS_KEPT))) {
+        let found = ids.0.get(&(self.actor.clone(), scope(&self.actor, account), id.clone()));
+        match found.filter(|done| is_recent(done.at, (UnixMs::now(), IDS_KEPT))) {
             Some(done) if done.digest != self.asked.digest || done.what != what => {
                 Err(LedgerError::OtherRequest)
             }
-            known => Ok(known.map(|done| (done.account, done.subject.clone(), done.seq))),
+            found => Ok(found.map(|done| (done.account, done.subject.clone(), done.seq))),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use self::account::Known;
+use self::account::SledContents;
 use self::build::Builder;
 use crate::files::lock::DirectoryLock;
 use crate::files::moved;
@@ -106,38 +106,39 @@ pub fn repair(dir: &Path, apply: bool, without_sled: bool) -> Result<Repair, Ope
     let _lock = DirectoryLock::take(dir)?;
     moved::check(dir)?;
     let (first, noted) = (survey(&journal)?, Noted::of(dir));
-    let mut known = Known::of(dir, &first);
+    let mut sled_contents = SledContents::of(dir, &first);
     let mut repair = Repair {
         records: first.records,
         whole_until: first.salvage.position().seq,
         torn_bytes: first.salvage.torn_bytes(),
         behind: first.behind,
         behind_proven: first.behind_proven,
-        sled: known.says.clone(),
+        sled: sled_contents.says.clone(),
         damages: first.damages,
         lost: first.lost,
         ..Repair::default()
     };
     let mut needs_journal = !(repair.damages.is_empty() && repair.lost.is_empty());
-    let mut last = known.last.unwrap_or(0).max(noted.last());
+    let mut last = sled_contents.last.unwrap_or(0).max(noted.last());
     if last > first.last {
         repair.lost.push((first.last + 1, last));
         // Without them the journal ends where it ends.
         needs_journal |= !without_sled;
     }
     repair.damages.extend(noted.damage);
-    repair.is_sound = repair.damages.is_empty() && repair.lost.is_empty() && !known.is_foreign;
+    repair.is_sound =
+        repair.damages.is_empty() && repair.lost.is_empty() && !sled_contents.is_foreign;
     if repair.is_sound {
         return Ok(repair);
     }
     if without_sled {
-        known = Known::refused();
-        repair.sled.clone_from(&known.says);
+        sled_contents = SledContents::refused();
+        repair.sled.clone_from(&sled_contents.says);
         last = 0;
     }
     let new = dir.join("repaired");
     let at = first.salvage.position();
-    let mut builder = Builder::begin(&known, &first.made, &repair.lost, last);
+    let mut builder = Builder::begin(&sled_contents, &first.made, &repair.lost, last);
     if apply && needs_journal {
         builder.write_to(&new, &journal, at, &first.chains)?;
     }

@@ -108,17 +108,17 @@ pub fn backup(from: &Path, to: &Path) -> Result<CopySummary, OpenError> {
     let journal = from.join("journal");
     segment::list(&journal)?;
     let _lock = alone(from, to)?;
-    let (head, known) = (Head::find(from)?, Head::find(to)?);
-    if let (Some(head), Some(known)) = (&head, &known)
-        && head.id != known.id
+    let (head, existing) = (Head::find(from)?, Head::find(to)?);
+    if let (Some(head), Some(existing)) = (&head, &existing)
+        && head.id != existing.id
     {
         return Err(other(to));
     }
     // One of an earlier version, or broken off, has not noted whose it is.
-    if known.is_none() && !is_beginning(&to.join("journal"), &journal) {
+    if existing.is_none() && !is_beginning(&to.join("journal"), &journal) {
         return Err(other(to));
     }
-    if let (Some(head), None) = (&head, &known) {
+    if let (Some(head), None) = (&head, &existing) {
         // Whose backup it is comes first: one that was broken off is brought up to date by the next.
         Head { notes: Checkpoints::default(), ..head.clone() }.keep(to)?;
     }
@@ -348,9 +348,9 @@ fn copy_checkpoints(from: &Path, to: &Path, head: &Head) -> Result<u64, OpenErro
     let mut bytes = 0;
     let directory = checkpoint::directory(to);
     fs::create_dir_all(&directory).map_err(OpenError::io(&directory))?;
-    for known in &head.notes.checkpoints {
-        let path = checkpoint::path(to, known.seq);
-        match copy(&checkpoint::path(from, known.seq), &path, None) {
+    for existing in &head.notes.checkpoints {
+        let path = checkpoint::path(to, existing.seq);
+        match copy(&checkpoint::path(from, existing.seq), &path, None) {
             // A newer one has taken its place; the journal is what counts.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             copied => bytes += copied.map_err(OpenError::io(&path))?,
@@ -364,8 +364,8 @@ fn copy_checkpoints(from: &Path, to: &Path, head: &Head) -> Result<u64, OpenErro
 fn copy_segment(from: &Path, to: &Path, first_seq: Seq) -> Result<u64, OpenError> {
     let (source, target) = (segment::path(from, first_seq), segment::path(to, first_seq));
     let mut bytes = 0;
-    let known = Seal::find(to, first_seq)?;
-    if known.is_none() || !target.exists() {
+    let existing = Seal::find(to, first_seq)?;
+    if existing.is_none() || !target.exists() {
         match copy(&source, &target, None) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             copied => bytes = copied.map_err(OpenError::io(&target))?,

@@ -115,8 +115,8 @@ impl ActorScope<'_> {
         check_text(id)?;
         let opened = self.ledger.fresh(|| self.ledger.account(account)).await?;
         opened.ok_or(LedgerError::UnknownAccount(account))?;
-        let known = self.ledger.shard(account).lock().refund(account, id);
-        let charged = match known {
+        let before = self.ledger.shard(account).lock().refund(account, id);
+        let charged = match before {
             // Whether it is the same refund is decided below; its charge is not asked for again.
             Some(_) => Some(Nanousd::ZERO),
             None => self.ledger.charged(account, hold).await?,
@@ -168,7 +168,7 @@ impl ActorScope<'_> {
         let value = match once {
             IdempotentOutcome::Applied((), _) => (Some(secret), key),
             IdempotentOutcome::Replayed { subject, .. } => {
-                (None, self.ledger.known_key(parsed(&subject)?)?)
+                (None, self.ledger.require_key(parsed(&subject)?)?)
             }
         };
         Ok(WriteOutcome { value, repeated })
@@ -192,7 +192,7 @@ impl ActorScope<'_> {
         let account = key.ok_or(LedgerError::UnknownKey(id))?.account;
         let once = self.write("key.update", account, |_, audit| {
             // Read again under the lock, so that no change made meanwhile is undone.
-            let mut key = Key::clone(&*self.ledger.known_key(id)?);
+            let mut key = Key::clone(&*self.ledger.require_key(id)?);
             key.name = patch.name.clone().unwrap_or(key.name);
             key.models = patch.models.clone().unwrap_or(key.models);
             key.expires_at = patch.expires_at.unwrap_or(key.expires_at);
@@ -210,7 +210,7 @@ impl ActorScope<'_> {
         let (_, repeated) = once.place();
         let value = match once {
             IdempotentOutcome::Applied(key, _) => key,
-            IdempotentOutcome::Replayed { .. } => self.ledger.known_key(id)?,
+            IdempotentOutcome::Replayed { .. } => self.ledger.require_key(id)?,
         };
         Ok(WriteOutcome { value, repeated })
     }
@@ -301,7 +301,7 @@ impl Ledger {
         Ok(self.by_gateway().update_key(id, patch).await?.value)
     }
 
-    fn known_key(&self, id: KeyId) -> Result<Arc<Key>, LedgerError> {
+    fn require_key(&self, id: KeyId) -> Result<Arc<Key>, LedgerError> {
         self.key_by_id(id).ok_or(LedgerError::UnknownKey(id))
     }
 }

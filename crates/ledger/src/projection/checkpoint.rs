@@ -144,10 +144,10 @@ fn length(bytes: &[u8]) -> io::Result<[u8; 4]> {
 /// When sled cannot be filled.
 pub(crate) fn restore(
     dir: &Path,
-    known: &[Checkpoint],
+    checkpoints: &[Checkpoint],
     store: &Store,
 ) -> Result<Option<Position>, OpenError> {
-    for checkpoint in known.iter().rev() {
+    for checkpoint in checkpoints.iter().rev() {
         let path = path(dir, checkpoint.seq);
         let what = match usable(dir, checkpoint) {
             Ok(()) => match fill(&path, store) {
@@ -184,9 +184,9 @@ fn usable(dir: &Path, checkpoint: &Checkpoint) -> Result<(), String> {
         return Err(format!("its rows are those of layout {}", header.layout));
     }
     let told_at = checkpoint.told_at;
-    let told = Records::open(dir, told_at, Some(told_at));
-    match told.map_err(|error| error.to_string())?.next() {
-        Some(Ok((_, Record::Checkpointed(told)))) if told.sha256 == found => Ok(()),
+    let recorded = Records::open(dir, told_at, Some(told_at));
+    match recorded.map_err(|error| error.to_string())?.next() {
+        Some(Ok((_, Record::Checkpointed(recorded)))) if recorded.sha256 == found => Ok(()),
         Some(Err(error)) => Err(error.to_string()),
         _ => Err(format!("record {told_at} of the journal does not tell of it")),
     }
@@ -214,8 +214,8 @@ pub(crate) struct Remembered {
 }
 
 /// Loads into memory the newest usable checkpoint in `dir` that the journal refers to.
-pub(crate) fn remember(dir: &Path, known: &[Checkpoint]) -> Option<Remembered> {
-    known.iter().rev().find_map(|checkpoint| {
+pub(crate) fn remember(dir: &Path, checkpoints: &[Checkpoint]) -> Option<Remembered> {
+    checkpoints.iter().rev().find_map(|checkpoint| {
         let path = path(dir, checkpoint.seq);
         let read =
             usable(dir, checkpoint).and_then(|()| read(&path).map_err(|error| error.to_string()));
@@ -254,12 +254,12 @@ pub(crate) fn hash_of(dir: &Path, seq: Seq) -> io::Result<[u8; 32]> {
     hash(File::open(path(dir, seq))?)
 }
 
-/// Removes the checkpoints that are not among `known`, and what a crash has left half-written.
-pub(crate) fn tidy(dir: &Path, known: &[Checkpoint]) -> io::Result<()> {
+/// Removes the checkpoints that are not among `checkpoints`, and what a crash has left half-written.
+pub(crate) fn tidy(dir: &Path, checkpoints: &[Checkpoint]) -> io::Result<()> {
     let directory = directory(dir);
     for entry in fs::read_dir(&directory)? {
         let file = entry?.path();
-        if !known.iter().any(|checkpoint| path(dir, checkpoint.seq) == file) {
+        if !checkpoints.iter().any(|checkpoint| path(dir, checkpoint.seq) == file) {
             fs::remove_file(&file)?;
         }
     }

@@ -312,13 +312,13 @@ mod tests {
         by.end_operators_session(SESSION, UnixMs(u64::MAX)).await.expect("ended");
         let (begun, mut count) = (Instant::now(), 0_u32);
         let first = segment::path(&dir.join("journal"), 1);
-        let known =
+        let checkpoints =
             || Head::find(dir).ok().flatten().map_or(0, |head| head.notes.checkpoints.len());
-        while first.exists() || known() < 2 {
+        while first.exists() || checkpoints() < 2 {
             let by = ledger.by(&Actor::operator("ada"));
             by.grant(account, &count.to_string(), Nanousd::new(1)).await.expect("a grant");
             count += 1;
-            assert!(begun.elapsed() < PATIENCE, "{} checkpoints", known());
+            assert!(begun.elapsed() < PATIENCE, "{} checkpoints", checkpoints());
         }
         ledger.close();
         account

@@ -448,9 +448,9 @@ pub(crate) fn load(rows: &dyn Source, cores: &mut [Core]) -> Result<(), StoreErr
         state.restore_refund(id, refund);
     }
     for row in rows.with_prefix(&[WRITE_OFF]) {
-        let (account, id, known): (AccountId, String, Grant) = postcard::from_bytes(&row?.1)?;
+        let (account, id, grant): (AccountId, String, Grant) = postcard::from_bytes(&row?.1)?;
         let state = cores[shard_index(account)].state_mut(account).ok_or_else(unknown)?;
-        state.write_offs.insert(id, known);
+        state.write_offs.insert(id, grant);
     }
     losses::load_losses(rows, cores)?;
     tasks::load_tasks(rows, cores)?;

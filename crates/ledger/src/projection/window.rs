@@ -159,7 +159,7 @@ impl Window {
         }
         self.customers.add(seq, record);
         self.add_hold(seq, record, hold.as_ref(), first_seq);
-        match record.said() {
+        match record.inner() {
             Record::AccountCreated { name, at, .. } => {
                 self.created.insert(account, Account::new(account, name.clone(), *at));
             }

@@ -60,12 +60,12 @@ impl Ledger {
         name: CallName,
     ) -> Option<(HoldId, OpenHold)> {
         let core = self.shard(account).lock();
-        let is_meant = |id: HoldId, hold: &OpenHold| match name {
-            CallName::Hold(meant, _) => id == meant,
-            CallName::Request(meant, _) => hold.reservation.request == meant,
+        let is_match = |id: HoldId, hold: &OpenHold| match name {
+            CallName::Hold(name, _) => id == name,
+            CallName::Request(name, _) => hold.reservation.request == name,
         };
         core.holds()
-            .find(|(id, hold)| hold.reservation.account == account && is_meant(*id, hold))
+            .find(|(id, hold)| hold.reservation.account == account && is_match(*id, hold))
             .map(|(id, hold)| (id, hold.clone()))
     }
 }

@@ -173,9 +173,9 @@ impl Ledger {
         };
         let (mut found, from) = self.query(ask).await?;
         found.retain(|line| line.seq >= from);
-        let wanted = limit.saturating_sub(found.len());
-        if wanted > 0 {
-            let past = move |past: &Past| past.entries(account, before.min(from), wanted);
+        let missing = limit.saturating_sub(found.len());
+        if missing > 0 {
+            let past = move |past: &Past| past.entries(account, before.min(from), missing);
             found.extend(self.past(from, past).await?.unwrap_or_default());
         }
         Ok(found)
@@ -225,9 +225,9 @@ impl Ledger {
             let found = places.iter().map(|seq| Ok((*seq, store.entry(account, *seq)?)));
             Ok((found.collect::<Result<Vec<_>, StoreError>>()?, store.entries_from()?))
         };
-        let (asked, from) = self.query(ask).await?;
+        let (lines, from) = self.query(ask).await?;
         let mut found = Vec::new();
-        for (seq, line) in asked {
+        for (seq, line) in lines {
             let line = match line {
                 Some(line) => Some(line),
                 None => self.past(from, move |past| past.entry(account, seq)).await?.flatten(),

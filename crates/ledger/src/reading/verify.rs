@@ -295,7 +295,7 @@ struct Checkpoints {
     kept: Vec<Checkpoint>,
     /// The hashes of the states up to which they know of the journal.
     states: HashMap<Seq, [u8; 32]>,
-    told: HashMap<Seq, CheckpointRecord>,
+    recorded: HashMap<Seq, CheckpointRecord>,
     confirmed: usize,
 }
 
@@ -350,14 +350,14 @@ impl Audit {
     fn check_checkpoints(&mut self, dir: &Path) {
         for kept in std::mem::take(&mut self.checkpoints.kept) {
             // The journal was not read so far.
-            let Some(told) = self.checkpoints.told.get(&kept.seq) else { continue };
+            let Some(recorded) = self.checkpoints.recorded.get(&kept.seq) else { continue };
             let path = checkpoint::path(dir, kept.seq);
             let wrong = match checkpoint::hash_of(dir, kept.seq) {
                 Err(error) => Some(error.to_string()),
-                Ok(found) if found != told.sha256 => {
+                Ok(found) if found != recorded.sha256 => {
                     Some("this is not the checkpoint that the journal tells of".to_owned())
                 }
-                Ok(_) if self.checkpoints.states.get(&kept.seq) != Some(&told.state_hash) => {
+                Ok(_) if self.checkpoints.states.get(&kept.seq) != Some(&recorded.state_hash) => {
                     Some("the journal gives another state than this checkpoint".to_owned())
                 }
                 Ok(_) => None,
@@ -380,16 +380,17 @@ impl Audit {
         if let Record::Costed(costed) = record {
             self.margins.entry(Arc::clone(&costed.upstream)).or_default().add(&costed.total());
         }
-        if let Record::Checkpointed(told) = record {
-            self.checkpoints.told.insert(told.seq, CheckpointRecord::clone(told));
+        if let Record::Checkpointed(recorded) = record {
+            self.checkpoints.recorded.insert(recorded.seq, CheckpointRecord::clone(recorded));
         }
         if let Record::Acted(act) = record {
             audit::add_act(&mut self.acts, seq, act);
         }
         if let Record::Refunded { account, hold, charged, .. } = record {
-            let said = *self.refunds.entry(*hold).or_insert((*account, *charged, seq));
-            if (said.0, said.1) != (*account, *charged) {
-                self.violations.push(format!("record {seq}: contradicts the refund of {}", said.2));
+            let inner = *self.refunds.entry(*hold).or_insert((*account, *charged, seq));
+            if (inner.0, inner.1) != (*account, *charged) {
+                self.violations
+                    .push(format!("record {seq}: contradicts the refund of {}", inner.2));
             }
         }
     }
@@ -454,9 +455,10 @@ impl Report {
                 if sled_hash != state_hash {
                     self.violations.push(OTHER_STATE.to_owned());
                 }
-                let mut told = Sha256::new();
-                let listed = state.store.each_act(|seq, act| audit::add_act(&mut told, seq, act));
-                if listed.is_err() || told.finalize() != acts.finalize() {
+                let mut recorded = Sha256::new();
+                let listed =
+                    state.store.each_act(|seq, act| audit::add_act(&mut recorded, seq, act));
+                if listed.is_err() || recorded.finalize() != acts.finalize() {
                     self.violations.push(OTHER_ACTS.to_owned());
                 }
                 // What a state does not need is read as well: damage anywhere shows.

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_means_that_is_not_known_is_an_error() {
+    fn an_unknown_means_is_an_error() {
         let bytes = [39, 3, 1, 1, 99, 0, 0, 0, 9];
         assert!(postcard::from_bytes::<Record>(&bytes).is_err());
     }

@@ -573,7 +573,7 @@ pub struct JournaledRecord {
 
 /// The largest record that says what a customer or an operator has said, in bytes. Every text in one
 /// has a limit of its own, and the largest of them, a key with a hundred models, comes to 13 KiB.
-pub(crate) const SAID_BYTES_MAX: usize = 16 << 10;
+pub(crate) const WRITE_BYTES_MAX: usize = 16 << 10;
 /// The largest end of a task, in bytes: what its upstream answered stands in it, of which answers of
 /// 1 MiB are read, and which is spelt anew where the gateway cannot keep it as it came.
 pub(crate) const RESULT_BYTES_MAX: usize = 4 << 20;
@@ -584,7 +584,7 @@ impl Record {
     pub fn bytes_max(&self) -> usize {
         match self {
             Self::Task(task) if task.ended().is_some() => RESULT_BYTES_MAX,
-            _ => SAID_BYTES_MAX,
+            _ => WRITE_BYTES_MAX,
         }
     }
 
@@ -696,7 +696,7 @@ impl Record {
 
     /// The inner record, for one that wraps another whose money moved elsewhere.
     #[must_use]
-    pub fn said(&self) -> &Self {
+    pub fn inner(&self) -> &Self {
         match self {
             Self::Central(record) => record,
             record => record,

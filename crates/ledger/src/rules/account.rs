@@ -168,8 +168,8 @@ impl Movement {
                 Ok(Self { debt: *owed, written_off: *written_off, ..ended })
             }
             Record::DebtPaid { amount, .. } => {
-                let gone = negated(*amount)?;
-                Ok(Self { available: gone, spent: *amount, debt: gone, ..Self::default() })
+                let decrease = negated(*amount)?;
+                Ok(Self { available: decrease, spent: *amount, debt: decrease, ..Self::default() })
             }
             Record::WrittenOff { amount, .. } => {
                 Ok(Self { debt: negated(*amount)?, written_off: *amount, ..Self::default() })
@@ -178,12 +178,12 @@ impl Movement {
             Record::Recovered { charged, .. } => Self::ended(held, *charged),
             Record::Voided { .. } => Self::ended(held, Nanousd::ZERO),
             Record::Returned { amount, .. } => {
-                let gone = negated(*amount)?;
-                Ok(Self { granted: gone, available: gone, ..Self::default() })
+                let decrease = negated(*amount)?;
+                Ok(Self { granted: decrease, available: decrease, ..Self::default() })
             }
             Record::HandedOver { .. } => {
-                let gone = negated(held)?;
-                Ok(Self { granted: gone, held: gone, ..Self::default() })
+                let decrease = negated(held)?;
+                Ok(Self { granted: decrease, held: decrease, ..Self::default() })
             }
         }
     }

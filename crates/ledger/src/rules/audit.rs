@@ -73,8 +73,8 @@ fn check_keys(core: &Core, found: &mut Vec<String>) {
         for (key, spending) in state.spendings.iter() {
             let holds = held.remove(&(state.account.id, key)).unwrap_or_default();
             if holds != spending.held {
-                let said = spending.held;
-                found.push(format!("{key}: {said} is held, but its open holds sum to {holds}"));
+                let inner = spending.held;
+                found.push(format!("{key}: {inner} is held, but its open holds sum to {holds}"));
             }
         }
     }
@@ -153,12 +153,12 @@ pub fn state_hash<'a>(cores: impl Iterator<Item = &'a Core> + Clone) -> [u8; 32]
             let row = HoldsRow { account: account.id, holds: Arc::clone(holds) };
             add(&mut hasher, &("holds", row));
         }
-        let said = |spending: &KeySpend| (spending.limits, spending.spent);
+        let inner = |spending: &KeySpend| (spending.limits, spending.spent);
         let spendings: HashMap<_, _> = state
             .spendings
             .iter()
-            .map(|(key, spending)| (key, said(spending)))
-            .filter(|(_, said_now)| *said_now != said(&KeySpend::default()))
+            .map(|(key, spending)| (key, inner(spending)))
+            .filter(|(_, recorded_now)| *recorded_now != inner(&KeySpend::default()))
             .collect();
         add_sorted(&mut hasher, spendings.iter());
     }

@@ -88,10 +88,10 @@ pub(crate) struct CapShare {
     pub(crate) span: Span,
     /// Share of this node; `None` until the first answer.
     pub(crate) share: Option<Nanousd>,
-    pub(crate) told: CapGrant,
+    pub(crate) grant: CapGrant,
     /// Amount spent and held at the last report.
-    pub(crate) told_used: Nanousd,
-    pub(crate) told_at: UnixMs,
+    pub(crate) reported_used: Nanousd,
+    pub(crate) reported_at: UnixMs,
     pub(crate) active_at: UnixMs,
     /// True if the next exchange must report it: the share is smaller, or the last report was lost.
     pub(crate) is_untold: bool,
@@ -102,17 +102,17 @@ impl CapShares {
 
     /// Remaining amount of a period for this node, for a limit in the status `capped`.
     pub(crate) fn room(&self, span: Span, capped: SpendLimitStatus) -> RemainingLimit {
-        let known = match span.period {
+        let current = match span.period {
             Period::Day => self.day,
             Period::Month => self.month,
         };
-        let known = known.filter(|known| known.span.is_same(&span));
-        let told = known.filter(|known| known.share.is_some()).map(|known| known.told);
-        let share = known.and_then(|known| known.share).unwrap_or_default();
+        let current = current.filter(|current| current.span.is_same(&span));
+        let grant = current.filter(|current| current.share.is_some()).map(|current| current.grant);
+        let share = current.and_then(|current| current.share).unwrap_or_default();
         let used = sum(capped.spent, capped.held);
         // Before it was told, it may be anything.
-        let left = told.map_or(Nanousd::MAX, |told| told.left);
-        let elsewhere = told.unwrap_or_default();
+        let left = grant.map_or(Nanousd::MAX, |grant| grant.left);
+        let elsewhere = grant.unwrap_or_default();
         let capped = SpendLimitStatus {
             spent: sum(capped.spent, elsewhere.spent_elsewhere),
             held: sum(capped.held, elsewhere.held_elsewhere),
@@ -131,13 +131,13 @@ impl CapShares {
 
     pub(crate) fn of(&mut self, span: Span) -> &mut CapShare {
         let slot = self.slot(span.period);
-        let known = slot.filter(|known| known.span.is_same(&span));
-        slot.insert(known.unwrap_or(CapShare {
+        let current = slot.filter(|current| current.span.is_same(&span));
+        slot.insert(current.unwrap_or(CapShare {
             span,
             share: None,
-            told: CapGrant::default(),
-            told_used: Nanousd::ZERO,
-            told_at: UnixMs(0),
+            grant: CapGrant::default(),
+            reported_used: Nanousd::ZERO,
+            reported_at: UnixMs(0),
             active_at: UnixMs(0),
             is_untold: false,
         }))
@@ -168,9 +168,9 @@ impl CapShare {
     ) -> Option<CapRequest> {
         let spent = spending.spent.in_span(self.span);
         let used = sum(spent, spending.held);
-        let more = used.saturating_sub(self.told_used).max(Nanousd::ZERO);
+        let more = used.saturating_sub(self.reported_used).max(Nanousd::ZERO);
         let waits = of.all > Nanousd::ZERO;
-        if waits || !spending.held.is_zero() || used != self.told_used {
+        if waits || !spending.held.is_zero() || used != self.reported_used {
             self.active_at = at;
         }
         let since = |then: UnixMs| at.0.saturating_sub(then.0);
@@ -181,13 +181,13 @@ impl CapShare {
         }
         let is_due = waits
             || used > share
-            || used != self.told_used
+            || used != self.reported_used
             || self.is_untold
-            || share > used && since(self.told_at) >= UNUSED_MS;
+            || share > used && since(self.reported_at) >= UNUSED_MS;
         if !is_due {
             return None;
         }
-        (self.told_used, self.told_at, self.is_untold) = (used, at, false);
+        (self.reported_used, self.reported_at, self.is_untold) = (used, at, false);
         let ahead = more.get().saturating_mul(AHEAD);
         Some(CapRequest {
             account: of.account,

@@ -316,28 +316,28 @@ impl AccountState {
             ..Self::new(self.account.clone())
         };
         for record in records {
-            match record.said() {
+            match record.inner() {
                 Record::Granted { id, .. } => {
-                    let known = self.grants.get_key_value(id);
-                    excerpt.grants.extend(known.map(|(id, grant)| (id.clone(), *grant)));
+                    let found = self.grants.get_key_value(id);
+                    excerpt.grants.extend(found.map(|(id, grant)| (id.clone(), *grant)));
                 }
                 Record::WrittenOff { id, .. } => {
-                    let known = self.write_offs.get_key_value(id);
-                    excerpt.write_offs.extend(known.map(|(id, known)| (id.clone(), *known)));
+                    let found = self.write_offs.get_key_value(id);
+                    excerpt.write_offs.extend(found.map(|(id, found)| (id.clone(), *found)));
                 }
                 Record::Refunded { id, hold, .. } => {
-                    let known = self.refunds.get_key_value(id);
-                    excerpt.refunds.extend(known.map(|(id, refund)| (id.clone(), *refund)));
+                    let found = self.refunds.get_key_value(id);
+                    excerpt.refunds.extend(found.map(|(id, refund)| (id.clone(), *refund)));
                     let refunded = self.refunded.get(hold);
                     excerpt.refunded.extend(refunded.map(|refunded| (*hold, *refunded)));
                 }
                 Record::KeyCreated(key) | Record::KeyUpdated(key) => {
-                    let known = self.keys.get(&key.id);
-                    excerpt.keys.extend(known.map(|known| (key.id, Arc::clone(known))));
+                    let found = self.keys.get(&key.id);
+                    excerpt.keys.extend(found.map(|found| (key.id, Arc::clone(found))));
                 }
                 Record::KeyLimited { key, .. } => {
-                    let known = self.keys.get(key);
-                    excerpt.keys.extend(known.map(|known| (*key, Arc::clone(known))));
+                    let found = self.keys.get(key);
+                    excerpt.keys.extend(found.map(|found| (*key, Arc::clone(found))));
                 }
                 _ => {}
             }
@@ -352,7 +352,7 @@ impl AccountState {
 
     /// Rules beyond the movement of money.
     fn check(&self, record: &Record) -> Result<(), &'static str> {
-        match record.said() {
+        match record.inner() {
             Record::Granted { id, .. } if self.grants.contains_key(id) => {
                 Err("the grant was made before")
             }
@@ -371,7 +371,7 @@ impl AccountState {
                 Err("the key exists already")
             }
             Record::KeyUpdated(key) => match self.keys.get(&key.id) {
-                Some(known) if known.hash == key.hash => Ok(()),
+                Some(found) if found.hash == key.hash => Ok(()),
                 _ => Err("there is no such key"),
             },
             Record::KeyLimited { key, .. } if !self.keys.contains_key(key) => {
@@ -394,7 +394,7 @@ impl AccountState {
     }
 
     fn remember(&mut self, seq: Seq, record: &Record) {
-        match record.said() {
+        match record.inner() {
             Record::Granted { id, amount, .. } => {
                 self.grants.insert(id.clone(), Grant { seq, amount: *amount });
             }
@@ -420,12 +420,12 @@ impl AccountState {
 
     /// Remembers the submit of a task, or forgets it where no upstream took that.
     fn remember_submit(&mut self, key: [u8; 32], task: &Task, submit: Option<Submit>) {
-        let known = self.submits.get(&key).copied();
-        match (known, submit) {
+        let found = self.submits.get(&key).copied();
+        match (found, submit) {
             // When it was answered stands in memory alone, and the same body may have been taken again
             // since: the end of the older task says nothing of the newer one.
-            (Some(known), Some(submit)) if known.task == submit.task || known.at > submit.at => {}
-            (Some(known), None) if known.task != task.id() => {}
+            (Some(found), Some(submit)) if found.task == submit.task || found.at > submit.at => {}
+            (Some(found), None) if found.task != task.id() => {}
             (_, Some(submit)) => {
                 self.submits.insert(key, submit);
             }
@@ -445,7 +445,7 @@ impl AccountState {
 
 /// Amounts that are given must be positive; amounts that are set aside or charged, not negative.
 fn check_amounts(record: &Record) -> Result<(), &'static str> {
-    let sound = match record.said() {
+    let sound = match record.inner() {
         Record::Granted { amount, .. }
         | Record::Refunded { amount, .. }
         | Record::Leased { amount, .. }

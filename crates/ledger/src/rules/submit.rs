@@ -56,14 +56,17 @@ impl Core {
         repeat: &RepeatKey,
         (now, within): (UnixMs, Duration),
     ) -> RepeatLookup {
-        let known = self.accounts.get(&account).and_then(|state| state.submits.get(&repeat.key));
-        let blocks = |known: &&Submit| {
-            is_recent(known.at, (now, within))
-                || self.task(known.task).is_some_and(|task| is_unanswered(task))
+        let submit_before =
+            self.accounts.get(&account).and_then(|state| state.submits.get(&repeat.key));
+        let blocks = |submit_before: &&Submit| {
+            is_recent(submit_before.at, (now, within))
+                || self.task(submit_before.task).is_some_and(|task| is_unanswered(task))
         };
-        match known.filter(blocks) {
+        match submit_before.filter(blocks) {
             None => RepeatLookup::New,
-            Some(known) if known.body == repeat.body => RepeatLookup::Same(known.task),
+            Some(submit_before) if submit_before.body == repeat.body => {
+                RepeatLookup::Same(submit_before.task)
+            }
             Some(_) => RepeatLookup::Other,
         }
     }
@@ -76,8 +79,8 @@ impl Core {
     pub(crate) fn note_answer(&mut self, task: &Task, at: UnixMs) {
         let Some(repeat) = task.intent.repeat else { return };
         let state = self.accounts.get_mut(&task.intent.account);
-        let known = state.and_then(|state| state.submits.get_mut(&repeat.key));
-        if let Some(submit) = known.filter(|submit| submit.task == task.id()) {
+        let submit_before = state.and_then(|state| state.submits.get_mut(&repeat.key));
+        if let Some(submit) = submit_before.filter(|submit| submit.task == task.id()) {
             submit.at = at;
         }
     }

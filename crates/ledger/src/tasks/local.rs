@@ -164,8 +164,8 @@ impl TaskRegistry for LocalRegistry {
     ) -> Result<Option<TaskPage>, LedgerError> {
         let TaskQuery { account, filter, after, limit } = query;
         let list = move |store: &Store| {
-            let is_wanted = |task: &Task| filter.as_ref().is_none_or(|filter| filter.wants(task));
-            store.tasks(account, after, limit, is_wanted)
+            let is_match = |task: &Task| filter.as_ref().is_none_or(|filter| filter.wants(task));
+            store.tasks(account, after, limit, is_match)
         };
         let Some(found) = ledger.query(list).await? else { return Ok(None) };
         let listed = |(task, tried)| ListedTask { task, tried };

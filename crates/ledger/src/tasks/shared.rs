@@ -126,8 +126,8 @@ impl TaskRegistry for SharedRegistry {
             return Ok(ended);
         }
         // The try that was not answered may have ended it.
-        let known = self.0.any_task(id.1).await?.map(|found| Arc::new(found.task));
-        Ok(known.filter(|task| {
+        let found_task = self.0.any_task(id.1).await?.map(|found| Arc::new(found.task));
+        Ok(found_task.filter(|task| {
             task.ended().is_some_and(|ended| ended.at == at && ended.state == state)
         }))
     }
@@ -157,7 +157,7 @@ impl TaskRegistry for SharedRegistry {
         let task = match value? {
             Some(task) => task,
             None => {
-                let known = self.0.any_task(id).await?.map(|found| Arc::new(found.task));
+                let found_task = self.0.any_task(id).await?.map(|found| Arc::new(found.task));
                 let is_same = |task: &Arc<Task>| {
                     task.intent.account == account
                         && task.ended().is_some_and(|ended| {
@@ -165,8 +165,8 @@ impl TaskRegistry for SharedRegistry {
                                 == (state, &document, charge.unwrap_or_default())
                         })
                 };
-                let known = known.filter(|task| by.asked.id.is_some() && is_same(task));
-                known.ok_or(LedgerError::NoDoubt(id))?
+                let found_task = found_task.filter(|task| by.asked.id.is_some() && is_same(task));
+                found_task.ok_or(LedgerError::NoDoubt(id))?
             }
         };
         by.note("task.resolve", account, &id.to_string()).await?;
@@ -179,7 +179,7 @@ impl TaskRegistry for SharedRegistry {
             return Ok(());
         }
         let webhook = task.webhook;
-        let change = move |known: &Task| Task { webhook, ..known.clone() };
+        let change = move |found_task: &Task| Task { webhook, ..found_task.clone() };
         self.change(by.ledger, (account, id), &change, None).await?;
         by.note("task.announce", account, &id.to_string()).await?;
         Ok(())
@@ -311,7 +311,7 @@ impl Transfer {
         let Self { ledger, shared, opening, task } = self;
         let ledger = Arc::downgrade(&ledger);
         let settle = || opening.settle();
-        let Some(is_open) = until_known(&ledger, settle).await else { return };
+        let Some(is_open) = until_settled(&ledger, settle).await else { return };
         let (account, hold) = (task.intent.account, task.intent.hold);
         if is_open {
             let at = UnixMs::now();
@@ -319,7 +319,7 @@ impl Transfer {
                 Ok(ending(open, ("failed", NOT_OPENED), TaskSettlement::Void, at))
             };
             let end = || shared.end(account, task.id(), &decide);
-            if until_known(&ledger, end).await.is_none() {
+            if until_settled(&ledger, end).await.is_none() {
                 return;
             }
         }
@@ -336,14 +336,14 @@ impl Transfer {
 const NOT_OPENED: &str = r#"{"error":{"code":"rejected","message":"No upstream took the task."}}"#;
 
 /// Asks until there is an answer; `None` once the ledger is gone.
-async fn until_known<T, F: Future<Output = Result<T, TaskStoreError>>>(
+async fn until_settled<T, F: Future<Output = Result<T, TaskStoreError>>>(
     ledger: &Weak<Ledger>,
     mut ask: impl FnMut() -> F,
 ) -> Option<T> {
     let mut wait = FIRST_WAIT;
     while ledger.strong_count() > 0 {
         match ask().await {
-            Ok(known) => return Some(known),
+            Ok(found_task) => return Some(found_task),
             Err(error) => log::warn!("it is not known yet whether a task was opened: {error}"),
         }
         tokio::time::sleep(wait).await;

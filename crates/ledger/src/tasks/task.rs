@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::memory::hold::Hold;
 use crate::memory::ledger::Ledger;
 use crate::records::error::LedgerError;
-use crate::records::record::{SAID_BYTES_MAX, VoidReason};
+use crate::records::record::{VoidReason, WRITE_BYTES_MAX};
 use crate::records::task::{EndedTask, RepeatKey, Task, TaskPhase, Webhook};
 use crate::rules::settlement::{Settlement, TaskSettlement};
 use crate::rules::submit::RepeatLookup;
@@ -173,7 +173,7 @@ impl Ledger {
 /// True if a task fits into a record, whichever upstream is tried next.
 fn is_small(task: &Task) -> bool {
     let bytes = postcard::experimental::serialized_size(task);
-    bytes.is_ok_and(|bytes| bytes <= SAID_BYTES_MAX / 2)
+    bytes.is_ok_and(|bytes| bytes <= WRITE_BYTES_MAX / 2)
 }
 
 /// A task as it is with this end.

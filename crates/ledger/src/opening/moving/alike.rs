@@ -57,17 +57,17 @@ impl Followed {
     pub fn differences(&self, cores: &[Core]) -> Vec<String> {
         let accounts = |cores: &[Core]| -> BTreeMap<AccountId, String> {
             let states = cores.iter().flat_map(|core| core.accounts.values());
-            states.map(|state| (state.account.id, said(state))).collect()
+            states.map(|state| (state.account.id, inner(state))).collect()
         };
         let (here, there) = (accounts(&self.cores), accounts(cores));
         let ids: BTreeSet<_> = here.keys().chain(there.keys()).collect();
         let other = ids.into_iter().filter(|id| here.get(id) != there.get(id));
         let mut found: Vec<_> =
             other.map(|id| format!("{id}: its keys, limits, grants or people differ")).collect();
-        if said_of_codes(&self.cores) != said_of_codes(cores) {
+        if code_texts(&self.cores) != code_texts(cores) {
             found.push("codes differ".to_owned());
         }
-        if said_of_groups(&self.cores) != said_of_groups(cores) {
+        if group_texts(&self.cores) != group_texts(cores) {
             found.push("price groups differ".to_owned());
         }
         found
@@ -101,7 +101,7 @@ fn hash(hash: &tollgate_types::secret::KeyHash) -> String {
 }
 
 /// The price groups, as text that compares.
-fn said_of_groups(cores: &[Core]) -> String {
+fn group_texts(cores: &[Core]) -> String {
     let groups = cores.iter().flat_map(|core| &core.operator.groups);
     format!("{:?}", groups.collect::<BTreeMap<_, _>>())
 }
@@ -112,7 +112,7 @@ pub(super) fn codes(cores: &[Core]) -> (u64, u64) {
 }
 
 /// Everything of an account that the directory says, as text that compares.
-fn said(state: &AccountState) -> String {
+fn inner(state: &AccountState) -> String {
     let account = &state.account;
     let keys: BTreeMap<_, _> =
         state.keys.iter().map(|(id, key)| (id, (key, hash(&key.hash)))).collect();
@@ -121,7 +121,7 @@ fn said(state: &AccountState) -> String {
         limits.filter(|(_, limits)| *limits != crate::KeyLimits::default()).collect();
     let grants = state.grants.iter().map(|(id, grant)| (id, grant.amount));
     let refunds = state.refunds.iter().map(|(id, refund)| (id, refund.amount));
-    let write_offs = state.write_offs.iter().map(|(id, known)| (id, known.amount));
+    let write_offs = state.write_offs.iter().map(|(id, write_off)| (id, write_off.amount));
     let login = state.customers.login.as_ref().map(|login| (&login.email, &login.password));
     let ended: BTreeMap<_, _> = state.customers.ended.iter().collect();
     let about = (
@@ -140,14 +140,14 @@ fn said(state: &AccountState) -> String {
     format!("{about:?} {holds:?} {keys:?} {limits:?} {given:?} {login:?} {ended:?}")
 }
 
-fn said_of_codes(cores: &[Core]) -> BTreeMap<tollgate_types::ids::CodeId, String> {
+fn code_texts(cores: &[Core]) -> BTreeMap<tollgate_types::ids::CodeId, String> {
     let codes = cores.iter().flat_map(|core| &core.operator.codes);
-    let said = codes.map(|(id, state)| {
+    let inner = codes.map(|(id, state)| {
         let uses: BTreeMap<_, _> = state.uses.iter().collect();
         (
             *id,
             format!("{:?} {} {:?} {uses:?}", state.code, hash(&state.code.hash), state.revoked_at),
         )
     });
-    said.collect()
+    inner.collect()
 }

@@ -237,12 +237,12 @@ impl Parts<'_> {
             _ => {}
         }
         track(&mut self.holds, seq, &record);
-        for said in said_in_directory(&central(record.clone())) {
+        for inner in directory_records(&central(record.clone())) {
             // It was read from a journal, so it can be written.
             self.write_bytes = self
                 .write_bytes
-                .saturating_add(postcard::to_stdvec(&said).map_or(0, |bytes| bytes.len()));
-            self.write.push(said);
+                .saturating_add(postcard::to_stdvec(&inner).map_or(0, |bytes| bytes.len()));
+            self.write.push(inner);
         }
         window.add(JournaledRecord { seq, record, hold })
     }
@@ -383,7 +383,7 @@ pub fn lines(chunk: &[u8]) -> Result<u64, OpenError> {
 }
 
 /// Records for the fleet's directory.
-fn said_in_directory(record: &Record) -> Vec<Record> {
+fn directory_records(record: &Record) -> Vec<Record> {
     match record {
         Record::AccountCreated { account, at, .. } => {
             let suspended =

@@ -18,15 +18,15 @@ use tollgate_types::ids::{AccountId, Seq};
 fn differs(store: &Store, journal: &Survey) -> Result<bool, StoreError> {
     let samples: BTreeMap<Seq, &Record> =
         journal.samples.iter().map(|(seq, record)| (*seq, record)).collect();
-    let known = store.known_records(&|seq| samples.contains_key(&seq))?;
+    let found = store.records_of(&|seq| samples.contains_key(&seq))?;
     // Of a hold it knows what was held in the end.
-    let mut known = known.iter().filter(|(_, record)| !matches!(record, Record::Reserved(_)));
-    Ok(known.any(|(seq, record)| samples.get(seq).is_some_and(|sample| *sample != record)))
+    let mut found = found.iter().filter(|(_, record)| !matches!(record, Record::Reserved(_)));
+    Ok(found.any(|(seq, record)| samples.get(seq).is_some_and(|sample| *sample != record)))
 }
 
 /// Contents of sled for a repair.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct SledContents {
     /// In words.
     pub(super) says: String,
     /// True if it belongs to another ledger.
@@ -39,7 +39,7 @@ pub(super) struct Known {
     pub(super) keys: Vec<Arc<Key>>,
 }
 
-impl Known {
+impl SledContents {
     /// Of a sled that is not to be used.
     pub(super) fn refused() -> Self {
         Self { says: "not asked; it is put aside".to_owned(), ..Self::default() }
@@ -54,7 +54,7 @@ impl Known {
         // Sled panics on some kinds of corruption that it does not expect.
         let read = catch_unwind(AssertUnwindSafe(|| Self::read(&sled, journal)));
         match read {
-            Ok(Ok(known)) => known,
+            Ok(Ok(found)) => found,
             Ok(Err(error)) => Self { says: format!("cannot be read: {error}"), ..Self::default() },
             Err(_) => Self { says: "cannot be read".to_owned(), ..Self::default() },
         }
@@ -90,7 +90,7 @@ impl Known {
             let keys = core.accounts.values().flat_map(|state| state.keys.values());
             keys.cloned().collect::<Vec<_>>()
         };
-        let mut records = store.known_records(&is_lost)?;
+        let mut records = store.records_of(&is_lost)?;
         for (id, hold) in cores.iter().flat_map(Core::holds).filter(|(id, _)| is_lost(id.number()))
         {
             records.insert(id.number(), Record::Reserved(Arc::clone(&hold.reservation)));

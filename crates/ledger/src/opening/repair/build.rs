@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::account::Known;
+use super::account::SledContents;
 use super::{Cost, LISTED_MAX, Made, Repair};
 use crate::files::directory::sync_directory;
 use crate::files::seal::{self, Seal};
@@ -29,7 +29,7 @@ const GROUP_RECORDS: usize = 5_000;
 
 /// Puts records in their places, as far as they can stand there.
 pub(super) struct Builder<'a> {
-    known: &'a Known,
+    sled_contents: &'a SledContents,
     /// The last record that the journal had.
     last: Seq,
     /// Accounts and keys of which sled knows and nothing says how they were made.
@@ -52,23 +52,29 @@ pub(super) struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    pub(super) fn begin(known: &'a Known, made: &Made, lost: &[(Seq, Seq)], last: Seq) -> Self {
-        let accounts = known.accounts.iter().filter(|account| !made.accounts.contains(&account.id));
+    pub(super) fn begin(
+        sled_contents: &'a SledContents,
+        made: &Made,
+        lost: &[(Seq, Seq)],
+        last: Seq,
+    ) -> Self {
+        let accounts =
+            sled_contents.accounts.iter().filter(|account| !made.accounts.contains(&account.id));
         let accounts = accounts.map(|account| Record::AccountCreated {
             account: account.id,
             name: account.name.clone(),
             at: account.created_at,
         });
-        let keys = known.keys.iter().filter(|key| !made.keys.contains(&key.id));
+        let keys = sled_contents.keys.iter().filter(|key| !made.keys.contains(&key.id));
         let besides = accounts.chain(keys.map(|key| Record::KeyCreated(Arc::clone(key))));
-        let put_back = known.records.values().filter_map(|record| match record {
+        let put_back = sled_contents.records.values().filter_map(|record| match record {
             Record::Refunded { hold, .. } => Some(hold),
             _ => None,
         });
         let refunded = made.refunded.iter().chain(put_back).map(|hold| (*hold, None)).collect();
         let besides = if lost.is_empty() { VecDeque::new() } else { besides.collect() };
         Self {
-            known,
+            sled_contents,
             last,
             besides,
             cores: new_cores(),
@@ -141,8 +147,12 @@ impl<'a> Builder<'a> {
     /// Fills the places from `from` on, up to `to`, of records that are lost.
     pub(super) fn fill(&mut self, from: Seq, to: Seq) -> Result<(), OpenError> {
         for seq in from..to {
-            let found =
-                self.known.records.get(&seq).filter(|record| !self.ends_task(record)).cloned();
+            let found = self
+                .sled_contents
+                .records
+                .get(&seq)
+                .filter(|record| !self.ends_task(record))
+                .cloned();
             let found = found.or_else(|| self.besides.pop_front());
             match found {
                 Some(record) if self.apply(seq, &record) => {
@@ -194,7 +204,7 @@ impl<'a> Builder<'a> {
 
     /// Applies a record if the rules allow it, and returns whether they did.
     fn apply(&mut self, seq: Seq, record: &Record) -> bool {
-        let is_gone = self.refunds_what_is_gone(record);
+        let is_gone = self.refunds_a_lost_hold(record);
         let core = &mut self.cores[shard_index(record.account())];
         let why = match (!is_gone).then(|| core.apply(seq, record)) {
             None => format!("record {seq} refunds a charge that is lost"),
@@ -216,7 +226,7 @@ impl<'a> Builder<'a> {
     }
 
     /// A refund says what its call was charged, and stands behind that.
-    fn refunds_what_is_gone(&self, record: &Record) -> bool {
+    fn refunds_a_lost_hold(&self, record: &Record) -> bool {
         let Record::Refunded { account, hold, charged, .. } = record else { return false };
         self.refunded.get(hold).copied().flatten() != Some((*account, *charged))
     }
@@ -254,7 +264,7 @@ impl<'a> Builder<'a> {
 
     /// Remembers the money when sled's last record is taken.
     fn look(&mut self, seq: Seq) {
-        if self.known.last == Some(seq) {
+        if self.sled_contents.last == Some(seq) {
             self.then = Some(self.balances());
         }
     }
@@ -268,7 +278,7 @@ impl<'a> Builder<'a> {
     /// is said where it ends.
     pub(super) fn finish(mut self, repair: &mut Repair) -> Result<Option<Position>, OpenError> {
         self.write()?;
-        let (then, sled) = (self.then.take().unwrap_or_default(), self.known.balances());
+        let (then, sled) = (self.then.take().unwrap_or_default(), self.sled_contents.balances());
         let mut accounts: Vec<_> = self.cores.iter().flat_map(Core::accounts).collect();
         accounts.sort_by_key(|account| (account.created_at, account.id));
         for account in accounts {

@@ -53,7 +53,7 @@ impl<'a> Mender<'a> {
         let (text, begun) = (cause.to_string(), Instant::now());
         backlog.leave(&text);
         projected.take_away(&text);
-        let (mut wait, mut said_at) = (FIRST_WAIT, Instant::now());
+        let (mut wait, mut logged_at) = (FIRST_WAIT, Instant::now());
         while !backlog.stops_within(wait) {
             wait = wait.saturating_mul(2).min(WAIT_MAX);
             let error = match self.open() {
@@ -69,8 +69,8 @@ impl<'a> Mender<'a> {
                 Err(error) => error,
             };
             self.count(matches!(error, OpenError::NoRoom(_)));
-            if said_at.elapsed() >= REMINDER || wait <= FIRST_WAIT * 4 {
-                said_at = Instant::now();
+            if logged_at.elapsed() >= REMINDER || wait <= FIRST_WAIT * 4 {
+                logged_at = Instant::now();
                 log::error!("the sled ledger cannot be opened yet, which is tried again: {error}");
             }
         }

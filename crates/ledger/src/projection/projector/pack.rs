@@ -94,9 +94,9 @@ impl<'a> Packer<'a> {
             return Ok(());
         }
         let from = projected.write(Store::entries_from)?;
-        let (told, cut) = mpsc::sync_channel(1);
+        let (sender, cut) = mpsc::sync_channel(1);
         let (journal, pruning) = (dir.join("journal"), *pruning);
-        let find = move || drop(told.send(left_behind(pruning, &journal, from)));
+        let find = move || drop(sender.send(left_behind(pruning, &journal, from)));
         match std::thread::Builder::new().name("ledger-prune".to_owned()).spawn(find) {
             Ok(_) => self.cut = Some(cut),
             Err(error) => log::warn!("the sled ledger is not packed: {error}"),

@@ -31,7 +31,7 @@ pub enum CallName {
 impl CallName {
     /// True if `journaled` ends the hold of this call.
     pub fn is_ended_by(self, journaled: &JournaledRecord) -> bool {
-        let is_meant = match self {
+        let is_match = match self {
             Self::Hold(id, _) => journaled.record.open_hold() == Some(id),
             Self::Request(id, _) => {
                 journaled.hold.as_ref().is_some_and(|hold| hold.reservation.request == id)
@@ -40,7 +40,7 @@ impl CallName {
         // A request goes on with another hold when another model is asked.
         let goes_on = matches!(self, Self::Request(..))
             && matches!(journaled.record, Record::Voided { reason: VoidReason::Replaced, .. });
-        is_meant && journaled.record.ends_hold() && !goes_on
+        is_match && journaled.record.ends_hold() && !goes_on
     }
 }
 

@@ -387,26 +387,26 @@ mod tests {
     }
 
     /// Result of queries: lines since `from`, days, and sums of hours.
-    fn told(store: &Store, from: Seq) -> String {
-        let mut told = format!("{:?}", store.end().expect("an end").map(|end| end.seq));
+    fn results(store: &Store, from: Seq) -> String {
+        let mut results = format!("{:?}", store.end().expect("an end").map(|end| end.seq));
         for account in (1..=ACCOUNTS).map(AccountId::from_number) {
             let mut lines = store.entries(account, Seq::MAX, usize::MAX).expect("lines");
             lines.retain(|line| line.seq >= from);
-            told.push_str(&format!("{lines:?}\n"));
+            results.push_str(&format!("{lines:?}\n"));
             for times in [0..u32::MAX, 480_100..480_200, 480_200..480_300] {
                 let hours = store.usage(account, Grain::Hour, times.clone()).expect("hours");
                 let calls: u64 = hours.iter().map(|(_, total)| total.calls).sum();
                 let all = store.usage_of_all(Grain::Hour, times.clone()).expect("hours");
                 let calls_of_all: u64 = all.iter().map(|(.., total)| total.calls).sum();
                 if times.start == 0 {
-                    told.push_str(&format!("{calls} {calls_of_all}\n"));
+                    results.push_str(&format!("{calls} {calls_of_all}\n"));
                 }
             }
             let days = store.usage(account, Grain::Day, 0..u32::MAX).expect("days");
             let all = store.usage_of_all(Grain::Day, 0..u32::MAX).expect("days");
-            told.push_str(&format!("{days:?}\n{all:?}\n"));
+            results.push_str(&format!("{days:?}\n{all:?}\n"));
         }
-        told
+        results
     }
 
     fn settled(dir: &Path) -> Store {
@@ -437,12 +437,12 @@ mod tests {
         assert!(steps > 3, "{steps} steps");
         // Also behind the last row that there was.
         write_at(&store, &mut random, &mut seq, 480_480);
-        let expected = told(&store, cut.lines);
+        let expected = results(&store, cut.lines);
         assert!(store.end_packing().expect("ended"));
         assert!(!store.is_packing());
         drop(store);
         let store = settled(dir.path());
-        assert_eq!(told(&store, cut.lines), expected);
+        assert_eq!(results(&store, cut.lines), expected);
         assert_eq!(store.entries_from().expect("read"), cut.lines);
         for account in (1..=ACCOUNTS).map(AccountId::from_number) {
             let old = store.entries(account, cut.lines - 60, 1).expect("lines");
@@ -477,7 +477,7 @@ mod tests {
         }
         let cut = Cut { lines: 100, hours: 480_000, ids: UnixMs(0) };
         let from = |store: Store| store.entries_from().expect("read");
-        let expected = told(&store, cut.lines);
+        let expected = results(&store, cut.lines);
         // In the middle of the copy.
         store.pack(dir.path(), cut).expect("begun");
         store.copy_some().expect("copied");
@@ -485,7 +485,7 @@ mod tests {
         store.flush().expect("on disk");
         drop(store);
         let store = settled(dir.path());
-        assert!(!dir.path().join(NEW).exists() && told(&store, cut.lines) == expected);
+        assert!(!dir.path().join(NEW).exists() && results(&store, cut.lines) == expected);
         // Whole, and not yet in its place; between the two renames; before the old one is removed.
         store.pack(dir.path(), cut).expect("begun");
         while !store.copy_some().expect("copied") {}
@@ -493,14 +493,14 @@ mod tests {
         assert_eq!(from(store), 0);
         let (whole, old) = (dir.path().join(WHOLE), dir.path().join(OLD));
         let store = settled(dir.path());
-        assert!(told(&store, cut.lines) == expected && !whole.exists() && !old.exists());
+        assert!(results(&store, cut.lines) == expected && !whole.exists() && !old.exists());
         assert_eq!(from(store), cut.lines);
         fs::rename(&sled, &whole).expect("renamed");
         fs::create_dir(&old).expect("made");
         let store = settled(dir.path());
-        assert!(told(&store, cut.lines) == expected && !old.exists());
+        assert!(results(&store, cut.lines) == expected && !old.exists());
         drop(store);
         fs::create_dir(&old).expect("made");
-        assert!(told(&settled(dir.path()), cut.lines) == expected && !old.exists());
+        assert!(results(&settled(dir.path()), cut.lines) == expected && !old.exists());
     }
 }

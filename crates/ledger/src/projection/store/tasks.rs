@@ -134,7 +134,7 @@ impl Store {
         Ok(forgotten)
     }
 
-    /// At most `limit` tasks that `is_wanted`, newest first, of one account or all, from behind
+    /// At most `limit` tasks that `is_match`, newest first, of one account or all, from behind
     /// `after`; and behind which task to go on, if there may be more. `None` if there is no such
     /// task.
     pub(crate) fn tasks(
@@ -142,7 +142,7 @@ impl Store {
         account: Option<AccountId>,
         after: Option<TaskId>,
         limit: usize,
-        is_wanted: impl Fn(&Task) -> bool,
+        is_match: impl Fn(&Task) -> bool,
     ) -> Result<Option<ListedTasks>, StoreError> {
         let end = match after {
             None => listed_end(account),
@@ -157,7 +157,7 @@ impl Store {
             let id: TaskId = postcard::from_bytes(&row?.1)?;
             looked_at = looked_at.saturating_add(1);
             let task = whole_task(&self.db, id)?;
-            if let Some(task) = task.filter(&is_wanted) {
+            if let Some(task) = task.filter(&is_match) {
                 found.push((task, self.value(&tried_key(id))?));
             }
             if found.len() >= limit || looked_at >= LOOKED_AT_MAX {

@@ -45,7 +45,7 @@ impl CustomerChanges {
     /// Takes a record, if it is about people.
     pub(super) fn add(&mut self, seq: Seq, record: &Record) {
         let account = record.account();
-        match record.said() {
+        match record.inner() {
             Record::AccountRenamed { name, .. } => {
                 self.renamed.insert(account, name.clone());
             }

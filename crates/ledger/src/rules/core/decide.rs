@@ -235,8 +235,8 @@ impl Core {
         at: UnixMs,
     ) -> Result<Decision, LedgerError> {
         let state = self.state(account)?;
-        if let Some(known) = state.write_offs.get(id) {
-            return repeated(known.amount == amount, known.seq);
+        if let Some(before) = state.write_offs.get(id) {
+            return repeated(before.amount == amount, before.seq);
         }
         // What an account of a fleet owes is known where the fleet's money is.
         if amount <= Nanousd::ZERO {
