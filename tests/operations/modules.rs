@@ -21,8 +21,6 @@ const KNOWN: &[(&str, usize)] = &[
     ("crates/ledger/src/projection", 2),
     ("crates/ledger/src/projection/store", 8),
     ("crates/ledger/src/rules", 5),
-    ("crates/simulator/src", 4),
-    ("crates/simulator/src/openai", 2),
     ("crates/translation/src/chat", 2),
     ("crates/translation/src/gemini", 2),
     ("crates/translation/src/responses", 2),

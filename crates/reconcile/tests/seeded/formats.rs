@@ -1,7 +1,7 @@
 //! An invoice in each of the providers' formats.
 
 use super::{Bill, BillKey, DAYS, FIRST_DAY, Simulation, UNITS};
-use crate::{Day, Femtousd, Provider};
+use tollgate_reconcile::{Day, Femtousd, Provider};
 
 impl Simulation {
     /// The provider's files for the invoice.

@@ -1,5 +1,6 @@
-//! Simulated invoices: one that is derived from a journal agrees with it, and each error that is seeded
-//! into one gets its class.
+//! Simulated invoices: one derived from a journal agrees with it, and each seeded error gets its class.
+
+#![allow(missing_docs, reason = "a binary of tests")]
 
 mod formats;
 
@@ -10,13 +11,14 @@ use tollgate_money::money::{Charge, Nanousd, Rate};
 use tollgate_money::price::{Unit, Usage};
 
 use self::formats::date;
-use crate::classify::TOLERANCE;
-use crate::{
+use tollgate_reconcile::{
     CredentialNames, Day, DifferenceClass, Femtousd, OwnKind, OwnLine, Provider, Reconciliation,
-    StatementFile, read, reconcile,
+    StatementFile, StatementKey, read, reconcile,
 };
 
-/// Journals that are made for each format.
+/// Largest difference that counts as agreement: a micro-dollar.
+const TOLERANCE: Femtousd = Femtousd::new(1_000_000_000);
+/// Journals generated for each format.
 const ROUNDS: u64 = 25;
 const MODELS: [&str; 2] = ["small-4", "large-4"];
 const CREDENTIALS: [&str; 2] = ["main", "spare"];
@@ -48,7 +50,7 @@ enum Seed {
     Lag,
 }
 
-/// What an invoice has of one day, model and credential.
+/// Invoice line of one day, model and credential.
 #[derive(Clone, Debug, Default)]
 struct Bill {
     counts: [u64; UNITS.len()],
@@ -270,7 +272,7 @@ fn each_seeded_error_gets_its_class() {
                 *found.entry(class.as_str()).or_default() += 1;
             }
             for ((day, model), class) in &expected {
-                let is_it = |key: &crate::StatementKey| {
+                let is_it = |key: &StatementKey| {
                     key.day.to_string() == *day
                         && key.model.as_ref().is_some_and(|own| own.starts_with(model))
                 };
