@@ -175,6 +175,8 @@ fn in_directory(seal: &Seal, dir: &Path, archive: &Path) -> Result<Archived, Ope
     let archived = Archived { path: to.clone(), ..written };
     // What the archive says of itself, for those who have nothing else.
     seal.clone().moved_to(archived.clone()).keep(archive)?;
+    // Renamed last, and synchronised before the original is removed: the archive never has a partial
+    // segment under its name, and the segment is always in at least one place.
     let renamed = fs::rename(&new, &to).and_then(|()| sync_directory(archive));
     renamed.map_err(OpenError::io(&to))?;
     Ok(archived)

@@ -92,6 +92,7 @@ impl Ledger {
         amount: Nanousd,
         decide: impl FnOnce(&Core) -> Result<Record, Refusal>,
     ) -> Result<Seq, Refusal> {
+        // Settlements of open holds still need disk space: new holds are refused before they take it.
         if self.journal.is_disk_full() {
             return Err(Refusal::DiskFull);
         }
@@ -103,10 +104,12 @@ impl Ledger {
         if !fleet.may_spend() {
             return Err(Refusal::CutOff);
         }
+        // Decided and committed under one lock: otherwise two calls could hold the same money.
         let mut core = self.shard(account).lock();
         let record = decide(&core)?;
         let seq = self.commit(&mut core, record).map_err(|_| Refusal::Stopped)?;
         let is_low = core.passed(account, amount);
+        // The lock is released first: the fleet takes its own locks, and calls of the account wait here.
         drop(core);
         if is_low {
             fleet.runs_low(account);
@@ -197,6 +200,8 @@ impl Hold {
         let (floor, at) = (floor.clamp(Nanousd::ZERO, amount), UnixMs::now());
         let reservation =
             Arc::new(Reservation { account, key, model, price, request, amount, floor, at });
+        // One lock for both records, so that no other call takes the money between them. A crash between
+        // the two leaves no hold, which costs the customer nothing.
         let reason = VoidReason::Replaced;
         let ledger = Arc::clone(&self.ledger);
         let mut core = ledger.shard(account).lock();
@@ -225,10 +230,12 @@ impl Hold {
             self.is_open = false;
             return PostedCharge::NOTHING;
         };
+        // The extension precedes the charge: every prefix of the journal keeps charges within holds.
         let committed = post
             .extension
             .map_or(Ok(0), |extension| self.ledger.commit(&mut core, extension))
             .and_then(|_| self.ledger.commit(&mut core, post.record));
+        // Money released by this hold pays debts before the lock is released and a new hold can take it.
         self.ledger.pay_debt(&mut core, self.account);
         drop(core);
         self.is_open = false;

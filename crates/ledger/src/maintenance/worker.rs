@@ -278,6 +278,8 @@ impl MaintenanceWorker {
         let Ok(told_at) = enqueue(&self.journal, record, None) else {
             return Ok(());
         };
+        // `head.json` may name the checkpoint only when its record is durable: a start trusts a checkpoint
+        // because the hash-chained journal has its hash.
         while !self.journal.is_durable(told_at) {
             if begun.elapsed() > took + RECORD_TIMEOUT {
                 return Ok(());

@@ -98,6 +98,7 @@ impl Ledger {
     fn take_over(&self, _turn: &WriteTurn<'_>, group: WriteGroup) -> Result<Seq, LedgerError> {
         let WriteGroup { seq, mut records } = group;
         let mut locked = self.lock(records.iter().map(Record::account));
+        // The position is in the same group as the records, or a crash could apply them twice.
         records.push(Record::Followed { seq, at: UnixMs::now() });
         let last = self.commit_group(&mut locked, records)?;
         Ok(last.saturating_sub(1))
@@ -136,6 +137,8 @@ impl ActorScope<'_> {
             match self.draw(&audit, (what, account), &decide) {
                 Ok(Drawn::Settled(once)) => return Ok(once),
                 Ok(Drawn::New { value, records, after }) => {
+                    // Appended to the shared log before it is committed here: if the process dies in
+                    // between, it follows the log at its next start and commits the write then.
                     let appended = directory.append(&turn, after, &write_id, &records).await;
                     match appended? {
                         AppendOutcome::At(seq) => {
@@ -147,6 +150,7 @@ impl ActorScope<'_> {
                     };
                 }
                 Err(refusal) => {
+                    // The refusal may rest on a stale state; it counts only at the end of the log.
                     if ledger.catch_up_in(directory, &turn).await? == 0 {
                         return Err(refusal);
                     }

@@ -135,6 +135,8 @@ impl InFlightLog {
             return false;
         };
         let Err(error) = file.put(&slot, place(seq)) else { return true };
+        // A note that is missing would later prove that its call was never sent, so after one failed note
+        // the whole file has to go.
         if !self.is_broken.swap(true, Ordering::Relaxed) {
             self.give_up(&error);
         }

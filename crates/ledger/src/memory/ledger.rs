@@ -175,6 +175,7 @@ impl Ledger {
     ///
     /// Blocks for as long as the disk takes.
     pub fn close(&self) {
+        // Maintenance first, so that it begins no checkpoint whose record the stopped journal would refuse.
         self.maintenance.stop();
         self.journal.stop();
         for thread in self.threads.lock().drain(..) {
@@ -191,7 +192,10 @@ impl Ledger {
     /// Gives a decided record its place in the journal and makes it so. The caller holds the lock of
     /// the account's shard since before the decision.
     pub(crate) fn commit(&self, core: &mut Core, record: Record) -> Result<Seq, Stopped> {
+        // The hold as it was before this record: applying the record may remove it.
         let hold = record.open_hold().and_then(|id| core.hold(id).cloned());
+        // The number is taken under the shard's lock, so the journal has the decisions of an account in
+        // their order. If the journal has stopped, memory stays unchanged.
         let seq = journal::enqueue(&self.journal, record.clone(), hold)?;
         self.reflect(core, seq, &record);
         if let Err(violation) = core.apply(seq, &record) {
@@ -216,6 +220,7 @@ impl Ledger {
             touched.insert(record.account());
             last = self.commit(core, record)?;
         }
+        // Within the group: a crash must not separate new money from the debt that it pays.
         touched.into_iter().for_each(|account| self.pay_debt(core, account));
         drop(together);
         Ok(last)

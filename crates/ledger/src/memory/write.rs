@@ -139,6 +139,7 @@ impl Ledger {
             touched.insert(account);
             last = Some(self.commit(locked.core_mut(account), record)?);
         }
+        // Still within the group, for the same reason as in `commit_all`.
         for account in touched {
             self.pay_debt(locked.core_mut(account), account);
         }
@@ -216,6 +217,8 @@ impl ActorScope<'_> {
         decide: impl Fn(&LockedShards<'_>, &AuditRecordBuilder<'_>) -> WriteDecision<T>,
     ) -> Result<IdempotentOutcome<T>, LedgerError> {
         let audit = AuditRecordBuilder::new(self, what);
+        // The idempotency key is looked up under the locks: a repeated request that runs at the same time
+        // waits here, and then finds the first one's audit record.
         let mut locked = self.ledger.lock([account]);
         if let Some((account, subject, seq)) = self.done(what, account)? {
             return Ok(IdempotentOutcome::Replayed { account, subject, seq });

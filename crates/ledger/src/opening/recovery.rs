@@ -87,6 +87,7 @@ impl Ledger {
 fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenError> {
     let began = Instant::now();
     let dir = options.dir.clone();
+    // Before anything is read: two processes on one directory would both append to the journal.
     let lock = DirectoryLock::take(&dir)?;
     archive::begin(&dir, options.maintenance.archive.as_ref())?;
     let (mut state, head) = begin(&options)?;
@@ -94,6 +95,7 @@ fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenError> {
         .then(|| (segment::path(&dir.join("journal"), state.end.segment), state.end.offset));
     let writer = Writer::open(&dir.join("journal"), state.end)?;
     let mut writer = writer.with_segments(options.segment_bytes_max);
+    // Before `InFlightLog::begin` below, which overwrites the notes.
     let mut remnants = CrashRemnants::read(&dir, state.end.seq);
     let mut ended = remnants.unrecorded(&mut state.cores, state.end.seq);
     let unrecorded = ended.len();
@@ -154,6 +156,7 @@ fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenError> {
         _lock: lock,
         maintenance,
     });
+    // A crash may have separated money from the debt that it pays; replay applies records only.
     ledger.pay_debts();
     Ok((ledger, recovery))
 }

@@ -98,6 +98,7 @@ pub(crate) fn write(
         return Ok(None);
     };
     let path = path(dir, checkpoint.seq);
+    // The contents were synchronised above: after a crash the name refers to a whole file, or is absent.
     let named = fs::rename(&new, &path).and_then(|()| sync_directory(&directory));
     named.map_err(OpenError::io(&path))?;
     Ok(Some((checkpoint, bytes)))

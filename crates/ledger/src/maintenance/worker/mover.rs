@@ -40,6 +40,8 @@ impl Mover {
         let is_old = seal.summary.last_at.0.saturating_add(keep_ms) <= UnixMs::now().0;
         let head = maintenance.head.now();
         let needed_from = head.notes.checkpoints.first().map_or(0, |checkpoint| checkpoint.seq);
+        // A start replays the records after its checkpoint. The older of the two checkpoints counts, in
+        // case the newer one is unreadable.
         if !is_old || seal.last_seq > needed_from {
             return Ok(());
         }
