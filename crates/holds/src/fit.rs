@@ -53,7 +53,7 @@ pub trait TightCall {
     /// A refusal that no means can change, such as that of an account that owes.
     fn funds(&self) -> impl Future<Output = Result<Funds, Self::Refused>> + Send;
 
-    /// Gateways that share the account's money, each with a desk of its own.
+    /// Number of gateways that share the account's money, each with its own queue.
     fn gateways(&self) -> u64 {
         1
     }

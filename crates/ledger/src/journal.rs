@@ -57,7 +57,7 @@ impl Format for LedgerFormat {
 fn check_size(entry: &JournaledRecord, bytes: usize) {
     let most = entry.record.bytes_max();
     if bytes > most {
-        log::error!("the record {} has {bytes} bytes, and {most} at most are meant", entry.seq);
+        log::error!("the record {} has {bytes} bytes, at most {most} were expected", entry.seq);
     }
     debug_assert!(bytes <= most, "a record of {bytes} bytes: {}", entry.seq);
 }

@@ -1,28 +1,28 @@
 //! Money: accounts, keys, holds and settlements, exact across crashes.
 //!
-//! The way of a call: [`Ledger::reserve`] → [`Hold::durable`] before the first byte to the customer
+//! Life of a call: [`Ledger::reserve`] → [`Hold::durable`] before the first byte to the customer
 //! → [`Hold::post`] or [`Hold::void`].
 //!
-//! Its folders are layers. Each may name those above it in this list, and nothing below:
+//! The folders are layers, from the bottom up. Each may import the rows above it in this table only:
 //!
-//! | Folder | What it knows |
+//! | Folder | Contents |
 //! |---|---|
-//! | `records` | what the journal says: records, and why one is refused |
-//! | `rules` | what records do to accounts, what may happen, and what must hold: pure |
+//! | `records` | contents of the journal: records, and reasons of refusals |
+//! | `rules` | pure state machine: effects of records, decisions, invariants |
 //! | `files` | small files beside the journal |
-//! | `journal`, `archive` | the truth: records in groups, hash-chained, flushed once per group; where closed files go |
+//! | `journal`, `archive` | source of truth: records in groups, hash-chained, flushed once per group; archive of closed files |
 //! | `projection` | sled, derived from the journal for queries |
-//! | `maintenance` | seals, checkpoints, and the way of closed files to the archive |
-//! | `ports` | where money, tasks and what people write are, when several ledgers share them |
-//! | `memory` | the open ledger: decided under locks, committed, applied; what is asked of where its tasks stand and its money is added up |
-//! | `reading` | statements, usage, figures, losses, exports, and the check of the whole journal |
-//! | `calls` | holds: made, extended, posted, voided |
-//! | `tasks` | work that outlives its request, and the hold that pays for it |
-//! | `customers` | what customers write: logins, codes, signing up, limits |
-//! | `operators` | what operators write: accounts, grants, keys, debts, doubts, suspense |
-//! | `opening` | a ledger from its files: opened, repaired, restored, moved |
+//! | `maintenance` | seals, checkpoints, and the move of closed files to the archive |
+//! | `ports` | traits for money, tasks and writes that several ledgers share |
+//! | `memory` | the open ledger: decisions under locks, commits; ports of tasks and figures |
+//! | `reading` | statements, usage, figures, losses, exports, verification of the journal |
+//! | `calls` | holds: reserve, extend, post, void |
+//! | `tasks` | asynchronous tasks, and the holds that pay for them |
+//! | `customers` | writes of customers: logins, codes, sign-up, limits |
+//! | `operators` | writes of operators: accounts, grants, keys, debts, doubts, suspense |
+//! | `opening` | a ledger from its files: open, repair, restore, migrate |
 //!
-//! `tests/ledger/layers.rs` reads the imports and holds the folders to it.
+//! `tests/ledger/layers.rs` checks the imports.
 
 mod archive;
 mod calls;

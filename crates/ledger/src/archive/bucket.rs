@@ -82,7 +82,7 @@ impl Bucket {
                 Err(error) => error,
             };
             match pauses.next() {
-                // The keeper has its own way to try again.
+                // The maintenance thread retries writes by itself.
                 Some(pause) if error.may_pass && stop.is_none() => {
                     thread::sleep(*pause);
                 }

@@ -1,8 +1,8 @@
-//! Codes that operators hand out: for credit, or to sign up with. They are the house's, not a
-//! customer's, and live in its shard.
+//! Codes that operators hand out, for credit or for sign-up. They belong to the operator and are in the
+//! operator's shard.
 //!
-//! A use of a code touches two accounts, and both records reach the disk in one group: one counts the
-//! use, the other gives what the code is good for.
+//! A use of a code touches two accounts. Its two records, the counted use and the credit, are one group and
+//! so reach the disk together.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use crate::records::code::Code;

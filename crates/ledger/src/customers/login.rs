@@ -1,4 +1,4 @@
-//! Customers as people: their logins, their sessions, and whether their account is suspended.
+//! Logins, sessions and suspension of customers.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use crate::records::login::Login;
@@ -220,7 +220,7 @@ impl ActorScope<'_> {
         let email = normal_email(email)?;
         let once = self.write("login.set", account, |locked, audit| {
             let before = locked.state(account)?.customers.login.as_ref();
-            // All who give or take an address have locked the house.
+            // Every write of an address holds the lock of the operator's shard, so the check cannot be stale.
             if self.ledger.emails.lock().get(&email).is_some_and(|owner| *owner != account) {
                 return Err(LedgerError::EmailTaken);
             }

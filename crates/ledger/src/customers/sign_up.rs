@@ -56,8 +56,8 @@ impl ActorScope<'_> {
         let account = AccountId::random();
         self.write("account.sign_up", account, |locked, audit| {
             let decided = signing_up(locked, audit, (account, &email), new)?;
-            // Only who could have signed up is told who has. All who give or take an address have
-            // locked the house.
+            // Checked last: only a valid sign-up may learn that an address is taken. Every write of an
+            // address holds the lock of the operator's shard, so the check cannot be stale.
             if self.ledger.emails.lock().contains_key(&email) {
                 return Err(LedgerError::EmailTaken);
             }

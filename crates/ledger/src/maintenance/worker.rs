@@ -1,8 +1,8 @@
-//! The threads that look after what the committer leaves behind: one seals segments that take no more
-//! records and writes checkpoints, the other moves old segments away.
+//! Maintenance threads: one seals closed segments and writes checkpoints, the other moves old segments to the
+//! archive.
 //!
-//! Nothing waits for them, and what fails is tried again. They read closed files and add files beside
-//! them; the only ones that are removed are those of which a copy was read back.
+//! Nothing waits for them, and failures are retried. They read closed files and add files beside them; a file
+//! is removed only after its copy was read back.
 
 mod mover;
 
@@ -34,9 +34,9 @@ use tollgate_types::ids::Seq;
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Pause after a failure.
 const REST: Duration = Duration::from_secs(60);
-/// Checkpoints that are kept: where the last cannot be read, the one before serves.
+/// Number of checkpoints kept: if the last is unreadable, the one before serves.
 const CHECKPOINTS_KEPT: usize = 2;
-/// Between two checkpoints. Each stops what sled does for as long as it takes to read its rows.
+/// Minimum time between two checkpoints. Each blocks sled while its rows are read.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(600);
 /// Maximum time for a checkpoint's record to become durable.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -45,21 +45,21 @@ const RECORD_POLL: Duration = Duration::from_millis(5);
 
 /// Settings for the journal's closed segments.
 pub struct MaintenanceOptions {
-    /// The least time between two checkpoints. There is one for each closed segment otherwise.
+    /// Minimum time between two checkpoints; otherwise there is one per closed segment.
     pub checkpoint_interval: Duration,
     /// Destination of old segments; `None` keeps them in the data directory.
     pub archive: Option<Archive>,
-    /// Told about everything that was done.
+    /// Callback for each event.
     pub on_event: Option<OnMaintenance>,
 }
 
-/// Called by the keeper's thread; must be quick.
+/// Callback of the maintenance threads; must be quick.
 pub type OnMaintenance = Box<dyn Fn(MaintenanceEvent) + Send + Sync>;
 
-/// Something that the keeper did.
+/// Event of the maintenance threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MaintenanceEvent {
-    /// The journal's files in the data directory have this length together.
+    /// Total size of the journal's files in the data directory.
     Journal {
         /// In bytes.
         bytes: u64,
@@ -74,7 +74,7 @@ pub enum MaintenanceEvent {
         /// Its length.
         bytes: u64,
     },
-    /// Something could not be done, and is tried again.
+    /// A step failed and is retried.
     Failed,
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct Maintenance {
     head: Arc<HeadFile>,
     stopping: Mutex<bool>,
     stopped: Condvar,
-    /// The same as `stopping`, for what is at work elsewhere.
+    /// The same as `stopping`, for transfers in progress.
     broken_off: Arc<AtomicBool>,
 }
 
@@ -122,7 +122,7 @@ impl Maintenance {
         }
     }
 
-    /// Has it end after what it is doing; what is being sent to an archive is broken off.
+    /// Stops the threads after their current step; a transfer to the archive is cancelled.
     pub(crate) fn stop(&self) {
         *self.stopping.lock() = true;
         self.broken_off.store(true, Ordering::Relaxed);
@@ -138,7 +138,7 @@ impl Maintenance {
         *self.stopping.lock()
     }
 
-    /// Waits, and says whether to go on.
+    /// Waits for `time`. False once stopped.
     fn rest(&self, time: Duration) -> bool {
         let mut stopping = self.stopping.lock();
         if !*stopping {
@@ -151,7 +151,7 @@ impl Maintenance {
         self.dir.join("journal")
     }
 
-    /// Tells how long these segments are that are in the data directory.
+    /// Reports the size of the segments in the data directory.
     fn measure(&self, here: &[Seq]) {
         let dir = self.journal_dir();
         let length = |first_seq: &Seq| std::fs::metadata(segment::path(&dir, *first_seq));
@@ -159,7 +159,7 @@ impl Maintenance {
         self.notify(MaintenanceEvent::Journal { bytes: lengths.map(|found| found.len()).sum() });
     }
 
-    /// Does a turn of work again and again until it is stopped, and tells what has failed.
+    /// Repeats a step of work until stopped, and reports failures.
     fn repeat(&self, mut turn: impl FnMut() -> Result<(), OpenError>) {
         let mut rest = INTERVAL;
         while self.rest(rest) {
@@ -189,14 +189,14 @@ pub(crate) struct MaintenanceWorker {
     journal: Arc<Journal>,
     backlog: Arc<Backlog>,
     projected: Arc<Projected>,
-    /// The segments that were there when it looked last, all but the last of them sealed.
+    /// Segments at the last step, all but the last of them sealed.
     seen: Vec<Seq>,
     /// Time at which the last checkpoint was written or found.
     checkpointed: Option<Instant>,
 }
 
-/// The room that a checkpoint may be written with: another one as the last, and what settlements are to
-/// find when calls are refused already.
+/// Free space required for a checkpoint: one of the size of the last, and the reserve for settlements
+/// once new calls are refused.
 fn room_for_checkpoint(dir: &Path, last: Seq) -> u64 {
     let last = std::fs::metadata(checkpoint::path(dir, last)).map_or(0, |file| file.len());
     FREE_BYTES_MIN.saturating_add(last.saturating_mul(2))
@@ -213,8 +213,7 @@ impl MaintenanceWorker {
         self.checkpoint()
     }
 
-    /// Seals what is closed: every segment behind which another one has begun. Its last frame was
-    /// flushed before that.
+    /// Seals every segment that has a successor: its last frame was flushed before the successor began.
     fn seal(&mut self) -> Result<(), OpenError> {
         let dir = self.maintenance.journal_dir();
         let here = segment::list_here(&dir)?;
@@ -250,7 +249,7 @@ impl MaintenanceWorker {
         Ok(())
     }
 
-    /// Writes a checkpoint once a segment was closed since the last one.
+    /// Writes a checkpoint if a segment was closed since the last one.
     fn checkpoint(&mut self) -> Result<(), OpenError> {
         let (maintenance, dir) = (&self.maintenance, &self.maintenance.dir);
         let is_early = |at: Instant| at.elapsed() < maintenance.options.checkpoint_interval;
@@ -299,7 +298,8 @@ impl MaintenanceWorker {
             .map_err(OpenError::io(directory))
     }
 
-    /// Asks sled. `None` while it is away or fails: it is mended by whoever has it, and asked again then.
+    /// Queries sled. `None` while it is unavailable or fails: the projector repairs it, and the next step
+    /// asks again.
     fn ask<T>(
         &self,
         ask: impl FnOnce(&Store) -> Result<T, OpenError>,

@@ -17,20 +17,20 @@ use crate::rules::submit::is_recent;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, Seq};
 
-/// The most acts that one query gives.
+/// Maximum number of audit records per query.
 const ACTS_MAX: usize = 1000;
 
-/// The request that a write came with.
+/// Idempotency key of a write, and the digest of its request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IdempotencyKey {
     /// Idempotency key chosen by the caller; at most 256 bytes. A repeated key has no second
     /// effect.
     pub id: Option<String>,
-    /// The SHA-256 of the request: what tells whether two with the same id ask for the same.
+    /// SHA-256 of the request: a repeated key with another digest is refused.
     pub digest: [u8; 32],
 }
 
-/// An act with its place in the journal.
+/// An audit record with its sequence number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedAct {
     /// Cursor of the next page.
@@ -48,7 +48,7 @@ pub struct WriteOutcome<T> {
     pub repeated: bool,
 }
 
-/// An operator or customer at work: every write that is made through it says who made it.
+/// Writes of one operator or customer: each is recorded with its author.
 #[derive(Clone, Debug)]
 pub struct ActorScope<'a> {
     pub(crate) ledger: &'a Ledger,
@@ -63,7 +63,7 @@ impl Ledger {
         ActorScope { ledger: self, actor: actor.clone(), asked: IdempotencyKey::default() }
     }
 
-    /// Writes of nobody in particular.
+    /// Writes of the gateway itself.
     pub(crate) fn by_gateway(&self) -> ActorScope<'_> {
         self.by(&Actor::Gateway)
     }
@@ -86,7 +86,7 @@ impl Ledger {
     }
 }
 
-/// Acts that are recognised when they are repeated.
+/// Index of writes by idempotency key.
 #[derive(Debug, Default)]
 pub(crate) struct IdempotencyIndex(HashMap<(Actor, AccountId, String), AppliedWrite>);
 
@@ -100,13 +100,13 @@ struct AppliedWrite {
     seq: Seq,
 }
 
-/// Ids of operators are their own, whatever they are about; those of a customer are the account's.
+/// Scope of an idempotency key: an operator's keys are valid across accounts, a customer's per account.
 fn scope(actor: &Actor, account: AccountId) -> AccountId {
     if *actor == Actor::Customer { account } else { AccountId::OPERATOR }
 }
 
 impl IdempotencyIndex {
-    /// Takes over an act that stands in the journal.
+    /// Adds an audit record of the journal.
     pub(crate) fn remember(&mut self, seq: Seq, act: &Act) {
         let Some(id) = act.id.clone() else { return };
         let done = AppliedWrite {
@@ -120,14 +120,14 @@ impl IdempotencyIndex {
         self.0.insert((act.by.clone(), scope(&act.by, act.account), id), done);
     }
 
-    /// Forgets those whose time is over.
+    /// Removes expired keys.
     pub(crate) fn forget(&mut self, now: UnixMs) {
         self.0.retain(|_, done| is_recent(done.at, (now, IDS_KEPT)));
     }
 }
 
 impl ActorScope<'_> {
-    /// The same for a request that may be repeated.
+    /// Attaches the idempotency key of the request.
     #[must_use]
     pub fn asked(self, asked: IdempotencyKey) -> Self {
         Self { asked, ..self }
@@ -141,7 +141,7 @@ impl ActorScope<'_> {
         Ok(self.done(what, account)?.is_some())
     }
 
-    /// Notes what was done outside of the ledger. It is on disk before this returns.
+    /// Writes an audit record of an action outside of the ledger. Durable on return.
     ///
     /// # Errors
     /// [`LedgerError::OtherRequest`], [`LedgerError::Invalid`] and [`LedgerError::Stopped`].

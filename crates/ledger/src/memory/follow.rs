@@ -1,8 +1,8 @@
-//! Writes of a node of a fleet. What people write stands in the fleet's directory first; a node takes
-//! it over into its own journal, its own writes as well as those of others, in one order.
+//! Writes of a fleet's node. Every write goes to the fleet's directory first; each node then commits it to
+//! its own journal, its own writes and those of others in one order.
 //!
-//! Money that is given or given back moves in the treasury, in the transaction that writes it down:
-//! here it is known, as [`Record::Central`], and moves nothing.
+//! Grants and refunds move money in the treasury, in the transaction that appends them. Here they are
+//! recorded as [`Record::Central`] and move nothing.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::sync::Arc;

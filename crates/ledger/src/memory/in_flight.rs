@@ -1,12 +1,12 @@
-//! A note of each call before its upstream is asked, for as long as its hold is not on disk.
+//! Notes of calls that are sent upstream before their hold is durable.
 //!
-//! Nothing waits for a disk before an upstream is asked, so a crash can take the hold of a call that an
-//! upstream works on. The note is 256 bytes that are stored into a file which is mapped and as long as it
-//! ever will be: they are in the kernel's memory then, and outlive the process, though not the machine's
-//! power. Where a file system may need room for them, they are written.
+//! A call does not wait for the disk before it is sent, so a crash can lose the hold of a call that an
+//! upstream is working on. A note is 256 bytes stored into a memory-mapped file of fixed size: it survives
+//! the process in the kernel's memory, but not a power failure. On file systems that may have to allocate
+//! space for it, the note is written instead.
 //!
-//! A start takes the calls into the journal of which it has a note and no record, so that they are in doubt
-//! like others; and it tells a submit that was never sent from one that may have been.
+//! A start adds calls that have a note and no record to the journal, so that they are in doubt like others.
+//! It also distinguishes a submit that was never sent from one that may have been.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Read as _};
@@ -27,24 +27,24 @@ use tollgate_money::money::Nanousd;
 use tollgate_resident::MappedFile;
 use tollgate_types::ids::{HoldId, Seq};
 
-/// Its name in the ledger's directory.
+/// File name in the ledger's directory.
 const FILE: &str = "sent";
-/// Raised whenever the notes change their meaning: another version's are not read.
+/// Format version, raised with each change of the notes' meaning; other versions are ignored.
 const VERSION: u32 = 2;
-/// The last version that had another number of places, and differs in nothing else.
+/// Older version that differs only in the number of slots.
 const LONGER_VERSION: u32 = 1;
-/// The place of one note, and of the file's head. A note that is longer is not made, and the hold is
-/// waited for: only names of models above some 180 characters are.
+/// Size of a slot: a note, or the file's head. A longer note, for a model name above some 180 characters,
+/// is not made; the call waits for its hold instead.
 const SLOT_BYTES: usize = 256;
-/// Notes that there are places for. Each takes that of the hold before it by so many records, which is
-/// on disk by then, or the hold is waited for. Under full load a flush covers some hundred records.
+/// Number of slots. A note overwrites that of the hold this many records earlier, which is durable by
+/// then; if not, the call waits for its hold. Under full load a flush covers some hundred records.
 const SLOTS: u64 = 4096;
 /// Write size for a new file. The kernel keeps each write as one folio and checks all blocks of
 /// that folio for every note: 1.8 µs with 4 MiB, 0.5 µs with this size.
 const PAGE_BYTES: usize = 4096;
 /// Read size, in bytes.
 const READ_BYTES: usize = 64 << 10;
-/// Before a note: its checksum and its length.
+/// Prefix of a note: its checksum and its length.
 const PREFIX_BYTES: usize = 6;
 /// Linux's id of the current boot.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -71,10 +71,10 @@ struct Note {
     reservation: Option<Reservation>,
 }
 
-/// The notes that this process makes.
+/// Log of calls that this process sends upstream before their hold is flushed.
 pub(crate) struct InFlightLog {
     path: PathBuf,
-    /// `None` where there can be none: then holds are waited for.
+    /// `None` if the file cannot be used: calls then wait for their holds.
     file: Option<NoteFile>,
     run: u64,
     is_broken: AtomicBool,
@@ -82,9 +82,9 @@ pub(crate) struct InFlightLog {
 
 /// The file of the notes.
 enum NoteFile {
-    /// A note is stored into memory.
+    /// Notes are stored into mapped memory.
     Mapped(MappedFile),
-    /// A note is a write.
+    /// Notes are written.
     Written(File),
 }
 
@@ -100,7 +100,7 @@ impl NoteFile {
 }
 
 impl InFlightLog {
-    /// Begins anew, behind `end`. What another process has noted counts no more.
+    /// Starts a new log at journal position `end`. Notes of other processes become void.
     pub(crate) fn begin(dir: &Path, end: Position) -> Self {
         let (path, run) = (dir.join(FILE), fastrand::u64(..));
         let file = begin(&path, run, end);
@@ -114,12 +114,12 @@ impl InFlightLog {
         }
     }
 
-    /// Makes none.
+    /// A log that makes no notes.
     pub(crate) fn none(dir: &Path) -> Self {
         Self { path: dir.join(FILE), file: None, run: 0, is_broken: AtomicBool::new(false) }
     }
 
-    /// Makes a note; false if there is none.
+    /// Makes a note; false on failure.
     fn note(&self, seq: Seq, reservation: Option<&Reservation>) -> bool {
         #[derive(Serialize)]
         struct BorrowedNote<'a> {
@@ -143,8 +143,7 @@ impl InFlightLog {
         false
     }
 
-    /// Removes the file, since no more notes can be made: one that lacks a note would say that nothing was
-    /// sent.
+    /// Removes the file after a failure: a missing note would prove that its call was never sent.
     fn give_up(&self, error: &io::Error) {
         let removed = match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -190,7 +189,7 @@ impl Ledger {
     }
 }
 
-/// The whole places of a file, one after the other.
+/// Iterator over the slots of a file.
 struct Slots(BufReader<File>);
 
 impl Iterator for Slots {
@@ -208,9 +207,9 @@ impl Iterator for Slots {
 /// Calls in flight when the previous process ended.
 #[derive(Default)]
 pub(crate) struct CrashRemnants {
-    /// The places that it had for notes.
+    /// Number of its slots.
     slots: u64,
-    /// The holds that it noted.
+    /// Noted holds.
     noted: Vec<Seq>,
     /// Noted calls without a journal record.
     lost: Vec<(Seq, Reservation)>,
@@ -220,7 +219,7 @@ pub(crate) struct CrashRemnants {
 }
 
 impl CrashRemnants {
-    /// Reads it, if it is of the journal in `dir`, which ends with the record at `last`.
+    /// Reads the log if it belongs to the journal in `dir`, which ends with record `last`.
     pub(crate) fn read(dir: &Path, last: Seq) -> Self {
         // Half of the notes would say that the others were never made.
         Self::read_all(dir, last).unwrap_or_default()

@@ -1,12 +1,12 @@
-//! The open ledger of one data directory: accounts by shard, keys, and the way of a record into the
-//! journal and into memory.
+//! The open ledger of one data directory: accounts by shard, keys, and the commit of a record to the journal
+//! and to memory.
 //!
-//! Decisions are taken in memory, under the lock of the account's shard: decide, give the record its
-//! place in the journal, apply. The journal's order within an account is therefore the order of the
-//! decisions, and a replay gives the same state.
+//! Decisions are made in memory under the lock of the account's shard: decide, take a sequence number in the
+//! journal, apply. So the journal has the decisions of an account in their order, and a replay gives the same
+//! state.
 //!
-//! Who needs several locks takes them in this order: the house's shard, the shards of accounts by
-//! their places, and then one of keys, addresses and the ids of writes.
+//! Lock order: the operator's shard, shards of accounts by index, then one of keys, e-mail addresses and
+//! idempotency keys.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;

@@ -1,6 +1,5 @@
-//! The open ledger in memory: how a write is decided under locks and committed, who made it, what is
-//! noted of calls before they are sent, and what is asked of the places where tasks stand and money is
-//! added up.
+//! The open ledger in memory: decisions under locks, commits, audit records, notes of calls in flight, and the
+//! ports of tasks and figures.
 //!
 //! It may import the layers below, from `maintenance` on.
 

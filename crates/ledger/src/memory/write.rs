@@ -1,10 +1,9 @@
-//! Writes of operators and customers: decided under locks, and made so in one place.
+//! Writes of operators and customers: decided under locks and committed as one group.
 //!
-//! A decision looks at the locked state and says which records come of it. It changes nothing and can
-//! be asked again; what must stay the same then, such as ids and secrets, is made outside of it.
-//! [`ActorScope::write`] takes the locks, asks, commits what was decided as one group and waits until it is on
-//! disk. What memory keeps beside the cores follows from the records, whoever commits them: see
-//! [`Ledger::reflect`].
+//! A decision reads the locked state and returns the records of the write. It changes nothing and may run
+//! several times, so ids and secrets are generated outside of it. [`ActorScope::write`] takes the locks,
+//! decides, commits, and waits for the disk. Indexes in memory follow from the records, whoever commits
+//! them: see [`Ledger::reflect`].
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::collections::BTreeSet;
@@ -78,7 +77,8 @@ impl<'a> AuditRecordBuilder<'a> {
     }
 }
 
-/// The shards of some accounts and of the house, locked by their places: the house's is the first.
+/// Locked shards of some accounts and of the operator, in the order of their indexes: the operator's is
+/// the first.
 pub(crate) struct LockedShards<'a> {
     shards: Vec<(usize, MutexGuard<'a, Core>)>,
 }
@@ -117,7 +117,7 @@ impl LockedShards<'_> {
 }
 
 impl Ledger {
-    /// Locks the house and these accounts.
+    /// Locks the operator's shard and those of these accounts.
     pub(crate) fn lock(&self, accounts: impl IntoIterator<Item = AccountId>) -> LockedShards<'_> {
         let mut places: BTreeSet<_> = accounts.into_iter().map(shard_index).collect();
         places.insert(shard_index(AccountId::OPERATOR));
@@ -208,8 +208,8 @@ impl ActorScope<'_> {
         Ok(once)
     }
 
-    /// The same, without waiting for the disk. Writes come one after the other, for all of them lock
-    /// the house; people make few.
+    /// The same, without waiting for the disk. Writes are serialised by the lock of the operator's shard;
+    /// they are few.
     pub(crate) fn write_now<T>(
         &self,
         what: &'static str,

@@ -60,7 +60,7 @@ pub trait SharedFunds: Any + Send + Sync {
     /// Status of this node.
     fn node_status(&self, progress: JournalProgress) -> NodeStatus;
 
-    /// The log of what people wrote, the same for all.
+    /// The log of writes that all nodes share.
     fn writes(&self) -> &dyn WriteLog;
 
     /// Shared tasks.

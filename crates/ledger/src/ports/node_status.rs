@@ -11,7 +11,7 @@ use tollgate_types::ids::{NodeId, Seq};
 pub struct JournalProgress {
     /// The last record of its journal.
     pub last: Seq,
-    /// The last place of the log of what people wrote that it has taken over.
+    /// Position in the log of writes up to which it has followed.
     pub followed: Seq,
 }
 

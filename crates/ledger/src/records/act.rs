@@ -54,7 +54,7 @@ impl Actor {
 /// One thing that someone did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Act {
-    /// On which account; the house's where it is no customer's.
+    /// Account concerned; [`AccountId::OPERATOR`] if it is no customer's.
     pub account: AccountId,
     /// Author.
     pub by: Actor,

@@ -166,7 +166,8 @@ pub enum Record {
     },
     /// The login of a customer was set; it replaces the earlier one.
     LoginSet(Arc<Login>),
-    /// A session of a customer was logged out; of an operator, where the account is the house.
+    /// A session was logged out: a customer's, or an operator's if the account is
+    /// [`AccountId::OPERATOR`].
     SessionEnded {
         /// The account.
         account: AccountId,
@@ -190,7 +191,7 @@ pub enum Record {
     CodeUsed {
         /// The code.
         code: CodeId,
-        /// By whom; the record itself is the house's.
+        /// Account that used it; the record itself belongs to the operator.
         by: AccountId,
         /// Time of the event.
         at: UnixMs,

@@ -39,7 +39,7 @@ impl CustomerState {
         self.holds = (!holds.is_empty()).then(|| Arc::clone(holds));
     }
 
-    /// Rules of what is said of people.
+    /// Checks a record against the rules of customers.
     pub(crate) fn check(&self, record: &Record) -> Result<(), &'static str> {
         match record {
             Record::DoubtResolved { hold, .. } if !self.doubts.contains(hold) => {
@@ -56,7 +56,7 @@ impl CustomerState {
 }
 
 impl AccountState {
-    /// Takes a record that is about people.
+    /// Applies a record that concerns the customer.
     pub(crate) fn remember_people(&mut self, record: &Record) {
         match record {
             Record::AccountRenamed { name, .. } => self.account.name.clone_from(name),

@@ -1,5 +1,5 @@
-//! The rules of money as pure state: what a record does to an account, what may happen, and what must
-//! hold of the whole. No disk, no lock.
+//! The rules of money as a pure state machine: effects of records, decisions, and invariants. No disk, no
+//! lock.
 //!
 //! It may import `records`.
 

@@ -63,7 +63,7 @@ impl CodeState {
 }
 
 impl OperatorState {
-    /// Makes a record of the house so.
+    /// Applies a record of the operator.
     ///
     /// # Errors
     /// The rule that it breaks; nothing has changed then.
@@ -108,7 +108,7 @@ impl OperatorState {
                 state.uses.insert(*by, *at);
                 Ok(())
             }
-            _ => Err("the house has no money, no keys and no tasks"),
+            _ => Err("the operator has no money, no keys and no tasks"),
         }
     }
 

@@ -1,5 +1,5 @@
-//! A single gateway's journal, as a node of a fleet would have told it: what people wrote for the
-//! directory, and what calls cost for the treasury.
+//! A single gateway's journal in the form in which a fleet's node would have reported it: writes for the
+//! directory, costs of calls for the treasury.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};

@@ -1,4 +1,4 @@
-//! Rows of people: logins, ended sessions, codes and acts.
+//! Rows of customers and the operator: logins, ended sessions, codes and audit records.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(super) const ACT_OF: u8 = b'B';
 /// The places of acts that carry an id, by when they were done.
 pub(super) const ACT_ID: u8 = b'I';
 
-/// Loads what is known of people.
+/// Loads the state of customers and of the operator.
 pub(super) fn load_people(rows: &dyn Source, cores: &mut [Core]) -> Result<(), StoreError> {
     let unknown = || StoreError::new("a row belongs to no account".to_owned());
     for row in rows.with_prefix(&[LOGIN]) {
@@ -155,7 +155,7 @@ impl Store {
     }
 }
 
-/// Writes what a window says of people.
+/// Writes a window's changes to customers and to the operator.
 pub(super) fn put_people(batch: &mut Batch, changes: &CustomerChanges) -> Result<(), StoreError> {
     for (account, login) in &changes.logins {
         put(batch, key(LOGIN, &[&account.number().to_be_bytes()]), login)?;

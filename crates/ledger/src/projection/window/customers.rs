@@ -15,7 +15,7 @@ use tollgate_options::holds::HoldOverrides;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, CodeId, HoldId, Seq, TaskId};
 
-/// Everything about people that one window changes.
+/// Changes of one window to customers and to the operator.
 #[derive(Default)]
 pub(crate) struct CustomerChanges {
     renamed: HashMap<AccountId, String>,
@@ -42,7 +42,7 @@ pub(crate) struct CustomerChanges {
 }
 
 impl CustomerChanges {
-    /// Takes a record, if it is about people.
+    /// Adds a record, if it concerns customers or the operator.
     pub(super) fn add(&mut self, seq: Seq, record: &Record) {
         let account = record.account();
         match record.inner() {
