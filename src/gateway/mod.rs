@@ -35,7 +35,6 @@ pub use proxy::{Gateway, GatewayParts};
 pub(crate) use receive::body::declared_length;
 pub(crate) use receive::gathered::GatheredBody;
 pub use receive::memory::{Memory, MemoryPart};
-pub(crate) use receive::offload;
 
 use crate::forwarded as client;
 

@@ -52,7 +52,7 @@ impl Signer {
         }
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(io::Error::other)?;
-        crate::secret::write_private(&path, &STANDARD.encode(key))?;
+        crate::ledger::write_private(&path, &STANDARD.encode(key))?;
         Ok(Self { key })
     }
 
