@@ -26,7 +26,7 @@ use crate::gateway::receive::budget::BudgetShare;
 use crate::gateway::receive::content_path::{self, AskedAt};
 use crate::holds::RunningCall;
 use crate::ledger::{CallCost, CostKind, Key, Ledger, Loss, LossCause, RequestId, TaskId};
-use crate::limits::{Entered, Permit, RateLimitStatus};
+use crate::limits::{InUseGuard, Permit, RateLimitStatus};
 use crate::metrics::Metrics;
 use crate::money::Nanousd;
 use crate::pipeline::{Admitted, Bill, Ending, Relaying, Settled, TryCost};
@@ -79,7 +79,7 @@ pub struct Exchange {
     /// Its part in the budget of calls to upstreams, for one that makes any.
     pub(super) upstream_slot: Option<UpstreamSlot>,
     /// Its place among those that wait for the end of a task.
-    pub(super) waiting: Option<Entered>,
+    pub(super) waiting: Option<InUseGuard>,
     /// It counts among the requests in flight.
     is_in_flight: bool,
     /// It was turned away: it has no place, and its answer little time.
@@ -323,7 +323,7 @@ impl Exchange {
 
     /// Moves from sending to relaying an answer of which everything is known.
     pub(super) fn begin_known(&mut self, framing: Framing, usage: Usage, source: UsageSource) {
-        self.begin(framing, |admitted| Relaying::known(admitted, usage, source));
+        self.begin(framing, |admitted| Relaying::with_usage(admitted, usage, source));
     }
 
     /// All of an answer of which everything is known has been sent, or is about to be.
@@ -347,7 +347,7 @@ impl Exchange {
         };
         let (admitted, body, attempt, candidates) = sending.into_parts();
         let Attempt { candidate, began, .. } = attempt?;
-        let relaying = relaying(admitted).kept_by(|| candidates.keeper(&candidate));
+        let relaying = relaying(admitted).with_id_recorder(|| candidates.id_recorder(&candidate));
         let held = body.into_share();
         let (cut, uncovered, is_as_said) = (None, None, false);
         let framing = framing.for_customers();

@@ -172,7 +172,7 @@ impl Exchange {
         let is_untold = left || is_silent || self.orphan.is_some();
         match &self.stage {
             RequestStage::Relaying(response) if response.relaying.is_complete() => Ending::Complete,
-            RequestStage::Relaying(_) if self.orphan.is_some() => Ending::Untold,
+            RequestStage::Relaying(_) if self.orphan.is_some() => Ending::Unknown,
             RequestStage::Relaying(response)
                 if response.cut.is_some_and(|cut| {
                     !matches!(cut, CutReason::Stopping | CutReason::Withheld)
@@ -180,10 +180,10 @@ impl Exchange {
             {
                 Ending::Exhausted
             }
-            RequestStage::Relaying(_) if is_untold => Ending::Untold,
+            RequestStage::Relaying(_) if is_untold => Ending::Unknown,
             RequestStage::Sending(sending) => match &sending.attempt {
-                Some(Attempt { progress: Progress::Silent, .. }) => Ending::Untold,
-                Some(Attempt { progress: Progress::Sent, .. }) if is_untold => Ending::Untold,
+                Some(Attempt { progress: Progress::Silent, .. }) => Ending::Unknown,
+                Some(Attempt { progress: Progress::Sent, .. }) if is_untold => Ending::Unknown,
                 Some(Attempt { progress: Progress::Sent | Progress::Lost, .. }) => Ending::Lost,
                 _ => Ending::Failed,
             },

@@ -1,4 +1,4 @@
-//! What the request can cost, and whether the account can pay it.
+//! Admission: computes the most that a request can cost, and holds it on the account.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,34 +10,34 @@ use crate::holds::PLENTY;
 use crate::ledger::{AccountId, Hold, Ledger, Refusal, RequestId, Reserve};
 use crate::money::{Nanousd, Rate};
 use crate::pipeline::affordable::OutputCost;
-use crate::pipeline::enough::Enough;
+use crate::pipeline::enough::InsufficientFunds;
 use crate::pipeline::validate::ProtocolReading;
-use crate::pipeline::{Counted, Payment, Resolved, TryCost, Validated, limit};
+use crate::pipeline::{Payment, PromptCount, Resolved, TryCost, Validated, limit};
 use crate::price::{Prices, Quote, Traits, Usage, UsageSource};
 use crate::pricing;
 use crate::protocols::doors::DoorKind;
 use crate::protocols::{Call, Codec, Delivery, Dialect};
 
-/// When a customer whose money is in flight should try again. Most calls end within seconds.
+/// `Retry-After` when other requests hold the money: most calls end within seconds.
 const RETRY_HELD: Duration = Duration::from_secs(2);
-/// When to try again after the store refused new holds.
+/// `Retry-After` when the store refuses new holds.
 const RETRY_STORE: Duration = Duration::from_secs(10);
 
 /// The part of a request's most that is held before an upstream gets the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holding {
-    /// All that the request can cost.
+    /// The largest cost of the request.
     Whole,
-    /// The input and this much output; the hold grows while the answer streams. Only for requests
-    /// that [can roll](Validated::can_roll).
+    /// The input and a slice of output; the hold grows while the answer streams. Only for requests that
+    /// [can roll](Validated::can_roll).
     Slice {
-        /// Output, in tokens, that is held at first, and that the hold grows by at least.
+        /// Initial output and smallest extension, in tokens.
         output_tokens: u64,
     },
 }
 
 impl Holding {
-    /// The part of `bound` that is held at first.
+    /// Part of `bound` that the initial hold covers.
     pub(super) fn part_of(self, bound: Usage) -> Usage {
         match self {
             Self::Whole => bound,
@@ -48,59 +48,57 @@ impl Holding {
     }
 }
 
-/// A request that is paid for: from here on it ends in exactly one settlement.
+/// An admitted request with its payment, which ends in exactly one settlement.
 #[derive(Debug)]
 pub struct Admitted {
-    /// Who asks for which model.
+    /// Key, account, operation and model of the request.
     pub resolved: Resolved,
-    /// What the protocol of the target says about it that is asked now; of the first before one is.
+    /// Reading of the request for the current target; for the first target before any is selected.
     pub call: Box<dyn Call>,
-    /// The protocol in which `call` reads the request.
+    /// Codec of `call`.
     pub(super) codec: &'static dyn Codec,
-    /// The way by which the request reaches that target.
+    /// Translation, if any, between the request and that target.
     kind: DoorKind,
-    /// The [rank](Resolved::model_at) of the model whose target is asked now.
+    /// [Rank](Resolved::model_at) of the current model.
     pub(super) rank: usize,
-    /// What the protocols of other targets say about it, and those of the targets of fallbacks.
+    /// Readings for the other targets and for those of fallback models.
     pub(super) others: Vec<ProtocolReading>,
-    /// What pays for the request.
+    /// Payment of the request.
     pub payment: Payment,
-    /// The prices that its account pays; neither a reload nor another rule changes them for this
-    /// request.
+    /// Prices for its account, frozen for this request.
     prices: RequestPrices,
-    /// What it costs by them.
+    /// Cost by these prices.
     pub quote: Quote,
-    /// When it was taken in: its prices are of that moment.
+    /// Admission time, which selects the prices.
     pub(super) taken_in: UnixMs,
-    /// The most that the request can cost at the model that is asked now: what was held for it at
-    /// first, if no fallback is dearer.
+    /// Largest cost at the current model; equal to the initial hold unless a fallback is dearer.
     pub bound: Nanousd,
-    /// What was held at first: of the dearest model that may serve the request.
+    /// Initial hold, sized for the dearest model that may serve the request.
     pub(super) held: Nanousd,
-    /// The part of the most that was held at first.
+    /// Share of the largest cost that the initial hold covers.
     pub(super) holding: Holding,
-    /// The most that upstreams may bill for tries that were followed by another.
+    /// Largest sum that upstreams may bill for abandoned tries.
     pub retried: Nanousd,
-    /// What those tries cost the operator, where targets have prices of their own.
+    /// Operator's costs of those tries, at targets with cost prices.
     pub(super) retry_costs: Vec<TryCost>,
-    /// What was used of a request that is answered in parts, of which one has failed.
+    /// Usage of the answered parts, if a part of a split request has failed.
     pub partial: Option<AnsweredParts>,
-    /// The output limit, in tokens for each choice, that the request was lowered to.
+    /// Lowered output limit, in tokens per choice.
     pub clamped: Option<u64>,
 }
 
-/// The parts that were answered of a request of which one has failed.
+/// Answered parts of a split request of which one part has failed.
 #[derive(Clone, Copy, Debug)]
 pub struct AnsweredParts {
-    /// What the answered parts used together.
+    /// Total usage of the answered parts.
     pub usage: Usage,
-    /// How that is known.
+    /// Source of the usage.
     pub source: UsageSource,
-    /// The upstream has refused a part for what is in it, which is the customer's doing.
+    /// True if the upstream refused a part for its content, which is the customer's fault.
     pub is_refused: bool,
 }
 
-/// What the account pays for the models that may serve a request; a reload does not change that.
+/// Account's prices of all models that may serve a request; unaffected by reloads.
 #[derive(Debug)]
 struct RequestPrices {
     own: Arc<Pricing>,
@@ -108,10 +106,10 @@ struct RequestPrices {
 }
 
 impl RequestPrices {
-    /// The prices of the moment. Those of fallbacks stand in the journal before they are charged.
+    /// Look up the current prices. Those of fallbacks are journaled before they are charged.
     fn new(ledger: &Ledger, resolved: &Resolved, now: UnixMs) -> Self {
         let (account, model) = (resolved.key.account, &resolved.model);
-        let name = resolved.asked.as_deref().unwrap_or(&model.id);
+        let name = resolved.requested_name.as_deref().unwrap_or(&model.id);
         let own = pricing::prices_for(ledger, account, (model, name), now);
         let priced = |model: &Arc<Model>| {
             let prices = pricing::prices_for(ledger, account, (model, &model.id), now);
@@ -121,29 +119,29 @@ impl RequestPrices {
         Self { own, fallbacks: resolved.fallbacks.iter().map(priced).collect() }
     }
 
-    /// The prices of the model of this [rank](Resolved::model_at).
+    /// Prices of the model of this [rank](Resolved::model_at).
     fn at(&self, rank: usize) -> &Pricing {
         let fallback = rank.checked_sub(1).and_then(|at| self.fallbacks.get(at));
         fallback.unwrap_or(&self.own)
     }
 }
 
-/// The way in which a request was let in.
+/// Result of the admission of a request.
 pub enum Admission {
-    /// It is paid for.
+    /// Admitted with its payment.
     Admitted(Box<Admitted>),
-    /// Its account has too little to let it in without a look at the account's other requests.
+    /// The account has little money: the shares of its parallel requests decide.
     Tight(Box<Priced>),
 }
 
-/// A valid request with the prices that its account pays at this moment.
+/// A valid request with its account's current prices.
 pub struct Priced {
     validated: Validated,
     prices: RequestPrices,
     amounts: RequestAmounts,
 }
 
-/// Holds the most that the request can cost, unless it costs nothing, where its account has plenty.
+/// Hold the largest cost of the request if the account has plenty. Free requests need no hold.
 ///
 /// # Errors
 /// `RateLimited` when the key may not spend so much, or `Overloaded` when the store takes no new holds,
@@ -174,7 +172,7 @@ pub async fn admit(
 }
 
 impl Priced {
-    /// The prices of this moment. Those that were never charged before are noted in the journal.
+    /// Price a request at the current prices; price versions used for the first time are journaled.
     #[must_use]
     pub fn new(ledger: &Ledger, validated: Validated) -> Self {
         let now = UnixMs::now();
@@ -183,7 +181,7 @@ impl Priced {
         Self { validated, prices, amounts }
     }
 
-    /// The request as its targets' protocols read it.
+    /// The request as the targets' protocols read it.
     #[must_use]
     pub fn validated(&self) -> &Validated {
         &self.validated
@@ -195,17 +193,17 @@ impl Priced {
         self.validated
     }
 
-    /// The account that pays.
+    /// Account that pays for the request.
     #[must_use]
     pub fn account(&self) -> AccountId {
         self.validated.resolved.key.account
     }
 
-    /// Lowers the amounts to what a provider's count makes of the request. Readings of it whose tokens
-    /// nobody has counted are dropped where they could cost more: another model has another tokenizer.
-    /// Returns whether the amounts are lower now; nothing has changed otherwise.
-    pub fn counted(&mut self, counted: &Counted) -> bool {
-        if !self.validated.counted(counted) {
+    /// Lower the amounts by a provider's token count. Uncounted readings that could cost more are
+    /// dropped: another model has another tokenizer. Returns true if the amounts are lower now;
+    /// otherwise nothing has changed.
+    pub fn apply_count(&mut self, counted: &PromptCount) -> bool {
+        if !self.validated.apply_count(counted) {
             return false;
         }
         let Self { validated, prices, amounts } = self;
@@ -219,7 +217,7 @@ impl Priced {
         true
     }
 
-    /// The amount that a hold of this kind sets aside.
+    /// Amount of a hold of this kind.
     #[must_use]
     pub fn amount(&self, holding: Holding) -> Nanousd {
         match holding {
@@ -231,7 +229,7 @@ impl Priced {
         }
     }
 
-    /// What each reading of the request can cost, as a function of its output limit.
+    /// Largest cost of each reading as a function of its output limit.
     #[must_use]
     pub fn output_costs(&self) -> Vec<OutputCost> {
         let Self { validated, prices, amounts } = self;
@@ -243,7 +241,7 @@ impl Priced {
         [cost(0, validated.call.as_ref())].into_iter().chain(others).collect()
     }
 
-    /// Sets money aside for the request.
+    /// Hold money for the request.
     ///
     /// # Errors
     /// [`Refusal`]; nothing is held then.
@@ -268,29 +266,29 @@ impl Priced {
         hold.await
     }
 
-    /// The request as one that is paid for.
+    /// Convert to an admitted request.
     #[must_use]
     pub fn admitted(self, payment: Payment, holding: Holding) -> Box<Admitted> {
         Admitted::new(self.validated, payment, self.prices, self.amounts, holding)
     }
 
-    /// A refusal of the ledger as an answer.
+    /// Convert a refusal of the ledger to an error response.
     #[must_use]
     pub fn refused(&self, refusal: &Refusal, holding: Holding) -> GatewayError {
         refused(refusal, self, holding)
     }
 }
 
-/// What a request can cost by the prices of one moment.
+/// Amounts of a request by the prices of one moment.
 struct RequestAmounts {
-    /// By its first reading.
+    /// Quote of the first reading.
     own: Quote,
     at: UnixMs,
-    /// The most of the request's own model.
+    /// Largest cost at the request's own model.
     bound: Nanousd,
-    /// What is held at first: of the dearest model that may serve the request.
+    /// Initial hold, sized for the dearest model that may serve the request.
     amount: Nanousd,
-    /// The least once an upstream of its own model has taken the request.
+    /// Smallest cost once an upstream of its own model has taken the request.
     floor: Nanousd,
 }
 
@@ -301,8 +299,8 @@ impl RequestAmounts {
         Self { own, at, bound: zero, amount: zero, floor: zero }
     }
 
-    /// Whichever target is asked, and in whatever words: the dearest of them is covered, of whatever
-    /// model. The least is that of the model itself.
+    /// Compute the amounts: the hold covers the dearest reading at any target and model; the smallest
+    /// cost is that of the model itself.
     fn compute(
         prices: &RequestPrices,
         validated: &Validated,
@@ -359,15 +357,14 @@ impl Admitted {
         })
     }
 
-    /// Notes that the request goes out with its output limit lowered to `tokens` for each choice.
+    /// Record that the output limit was lowered to `tokens` per choice.
     pub fn clamped_to(&mut self, tokens: u64) {
         self.clamped = Some(tokens);
     }
 
-    /// A target of the model of this rank that speaks `dialect` is asked next: the request is what its
-    /// protocol reads in it, and costs what it costs so. What is held is held for that model. Says
-    /// whether the protocol takes it and it is paid for.
-    pub fn turn_to(&mut self, rank: usize, dialect: Dialect) -> bool {
+    /// Switch to a target of the model of this rank that speaks `dialect`, with its reading and its
+    /// price; the hold moves to that model. Returns false if no reading fits or the hold cannot move.
+    pub fn switch_target(&mut self, rank: usize, dialect: Dialect) -> bool {
         if self.is_for(rank, dialect) {
             return true;
         }
@@ -387,7 +384,7 @@ impl Admitted {
         true
     }
 
-    /// Has the model of this rank be paid for. Says whether it is.
+    /// Move the payment to the model of this rank. Returns false if it cannot move.
     fn move_to(&mut self, rank: usize) -> bool {
         let (model, prices) = (self.resolved.model_at(rank), self.prices.at(rank));
         let others = self.others.iter().filter(|other| other.rank == rank);
@@ -402,32 +399,31 @@ impl Admitted {
         self.payment.move_to(Arc::clone(&model.id), pricing::version(model, prices), floor)
     }
 
-    /// Whether the request is read now as those upstreams of the model of this rank read it that speak
-    /// `dialect`.
+    /// True if the current reading is for the model of this rank and for `dialect`.
     #[must_use]
     pub fn is_for(&self, rank: usize, dialect: Dialect) -> bool {
         self.rank == rank && self.codec.dialects().contains(&dialect)
     }
 
-    /// The model whose target is asked now, or answers: the one that the request names, or a fallback.
+    /// Current model: the one that the request names, or a fallback.
     #[must_use]
     pub fn model(&self) -> &Arc<Model> {
         self.resolved.model_at(self.rank)
     }
 
-    /// The model that serves the request in the place of the one that it names.
+    /// Fallback model that serves the request, if any.
     #[must_use]
     pub fn fallback(&self) -> Option<&Arc<Model>> {
         (self.rank > 0).then(|| self.model())
     }
 
-    /// What `usage` costs with every token billed in the dearest way that the call allows.
+    /// Cost of `usage` at the dearest rates that the call allows.
     pub(super) fn dearest(&self, usage: &Usage) -> Nanousd {
         dearest_prices(self.quote.dearest(), self.call.as_ref()).cost(usage)
     }
 
-    /// How the answer travels to the customer, whichever target is asked: where the protocol of one
-    /// has it put together, it is put together for all of them.
+    /// Delivery of the answer, equal for all targets: collected if the reading for any target needs
+    /// that.
     #[must_use]
     pub fn delivery(&self) -> Delivery {
         let mut others = self.others.iter().map(|other| other.call.delivery());
@@ -438,27 +434,27 @@ impl Admitted {
     }
 }
 
-/// What the call costs by these prices that is taken in `now`.
+/// Quote the call at these prices at `now`.
 fn quote(prices: &Pricing, call: &dyn Call, now: UnixMs) -> Quote {
     quote_bound(prices, call, &call.bound(), now)
 }
 
-/// What the call costs by these prices where it uses `bound` at most.
+/// Quote the call at these prices with `bound` as its largest usage.
 pub(super) fn quote_bound(prices: &Pricing, call: &dyn Call, bound: &Usage, now: UnixMs) -> Quote {
-    // A round that reads the prompt again from the cache is a prompt by itself: providers bill a long one
-    // dearer, and not many short ones.
+    // Each round that reads the prompt again from the cache is billed as a prompt of its own: the price
+    // step for long prompts applies per round.
     let bound = Usage { cache_read_tokens: 0, ..*bound };
     prices.list.quote(&call.traits(), &bound, now)
 }
 
-/// The most that the call can cost, and the least once an upstream has taken it.
+/// Largest cost of the call, and its smallest once an upstream has taken it.
 fn bounds(quote: &Quote, call: &dyn Call) -> (Nanousd, Nanousd) {
     let least = call.floor();
     let floor = quote.prices(&least, &Traits::default()).cost(&least);
     (most(quote.dearest(), call), floor)
 }
 
-/// What a hold for a part of the call's output sets aside; `None` for one that covers all of it.
+/// Amount of a hold for a slice of the call's output; `None` for a full hold.
 fn slice(quote: &Quote, call: &dyn Call, holding: Holding) -> Option<Nanousd> {
     if holding == Holding::Whole {
         return None;
@@ -467,12 +463,12 @@ fn slice(quote: &Quote, call: &dyn Call, holding: Holding) -> Option<Nanousd> {
     Some(dearest_prices(quote.dearest(), call).cost(&part))
 }
 
-/// The most that the call can cost: every token billed in the dearest way that it allows.
+/// Largest cost of the call: every token at the dearest rate.
 fn most(prices: &Prices, call: &dyn Call) -> Nanousd {
     dearest_prices(prices, call).cost(&Usage { requests: 1, ..call.bound() })
 }
 
-/// The dearest way in which every token of the call can be billed.
+/// Dearest rate for each kind of token in the call.
 pub(super) fn dearest_prices(prices: &Prices, call: &dyn Call) -> Prices {
     let or = |can_be: bool, rate: Rate| if can_be { rate } else { prices.output };
     let sound = or(call.sounds(), prices.audio_output);
@@ -494,10 +490,10 @@ fn refused(refusal: &Refusal, priced: &Priced, holding: Holding) -> GatewayError
             ),
         ),
         Refusal::Insufficient { available } => {
-            Enough::for_request(priced, *available).insufficient()
+            InsufficientFunds::for_request(priced, *available).insufficient()
         }
         Refusal::Held { available, held } => {
-            Enough::for_request(priced, *available).held(*held).retry_after(RETRY_HELD)
+            InsufficientFunds::for_request(priced, *available).held(*held).retry_after(RETRY_HELD)
         }
         Refusal::Capped(capped) | Refusal::ShareUsed { capped, .. } => {
             limit::capped(capped, priced.amount(holding), UnixMs::now())

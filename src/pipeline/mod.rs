@@ -1,8 +1,8 @@
-//! What a request goes through, one file a stage: authenticate → resolve → validate → limit →
-//! admit → rewrite → meter → settle.
+//! Stages of a request, one file each: authenticate → resolve → validate → limit → admit → rewrite →
+//! meter → settle.
 //!
-//! Each stage takes what the stage before it made, so money cannot be settled that was not
-//! reserved. Nothing here knows HTTP statuses or Pingora.
+//! Each stage consumes the result of the previous one, so money cannot be settled that was not reserved.
+//! Nothing here knows HTTP statuses or Pingora.
 
 mod authenticate;
 mod resolve;
@@ -22,12 +22,12 @@ mod settle;
 mod cost;
 
 pub use admit::{Admission, Admitted, AnsweredParts, Holding, Priced, admit};
-pub use affinity::{affinity, binding, gone};
+pub use affinity::{affinity, binding, stored_object_lost};
 pub use affordable::{OutputCost, affordable_output, cost_at};
 pub use authenticate::authenticate;
-pub use cost::{TriedAt, TryCost};
-pub use counted::{CountRequest, Counted};
-pub use enough::Enough;
+pub use cost::{TryCost, TryTarget};
+pub use counted::{CountRequest, PromptCount};
+pub use enough::InsufficientFunds;
 pub use limit::limit;
 pub use meter::{Relaying, Step, Uncovered};
 pub use payment::Payment;

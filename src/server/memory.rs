@@ -31,13 +31,13 @@ pub async fn give_back(body_bytes_max: impl Fn() -> usize) {
 }
 
 fn leave_the_start() {
-    if let Err(error) = tollgate_resident::unmap_program() {
+    if let Err(error) = tollgate_process_memory::unmap_program() {
         log::debug!("what the start used of the program stays mapped: {error}");
     }
 }
 
 fn free(body_bytes_max: usize) {
-    tollgate_resident::free_unused(body_bytes_max);
+    tollgate_process_memory::free_unused(body_bytes_max);
     // mimalloc looks for what was freed only when something large is freed, which a gateway that has
     // nothing to do never does.
     drop(black_box(Vec::<u8>::with_capacity(LARGE_BYTES)));

@@ -39,7 +39,7 @@ pub(super) struct Demo {
 
 impl Demo {
     pub(super) fn run(mut self, program: &Program) -> anyhow::Result<ExitCode> {
-        tollgate_resident::keep_little();
+        tollgate_process_memory::keep_little();
         let sim =
             Sim::start(SimOptions::default()).context("cannot start the simulated upstreams")?;
         let places = &mut self.places;

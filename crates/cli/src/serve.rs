@@ -54,7 +54,7 @@ pub(super) struct ServeOverrides {
 
 impl Serve {
     pub(super) fn run(self, program: &Program) -> anyhow::Result<ExitCode> {
-        tollgate_resident::keep_little();
+        tollgate_process_memory::keep_little();
         let sources = self.files.sources();
         let overrides = self.places.overrides();
         let Some(config) = load(&sources, &overrides) else { return Ok(ExitCode::FAILURE) };

@@ -10,7 +10,7 @@ use http::header::{
 use pingora::{Error, ErrorSource, ErrorType, Result};
 use pingora_proxy::{FailToProxy, Session};
 
-use crate::balance::{HoldsCredential, Outcome};
+use crate::balance::{CredentialLeak, Outcome};
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::answer::envelope::Envelope;
 use crate::gateway::answer::head::{self, AnswerHead};
@@ -210,7 +210,7 @@ fn passed(mut out: Bytes, end_of_stream: bool, exchange: &mut Exchange) -> Resul
     }
     out = match scanned(out, end_of_stream, exchange) {
         Ok(out) => out,
-        Err(HoldsCredential) => withheld(exchange)?,
+        Err(CredentialLeak) => withheld(exchange)?,
     };
     if end_of_stream || exchange.is_whole() {
         exchange.leave();
@@ -222,7 +222,7 @@ fn scanned(
     out: Bytes,
     end_of_stream: bool,
     exchange: &mut Exchange,
-) -> std::result::Result<Bytes, HoldsCredential> {
+) -> std::result::Result<Bytes, CredentialLeak> {
     match &mut exchange.stage {
         RequestStage::Relaying(response) => response.scan.pass(out, end_of_stream),
         _ => Ok(out),

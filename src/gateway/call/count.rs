@@ -16,7 +16,7 @@ use http::header::ACCEPT;
 use sha2::Digest as _;
 use tollgate_outbound::LocalResource;
 
-use crate::balance::{Bounds, Candidates, Channel, Memory};
+use crate::balance::{AccountCache, CacheBounds, Candidates, Channel};
 use crate::config::snapshot::Target;
 use crate::gateway::call::headers;
 use crate::gateway::call::post::{ConnectionReuse, Poster};
@@ -24,7 +24,7 @@ use crate::gateway::proxy::Gateway;
 use crate::ids::{AccountId, RequestId};
 use crate::metrics::CountOutcome;
 use crate::outbound::retry_after;
-use crate::pipeline::{CountRequest, Counted, Validated};
+use crate::pipeline::{CountRequest, PromptCount, Validated};
 use cache::CountCache;
 
 /// The longest body that is counted, in bytes: it is sent twice. Text that is longer fits no context.
@@ -47,13 +47,14 @@ const PAUSES_MAX: (usize, usize) = (10_000, 100);
 pub(crate) struct TokenCounts {
     cache: CountCache,
     /// Until when an upstream is not asked, by account.
-    pauses: Memory<Instant>,
+    pauses: AccountCache<Instant>,
 }
 
 impl TokenCounts {
     pub(crate) fn new() -> Self {
         let (all_max, account_max) = PAUSES_MAX;
-        let pauses = Memory::new(Bounds { time: UNSUPPORTED_TIME, all_max, account_max });
+        let pauses =
+            AccountCache::new(CacheBounds { time: UNSUPPORTED_TIME, all_max, account_max });
         Self { cache: CountCache::new(), pauses }
     }
 }
@@ -70,7 +71,7 @@ pub(crate) async fn count(
     candidates: &Candidates,
     body: &Bytes,
     within: Duration,
-) -> Option<Counted> {
+) -> Option<PromptCount> {
     let began = Instant::now();
     let Some(call) = ProviderCount::choose(gateway, validated, candidates, body.len()) else {
         gateway.metrics.token_count_asked(CountOutcome::Unsupported);
@@ -90,7 +91,7 @@ pub(crate) async fn count(
     let (upstream, took) = (&call.target.upstream, began.elapsed().as_millis());
     log::debug!("{}: {} after {took} ms: {counted:?} tokens", upstream.name, outcome.as_str());
     let dialect = upstream.dialect;
-    counted.map(|tokens| Counted { rank: 0, dialect, tokens })
+    counted.map(|tokens| PromptCount { rank: 0, dialect, tokens })
 }
 
 /// A call to the counter of one target.

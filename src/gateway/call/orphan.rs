@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::balance::{Candidate, Orphaned};
+use crate::balance::{Candidate, OrphanGuard};
 use crate::gateway::call::sending::Progress;
 use crate::gateway::exchange::{Exchange, RequestStage};
 use crate::metrics::Metrics;
@@ -17,7 +17,7 @@ pub(crate) struct Orphan {
     pub(crate) until: Instant,
     bytes_left: u64,
     /// What it counts in at its upstream.
-    _at_upstream: Orphaned,
+    _at_upstream: OrphanGuard,
     metrics: Arc<Metrics>,
 }
 

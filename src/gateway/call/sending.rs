@@ -15,7 +15,7 @@ use crate::gateway::call::refusal;
 use crate::gateway::call::repeat::Mark;
 use crate::gateway::receive::body::HeldBody;
 use crate::metrics::Metrics;
-use crate::pipeline::{Admitted, TriedAt, UpstreamRequest};
+use crate::pipeline::{Admitted, TryTarget, UpstreamRequest};
 use crate::protocols::refusal::{RefusalFault, UpstreamRefusal};
 use crate::protocols::{Delivery, Framing};
 
@@ -91,7 +91,7 @@ impl Attempt {
     }
 
     /// Where it is made.
-    pub(crate) fn at(&self) -> TriedAt {
+    pub(crate) fn at(&self) -> TryTarget {
         at(&self.candidate)
     }
 
@@ -102,9 +102,9 @@ impl Attempt {
 }
 
 /// Where a try is made.
-pub(crate) fn at(candidate: &Candidate) -> TriedAt {
+pub(crate) fn at(candidate: &Candidate) -> TryTarget {
     let (target, credential) = (Arc::clone(&candidate.target), candidate.credential_name().into());
-    TriedAt { target, credential }
+    TryTarget { target, credential }
 }
 
 /// Notes what came of a try, for those that follow and for the metrics.
@@ -163,7 +163,7 @@ impl Sending {
     }
 
     /// Where the try under way is made.
-    pub(crate) fn tried_at(&self) -> Option<TriedAt> {
+    pub(crate) fn tried_at(&self) -> Option<TryTarget> {
         self.attempt.as_ref().map(Attempt::at)
     }
 
@@ -173,7 +173,7 @@ impl Sending {
             return None;
         }
         let candidate = self.candidates.next(Instant::now())?;
-        self.admitted.turn_to(candidate.rank.model, candidate.target.upstream.dialect);
+        self.admitted.switch_target(candidate.rank.model, candidate.target.upstream.dialect);
         if candidate.is_retry {
             let model = &self.admitted.model().id;
             metrics.retried(model, &candidate.target.upstream.name);

@@ -26,7 +26,7 @@ use crate::gateway::call::{headers, peer};
 use crate::gateway::exchange::{Exchange, RequestStage};
 use crate::gateway::proxy::Gateway;
 use crate::ledger::{Key, RequestId, Task, TaskPhase};
-use crate::limits::Entered;
+use crate::limits::InUseGuard;
 use crate::outbound::{OutboundError, may_announce};
 use crate::pipeline;
 use crate::protocols::refusal;
@@ -44,7 +44,7 @@ pub(crate) async fn check(
     exchange: &Exchange,
     key: &Key,
     call: &dyn Call,
-) -> std::result::Result<Option<Entered>, GatewayError> {
+) -> std::result::Result<Option<InUseGuard>, GatewayError> {
     let Some(submit) = call.submit() else { return Ok(None) };
     let snapshot = &exchange.snapshot;
     if let Some(url) = submit.webhook_url()

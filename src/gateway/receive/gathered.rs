@@ -1,7 +1,7 @@
 //! What has come of a body, in one piece.
 
 use bytes::Bytes;
-use tollgate_resident::Buffer;
+use tollgate_process_memory::Buffer;
 
 /// What is allocated at once for a declared length; pages that are never written take no memory.
 const RESERVED_BYTES_MAX: usize = 64 * 1024 * 1024;

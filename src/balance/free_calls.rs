@@ -1,9 +1,9 @@
-//! Limits of calls that cost nothing: by account, and by upstream.
+//! Limits of free calls, per account and per upstream.
 //!
-//! Accounts without money can make such calls, and they go out under the operator's credential. So each
-//! account has a rate, and each upstream a rate and a number at one time, of which the share of an account
-//! shrinks as others take theirs. Calls without a place wait for a while, and the account with the fewest
-//! under way is next.
+//! Accounts without money can make free calls, which use the operator's credential. So each account has
+//! a rate limit, and each upstream a rate limit and a concurrency limit, of which one account's share
+//! shrinks as others use it. Calls without a slot queue for a while, and the account with the fewest
+//! calls in flight is served next.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -17,56 +17,56 @@ use tokio::sync::oneshot;
 use crate::config::snapshot::FreeCallLimits;
 use crate::limits::{Limits, Rates, Subject, Wait, share_of};
 
-/// The longest wait for a place: with the time of the call itself it is shorter than the 10 s after which
-/// clients give up at the earliest.
+/// Longest wait for a slot: together with the call itself it stays below 10 s, the shortest client
+/// timeout.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// Calls of one account that wait at one upstream. Claude Code counts each tool and file of a session at
-/// one time, up to some 200.
+/// Most queued calls of one account at one upstream. Claude Code counts each tool and file of a session
+/// concurrently, up to some 200.
 const ACCOUNT_WAITING_MAX: usize = 256;
-/// Calls of all accounts that wait at one upstream: a look at all of them takes some microseconds.
+/// Most queued calls of all accounts at one upstream; a scan of them takes some microseconds.
 const WAITING_MAX: usize = 1024;
-/// The calls of a minute are counted in pieces of so many seconds, so that the minute slides.
+/// Bucket length and number of buckets of the sliding minute, in seconds.
 const PIECE_SECONDS: u64 = 10;
 const PIECES: usize = 6;
-/// When to come again without a place, which calls give back within tenths of a second.
+/// `Retry-After` of a call without a slot: slots free up within tenths of a second.
 const RETRY_PLACE: Duration = Duration::from_secs(1);
 
-/// Why a free call may not be made now.
+/// Reason to refuse a free call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FreeRefusal {
-    /// The account has made as many in a minute as it may: the limit, and the time until the next.
+    /// The account's rate limit a minute, and the time until the next call.
     AccountRate(NonZeroU32, Duration),
-    /// All accounts together have at this upstream, or this one its share of that, for so long.
+    /// The upstream's rate limit, or the account's share of it, is used up for this long.
     UpstreamRate(Duration),
-    /// The number of calls under way and waiting is at its limit, for so long.
+    /// All slots and queue places are taken; retry after this long.
     Places(Duration),
 }
 
-/// The free calls of a gateway.
+/// Limiter of a gateway's free calls.
 pub struct FreeCalls {
     began: Instant,
     account_rates: Limits,
     upstreams: Mutex<HashMap<String, UpstreamQueue>>,
 }
 
-/// The free calls at one upstream.
+/// Running and queued free calls at one upstream.
 #[derive(Debug, Default)]
 struct UpstreamQueue {
-    /// The accounts of the calls under way.
+    /// Accounts of the calls in flight.
     running: Vec<u64>,
     waiting: VecDeque<WaitingCall>,
-    /// The number of places, and the percentage of one account, as the last call saw them.
+    /// Number of slots and percentage per account, as of the latest call.
     places: (usize, usize),
-    /// The calls of the last minute, of all and of each account that made some.
+    /// Calls of the last minute: of all accounts, and of each active one.
     minute: CallsOfMinute,
     minutes: HashMap<u64, CallsOfMinute>,
 }
 
-/// The calls of the last minute.
+/// Sliding count of the calls of the last minute.
 #[derive(Clone, Copy, Debug, Default)]
 struct CallsOfMinute {
     calls: [u32; PIECES],
-    /// The number of the newest piece, counted from the beginning.
+    /// Number of the newest bucket since the start.
     newest: u64,
 }
 
@@ -76,7 +76,7 @@ struct WaitingCall {
     turn: oneshot::Sender<FreeCall>,
 }
 
-/// A free call that is under way until this is dropped.
+/// Guard of a free call's slot, released on drop.
 pub struct FreeCall {
     all: Arc<FreeCalls>,
     upstream: String,
@@ -91,7 +91,7 @@ impl FreeCalls {
         Arc::new(Self { began, account_rates, upstreams: Mutex::default() })
     }
 
-    /// Counts a call for the rate of its account.
+    /// Count a call against its account's rate limit.
     ///
     /// # Errors
     /// [`FreeRefusal::AccountRate`]; nothing was counted then.
@@ -99,7 +99,7 @@ impl FreeCalls {
         let limit = limits.account_per_minute;
         let rates = Rates { requests_per_minute: Some(limit), ..Rates::default() };
         let taken = self.account_rates.take([(Subject::Account(account), rates)], None);
-        // It is counted; the places at one time are those of an upstream.
+        // Only counted: concurrency is limited per upstream.
         taken.map(drop).map_err(|refused| match refused.wait {
             Wait::For(wait) => FreeRefusal::AccountRate(limit, wait),
             Wait::UntilOneEnds | Wait::UntilShared | Wait::Never => {
@@ -108,7 +108,7 @@ impl FreeCalls {
         })
     }
 
-    /// A place for a call at an upstream, counted for its rate, after a wait of 5 s at most.
+    /// Acquire a slot at an upstream, counted against its rate limit, waiting for at most [`WAIT_MAX`].
     ///
     /// # Errors
     /// [`FreeRefusal::UpstreamRate`] or [`FreeRefusal::Places`].
@@ -127,12 +127,12 @@ impl FreeCalls {
             }
             queue.wait(account).ok_or(FreeRefusal::Places(RETRY_PLACE))?
         };
-        // A place that is given while this ends is given back with the channel.
+        // A slot granted during the timeout is released with the channel.
         let turn = tokio::time::timeout(WAIT_MAX, turn).await;
         turn.ok().and_then(Result::ok).ok_or(FreeRefusal::Places(RETRY_PLACE))
     }
 
-    /// A place for a call at an upstream that is there at once, counted for both rates.
+    /// Acquire a slot at an upstream without waiting, counted against both rate limits.
     ///
     /// # Errors
     /// Any [`FreeRefusal`].
@@ -160,7 +160,7 @@ impl FreeCalls {
 }
 
 impl CallsOfMinute {
-    /// The number of calls up to now.
+    /// Number of calls in the last minute.
     fn count(&mut self, seconds: u64) -> u32 {
         let piece = seconds / PIECE_SECONDS;
         if piece >= self.newest + PIECES as u64 {
@@ -172,13 +172,13 @@ impl CallsOfMinute {
         self.calls.iter().fold(0, |sum, calls| sum.saturating_add(*calls))
     }
 
-    /// One more call now; [`Self::count`] comes before.
+    /// Add a call; call [`Self::count`] first.
     fn add(&mut self) {
         let calls = &mut self.calls[slot(self.newest)];
         *calls = calls.saturating_add(1);
     }
 
-    /// The time until the oldest calls are more than a minute ago.
+    /// Time until the oldest bucket expires.
     fn until_fewer(&self, seconds: u64) -> Duration {
         let mut pieces = (0..PIECES as u64).rev().filter_map(|age| self.newest.checked_sub(age));
         let oldest = pieces.find(|piece| self.calls[slot(*piece)] > 0);
@@ -187,13 +187,13 @@ impl CallsOfMinute {
     }
 }
 
-/// Where the calls of a piece are counted.
+/// Index of a bucket.
 fn slot(piece: u64) -> usize {
     usize::try_from(piece % PIECES as u64).unwrap_or(0)
 }
 
 impl UpstreamQueue {
-    /// Counts a call of `account`, or returns when there will be room.
+    /// Count a call of `account`, or return the time until one is allowed.
     fn count(
         &mut self,
         account: u64,
@@ -203,6 +203,7 @@ impl UpstreamQueue {
         let newest = self.minute.newest;
         let all = self.minute.count(seconds);
         if self.minute.newest > newest {
+            // Once a bucket, which bounds the map by the accounts of the last minute.
             self.minutes.retain(|_, calls| calls.count(seconds) > 0);
         }
         let left = limits.upstream_per_minute.get().saturating_sub(all) as usize;
@@ -218,7 +219,7 @@ impl UpstreamQueue {
         Ok(())
     }
 
-    /// Begins a call of `account`, if there is a place.
+    /// Take a slot for `account` if one is free.
     fn begin(&mut self, account: u64, limits: &FreeCallLimits) -> bool {
         self.places = (limits.upstream_concurrent_max, limits.account_percent);
         let has_place = self.has_place(self.running_of(account));
@@ -228,15 +229,16 @@ impl UpstreamQueue {
         has_place
     }
 
-    /// Whether there is a place for an account with so many calls under way.
+    /// True if an account with `own` calls in flight may take a slot.
     fn has_place(&self, own: usize) -> bool {
         let (max, percent) = self.places;
         let free = max.saturating_sub(self.running.len());
         free > 0 && own < share_of(free, percent)
     }
 
-    /// Puts a call of `account` behind those that wait; `None` where too many do.
+    /// Queue a call of `account`; `None` if the queue is full.
     fn wait(&mut self, account: u64) -> Option<oneshot::Receiver<FreeCall>> {
+        // Callers that timed out leave their entry behind: it must not count against the limits.
         self.waiting.retain(|call| !call.turn.is_closed());
         let own = self.waiting.iter().filter(|call| call.account == account).count();
         if self.waiting.len() >= WAITING_MAX || own >= ACCOUNT_WAITING_MAX {
@@ -247,8 +249,8 @@ impl UpstreamQueue {
         Some(receiver)
     }
 
-    /// Ends a call of `account`; returns the call that begins in its place. It is of the account with the
-    /// fewest calls under way, and of those the one that has waited for longest.
+    /// Release a slot of `account` and return the queued call that takes it: of the account with the
+    /// fewest calls in flight, the one that has waited longest.
     fn end(&mut self, account: u64) -> Option<WaitingCall> {
         if let Some(at) = self.running.iter().position(|running| *running == account) {
             self.running.swap_remove(at);
@@ -274,7 +276,7 @@ impl Drop for FreeCall {
             upstreams.get_mut(&self.upstream).and_then(|queue| queue.end(self.account))
         };
         if let Some(next) = next {
-            // One that has just given up gives its place to the next, since the call is dropped here.
+            // If the receiver has just given up, dropping the call passes the slot on.
             drop(next.turn.send(self.all.call(&self.upstream, next.account)));
         }
     }
@@ -329,7 +331,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_has_fewest_under_way_is_next_and_who_has_waited_in_vain_is_refused() {
+    async fn the_account_with_fewest_calls_in_flight_is_next_and_a_timeout_refuses() {
         let (calls, limits) = (FreeCalls::new(), limits());
         let enter = |account| {
             let calls = Arc::clone(&calls);
@@ -337,7 +339,7 @@ mod tests {
         };
         let hostile = [enter(1).await, enter(1).await, enter(2).await, enter(3).await];
         assert!(hostile.iter().all(Result::is_ok));
-        // Many calls of the same accounts wait before the other one comes.
+        // Many calls of the same accounts are queued before the other one.
         let waiting: Vec<_> = (0..20).map(|at| tokio::spawn(enter(1 + at % 2))).collect();
         tokio::task::yield_now().await;
         let other = tokio::spawn(enter(4));
@@ -397,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_minute_slides_and_accounts_that_have_gone_are_forgotten() {
+    fn a_minute_slides_and_idle_accounts_are_dropped() {
         let limits = FreeCallLimits { upstream_per_minute: per_minute(100), ..limits() };
         let mut queue = UpstreamQueue::default();
         let mut make = |account, seconds| queue.count(account, seconds, &limits);

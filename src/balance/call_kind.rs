@@ -1,68 +1,69 @@
-//! Kinds of calls: endpoints of a provider that have limits, permissions and failures of their own.
+//! Call kinds: a provider's endpoints with separate limits, permissions and failures.
 
 use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use super::circuit::{Caller, Change, Circuit, CircuitStanding, Probe, Verdict};
+use super::breaker::CircuitStanding;
+use super::circuit::{Caller, Change, Circuit, Probe, Verdict};
 use crate::config::snapshot::{CircuitRules, Model};
 use crate::words::words;
 
 words! {
-    /// A kind of call. What one kind comes to says nothing of another one at the same target. The pipeline
-    /// derives it from the operation.
+    /// Kind of a call. The outcomes of one kind are no evidence about another at the same target.
+    /// Derived from the operation.
     #[derive(PartialOrd, Ord)]
     CallKind {
-        /// Chat, messages, responses and generated content, in every dialect: a request that is translated
+        /// Chat, messages, responses and generated content, in every dialect: a translated request
         /// reaches the endpoint of another operation.
         Generation = "generation",
-        /// Vectors for texts and pictures.
+        /// Embeddings of texts and images.
         Embeddings = "embeddings",
-        /// Documents in the order of a query.
+        /// Ranking of documents for a query.
         Rerank = "rerank",
         /// Classification of harmful content.
         Moderations = "moderations",
-        /// Pictures that are made from texts.
+        /// Images that are generated from text.
         ImageGeneration = "image_generation",
-        /// Pictures from pictures and texts.
+        /// Images from images and text.
         ImageEdit = "image_edit",
-        /// Tasks that make videos.
+        /// Video generation in asynchronous tasks.
         Video = "video",
-        /// Audio that is made from texts.
+        /// Speech that is synthesized from text.
         Speech = "speech",
-        /// Texts that are made from audio.
+        /// Text that is transcribed from speech.
         Transcription = "transcription",
-        /// English texts from audio.
+        /// English text from speech.
         AudioTranslation = "audio_translation",
-        /// Summaries of conversations for agents.
+        /// Compaction of an agent's conversation.
         Compact = "compact",
-        /// Counts of tokens in every dialect, which are free.
+        /// Token counts in every dialect, free of charge.
         TokenCount = "token_count",
     }
 }
 
 impl CallKind {
-    /// Whether its calls cost nothing, so that accounts without money can make them.
+    /// True if its calls are free, so that accounts without money can make them.
     #[must_use]
     pub fn is_free(self) -> bool {
         self == Self::TokenCount
     }
 
-    /// The kind that a model is there for: its calls speak for the target. Of several, the first in the
-    /// order of the kinds.
+    /// Main kind of a model, whose calls decide about the target; of several, the first in the order of
+    /// the kinds.
     pub(super) fn main_of(model: &Model) -> Self {
         let kinds = model.operations.iter().map(|operation| Self::from(*operation));
         kinds.min().unwrap_or(Self::Generation)
     }
 }
 
-/// The circuits of a channel's other kinds: at most one for each [`CallKind`], made by its first call that
-/// is reported, so that a channel without such calls has none.
+/// Circuits of a channel's other kinds: at most one per [`CallKind`], created by the first reported
+/// call.
 #[derive(Debug, Default)]
 pub(super) struct OtherKinds(Mutex<Vec<(CallKind, Circuit)>>);
 
 impl OtherKinds {
-    /// Whether a call of this kind is worth making, as far as its own kind says.
+    /// Availability for a call of this kind, by its own circuit.
     pub(super) fn standing(
         &self,
         kind: CallKind,
@@ -71,23 +72,23 @@ impl OtherKinds {
         rules: &CircuitRules,
     ) -> CircuitStanding {
         let kinds = self.0.lock();
-        let known = kinds.iter().find(|(known, _)| *known == kind);
-        known.map_or(CircuitStanding::Ready { share: 1.0 }, |(_, circuit)| {
+        let existing = kinds.iter().find(|(existing, _)| *existing == kind);
+        existing.map_or(CircuitStanding::Ready { share: 1.0 }, |(_, circuit)| {
             circuit.standing(caller, now, rules)
         })
     }
 
-    /// A call begins. Returns what it finds out.
+    /// Begin a call and return its probe.
     pub(super) fn begin(&self, kind: CallKind, account: u64, now: Instant) -> Probe {
         self.with(kind, |circuit| circuit.begin(account, now)).unwrap_or_default()
     }
 
-    /// A call that was to find out ended without an answer.
+    /// End a probe without a result.
     pub(super) fn abandon(&self, kind: CallKind, account: u64, probe: Probe, now: Instant) {
         self.with(kind, |circuit| circuit.abandon(account, probe, now));
     }
 
-    /// Notes the verdict on a call. Returns what that changed for its kind.
+    /// Record the verdict on a call. Returns the transition of its kind's circuit.
     pub(super) fn report(
         &self,
         kind: CallKind,
@@ -97,7 +98,7 @@ impl OtherKinds {
         rules: &CircuitRules,
     ) -> Option<Change> {
         let mut kinds = self.0.lock();
-        let at = kinds.iter().position(|(known, _)| *known == kind).unwrap_or_else(|| {
+        let at = kinds.iter().position(|(existing, _)| *existing == kind).unwrap_or_else(|| {
             kinds.push((kind, Circuit::default()));
             kinds.len() - 1
         });
@@ -105,7 +106,7 @@ impl OtherKinds {
         circuit.report(caller, verdict, now, rules)
     }
 
-    /// The kinds that get no calls now, of anybody or of those that called last.
+    /// Kinds that are unavailable for all callers.
     pub(super) fn shut(
         &self,
         now: Instant,
@@ -122,7 +123,7 @@ impl OtherKinds {
 
     fn with<T>(&self, kind: CallKind, act: impl FnOnce(&mut Circuit) -> T) -> Option<T> {
         let mut kinds = self.0.lock();
-        kinds.iter_mut().find(|(known, _)| *known == kind).map(|(_, circuit)| act(circuit))
+        kinds.iter_mut().find(|(existing, _)| *existing == kind).map(|(_, circuit)| act(circuit))
     }
 }
 

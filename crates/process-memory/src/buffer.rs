@@ -10,11 +10,11 @@ use parking_lot::Mutex;
 const KEPT_BYTES_MIN: usize = 128 * 1024;
 /// Sizes of kept buffers: each is twice the one before it, up to 64 MiB.
 const SIZES: usize = 10;
-/// The most that buffers take that nobody uses, in bytes, however much bodies may.
+/// The most bytes of unused buffers, whatever the limit of bodies.
 const UNUSED_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Of what bodies may take, unused buffers take one part in so many.
+/// Unused buffers may occupy one in this many parts of the limit of bodies.
 const UNUSED_PART: usize = 4;
-/// How long a buffer is kept that nobody uses.
+/// The time for which an unused buffer is kept.
 const UNUSED_TIME: Duration = Duration::from_secs(1);
 
 static UNUSED: Mutex<Unused> = Mutex::new(Unused::new());
@@ -26,7 +26,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// An empty one with room for at least so many bytes.
+    /// An empty buffer with a capacity of at least `bytes`.
     #[must_use]
     pub fn with_capacity(bytes: usize) -> Self {
         let Some(size) = BufferSize::with_room_for(bytes) else {
@@ -47,7 +47,7 @@ impl Buffer {
         self.bytes.extend_from_slice(more);
     }
 
-    /// What is in it, to be shared; the buffer is free again with the last who has some of it.
+    /// Freezes the content for sharing; the buffer is free again when the last part is dropped.
     #[must_use]
     pub fn freeze(self) -> Bytes {
         Bytes::from_owner(self)
@@ -71,8 +71,8 @@ impl Drop for Buffer {
     }
 }
 
-/// Frees the buffers that nobody has used for a second, and all of them where they take more than a quarter
-/// of what bodies may; later ones are kept up to that. None are kept before this was called.
+/// Frees the buffers that were unused for a second, or all unused ones if they exceed a quarter of the limit
+/// of bodies, which bounds them from then on. No buffer is kept before the first call.
 pub fn free_unused(body_bytes_max: usize) {
     let bytes_max = (body_bytes_max / UNUSED_PART).min(UNUSED_BYTES_MAX);
     let freed = UNUSED.lock().bound(bytes_max, Instant::now());
@@ -84,12 +84,12 @@ pub fn free_unused(body_bytes_max: usize) {
 struct BufferSize(usize);
 
 impl BufferSize {
-    /// The least that has room for so many bytes; `None` if such a buffer is not kept.
+    /// The smallest size class with at least this capacity; `None` above the largest.
     fn with_room_for(bytes: usize) -> Option<Self> {
         Self::exactly(bytes.checked_next_power_of_two()?)
     }
 
-    /// That of a buffer with this capacity, in bytes.
+    /// The size class of a buffer with exactly this capacity, in bytes.
     fn exactly(capacity: usize) -> Option<Self> {
         (0..SIZES).map(Self).find(|size| size.bytes() == capacity)
     }
@@ -99,16 +99,16 @@ impl BufferSize {
     }
 }
 
-/// A buffer that nobody uses, and since when.
+/// An unused buffer, with the time of its last use.
 type UnusedBuffer = (Instant, Vec<u8>);
 
-/// The buffers that nobody uses.
+/// The unused buffers.
 struct Unused {
-    /// Those of each size; who left last is the last.
+    /// Free buffers by size class; the most recently used is last.
     sizes: [Vec<UnusedBuffer>; SIZES],
-    /// What they take, in bytes.
+    /// The bytes they occupy.
     bytes: usize,
-    /// What they may take.
+    /// The bytes they may occupy.
     bytes_max: usize,
 }
 
@@ -134,7 +134,7 @@ impl Unused {
         None
     }
 
-    /// Sets what they may take. Gives those that nobody has used for a while; all if they take more.
+    /// Sets the bound. Returns the buffers unused for a while; all if they exceed it.
     fn bound(&mut self, bytes_max: usize, now: Instant) -> Vec<UnusedBuffer> {
         self.bytes_max = bytes_max;
         let is_over = self.bytes > bytes_max;

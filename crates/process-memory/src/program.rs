@@ -6,8 +6,8 @@ use std::{fs, io};
 
 use rustix::mm::{Advice, madvise};
 
-/// Unmaps what is resident of the program's file, and says how many bytes were mapped of it, resident or
-/// not. What is executed or read again comes back as it is touched, out of the page cache, in pieces of 64 KiB.
+/// Unmaps the resident part of the program's file, and returns the mapped bytes, resident or not. Code that
+/// runs again is mapped from the page cache when it is touched, in pieces of 64 KiB.
 ///
 /// A start executes functions that lie all over the program, and Linux maps the 64 KiB around each. They
 /// are shared memory that it takes back when it is short, but until then they count as the process's.
@@ -33,7 +33,7 @@ pub fn unmap_program() -> io::Result<usize> {
     Ok(bytes)
 }
 
-/// Where `program` is mapped as it stands in its file, in the words of `/proc/self/smaps`.
+/// Finds the unmodified mappings of `program`, in the format of `/proc/self/smaps`.
 fn unchanged(mappings: &str, program: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut read_only = None;

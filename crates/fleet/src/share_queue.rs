@@ -1,4 +1,4 @@
-//! Where requests wait for a share of a limit, and the node for requests that wait.
+//! The queue of requests that wait for a share of a limit.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,31 +10,30 @@ use tokio::sync::{Notify, watch};
 use tollgate_ledger::{AccountId, CapDemand, KeyId};
 use tollgate_money::money::Nanousd;
 
-/// Nobody waits longer for one exchange: one takes milliseconds, and who waits for a database that
-/// does not answer is better told so.
+/// The longest wait for one sync: a sync takes milliseconds, and a request should not wait for a database
+/// that does not answer.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// What a node's exchanges about limits are wanted for.
+/// Requests that wait for the next sync of limits.
 #[derive(Debug)]
-pub struct Desk {
+pub struct ShareQueue {
     hurry: Notify,
     /// Exchanges that have begun.
     begun: AtomicU64,
     done: watch::Sender<Done>,
-    /// What keys wait for that may not spend more with what the node has of their limits; and keys of
-    /// which the node has some.
+    /// The amounts that calls wait for, by key; and keys of which the node has a share.
     keys: Mutex<BTreeMap<(AccountId, KeyId), BTreeMap<u64, Nanousd>>>,
     calls: AtomicU64,
 }
 
-/// The last exchange that is over.
+/// The last sync that is over.
 #[derive(Clone, Copy, Debug, Default)]
 struct Done {
     number: u64,
     is_answered: bool,
 }
 
-impl Default for Desk {
+impl Default for ShareQueue {
     fn default() -> Self {
         Self {
             hurry: Notify::new(),
@@ -48,46 +47,46 @@ impl Default for Desk {
 
 /// A call that waits until it is dropped.
 pub(crate) struct WaitingCall<'a> {
-    desk: &'a Desk,
+    share_queue: &'a ShareQueue,
     key: (AccountId, KeyId),
     number: u64,
 }
 
 impl Drop for WaitingCall<'_> {
     fn drop(&mut self) {
-        if let Some(calls) = self.desk.keys.lock().get_mut(&self.key) {
+        if let Some(calls) = self.share_queue.keys.lock().get_mut(&self.key) {
             calls.remove(&self.number);
         }
     }
 }
 
-impl Desk {
-    /// Waits for an exchange that begins after this. Whether it was answered: not, if the database
+impl ShareQueue {
+    /// Waits for a sync that begins after this. Whether it was answered: not, if the database
     /// does not answer within a second.
     pub async fn wait(&self) -> bool {
-        let wanted = self.begun.load(Ordering::Acquire).saturating_add(1);
+        let next_sync = self.begun.load(Ordering::Acquire).saturating_add(1);
         let mut done = self.done.subscribe();
         self.hurry.notify_one();
-        let done = done.wait_for(|done| done.number >= wanted);
+        let done = done.wait_for(|done| done.number >= next_sync);
         match tokio::time::timeout(WAIT_MAX, done).await {
             Ok(Ok(done)) => done.is_answered,
             Ok(Err(_)) | Err(_) => false,
         }
     }
 
-    /// Asks for an exchange soon.
+    /// Asks for a sync soon.
     pub fn hurry(&self) {
         self.hurry.notify_one();
     }
 
-    /// A call of this key waits to be let spend so much.
+    /// Registers a call of this key that waits until it may spend `amount`.
     pub(crate) fn call(&self, account: AccountId, key: KeyId, amount: Nanousd) -> WaitingCall<'_> {
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
         self.keys.lock().entry((account, key)).or_default().insert(number, amount);
-        WaitingCall { desk: self, key: (account, key), number }
+        WaitingCall { share_queue: self, key: (account, key), number }
     }
 
-    /// All keys that the exchanges are about, and what their calls wait for.
+    /// All keys that the syncs are about, and what their calls wait for.
     pub(crate) fn waiting(&self) -> Vec<CapDemand> {
         let keys = self.keys.lock();
         let waiting = keys.iter().map(|(&(account, key), calls)| CapDemand {
@@ -109,17 +108,17 @@ impl Desk {
         }
     }
 
-    /// An exchange is wanted before the next beat.
+    /// Waits until a sync is requested before its interval.
     pub(crate) async fn hurried(&self) {
         self.hurry.notified().await;
     }
 
-    /// An exchange begins. What is asked for from here on, it may not see.
+    /// Begins a sync. It may miss requests registered from now on.
     pub(crate) fn begin(&self) -> u64 {
         self.begun.fetch_add(1, Ordering::AcqRel).saturating_add(1)
     }
 
-    /// Says that the exchange `number` is over, and whether it was answered.
+    /// Says that the sync `number` is over, and whether it was answered.
     pub(crate) fn end(&self, number: u64, is_answered: bool) {
         self.done.send_replace(Done { number, is_answered });
     }

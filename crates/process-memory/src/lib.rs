@@ -1,5 +1,5 @@
-//! What of the process's memory is resident: what its allocator keeps, buffers of bodies that are used
-//! again, what only a start needed of the program, and files that are written in memory.
+//! Memory of the process: allocator settings, reusable body buffers, unmapping of program code that only a
+//! start needs, and memory-mapped files.
 //!
 //! No other crate of the workspace has unsafe code. Here it is the declaration of a function of the
 //! allocator's, a call that has the kernel unmap what it can read again, and a file's mapping.
@@ -16,7 +16,7 @@ pub use mapped::MappedFile;
 #[cfg(target_os = "linux")]
 pub use program::unmap_program;
 
-/// Unmaps what is resident of the program's file, where that is known how.
+/// Unmaps the resident part of the program's file; on Linux only.
 ///
 /// # Errors
 /// Always: it is known on Linux only.

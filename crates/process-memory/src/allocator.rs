@@ -1,4 +1,4 @@
-//! mimalloc, as the process has it.
+//! Settings of mimalloc.
 
 use std::ffi::{c_int, c_long};
 
@@ -22,7 +22,7 @@ const GENERIC_COLLECT: c_int = 34;
 /// shared with others.
 const ARENA_MAX_OBJECT_SIZE: c_int = 45;
 
-/// What the options are set to, which mimalloc has at 1,000, 10,000 and 2 GiB.
+/// The option values; the defaults of mimalloc are 1,000, 10,000 and 2 GiB.
 const SETTINGS: [(c_int, c_long); 3] =
     [(PURGE_DELAY, 100), (GENERIC_COLLECT, 1000), (ARENA_MAX_OBJECT_SIZE, 1024)];
 

@@ -1,12 +1,12 @@
-//! What upstreams keep for accounts: which credential made it.
+//! Objects that upstreams store for accounts: which credential created them.
 //!
-//! Upstreams know all accounts as one, so an id is worth nothing here unless the account itself was
-//! given it.
+//! Upstreams see all accounts as one customer, so an id is accepted only from the account that received
+//! it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::memory::{Bounds, Memory};
+use super::account_cache::{AccountCache, CacheBounds};
 
 /// OpenAI keeps responses for 30 days (its API reference, "Conversation state").
 const TIME: Duration = Duration::from_secs(30 * 86_400);
@@ -15,39 +15,39 @@ const IDS_MAX: usize = 500_000;
 /// Ids of one account.
 const ACCOUNT_IDS_MAX: usize = 50_000;
 
-/// Where something is kept: an upstream, with one of its credentials.
+/// Storage location: an upstream with one of its credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Home(pub(super) u64);
 
-/// What upstreams keep for accounts.
+/// Storage locations of the objects that upstreams keep, by account and id.
 #[derive(Debug)]
-pub(super) struct Stored(Memory<Home>);
+pub(super) struct Stored(AccountCache<Home>);
 
 impl Default for Stored {
     fn default() -> Self {
         let (time, all_max, account_max) = (TIME, IDS_MAX, ACCOUNT_IDS_MAX);
-        Self(Memory::new(Bounds { time, all_max, account_max }))
+        Self(AccountCache::new(CacheBounds { time, all_max, account_max }))
     }
 }
 
 impl Stored {
-    /// Where that is kept which the account was given this id for.
+    /// Storage location of the object with this id.
     pub(super) fn home(&self, account: u64, id: &str, now: Instant) -> Option<Home> {
         self.0.get(account, id, now)
     }
 }
 
-/// Notes what an upstream keeps of one answer.
+/// Records the ids of objects that an upstream stores for one answer.
 #[derive(Clone, Debug)]
-pub struct Keeper {
+pub struct StoredIdRecorder {
     pub(super) stored: Arc<Stored>,
     pub(super) account: u64,
     pub(super) home: Home,
 }
 
-impl Keeper {
-    /// The upstream keeps something with this id.
-    pub fn keep(&self, id: &str, now: Instant) {
+impl StoredIdRecorder {
+    /// Record an id from an answer.
+    pub fn record(&self, id: &str, now: Instant) {
         self.stored.0.put(self.account, id, self.home, now);
     }
 }
@@ -57,10 +57,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_known_to_the_account_that_was_given_it() {
+    fn an_id_is_accepted_only_from_the_account_that_received_it() {
         let (stored, now) = (Arc::<Stored>::default(), Instant::now());
-        let keeper = Keeper { stored: Arc::clone(&stored), account: 1, home: Home(7) };
-        keeper.keep("resp_1", now);
+        let id_recorder =
+            StoredIdRecorder { stored: Arc::clone(&stored), account: 1, home: Home(7) };
+        id_recorder.record("resp_1", now);
         assert_eq!(stored.home(1, "resp_1", now), Some(Home(7)));
         assert_eq!(stored.home(2, "resp_1", now), None, "nobody reads another's");
         assert_eq!(stored.home(1, "resp_1", now + TIME), None);

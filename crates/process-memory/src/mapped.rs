@@ -93,8 +93,8 @@ impl Drop for MappedFile {
     }
 }
 
-/// Whether the file system has room for all that is written to a place which was written before: others may
-/// put it elsewhere, and the process is ended where it stores into a page for which there is no room.
+/// True if the file system overwrites blocks in place, so that a mapped page always has room. Elsewhere a
+/// store into a page without room would end the process.
 #[cfg(target_os = "linux")]
 fn is_written_in_place(file: &File) -> io::Result<bool> {
     // What `f_type` of statfs(2) is with ext2, ext3 and ext4, and in memory.
@@ -102,7 +102,7 @@ fn is_written_in_place(file: &File) -> io::Result<bool> {
     Ok(IN_PLACE.contains(&rustix::fs::fstatfs(file)?.f_type))
 }
 
-/// It is known on Linux only.
+/// Supported on Linux only.
 #[cfg(not(target_os = "linux"))]
 fn is_written_in_place(_: &File) -> io::Result<bool> {
     Ok(false)

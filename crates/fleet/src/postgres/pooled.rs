@@ -9,28 +9,28 @@ use tokio_postgres::Row;
 use super::{Db, DbError, OPEN_TIMEOUT, Param, WAIT_TIMEOUT, error};
 
 /// The most connections that are kept for what the node itself does, one thing of each kind at a time:
-/// its exchanges about money, those about limits, and the directory. Half of them, where there are few.
+/// its syncs about money, those about limits, and the directory. Half of them, where there are few.
 const KEPT_MAX: usize = 3;
 
-/// How many of so many connections are for customers and operators.
+/// The number of connections for customers and operators, out of `connections_max`.
 pub(super) fn places(connections_max: usize) -> usize {
     connections_max.saturating_sub(KEPT_MAX.min(connections_max / 2))
 }
 
 impl Db {
-    /// The database for what the node itself does: it waits for nobody's reads.
+    /// The database with the reserved connections, for the node itself: it never waits for reads.
     pub(super) fn ahead(&self) -> Self {
         Self { is_ahead: true, ..self.clone() }
     }
 
     /// A connection of the pool.
-    pub(super) async fn lend(&self) -> Result<Lent, DbError> {
+    pub(super) async fn lend(&self) -> Result<PooledConnection, DbError> {
         let place = if self.is_ahead { None } else { Some(self.place_in_line().await?) };
         let object = self.shared.pool.get().await.map_err(|error| self.no_connection(error))?;
-        Ok(Lent { object: Some(object), whole: false, _place: place })
+        Ok(PooledConnection { object: Some(object), whole: false, _place: place })
     }
 
-    /// Waits for a place among those who may use a connection, first come first served.
+    /// Waits for the right to use a connection, first come first served.
     async fn place_in_line(&self) -> Result<OwnedSemaphorePermit, DbError> {
         let place = Arc::clone(&self.shared.places).acquire_owned();
         match tokio::time::timeout(WAIT_TIMEOUT, place).await {
@@ -56,15 +56,15 @@ impl Db {
     }
 }
 
-/// A connection that goes back to the pool only if it was left whole; otherwise it is closed, and the
-/// server rolls back what was begun on it.
-pub(super) struct Lent {
+/// A connection that returns to the pool only if its transaction is finished; otherwise it is closed, and the
+/// server rolls back.
+pub(super) struct PooledConnection {
     object: Option<Object>,
     pub(super) whole: bool,
     _place: Option<OwnedSemaphorePermit>,
 }
 
-impl Lent {
+impl PooledConnection {
     /// The client, while the connection is lent.
     pub(super) fn client(&self) -> Result<&Object, tokio_postgres::Error> {
         self.object.as_ref().ok_or_else(tokio_postgres::Error::__private_api_timeout)
@@ -95,7 +95,7 @@ impl Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for PooledConnection {
     fn drop(&mut self) {
         if let Some(object) = self.object.take()
             && !self.whole

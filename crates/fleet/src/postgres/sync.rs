@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
-use tokio_postgres::Row;
 
+use super::columns::{count, encoded, funds, id, number};
 use super::history::put_history;
-use super::{Asked, Db, DbError, Outcome, Transaction, debts, suspense};
-use crate::lease::{Answer, Exchange, Joined, Loan, Refused};
-use crate::treasury::{NodeRecord, Purse, TERMS_WAITED, Treasury};
+use super::recall::{FORGET_RECALLS, RECALL, RECALLED};
+use super::{Db, DbError, DbOperation, Outcome, Transaction, debts, suspense};
+use crate::lease::{JoinResponse, Loan, Refused, SyncRequest, SyncResponse};
+use crate::treasury::{AccountFunds, NodeRecord, TERMS_WAITED, Treasury};
 use tollgate_ledger::{AccountId, NodeId};
 use tollgate_money::money::Nanousd;
 
@@ -24,8 +25,7 @@ const TAKE_TURN: &str = "UPDATE tollgate.nodes
     WHERE id = $1 AND epoch = $2 AND turn = $3::bigint - 1
     RETURNING reported, suspended_at IS NOT NULL, (SELECT seq FROM tollgate.head)";
 
-/// The nodes in their term, and the accounts that someone is short of which this node has money of, or
-/// asks for.
+/// The nodes in their term, and the recalled accounts that this node has leased or requests.
 const ALIVE: &str = "SELECT id, '' FROM tollgate.nodes WHERE term_ends > now() AND id <> $1
     UNION ALL
     SELECT 0, account FROM tollgate.recalls
@@ -48,7 +48,7 @@ const SUSPEND: &str = "UPDATE tollgate.accounts a
 
 const MARK_SUSPENDED: &str = "UPDATE tollgate.nodes SET suspended_at = now() WHERE id = ANY($1)";
 
-/// Locks the accounts that an exchange touches, in their order, so that no two wait for each other.
+/// Locks the accounts that a sync touches, in their order, so that no two wait for each other.
 const LOCK_ACCOUNTS: &str =
     "SELECT id, granted, available, leased, held, spent, suspense, debt, written_off, credit
     FROM tollgate.accounts
@@ -68,60 +68,11 @@ const PUT_LEASES: &str = "INSERT INTO tollgate.leases (node, account, amount)
     SELECT $1, d.account, d.amount FROM unnest($2::text[], $3::bigint[]) AS d (account, amount)
     ON CONFLICT (account, node) DO UPDATE SET amount = EXCLUDED.amount";
 
-/// On which channel it is announced that a node is short of something; which one is what is said.
-pub(crate) const RECALLED: &str = "tollgate_recall";
-
-/// Asks the nodes that have money of an account for it.
-pub(super) const RECALL: &str = "INSERT INTO tollgate.recalls (account, until)
-    SELECT d.account, now() + interval '1 second' FROM unnest($1::text[]) AS d (account)
-    ON CONFLICT (account) DO UPDATE SET until = EXCLUDED.until";
-
-/// Removes recalls that are long over, so that each exchange looks at few: as many at a time as a sweep
-/// has time for, and none that an exchange is about to renew.
-const FORGET_RECALLS: &str = "DELETE FROM tollgate.recalls WHERE account IN (
-    SELECT account FROM tollgate.recalls WHERE until < now() - interval '1 minute'
-    ORDER BY account LIMIT 1000 FOR UPDATE SKIP LOCKED)";
-
-/// What came of an exchange.
-pub(crate) type Exchanged = Result<Answer, Refused>;
-
-/// A number of the database's signed type. Places, times and counters stay far below its end.
-pub(super) fn number(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
-}
-
-/// A number that is never negative.
-pub(super) fn count(value: i64) -> u64 {
-    u64::try_from(value).unwrap_or(0)
-}
-
-/// An id that this program has written.
-pub(super) fn id<T: std::str::FromStr>(text: &str) -> Result<T, DbError> {
-    text.parse().map_err(|_| DbError::Failed(format!("{text:?} is no id of this program")))
-}
-
-/// The parts of an account's money, or of all accounts', in the columns behind the first.
-pub(super) fn purse(row: &Row) -> Result<Purse, DbError> {
-    let amount = |column: usize| row.try_get(column).map(Nanousd::new);
-    Ok(Purse {
-        granted: amount(1)?,
-        available: amount(2)?,
-        leased: amount(3)?,
-        held: amount(4)?,
-        spent: amount(5)?,
-        suspense: amount(6)?,
-        debt: amount(7)?,
-        written_off: amount(8)?,
-        credit: amount(9)?,
-    })
-}
-
-pub(super) fn encoded(value: &impl serde::Serialize) -> Result<Vec<u8>, DbError> {
-    postcard::to_stdvec(value).map_err(|error| DbError::Failed(error.to_string()))
-}
+/// The outcome of a sync.
+pub(crate) type SyncRows = Result<SyncResponse, Refused>;
 
 impl Db {
-    /// What tells this fleet from others.
+    /// The id of this fleet.
     ///
     /// # Errors
     /// [`DbError`].
@@ -132,8 +83,8 @@ impl Db {
         Ok(row.try_get(0)?)
     }
 
-    /// Makes a node, and says which. `None` if another was made at the same time: there is nothing new
-    /// then.
+    /// Creates a node and returns its number; `None` if another was created at the same time, and nothing has
+    /// changed.
     ///
     /// # Errors
     /// [`DbError`]. After `Unknown` a node may stay behind that never joins.
@@ -151,8 +102,7 @@ impl Db {
         node.map(Some).ok_or_else(|| DbError::Failed("there are too many nodes".to_owned()))
     }
 
-    /// A process joins as a node: the one before it is shut out from here on. `None` if there is no
-    /// such node.
+    /// Joins a process as a node and excludes the process before it. `None` if there is no such node.
     ///
     /// # Errors
     /// [`DbError`]; joining again is safe.
@@ -161,7 +111,7 @@ impl Db {
         node: NodeId,
         name: &str,
         version: &str,
-    ) -> Result<Option<Joined>, DbError> {
+    ) -> Result<Option<JoinResponse>, DbError> {
         const JOIN: &str = "UPDATE tollgate.nodes
             SET epoch = epoch + 1, name = $2, version = $3, joined_at = now()
             WHERE id = $1 RETURNING epoch, turn, reported";
@@ -175,29 +125,25 @@ impl Db {
         });
         let row = join.await?;
         let Some(row) = row else { return Ok(None) };
-        Ok(Some(Joined {
+        Ok(Some(JoinResponse {
             epoch: count(row.try_get(0)?),
             turn: count(row.try_get(1)?),
             reported: count(row.try_get(2)?),
         }))
     }
 
-    /// Does an exchange, once however often it is sent.
+    /// Does a sync, once however often it is sent.
     ///
     /// # Errors
     /// [`DbError`]: sent again as it is, it is done or answered as it was.
-    pub async fn exchange(
-        &self,
-        exchange: &Exchange,
-        term: Duration,
-    ) -> Result<Exchanged, DbError> {
+    pub async fn sync(&self, sync: &SyncRequest, term: Duration) -> Result<SyncRows, DbError> {
         let begun = Instant::now();
         // A refusal takes back the turn, too: it rolls the transaction back.
         let (refused, db) = (Mutex::new(None), self.ahead());
         let done = db.transact(|tx| {
             let refused = &refused;
             Box::pin(async move {
-                match do_exchange(tx, exchange, term).await? {
+                match apply(tx, sync, term).await? {
                     Ok(answer) => Ok(answer),
                     Err(why) => {
                         *refused.lock() = Some(why);
@@ -206,21 +152,21 @@ impl Db {
                 }
             })
         });
-        let exchanged = match (done.await, refused.into_inner()) {
+        let outcome = match (done.await, refused.into_inner()) {
             (Err(DbError::Failed(_)), Some(refused)) => Ok(Err(refused)),
             (done, _) => done.map(Ok),
         };
-        self.observe(Asked::Exchange, Outcome::from_result(&exchanged), begun);
-        if let Ok(Ok(answer)) = &exchanged
-            && is_short(exchange, answer)
+        self.observe(DbOperation::Sync, Outcome::from_result(&outcome), begun);
+        if let Ok(Ok(answer)) = &outcome
+            && is_short(sync, answer)
         {
-            self.announce_recall(exchange.node);
+            self.announce_recall(sync.node);
         }
-        exchanged
+        outcome
     }
 
-    /// Tells other nodes, which would hear of it with their next beat: later than the call waits. A
-    /// database without notifications refuses, so this stands behind the transaction.
+    /// Notifies other nodes, which would otherwise learn of it with their next sync: later than the call
+    /// waits. A database without notifications rejects this, so it follows the transaction.
     pub(super) fn announce_recall(&self, node: NodeId) {
         let (db, node) = (self.clone(), node.number().to_string());
         tokio::spawn(async move {
@@ -230,7 +176,7 @@ impl Db {
         });
     }
 
-    /// Puts what nodes have out whose term is over into suspense. Says which nodes.
+    /// Moves the leases of nodes whose term is over to suspense. Returns those nodes.
     ///
     /// # Errors
     /// [`DbError`].
@@ -241,14 +187,14 @@ impl Db {
     }
 }
 
-/// Whether someone waits for what other nodes have.
-fn is_short(exchange: &Exchange, answer: &Answer) -> bool {
-    exchange.asks.iter().zip(&answer.loans).any(|(ask, (_, loan))| {
+/// True if a call waits for money that other nodes have leased.
+fn is_short(sync: &SyncRequest, answer: &SyncResponse) -> bool {
+    sync.requests.iter().zip(&answer.loans).any(|(request, (_, loan))| {
         let elsewhere = match loan {
             Loan::Lent(_) => Nanousd::ZERO,
-            Loan::Short(short) => short.elsewhere,
+            Loan::Shortage(short) => short.elsewhere,
         };
-        ask.least > Nanousd::ZERO && elsewhere > Nanousd::ZERO
+        request.least > Nanousd::ZERO && elsewhere > Nanousd::ZERO
     })
 }
 
@@ -264,41 +210,41 @@ async fn suspend_overdue(tx: &Transaction<'_>) -> Result<Vec<i32>, DbError> {
     Ok(ids)
 }
 
-async fn do_exchange(
+async fn apply(
     tx: &Transaction<'_>,
-    exchange: &Exchange,
+    sync: &SyncRequest,
     term: Duration,
-) -> Result<Exchanged, DbError> {
-    let node = i32::from(exchange.node.number());
-    let (epoch, turn) = (number(exchange.epoch), number(exchange.turn));
+) -> Result<SyncRows, DbError> {
+    let node = i32::from(sync.node.number());
+    let (epoch, turn) = (number(sync.epoch), number(sync.turn));
     let waited_ms = number(u64::try_from(term.as_millis()).unwrap_or(u64::MAX));
     let waited_ms = waited_ms.saturating_mul(i64::from(TERMS_WAITED));
     let Some(row) = tx.query_opt(TAKE_TURN, &[&node, &epoch, &turn, &waited_ms]).await? else {
-        return why_not(tx, exchange).await;
+        return rejection(tx, sync).await;
     };
     let own = NodeRecord {
-        epoch: exchange.epoch,
-        turn: exchange.turn.saturating_sub(1),
+        epoch: sync.epoch,
+        turn: sync.turn.saturating_sub(1),
         reported: count(row.try_get(0)?),
         is_suspended: row.try_get(1)?,
         ..NodeRecord::default()
     };
     let mut before = Treasury { directory: count(row.try_get(2)?), ..Treasury::default() };
-    before.nodes.insert(exchange.node, own);
-    load(tx, &mut before, exchange).await?;
+    before.nodes.insert(sync.node, own);
+    load(tx, &mut before, sync).await?;
     let mut after = before.clone();
-    let answer = match after.exchange(exchange, NOW, term) {
+    let answer = match after.sync(sync, NOW, term) {
         Ok(answer) => answer,
         Err(refused) => return Ok(Err(refused)),
     };
-    store(tx, exchange.node, &before, &after).await?;
-    suspense::put_given_back(tx, exchange, &before, &after).await?;
-    if let Some(report) = &exchange.report {
+    store(tx, sync.node, &before, &after).await?;
+    suspense::put_given_back(tx, sync, &before, &after).await?;
+    if let Some(report) = &sync.report {
         put_history(tx, &report.history).await?;
     }
     // Behind the lines of the calls that are paid for.
-    debts::put_paid(tx, exchange, &before, &after).await?;
-    let reported = after.nodes.get(&exchange.node).map_or(0, |node| number(node.reported));
+    debts::put_paid(tx, sync, &before, &after).await?;
+    let reported = after.nodes.get(&sync.node).map_or(0, |node| number(node.reported));
     let kept = encoded(&answer)?;
     tx.execute(
         "UPDATE tollgate.nodes SET answer = $2, reported = $3, suspended_at = NULL WHERE id = $1",
@@ -308,35 +254,35 @@ async fn do_exchange(
     Ok(Ok(answer))
 }
 
-/// Why a turn could not be taken: it was taken before, or is not this node's to take.
-async fn why_not(tx: &Transaction<'_>, exchange: &Exchange) -> Result<Exchanged, DbError> {
+/// Finds the reason for a rejected turn: it was taken before, or is not this node's next one.
+async fn rejection(tx: &Transaction<'_>, sync: &SyncRequest) -> Result<SyncRows, DbError> {
     const STANDING: &str = "SELECT epoch, turn, reported, answer FROM tollgate.nodes WHERE id = $1";
-    let node = i32::from(exchange.node.number());
+    let node = i32::from(sync.node.number());
     let Some(row) = tx.query_opt(STANDING, &[&node]).await? else {
         return Ok(Err(Refused::UnknownNode));
     };
     let (epoch, turn) = (count(row.try_get(0)?), count(row.try_get(1)?));
-    if epoch != exchange.epoch {
+    if epoch != sync.epoch {
         return Ok(Err(Refused::Superseded));
     }
-    if turn != exchange.turn || turn == 0 {
+    if turn != sync.turn || turn == 0 {
         return Ok(Err(Refused::OutOfOrder { reported: count(row.try_get(2)?), turn }));
     }
     let answer = postcard::from_bytes(row.try_get(3)?);
     answer.map(Ok).map_err(|error| DbError::Failed(format!("an answer cannot be read: {error}")))
 }
 
-/// Locks and loads what an exchange touches.
+/// Locks and loads what a sync touches.
 async fn load(
     tx: &Transaction<'_>,
     treasury: &mut Treasury,
-    exchange: &Exchange,
+    sync: &SyncRequest,
 ) -> Result<(), DbError> {
-    let node = i32::from(exchange.node.number());
-    let reported = exchange.report.iter().flat_map(|report| &report.settled);
+    let node = i32::from(sync.node.number());
+    let reported = sync.report.iter().flat_map(|report| &report.settled);
     let touched: BTreeSet<AccountId> = reported
         .map(|settled| settled.account)
-        .chain(exchange.asks.iter().map(|ask| ask.account))
+        .chain(sync.requests.iter().map(|request| request.account))
         .collect();
     let touched: Vec<String> = touched.iter().map(AccountId::to_string).collect();
     for row in tx.query(ALIVE, &[&node, &touched]).await? {
@@ -351,29 +297,29 @@ async fn load(
             }
         }
     }
-    let own = treasury.nodes.get(&exchange.node);
-    let all_own = exchange.is_clear || own.is_some_and(|own| own.is_suspended);
+    let own = treasury.nodes.get(&sync.node);
+    let all_own = sync.is_clear || own.is_some_and(|own| own.is_suspended);
     if touched.is_empty() && !all_own && treasury.recalls.is_empty() {
         return Ok(());
     }
     for row in tx.query(LOCK_ACCOUNTS, &[&touched, &all_own, &node]).await? {
-        treasury.accounts.insert(id(row.try_get(0)?)?, purse(&row)?);
+        treasury.accounts.insert(id(row.try_get(0)?)?, funds(&row)?);
     }
     const LEASES: &str = "SELECT account, amount FROM tollgate.leases
         WHERE node = $1 AND (account = ANY($2) OR $3)";
-    // Its own leases change with its own exchanges only, so these need no lock on their accounts.
+    // Its own leases change with its own syncs only, so these need no lock on their accounts.
     let of_interest: Vec<String> =
         touched.into_iter().chain(treasury.recalls.keys().map(AccountId::to_string)).collect();
     for row in tx.query(LEASES, &[&node, &of_interest, &all_own]).await? {
         let (account, amount) = (id(row.try_get(0)?)?, Nanousd::new(row.try_get(1)?));
-        if let Some(own) = treasury.nodes.get_mut(&exchange.node) {
+        if let Some(own) = treasury.nodes.get_mut(&sync.node) {
             own.leases.insert(account, amount);
         }
     }
-    if let Some(own) = treasury.nodes.get_mut(&exchange.node)
+    if let Some(own) = treasury.nodes.get_mut(&sync.node)
         && own.is_suspended
     {
-        own.resolved = suspense::resolved(tx, exchange.node).await?;
+        own.resolved = suspense::resolved(tx, sync.node).await?;
     }
     Ok(())
 }
@@ -386,16 +332,16 @@ async fn store(
     after: &Treasury,
 ) -> Result<(), DbError> {
     let changed =
-        after.accounts.iter().filter(|(id, purse)| before.accounts.get(id) != Some(*purse));
+        after.accounts.iter().filter(|(id, funds)| before.accounts.get(id) != Some(*funds));
     let changed: Vec<_> = changed.collect();
     if !changed.is_empty() {
         let ids: Vec<String> = changed.iter().map(|(id, _)| id.to_string()).collect();
-        let part = |part: fn(&Purse) -> Nanousd| -> Vec<i64> {
-            changed.iter().map(|(_, purse)| part(purse).get()).collect()
+        let part = |part: fn(&AccountFunds) -> Nanousd| -> Vec<i64> {
+            changed.iter().map(|(_, funds)| part(funds).get()).collect()
         };
-        let (available, leased) = (part(|purse| purse.available), part(|purse| purse.leased));
-        let (spent, suspense) = (part(|purse| purse.spent), part(|purse| purse.suspense));
-        let (debt, written_off) = (part(|purse| purse.debt), part(|purse| purse.written_off));
+        let (available, leased) = (part(|funds| funds.available), part(|funds| funds.leased));
+        let (spent, suspense) = (part(|funds| funds.spent), part(|funds| funds.suspense));
+        let (debt, written_off) = (part(|funds| funds.debt), part(|funds| funds.written_off));
         let params: [super::Param<'_>; 7] =
             [&ids, &available, &leased, &spent, &suspense, &debt, &written_off];
         tx.execute(PUT_ACCOUNTS, &params).await?;
@@ -411,11 +357,11 @@ async fn store(
         let amounts: Vec<i64> = put.iter().map(|(_, amount)| amount.get()).collect();
         tx.execute(PUT_LEASES, &[&number, &ids, &amounts]).await?;
     }
-    let gone = old.keys().filter(|id| !new.contains_key(id)).map(AccountId::to_string);
-    let gone: Vec<String> = gone.collect();
-    if !gone.is_empty() {
+    let removed = old.keys().filter(|id| !new.contains_key(id)).map(AccountId::to_string);
+    let removed: Vec<String> = removed.collect();
+    if !removed.is_empty() {
         let remove = "DELETE FROM tollgate.leases WHERE node = $1 AND account = ANY($2)";
-        tx.execute(remove, &[&number, &gone]).await?;
+        tx.execute(remove, &[&number, &removed]).await?;
     }
     if !own_before.resolved.is_empty() && own_after.resolved.is_empty() {
         suspense::forget_resolved(tx, node).await?;
