@@ -1,11 +1,12 @@
-//! What the `tollgate` command does, once it serves, so that no more of it is resident than it needs.
+//! Periodic release of memory by a serving process.
 
 use std::hint::black_box;
 use std::time::Duration;
 
-/// How often memory is given back.
+/// Interval of the release of memory.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// What mimalloc has no place for in its threads, and does not map by itself, in bytes.
+/// An allocation size above mimalloc's thread-local bins and below its mmap threshold, in bytes; freeing
+/// one makes it purge its caches.
 const LARGE_BYTES: usize = 768 * 1024;
 
 /// Has the kernel get back what is no longer needed, for as long as it is polled: at first what only the

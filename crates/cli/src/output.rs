@@ -1,4 +1,4 @@
-//! How commands of operators ask a running gateway and show what it says.
+//! Requests of operators' commands to a running gateway, and the output of its responses.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -13,49 +13,48 @@ use super::sheet::Sheet;
 use super::terminal::{self, errln};
 use tollgate_types::printable::escaped;
 
-/// Whom to ask, and how to show what is answered.
+/// Gateway and output format.
 #[derive(Args, Debug)]
 pub(super) struct OutputOptions {
-    /// Print the gateway's answer as it is: JSON, one document a line.
+    /// Print the gateway's response unchanged: JSON, one document a line.
     #[arg(long, conflicts_with = "quiet")]
     pub(super) json: bool,
-    /// Print the one value that a script needs, and nothing else: the id, or the secret that is
-    /// shown once.
+    /// Print only the value that a script needs: the id, or the secret that is shown once.
     #[arg(long, short)]
     pub(super) quiet: bool,
     #[command(flatten)]
     pub(super) operator: AdminOptions,
 }
 
-/// Which part of a list.
+/// Page of a list.
 #[derive(Args, Debug)]
 pub(super) struct Pages {
-    /// How many items: 1 to 500. Default: 100.
+    /// Number of items: 1 to 500. Default: 100.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=500))]
     limit: Option<u16>,
-    /// Begin behind the page that ended with this cursor, as the page before said it.
+    /// Continue after this cursor, as printed with the previous page.
     #[arg(long, value_name = "CURSOR")]
     from: Option<String>,
-    /// All pages, one after the other.
+    /// Print all pages of the list.
     #[arg(long)]
     all: bool,
 }
 
-/// Under which id something is made.
+/// Idempotency id of a write.
 #[derive(Args, Debug)]
 pub(super) struct IdempotencyOptions {
-    /// The id under which this is done once, such as an invoice number: repeating the command with
-    /// the same id changes nothing. Default: one is made up, and shown.
+    /// Idempotency id, such as an invoice number: repeating the command with the same id changes
+    /// nothing. Default: a generated one, which is printed.
     #[arg(long, value_name = "ID")]
     id: Option<String>,
 }
 
-/// Items of a page when all pages are read: the most that the gateway gives.
+/// Page size when all pages are read: the gateway's maximum.
 const PAGE_MAX: u16 = 500;
 
 impl IdempotencyOptions {
-    /// The id. One that is made up is shown before anything is asked, so that a command which gets no
-    /// answer can be repeated.
+    /// The id. A generated one is printed before the request, so that a command without an answer can be
+    /// repeated.
     pub(super) fn id(&self) -> String {
         if let Some(id) = &self.id {
             return id.clone();
@@ -67,10 +66,10 @@ impl IdempotencyOptions {
 }
 
 impl OutputOptions {
-    /// Asks, and shows the answer.
+    /// Send a request and print the response.
     ///
     /// # Errors
-    /// What the gateway says, or that it says nothing.
+    /// The gateway's error response, or that it does not answer.
     pub(super) fn show(&self, ask: &AdminRequest, sheet: &Sheet) -> anyhow::Result<ExitCode> {
         self.shown(&self.operator.ask(ask)?, sheet)
     }
@@ -83,11 +82,11 @@ impl OutputOptions {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Asks for something whose secret is shown once, and shows the answer. That a repetition gets no
-    /// secret is a refusal where nothing else is printed.
+    /// Send a request whose secret is shown once, and print the response. With `--quiet`, a repetition
+    /// without a secret is an error.
     ///
     /// # Errors
-    /// What the gateway says, or that it says nothing.
+    /// The gateway's error response, or that it does not answer.
     pub(super) fn show_secret(
         &self,
         ask: &AdminRequest,
@@ -106,10 +105,10 @@ impl OutputOptions {
         Err(Failure { code: REFUSED, message, help: Some(help) }.into())
     }
 
-    /// Asks for a list, as far as `pages` say, and shows each page as it comes.
+    /// Request the pages of a list, and print each as it comes.
     ///
     /// # Errors
-    /// What the gateway says, or that it says nothing.
+    /// The gateway's error response, or that it does not answer.
     pub(super) fn list(
         &self,
         path: &str,
@@ -121,10 +120,10 @@ impl OutputOptions {
         loop {
             let limit =
                 pages.limit.or(pages.all.then_some(PAGE_MAX)).map(|limit| limit.to_string());
-            let mut asked = query.to_vec();
-            asked.push(("limit", limit.as_deref()));
-            asked.push((name.unwrap_or(cursor_name(path)), cursor.as_deref()));
-            let document = self.operator.ask(&AdminRequest::get(with_query(path, &asked)))?;
+            let mut parameters = query.to_vec();
+            parameters.push(("limit", limit.as_deref()));
+            parameters.push((name.unwrap_or(cursor_name(path)), cursor.as_deref()));
+            let document = self.operator.ask(&AdminRequest::get(with_query(path, &parameters)))?;
             self.print(&document, sheet)?;
             let Some((found, next)) = next(&document.value) else { return Ok(ExitCode::SUCCESS) };
             if !pages.all {
@@ -133,7 +132,7 @@ impl OutputOptions {
                 }
                 return Ok(ExitCode::SUCCESS);
             }
-            // A gateway that gives the same page again would be asked forever.
+            // A gateway that gives the same page again would be requested forever.
             anyhow::ensure!(
                 cursor.as_ref() != Some(&next),
                 "the gateway repeats the page at {next}"
@@ -142,10 +141,10 @@ impl OutputOptions {
         }
     }
 
-    /// Shows a document: as it came, its main values, or as a table.
+    /// Print a document: unchanged, its main values, or as a table.
     ///
     /// # Errors
-    /// When standard output takes nothing.
+    /// Standard output cannot be written.
     pub(super) fn print(&self, document: &JsonDocument, sheet: &Sheet) -> anyhow::Result<()> {
         let mut out = terminal::out();
         if self.json {
@@ -163,13 +162,13 @@ impl OutputOptions {
     }
 }
 
-/// Which way the pages of a list go: what happened is listed from the newest on.
+/// Query parameter of the cursor: event lists go from the newest on.
 fn cursor_name(path: &str) -> &'static str {
     let newest_first = ["/entries", "/requests", "/audit"];
     if newest_first.iter().any(|end| path.ends_with(end)) { "before" } else { "after" }
 }
 
-/// The name and the cursor of the next page.
+/// Query parameter and cursor of the next page.
 fn next(page: &Value) -> Option<(&'static str, String)> {
     let cursor = |name: &'static str, field: &str| match &page[field] {
         Value::String(text) => Some((name, text.clone())),
@@ -179,7 +178,7 @@ fn next(page: &Value) -> Option<(&'static str, String)> {
     cursor("after", "next_after").or_else(|| cursor("before", "next_before"))
 }
 
-/// A path with those of the values that there are.
+/// Path with the query parameters that have a value.
 pub(super) fn with_query(path: &str, query: &[(&str, Option<&str>)]) -> String {
     let pairs = query.iter().filter_map(|(name, value)| Some((name, (*value)?)));
     let pairs: Vec<_> = pairs.map(|(name, value)| format!("{name}={}", encoded(value))).collect();
