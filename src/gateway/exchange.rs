@@ -192,7 +192,7 @@ impl Exchange {
         let path = head.uri.path();
         let mut routes = self.snapshot.routes.iter();
         let is_asked =
-            |route: &&Arc<Route>| route.path == path && !route.operation.is_named_in_path();
+            |route: &&Arc<Route>| route.path == path && !route.operation.names_model_in_path();
         self.route = routes.find(is_asked).cloned();
         if self.route.is_none()
             && let Some((route, asked)) = content_path::find(&self.snapshot, path, head.uri.query())

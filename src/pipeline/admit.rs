@@ -15,7 +15,7 @@ use crate::pipeline::validate::ProtocolReading;
 use crate::pipeline::{Payment, PromptCount, Resolved, TryCost, Validated, limit};
 use crate::price::{Prices, Quote, Traits, Usage, UsageSource};
 use crate::pricing;
-use crate::protocols::doors::DoorKind;
+use crate::protocols::codec_choice::CodecKind;
 use crate::protocols::{Call, Codec, Delivery, Dialect};
 
 /// `Retry-After` when other requests hold the money: most calls end within seconds.
@@ -58,7 +58,7 @@ pub struct Admitted {
     /// Codec of `call`.
     pub(super) codec: &'static dyn Codec,
     /// Translation, if any, between the request and that target.
-    kind: DoorKind,
+    kind: CodecKind,
     /// [Rank](Resolved::model_at) of the current model.
     pub(super) rank: usize,
     /// Readings for the other targets and for those of fallback models.
@@ -436,7 +436,7 @@ impl Admitted {
 
 /// Quote the call at these prices at `now`.
 fn quote(prices: &Pricing, call: &dyn Call, now: UnixMs) -> Quote {
-    quote_bound(prices, call, &call.bound(), now)
+    quote_bound(prices, call, &call.max_usage(), now)
 }
 
 /// Quote the call at these prices with `bound` as its largest usage.
@@ -449,7 +449,7 @@ pub(super) fn quote_bound(prices: &Pricing, call: &dyn Call, bound: &Usage, now:
 
 /// Largest cost of the call, and its smallest once an upstream has taken it.
 fn bounds(quote: &Quote, call: &dyn Call) -> (Nanousd, Nanousd) {
-    let least = call.floor();
+    let least = call.min_usage();
     let floor = quote.prices(&least, &Traits::default()).cost(&least);
     (most(quote.dearest(), call), floor)
 }
@@ -459,13 +459,13 @@ fn slice(quote: &Quote, call: &dyn Call, holding: Holding) -> Option<Nanousd> {
     if holding == Holding::Whole {
         return None;
     }
-    let part = Usage { requests: 1, ..holding.part_of(call.bound()) };
+    let part = Usage { requests: 1, ..holding.part_of(call.max_usage()) };
     Some(dearest_prices(quote.dearest(), call).cost(&part))
 }
 
 /// Largest cost of the call: every token at the dearest rate.
 fn most(prices: &Prices, call: &dyn Call) -> Nanousd {
-    dearest_prices(prices, call).cost(&Usage { requests: 1, ..call.bound() })
+    dearest_prices(prices, call).cost(&Usage { requests: 1, ..call.max_usage() })
 }
 
 /// Dearest rate for each kind of token in the call.

@@ -60,7 +60,7 @@ pub async fn limit(
     let percent = snapshot.limits.per_account.model_concurrency_percent;
     let share = Some(AccountShare { account: key.account.number(), percent });
     let is_counted = resolved.operation.is_billed() && call.submit().is_none();
-    let most = || validated.calls().map(|call| call.floor().input_tokens_total()).max();
+    let most = || validated.calls().map(|call| call.min_usage().input_tokens_total()).max();
     let about = if is_counted { most() } else { None };
     let estimated = |about| EstimatedTokens { about, least: estimate::least(about) };
     let tokens = about.map(estimated);

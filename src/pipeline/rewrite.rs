@@ -12,7 +12,7 @@ use crate::pipeline::Admitted;
 use crate::protocols::json::Object;
 use crate::protocols::query;
 use crate::protocols::splice::{EditedBody, Splice};
-use crate::protocols::{Codec, Collected, Content, Dialect, Fault, Framing, PathAsked};
+use crate::protocols::{Codec, Collected, Content, Dialect, Fault, Framing, PathVariables};
 
 /// Field that the gateway adds to every stream to get its usage.
 const STREAM_OPTIONS: &str = "stream_options";
@@ -82,7 +82,7 @@ fn path(
     let upstream = &candidate.target.upstream;
     let model = admitted.resolved.name_at(&candidate.target);
     let streams = admitted.call.streams();
-    let path = codec.path_to(&PathAsked { dialect: upstream.dialect, model, streams })?;
+    let path = codec.path_to(&PathVariables { dialect: upstream.dialect, model, streams })?;
     upstream.path_for(path, model)
 }
 

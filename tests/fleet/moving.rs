@@ -23,7 +23,7 @@ use tollgate::ledger::{
 use tollgate::money::Factor;
 use tollgate::price::{PriceRule, PriceTerms, Prices};
 
-/// What a caller hands over in the place of a password.
+/// Password hash that callers pass.
 const PASSWORD: &str = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$aGFzaGhhc2g";
 /// A configuration must have a model.
 const MODELS: &str = "models:
@@ -51,7 +51,7 @@ async fn database(name: &str) -> (String, String, Db) {
     (name, url, db)
 }
 
-/// What a crash leaves, and not a copy, would not have.
+/// Files that a crash does not leave, but a copy of the directory has.
 const OF_THE_ORIGINAL: [&str; 3] = ["ballast", "head.json", "identity.json"];
 
 fn copy_all(from: &Path, to: &Path) {
@@ -157,9 +157,9 @@ async fn tasks(ledger: &Arc<Ledger>, (account, key): (AccountId, KeyId)) {
     }
 }
 
-/// What is known of tasks, but for the names of their holds.
+/// Tasks of a ledger without the names of their holds.
 async fn tasks_of(ledger: &Ledger) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut messages = Vec::new();
     for account in ledger.accounts() {
         for number in 0..5_u8 {
             let repeat = RepeatKey { key: [number; 32], body: [9; 32] };
@@ -169,13 +169,13 @@ async fn tasks_of(ledger: &Ledger) -> Vec<String> {
             let task = ledger.task(account.id, &id.to_string()).await.expect("asked");
             let task = task.expect("a task");
             let Intent { key, at, facts, webhook_url, .. } = &*task.intent;
-            told.push(format!(
+            messages.push(format!(
                 "{id} {key} {at:?} {facts:?} {webhook_url:?} {:?} {:?}",
                 task.stage, task.webhook
             ));
         }
     }
-    told
+    messages
 }
 
 /// Accounts with grants, keys, logins and codes.
@@ -324,7 +324,7 @@ struct Seen {
     acts: Vec<String>,
 }
 
-/// What hides that holds have other names after a way back.
+/// Removes the names of holds, which differ after a way back.
 fn line(entry: tollgate::ledger::Entry) -> Line {
     let call = entry.call.map(|call| (call.request, call.key, call.model));
     let kind = match entry.kind {
@@ -353,11 +353,11 @@ async fn seen(ledger: &Ledger) -> Seen {
         let about = (&account.name, account.created_at, account.suspended);
         let login = ledger.login(id).map(|login| (login.email.clone(), login.password.clone()));
         let over = ledger.is_session_over(id, &[7; 16], UnixMs::now());
-        let said = format!(
+        let message = format!(
             "{about:?} {keys:?} {limits:?} {:?} {login:?} {over:?}",
             ledger.account_rates(id)
         );
-        seen.accounts.insert(id, said);
+        seen.accounts.insert(id, message);
         let (mut lines, mut before) = (Vec::new(), None);
         loop {
             let page = ledger.entries(id, before, 1000).await.expect("a statement");
@@ -390,7 +390,7 @@ fn alike(one: &Seen, other: &Seen) {
     assert_eq!(one.acts, other.acts);
 }
 
-/// What the database has of money, in text.
+/// Sums of money in the database, as text.
 fn sums(name: &str) -> String {
     Postgres::shared().sql(
         name,
@@ -604,8 +604,8 @@ async fn a_killed_move_goes_on() {
         .output()
         .expect("runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(told.contains("total"), "{told}");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(printed.contains("total"), "{printed}");
     let took = begun.elapsed();
     let expected = dump(&plain);
     let back = TempDir::new().expect("a directory");
@@ -648,9 +648,9 @@ fn killed_on_the_way_back(
     let can_be_opened = dir.join("journal").exists() && !dir.join("moved.json").exists();
     assert!(!can_be_opened || left == "t", "two copies, seed {seed}");
     let output = run().output().expect("runs");
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{told}");
-    assert_eq!(told.contains("nothing was done now"), can_be_opened, "seed {seed}: {told}");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{errors}");
+    assert_eq!(errors.contains("nothing was done now"), can_be_opened, "seed {seed}: {errors}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -795,9 +795,9 @@ async fn a_database_that_is_not_there_is_said() {
     let url = "postgres://tollgate@127.0.0.1:1/tollgate";
     let output = command(files.path(), url, &["--to", "postgres", "--data", &data]).output();
     let output = output.expect("runs");
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(5), "{told}");
-    assert!(told.contains("127.0.0.1:1"), "{told}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(5), "{errors}");
+    assert!(errors.contains("127.0.0.1:1"), "{errors}");
     assert!(!dir.path().join("moved.json").exists());
     open(dir.path(), RecoveryPolicy::Void).close();
 }

@@ -18,7 +18,7 @@ use tollgate::price::{Usage, UsageSource};
 
 /// The bytes of a segment before its first frame.
 const SEGMENT_HEADER: usize = 56;
-/// What a frame has beside its content.
+/// Bytes of a frame beside its content.
 const FRAME_HEADER: usize = 60;
 
 /// A runtime with two threads.

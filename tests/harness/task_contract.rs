@@ -1,19 +1,19 @@
-//! What a ledger promises of its tasks, wherever they stand: put to a ledger of its own, to one whose
-//! tasks stand in memory with nobody else's, and to a node of a fleet on PostgreSQL.
+//! Contract of a ledger's tasks, for each store: the ledger's own, memory shared with nobody, and a fleet's
+//! PostgreSQL.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tollgate::clock::UnixMs;
 use tollgate::ledger::{
-    AccountId, Actor, DeliveryAttempt, Hold, IdempotencyKey, Intent, KeyId, Ledger, LedgerError,
-    REPEATED_WITHIN, RepeatKey, RepeatLookup, RequestId, Reserve, Settlement, Task, TaskFilter,
-    TaskId, TaskPhase, TaskSettlement, Webhook,
+    AccountId, Actor, Hold, IdempotencyKey, Intent, KeyId, Ledger, LedgerError, REPEATED_WITHIN,
+    RepeatKey, Repeated, RequestId, Reserve, Settlement, Task, TaskFilter, TaskId, TaskPhase,
+    TaskSettlement, Tried, Webhook,
 };
 use tollgate::money::Nanousd;
 use tollgate::price::{Prices, Usage, UsageSource};
 
-/// What each task holds, in nano-dollars.
+/// Hold of each task, in nano-dollars.
 const HELD: i64 = 1_000;
 /// The ledger keeps accounts in so many parts, by their numbers: what is an account's is nobody's
 /// whose number differs by this, though it is in the same part.
@@ -194,13 +194,13 @@ impl Subject {
         let (ledger, account) = (&self.ledger, self.customer);
         let repeat = RepeatKey { key: [1; 32], body: [2; 32] };
         let other = RepeatKey { body: [3; 32], ..repeat };
-        let known = async |repeat: &RepeatKey, within: Duration| {
+        let stored = async |repeat: &RepeatKey, within: Duration| {
             ledger.repeated(account, repeat, (UnixMs::now(), within)).await.expect("read")
         };
-        assert_eq!(known(&repeat, REPEATED_WITHIN).await, RepeatLookup::New);
+        assert_eq!(stored(&repeat, REPEATED_WITHIN).await, RepeatLookup::New);
         let first = self.open(account, Some(repeat), REPEATED_WITHIN).await.expect("the first");
-        assert_eq!(known(&repeat, REPEATED_WITHIN).await, RepeatLookup::Same(first.id()));
-        assert_eq!(known(&other, REPEATED_WITHIN).await, RepeatLookup::Other);
+        assert_eq!(stored(&repeat, REPEATED_WITHIN).await, RepeatLookup::Same(first.id()));
+        assert_eq!(stored(&other, REPEATED_WITHIN).await, RepeatLookup::Other);
         let brief = Duration::from_millis(1);
         let pause = Duration::from_millis(3);
         tokio::time::sleep(pause).await;
@@ -208,7 +208,7 @@ impl Subject {
             if let Some(stage) = stage {
                 self.to(account, first.id(), stage).await.expect("changed");
             }
-            assert_eq!(known(&repeat, brief).await, RepeatLookup::Same(first.id()), "{what}");
+            assert_eq!(stored(&repeat, brief).await, RepeatLookup::Same(first.id()), "{what}");
             let twin = self.open(account, Some(repeat), brief).await;
             assert!(matches!(twin, Err(LedgerError::Conflict)), "{what}: {twin:?}");
         }
@@ -218,33 +218,37 @@ impl Subject {
         self.to(account, first.id(), taken_as("repeat-1")).await.expect("changed");
         let since = begun.elapsed();
         assert_eq!(
-            known(&repeat, since).await,
+            stored(&repeat, since).await,
             RepeatLookup::Same(first.id()),
             "it was taken just now"
         );
         tokio::time::sleep(pause).await;
-        assert_eq!(known(&repeat, brief).await, RepeatLookup::New, "later");
+        assert_eq!(stored(&repeat, brief).await, RepeatLookup::New, "later");
         // Its customer waits for the end of the task, and then does not.
         let now = UnixMs::now();
         ledger.submit_answered(&first, UnixMs(now.0 + 60_000)).await.expect("noted");
-        assert_eq!(known(&repeat, brief).await, RepeatLookup::Same(first.id()), "it waits");
+        assert_eq!(stored(&repeat, brief).await, RepeatLookup::Same(first.id()), "it waits");
         ledger.submit_answered(&first, now).await.expect("noted");
         tokio::time::sleep(pause).await;
-        assert_eq!(known(&repeat, brief).await, RepeatLookup::New, "it waits no more");
+        assert_eq!(stored(&repeat, brief).await, RepeatLookup::New, "it waits no more");
         let holds = ledger.open_holds();
         let twin = self.open(account, Some(repeat), REPEATED_WITHIN).await;
         assert!(matches!(twin, Err(LedgerError::Conflict)), "{twin:?}");
         assert_eq!(ledger.open_holds(), holds, "what the twin held is given back");
         let late = self.open(account, Some(repeat), brief).await;
         let late = late.expect("the time of the first is over");
-        assert_eq!(known(&repeat, REPEATED_WITHIN).await, RepeatLookup::Same(late.id()));
+        assert_eq!(stored(&repeat, REPEATED_WITHIN).await, RepeatLookup::Same(late.id()));
         self.end(account, first.id(), TaskSettlement::Void).await.expect("open until then");
         let newer = "the end of the older one says nothing of the newer one";
-        assert_eq!(known(&repeat, REPEATED_WITHIN).await, RepeatLookup::Same(late.id()), "{newer}");
+        assert_eq!(
+            stored(&repeat, REPEATED_WITHIN).await,
+            RepeatLookup::Same(late.id()),
+            "{newer}"
+        );
         ledger.submit_answered(&first, UnixMs::now()).await.expect("nothing to note");
         self.end(account, late.id(), TaskSettlement::Void).await.expect("open until then");
         let again = "no upstream took it, so it may be tried again";
-        assert_eq!(known(&repeat, REPEATED_WITHIN).await, RepeatLookup::New, "{again}");
+        assert_eq!(stored(&repeat, REPEATED_WITHIN).await, RepeatLookup::New, "{again}");
     }
 
     async fn doubts_are_listed_and_resolved_once(&self) {

@@ -230,13 +230,13 @@ fn every_start_gives_the_state_that_there_was() {
     let hash = ledger.state_hash();
     ledger.close();
     drop(ledger);
-    for gone in ["sled", "checkpoints"] {
+    for missing in ["sled", "checkpoints"] {
         // Without sled a start takes the checkpoint, and without both the journal.
         drop(fs::remove_dir_all(dir.path().join("sled")));
-        drop(fs::remove_dir_all(dir.path().join(gone)));
+        drop(fs::remove_dir_all(dir.path().join(missing)));
         let ledger = open(dir.path(), Duration::MAX);
-        assert_eq!(ledger.state_hash(), hash, "seed {seed}, without {gone}");
+        assert_eq!(ledger.state_hash(), hash, "seed {seed}, without {missing}");
         ledger.close();
-        assert!(gone == "checkpoints" || checkpoints() > 0, "there was one to start from");
+        assert!(missing == "checkpoints" || checkpoints() > 0, "there was one to start from");
     }
 }

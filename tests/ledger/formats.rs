@@ -16,7 +16,7 @@ use tollgate::ledger::{
 };
 use tollgate::money::Nanousd;
 use tollgate::price::{PLACED, Unit, Usage, UsageSource};
-use tollgate::protocols::task::Facts;
+use tollgate::protocols::task::TaskFacts;
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/ledger_format_1").join(name)
@@ -68,7 +68,7 @@ fn count_then(rows: &mut Vec<Value>, when: &str) {
 
 /// Everything that queries told of all accounts of the records up to `last`, as the program beside the
 /// fixture asked it.
-async fn told(ledger: &Arc<Ledger>, last: u64) -> Value {
+async fn queried(ledger: &Arc<Ledger>, last: u64) -> Value {
     let mut accounts = ledger.accounts();
     accounts.sort_by_key(|account| account.id);
     let range = || UnixMs(0)..UnixMs(4_000_000_000_000);
@@ -159,7 +159,7 @@ fn last_record() -> u64 {
     expected()["as_it_is"]["records"].as_u64().expect("a number")
 }
 
-/// What is checked of a directory that nobody has opened since.
+/// Checks of a directory that nobody has opened since.
 fn assert_as_it_was(dir: &Path) {
     let report = verify(dir).expect("readable");
     assert_eq!(report.violations, Vec::<String>::new());
@@ -179,7 +179,7 @@ async fn a_directory_of_format_1_verifies_and_adds_up() {
     assert!(!recovery.sled_rebuilt, "sled is read as it is");
     let expected = &expected()["opened"];
     assert_eq!(json!(recovery.in_doubt.len()), expected["in_doubt"]);
-    assert_same(&told(&ledger, last_record()).await, &expected["told"], "");
+    assert_same(&queried(&ledger, last_record()).await, &expected["told"], "");
     ledger.close();
 }
 
@@ -196,7 +196,7 @@ async fn sled_is_made_anew_from_a_checkpoint_and_from_the_journal_of_format_1() 
         let (ledger, recovery) = open(dir.path());
         assert!(recovery.sled_rebuilt);
         assert_eq!(recovery.records_replayed < last_record(), has_checkpoint);
-        assert_same(&told(&ledger, last_record()).await, expected, "");
+        assert_same(&queried(&ledger, last_record()).await, expected, "");
         ledger.close();
     }
 }
@@ -267,14 +267,15 @@ async fn a_journal_of_format_1_is_gone_on_with_and_read_again() {
     assert_eq!(spent() - before, 50 * 900);
     let task = ledger.task(account, "up-4w").await.expect("read").expect("there");
     assert!(matches!(task.stage, TaskPhase::Submitted { .. }), "{task:?}");
-    let facts = Facts::decode(&task.intent.facts).expect("readable");
-    assert_eq!(facts.bound, Usage { output_tokens: 90_000, seconds: 6, ..Usage::ZERO });
-    let settlement = TaskSettlement::post(&task.intent.prices, facts.bound, UsageSource::Estimated);
+    let facts = TaskFacts::decode(&task.intent.facts).expect("readable");
+    assert_eq!(facts.max_usage, Usage { output_tokens: 90_000, seconds: 6, ..Usage::ZERO });
+    let settlement =
+        TaskSettlement::post(&task.intent.prices, facts.max_usage, UsageSource::Estimated);
     let end = ("succeeded", "{}".to_owned());
     let ended = ledger.end_task((account, task.id()), end, settlement).await.expect("open");
     let ended = ended.and_then(|task| task.ended().cloned()).expect("ended");
     assert_eq!(ended.charged, Nanousd::new(1_500_000_000), "0.90 for tokens and 0.60 for seconds");
-    let found = told(&ledger, u64::MAX).await;
+    let found = queried(&ledger, u64::MAX).await;
     ledger.close();
     drop(ledger);
 
@@ -285,6 +286,6 @@ async fn a_journal_of_format_1_is_gone_on_with_and_read_again() {
     fs::remove_dir_all(dir.path().join("checkpoints")).expect("removed");
     let (ledger, recovery) = open(dir.path());
     assert!(recovery.sled_rebuilt && recovery.records_replayed >= report.records);
-    assert_same(&told(&ledger, u64::MAX).await, &found, "");
+    assert_same(&queried(&ledger, u64::MAX).await, &found, "");
     ledger.close();
 }

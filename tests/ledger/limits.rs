@@ -1,5 +1,5 @@
-//! What keys and accounts may use, as the ledger keeps it; and that a limit of spending is never
-//! passed, whatever happens in whatever order.
+//! Limits of keys and accounts in the ledger: a spending limit is never exceeded, whatever happens in
+//! whatever order.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -80,8 +80,8 @@ async fn limits_are_kept_across_restarts_and_rebuilds() {
     let dir = TempDir::new().expect("directory");
     let (ledger, account, key) = limited(&dir, 100, 1000).await;
     let rates = RatesPatch { requests_per_minute: Some(some(60)), ..RatesPatch::default() };
-    let said = ledger.limit_account(account, rates).await.expect("limited");
-    assert_eq!(said, Rates { requests_per_minute: some(60), ..Rates::NONE });
+    let message = ledger.limit_account(account, rates).await.expect("limited");
+    assert_eq!(message, Rates { requests_per_minute: some(60), ..Rates::NONE });
     let limits = KeyLimitsPatch {
         rates: RatesPatch { concurrent_requests: Some(some(3)), ..RatesPatch::default() },
         spend_per_month: Some(None),
@@ -102,8 +102,8 @@ async fn limits_are_kept_across_restarts_and_rebuilds() {
     let check = |ledger: &Ledger| {
         let key = ledger.key_by_id(key).expect("the key");
         assert_eq!(ledger.key_limits(key.id), expected);
-        assert_eq!(ledger.rates(&key), (expected.rates, said));
-        assert_eq!(ledger.rates(&unlimited), (Rates::NONE, said));
+        assert_eq!(ledger.rates(&key), (expected.rates, message));
+        assert_eq!(ledger.rates(&unlimited), (Rates::NONE, message));
     };
     check(&ledger);
     close_and_verify(ledger, dir.path());
@@ -237,7 +237,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct History {
     core: Core,
     journal: Vec<Record>,
-    /// What the end of a hold that comes next costs beyond the hold.
+    /// Cost beyond the hold when the next hold ends.
     beyond: i64,
     by_day: BTreeMap<String, i64>,
     by_month: BTreeMap<String, i64>,

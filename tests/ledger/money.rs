@@ -128,7 +128,7 @@ async fn a_charge_above_the_hold_takes_what_is_there_and_the_rest_is_owed() {
     close_and_verify(ledger, dir.path());
 }
 
-/// What other calls held pays what one has left owing, when they end; and so does a refund.
+/// Money released by other calls pays an earlier call's debt, and so does a refund.
 #[tokio::test]
 async fn whatever_becomes_available_pays_the_debt_first() {
     let dir = TempDir::new().expect("directory");
@@ -523,10 +523,10 @@ async fn the_money_of_one_call_is_found_among_many() {
     let other = account_with(&ledger, 1_000_000).await;
     let mut calls = Vec::new();
     for number in 0..400 {
-        let asked = reserve(account, 10);
-        let request = asked.request;
+        let query = reserve(account, 10);
+        let request = query.request;
         let began = UnixMs::now();
-        let hold = ledger.reserve(asked).expect("hold");
+        let hold = ledger.reserve(query).expect("hold");
         calls.push((request, hold.id(), began));
         match number % 3 {
             0 => hold.void(VoidReason::Unreached),
@@ -564,9 +564,9 @@ async fn the_money_of_one_call_is_found_among_many() {
         amount: money(amount),
     };
     assert_eq!(refunds, [&refund("second", 3), &refund("first", 2)], "in their order");
-    let asked = reserve(account, 10);
-    let (request, began) = (asked.request, UnixMs::now());
-    let mut hold = ledger.reserve(asked).expect("hold");
+    let query = reserve(account, 10);
+    let (request, began) = (query.request, UnixMs::now());
+    let mut hold = ledger.reserve(query).expect("hold");
     hold.extend(money(5)).expect("extended");
     let name = CallName::Request(request, began);
     let found = ledger.call_money(account, name).await.expect("read").expect("open");

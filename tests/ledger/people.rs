@@ -21,7 +21,7 @@ use tollgate::secret::{KeyHash, Secret};
 use crate::harness;
 use crate::harness::ledger::{close_and_verify, remove_sled, runtime};
 
-/// What a caller hands over in the place of a password.
+/// Password hash that callers pass.
 const PASSWORD: &str = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$aGFzaGhhc2g";
 
 fn open(dir: &Path) -> Arc<Ledger> {

@@ -181,19 +181,19 @@ fn the_command_says_what_it_finds() {
             .expect("the binary runs");
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
     };
-    let (code, said) = run(&[]);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("needs no repair"), "{said}");
+    let (code, message) = run(&[]);
+    assert_eq!(code, Some(0), "{message}");
+    assert!(message.contains("needs no repair"), "{message}");
     flip(dir.path(), (1, 2), false);
-    let (code, said) = run(&[]);
-    assert_eq!(code, Some(1), "{said}");
+    let (code, message) = run(&[]);
+    assert_eq!(code, Some(1), "{message}");
     for part in [".seg: bytes ", "checksum", "are lost", "put back", "nothing was changed"] {
-        assert!(said.contains(part), "{part} is missing: {said}");
+        assert!(message.contains(part), "{part} is missing: {message}");
     }
-    let (code, said) = run(&["--apply", "--json"]);
-    assert_eq!(code, Some(0), "{said}");
-    let said: serde_json::Value = serde_json::from_str(&said).expect("JSON");
-    assert!(said["kept_in"].is_string(), "{said}");
+    let (code, message) = run(&["--apply", "--json"]);
+    assert_eq!(code, Some(0), "{message}");
+    let message: serde_json::Value = serde_json::from_str(&message).expect("JSON");
+    assert!(message["kept_in"].is_string(), "{message}");
     is_sound(dir.path());
 }
 
@@ -235,7 +235,7 @@ fn long_history(dir: &Path, archive: Option<&Path>) -> Vec<Account> {
     ledger.accounts()
 }
 
-/// What is wrong with a directory of many segments.
+/// Damage to a directory of many segments.
 type Harm = fn(&Path);
 
 fn flip_in(path: &Path) {
@@ -327,7 +327,7 @@ fn nothing_is_repaired_while_the_archive_is_away() {
     is_sound(dir.path());
 }
 
-/// What `head.json` tells of a journal that is shorter now is not waited for.
+/// A `head.json` that names a longer journal does not block the start.
 #[test]
 fn a_journal_behind_what_is_noted_goes_on_without_it() {
     let dir = TempDir::new().expect("directory");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tollgate::clock::UnixMs;
 use tollgate::ledger::{
     self, AccountId, DeliveryAttempt, Hold, Intent, KeyId, Ledger, LedgerError, Options,
-    REPEATED_WITHIN, RepeatKey, RepeatLookup, RequestId, Reserve, Task, TaskId, TaskPhase,
+    REPEATED_WITHIN, RepeatKey, Repeated, RequestId, Reserve, Task, TaskId, TaskPhase,
     TaskSettlement, Webhook,
 };
 use tollgate::money::{Nanousd, Rate};
@@ -24,7 +24,7 @@ fn open(dir: &Path) -> Arc<Ledger> {
     Ledger::open(options).expect("the ledger opens").0
 }
 
-/// What is on disk now, opened as after a crash.
+/// A copy of the disk, opened as after a crash.
 fn after_crash(dir: &Path) -> (tempfile::TempDir, Arc<Ledger>) {
     let copy = tempfile::tempdir().expect("a directory");
     copy_all(dir, copy.path());
@@ -32,7 +32,7 @@ fn after_crash(dir: &Path) -> (tempfile::TempDir, Arc<Ledger>) {
     (copy, ledger)
 }
 
-/// What a crash leaves, and not a copy, would not have.
+/// Files that a crash does not leave, but a copy of the directory has.
 const OF_THE_ORIGINAL: [&str; 3] = ["ballast", "head.json", "identity.json"];
 
 fn copy_all(from: &Path, to: &Path) {
@@ -272,8 +272,8 @@ async fn a_repeated_submit_is_recognised_also_after_a_restart() {
     let account = account(&ledger).await;
     let repeat = RepeatKey { key: [1; 32], body: [2; 32] };
     let first = hold(&ledger, account);
-    let known = task(&first, account, Some(repeat));
-    ledger.open_task(first, Arc::clone(&known), REPEATED_WITHIN).await.expect("opened");
+    let existing = task(&first, account, Some(repeat));
+    ledger.open_task(first, Arc::clone(&existing), REPEATED_WITHIN).await.expect("opened");
     let second = hold(&ledger, account);
     let twin = task(&second, account, Some(repeat));
     let again = ledger.open_task(second, twin, REPEATED_WITHIN).await;
@@ -284,16 +284,16 @@ async fn a_repeated_submit_is_recognised_also_after_a_restart() {
     let repeated = async |repeat, at| {
         restarted.repeated(account, repeat, (at, REPEATED_WITHIN)).await.expect("read")
     };
-    assert_eq!(repeated(&repeat, now).await, RepeatLookup::Same(known.id()));
+    assert_eq!(repeated(&repeat, now).await, RepeatLookup::Same(existing.id()));
     assert_eq!(repeated(&other, now).await, RepeatLookup::Other);
     let later = UnixMs(now.0 + 25 * 3600 * 1000);
-    let same = RepeatLookup::Same(known.id());
+    let same = RepeatLookup::Same(existing.id());
     assert_eq!(repeated(&repeat, later).await, same, "nobody knows what came of it");
     let taken = |task: &Task| Task {
         stage: TaskPhase::Submitted { upstream_id: "up".into() },
         ..task.clone()
     };
-    restarted.change_task((account, known.id()), taken).await.expect("open").expect("changed");
+    restarted.change_task((account, existing.id()), taken).await.expect("open").expect("changed");
     assert_eq!(repeated(&repeat, later).await, RepeatLookup::New, "a day after its answer");
 }
 

@@ -12,7 +12,7 @@ fn code(path: &Path) -> String {
     code_lines.collect::<Vec<_>>().join("\n")
 }
 
-/// What commands print is others' text, which may steer a terminal: one module writes it out.
+/// Commands print others' text, which may steer a terminal, through one module.
 #[test]
 fn commands_print_through_one_module() {
     let mut looked_at = 0;
@@ -120,7 +120,7 @@ fn imports_point_one_way() {
     }
 }
 
-/// What the map says that a crate may name is what its manifest has it depend on.
+/// The map's dependencies of each crate are those of its manifest.
 #[test]
 fn the_map_says_what_crates_name() {
     let map = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the map");
@@ -231,7 +231,7 @@ fn integration_tests_are_few_binaries() {
     assert!(binaries <= BINARIES_MAX, "{binaries} binaries of integration tests");
 }
 
-/// What takes long, or needs root or a browser, is asked for by name.
+/// Slow tests, and those that need root or a browser, run only by name.
 #[test]
 fn every_proof_is_ignored_unless_it_is_asked_for() {
     for path in files_below("tests/proofs", "rs") {

@@ -1,4 +1,4 @@
-//! What seals, checkpoints and the archive cost, for docs/adr/0028.
+//! Cost of seals, checkpoints and the archive, for docs/adr/0022.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::harness::alone;
 use crate::harness::ledger::{files, remove_sled, reserve, runtime, segments, settlement};
 
 const ACCOUNTS: usize = 100_000;
-/// What closes the first segment (64 MiB) and begins the second.
+/// Calls that close the first segment (64 MiB) and begin the second.
 const CALLS: usize = 760_000;
 
 /// Prints, as the log does: a checkpoint's bytes and time, a move's, a seal's.
@@ -77,7 +77,7 @@ fn what_seals_checkpoints_and_the_archive_cost() {
     }
     // The first is full: whatever comes is in the next.
     let to = Archive { to: ArchiveTo::Directory(archive.path().to_owned()), keep: Duration::ZERO };
-    let (tell, told) = std::sync::mpsc::channel();
+    let (tell, message) = std::sync::mpsc::channel();
     let on_event = Box::new(move |kept| drop(tell.send(kept)));
     let maintenance = MaintenanceOptions {
         checkpoint_interval: Duration::ZERO,
@@ -88,7 +88,7 @@ fn what_seals_checkpoints_and_the_archive_cost() {
         Ledger::open(Options { maintenance, ..Options::new(dir.path()) }).expect("opens");
     runtime().block_on(ledger.create_account("the last")).expect("an account");
     loop {
-        match told.recv_timeout(Duration::from_secs(300)).expect("something is done") {
+        match message.recv_timeout(Duration::from_secs(300)).expect("something is done") {
             MaintenanceEvent::Archived { .. } => break,
             kept => println!("{kept:?}"),
         }

@@ -32,7 +32,7 @@ use crate::gateway::exchange::Exchange;
 use crate::gateway::proxy::Gateway;
 use crate::gateway::receive::cors;
 use crate::pipeline;
-use crate::protocols::refusal::{self, Beginning};
+use crate::protocols::refusal::{self, AnswerStart};
 use crate::protocols::{Delivery, Framing};
 
 /// Pieces of an answer that are there at once go to the customer together, up to about this size.
@@ -192,7 +192,7 @@ impl Forward<'_> {
             let words = first_event::words(customer, session, exchange, &mut call).await?;
             match refusal::beginning(&words, true) {
                 // An answer that should have been of another kind, such as audio.
-                Beginning::Error(error) if is_document => {
+                AnswerStart::Error(error) if is_document => {
                     let (failure, error) = exchange.read_error_in_answer(&error, &headers);
                     return Ok(TryResult::Failed(failure, Otherwise::Error(error)));
                 }

@@ -136,7 +136,7 @@ pub(crate) async fn answer(
 /// What a submit is answered with.
 enum Accepted {
     /// An upstream has taken the task, with this body of its answer.
-    UpstreamTask { task: Arc<Task>, answer: Bytes },
+    Taken { task: Arc<Task>, answer: Bytes },
     /// Another submit under the same name was faster: the status and body of its answer.
     Before(u16, Bytes),
 }

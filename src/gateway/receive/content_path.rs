@@ -9,7 +9,7 @@ use percent_encoding::percent_decode_str;
 use crate::config::snapshot::{Route, Snapshot};
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::local::Local;
-use crate::protocols::{NamedInPath, Operation};
+use crate::protocols::{ModelInPath, Operation};
 
 /// Where Google's SDKs ask unless they are told of another version of its API: what is asked for means
 /// the same in both.
@@ -37,8 +37,8 @@ pub(crate) struct AskedAt {
 
 impl AskedAt {
     /// What codecs read of it.
-    pub(crate) fn named(&self) -> NamedInPath<'_> {
-        NamedInPath { model: &self.model, streams: self.streams }
+    pub(crate) fn named(&self) -> ModelInPath<'_> {
+        ModelInPath { model: &self.model, streams: self.streams }
     }
 }
 

@@ -37,7 +37,7 @@ use crate::gateway::proxy::Gateway;
 use crate::gateway::websocket;
 use crate::ledger::Key;
 use crate::pipeline::{self, Admission, Validated};
-use crate::protocols::{NamedInPath, Operation, Request};
+use crate::protocols::{ModelInPath, Operation, Request};
 use body::{HeldBody, ReadLimits};
 use reading::BodyReading;
 use tight::{Fitted, TightRequest};
@@ -138,7 +138,7 @@ pub(crate) async fn receive(
 struct Arrived<'h, 'a> {
     head: &'h RequestHeader,
     /// What the path says of it.
-    named: Option<NamedInPath<'a>>,
+    named: Option<ModelInPath<'a>>,
     reading: BodyReading,
     body: &'a HeldBody,
 }
@@ -210,7 +210,7 @@ fn candidates(
     let account = resolved.key.account;
     let affinity = || pipeline::affinity(mode, account, headers, request);
     let binding = pipeline::binding(&gateway.balancer, validated)?;
-    let tokens = validated.call.floor().input_tokens_total();
+    let tokens = validated.call.min_usage().input_tokens_total();
     let (account, name) = (account.number(), resolved.requested_name.as_deref());
     let asked = CandidateQuery { account, kind: kind(validated), name, tokens, home: binding.home };
     let targets = validated.targets().filter(|(_, target)| binding.admits(target));

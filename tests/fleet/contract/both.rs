@@ -58,7 +58,7 @@ pub(crate) async fn funds(db: &Db, account: AccountId) -> Option<AccountFunds> {
     })
 }
 
-/// How often what happened, so that a suite that does nothing is seen.
+/// Counts of each event, so that a suite that does nothing is noticed.
 #[derive(Debug, Default)]
 pub(crate) struct Doings {
     lent: u32,
@@ -73,12 +73,12 @@ pub(crate) struct Doings {
     suspended: u32,
     resumed: u32,
     resolved: u32,
-    /// What counted as spent was lent again,
+    /// Charged suspense that was lent again,
     charged_undone: u32,
     /// and so was what had been released,
     released_undone: u32,
     /// or some of it.
-    released_gone: u32,
+    released_lost: u32,
 }
 
 impl Doings {
@@ -87,9 +87,9 @@ impl Doings {
         for (id, funds) in before.accounts() {
             let Resolved { released, charged } = before.resolved(node, id);
             self.charged_undone += u32::from(charged > Nanousd::ZERO);
-            let is_gone = released > funds.available;
-            self.released_gone += u32::from(is_gone);
-            self.released_undone += u32::from(released > Nanousd::ZERO && !is_gone);
+            let is_lost = released > funds.available;
+            self.released_lost += u32::from(is_lost);
+            self.released_undone += u32::from(released > Nanousd::ZERO && !is_lost);
         }
     }
 
@@ -110,13 +110,13 @@ impl Doings {
             self.resolved,
             self.charged_undone,
             self.released_undone,
-            self.released_gone,
+            self.released_lost,
         ];
         assert!(all.iter().all(|times| *times > 0), "something never happened: {self:?}");
     }
 }
 
-/// What a node knows of itself.
+/// A node's own balances.
 #[derive(Clone, Debug, Default)]
 struct NodeStatus {
     epoch: u64,
@@ -135,7 +135,7 @@ pub(crate) struct Both {
     seed: u64,
     /// The last place of the directory.
     head: Seq,
-    /// What nodes have reported of their calls, as statements have it.
+    /// Charges that nodes have reported, as statements show them.
     charged: BTreeMap<AccountId, i64>,
 }
 
@@ -442,7 +442,7 @@ impl Both {
         sync
     }
 
-    /// What the lines of an account say that it has spent beside its calls.
+    /// Spending of an account by statement lines other than calls.
     async fn of_lines(&self, id: AccountId) -> i64 {
         let sql = "SELECT bytes FROM tollgate.entries WHERE account = $1";
         let rows = self.db.query(sql, &[&id.to_string()]).await.expect("rows");

@@ -20,9 +20,9 @@ use tollgate::price::{Prices, Usage, UsageSource};
 use crate::harness::fleet::{database, node_options};
 use crate::harness::postgres::Postgres;
 
-/// What a task holds, in nano-dollars.
+/// Hold of a task, in nano-dollars.
 pub(crate) const HELD: i64 = 1_000;
-/// What a customer has.
+/// Grant of a customer, in nano-dollars.
 pub(crate) const GRANTED: i64 = 1_000_000_000;
 /// Longer than anything here takes on a busy machine.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
@@ -44,7 +44,7 @@ impl Place {
         self.server.sql(&self.name, sql)
     }
 
-    /// What an account has in each place.
+    /// An account's money in each place.
     pub(crate) fn purse(&self, account: AccountId) -> Purse {
         let sql = format!(
             "SELECT granted, available, leased, held, spent, suspense, debt,
@@ -111,7 +111,7 @@ impl Member {
         self.ledger.close();
     }
 
-    /// What is on its disk now, as after `kill -9`: nothing of it does anything more.
+    /// Copy of the disk as after `kill -9`; the member does nothing more.
     pub(crate) fn killed(self) -> TempDir {
         self.running.abort();
         let copy = tempfile::tempdir().expect("a directory");
@@ -120,7 +120,7 @@ impl Member {
     }
 }
 
-/// What a crash leaves, and not a copy, would not have.
+/// Files that a crash does not leave, but a copy of the directory has.
 const OF_THE_ORIGINAL: [&str; 3] = ["ballast", "head.json", "identity.json"];
 
 pub(crate) fn copy_all(from: &Path, to: &Path) {

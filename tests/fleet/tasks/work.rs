@@ -20,7 +20,7 @@ use tollgate::metrics::Metrics;
 use tollgate::money::Rate;
 use tollgate::outbound::Outbound;
 use tollgate::price::Usage;
-use tollgate::protocols::task::Facts;
+use tollgate::protocols::task::TaskFacts;
 use tollgate::request_log::RequestLog;
 use tollgate::tasks::Tasks;
 
@@ -30,7 +30,7 @@ use super::member::{HELD, Member, Place, TIMEOUT, customer, hold, opened, submit
 #[derive(Default)]
 struct Outside {
     is_done: AtomicBool,
-    asked: AtomicU32,
+    polls: AtomicU32,
     asking: AtomicU32,
     asking_max: AtomicU32,
     /// So many announcements are not taken.
@@ -57,7 +57,7 @@ impl Outside {
 }
 
 async fn look(State(outside): State<Arc<Outside>>) -> Json<Value> {
-    outside.asked.fetch_add(1, Ordering::Relaxed);
+    outside.polls.fetch_add(1, Ordering::Relaxed);
     let asking = outside.asking.fetch_add(1, Ordering::Relaxed) + 1;
     outside.asking_max.fetch_max(asking, Ordering::Relaxed);
     tokio::time::sleep(Duration::from_millis(30)).await;
@@ -130,7 +130,7 @@ fn announced_at(task: &Task, outside: SocketAddr) -> Arc<Task> {
     // Ten nano-dollars a second.
     intent.prices.second = Rate::from_femtousd(10_000_000);
     let bound = Usage { seconds: 4, ..Usage::ZERO };
-    intent.facts = Facts { bound, seconds: 4, ..Facts::default() }.encode();
+    intent.facts = TaskFacts { max_usage: bound, seconds: 4, ..TaskFacts::default() }.encode();
     intent.webhook_url = Some(format!("http://{outside}/hook"));
     let webhook = Webhook::Due { tries: 0, at: UnixMs::now() };
     Arc::new(Task { intent: Arc::new(intent), webhook, ..task.clone() })
@@ -175,7 +175,7 @@ async fn one_node_asks_all_answer_and_the_end_is_announced_with_one_id() {
             "{record}"
         );
     }
-    until("a few questions", || outside.asked.load(Ordering::Relaxed) > 3).await;
+    until("a few questions", || outside.polls.load(Ordering::Relaxed) > 3).await;
     assert_eq!(outside.asking_max.load(Ordering::Relaxed), 1, "one node asks at a time");
     let waited = {
         let (tasks, taken) = (Arc::clone(&nodes[2].0), Arc::clone(&taken));
@@ -229,7 +229,7 @@ async fn an_overdue_task_reads_expired_at_every_node() {
     let id = (account, task.id());
     a.ledger.change_task(id, change).await.expect("written").expect("changed");
     nodes[0].0.follow(&task).await;
-    until("a few questions", || outside.asked.load(Ordering::Relaxed) > 3).await;
+    until("a few questions", || outside.polls.load(Ordering::Relaxed) > 3).await;
     for (tasks, _) in &nodes {
         let record = tasks.record(account, &task.id().to_string()).await.expect("read");
         let record = document(&record.expect("a record"));
@@ -285,6 +285,6 @@ fn what_a_killed_node_submitted_is_ended_by_another() {
         until("the doubt", || place.sql(&doubt) == "in_doubt").await;
         let in_doubt = b.ledger.tasks_in_doubt().await.expect("read");
         assert_eq!(in_doubt.len(), 1, "nobody submits it again");
-        assert_eq!(outside.asked.load(Ordering::Relaxed), 1, "only the other was asked about");
+        assert_eq!(outside.polls.load(Ordering::Relaxed), 1, "only the other was asked about");
     });
 }

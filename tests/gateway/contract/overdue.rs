@@ -11,19 +11,19 @@ use tollgate::ledger::{
 };
 use tollgate::money::{Nanousd, Rate};
 use tollgate::price::{Prices, Usage};
-use tollgate::protocols::task::Facts;
+use tollgate::protocols::task::TaskFacts;
 
 use super::upstream::{Upstream, json};
 use super::{gateway, record};
 use crate::harness::{Gateway, eventually};
 
-/// What the upstream calls the task.
+/// The upstream's id of the task.
 const NATIVE: &str = "cgt-20261127-overdue";
 /// How long ago the time of the task was over, in seconds.
 const OVERDUE_S: u64 = 3600;
 
-/// What the upstream says of the task.
-fn said(protocol: &str, is_done: bool) -> String {
+/// The upstream's answer about the task.
+fn upstream_record(protocol: &str, is_done: bool) -> String {
     let url = "https://a.example/v.mp4";
     let document = match (protocol, is_done) {
         ("dashscope", false) => json!({"output": {"task_id": NATIVE, "task_status": "RUNNING"}}),
@@ -72,7 +72,7 @@ async fn put_overdue(gateway: &Gateway, protocol: &str) -> (TaskId, u64) {
             second: Rate::from_femtousd(100_000_000 * 1_000_000),
             ..Prices::default()
         },
-        facts: Facts { bound, seconds: 5, ..Facts::default() }.encode(),
+        facts: TaskFacts { max_usage: bound, seconds: 5, ..TaskFacts::default() }.encode(),
         webhook_url: None,
         repeat: None,
         at: UnixMs(expires_at.0 - 172_800_000),
@@ -101,7 +101,8 @@ fn an_overdue_task_reads_expired_and_its_upstreams_word_still_counts() {
     for protocol in ["dashscope", "ark", "xai"] {
         let is_done = Arc::new(AtomicBool::new(false));
         let done = Arc::clone(&is_done);
-        let upstream = Upstream::start(move |_| said(protocol, done.load(Ordering::Relaxed)));
+        let upstream =
+            Upstream::start(move |_| upstream_record(protocol, done.load(Ordering::Relaxed)));
         let mut gateway = gateway(&upstream);
         gateway.kill();
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");

@@ -51,11 +51,11 @@ impl Rows {
         repeat: &RepeatKey,
         (at, within): (UnixMs, Duration),
     ) -> Option<Submitted> {
-        let known = self.submits.get(&(account, repeat.key)).copied()?;
-        let is_recent = Duration::from_millis(at.0.saturating_sub(known.at.0)) < within;
+        let existing = self.submits.get(&(account, repeat.key)).copied()?;
+        let is_recent = Duration::from_millis(at.0.saturating_sub(existing.at.0)) < within;
         let mut tasks = self.tasks.iter().map(|row| &row.task);
-        let is_open = tasks.any(|task| task.id() == known.task && is_unanswered(task));
-        (is_recent || is_open).then_some(known)
+        let is_open = tasks.any(|task| task.id() == existing.task && is_unanswered(task));
+        (is_recent || is_open).then_some(existing)
     }
 
     fn answered(&mut self, task: &Task, at: UnixMs) {
@@ -125,7 +125,7 @@ impl PreparedOpening for Opening {
     }
 }
 
-/// What the ledger sees of [`MemoryTasks`], which an opening keeps as well.
+/// The ledger's view of [`MemoryTasks`], which an opening keeps as well.
 struct Shared(Arc<MemoryTasks>);
 
 #[async_trait]
