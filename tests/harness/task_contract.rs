@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use tollgate::clock::UnixMs;
 use tollgate::ledger::{
-    AccountId, Actor, Hold, IdempotencyKey, Intent, KeyId, Ledger, LedgerError, REPEATED_WITHIN,
-    RepeatKey, Repeated, RequestId, Reserve, Settlement, Task, TaskFilter, TaskId, TaskPhase,
-    TaskSettlement, Tried, Webhook,
+    AccountId, Actor, DeliveryAttempt, Hold, IdempotencyKey, Intent, KeyId, Ledger, LedgerError,
+    REPEATED_WITHIN, RepeatKey, RepeatLookup, RequestId, Reserve, Settlement, Task, TaskFilter,
+    TaskId, TaskPhase, TaskSettlement, Webhook,
 };
 use tollgate::money::Nanousd;
 use tollgate::price::{Prices, Usage, UsageSource};

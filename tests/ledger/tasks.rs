@@ -9,7 +9,7 @@ use std::time::Duration;
 use tollgate::clock::UnixMs;
 use tollgate::ledger::{
     self, AccountId, DeliveryAttempt, Hold, Intent, KeyId, Ledger, LedgerError, Options,
-    REPEATED_WITHIN, RepeatKey, Repeated, RequestId, Reserve, Task, TaskId, TaskPhase,
+    REPEATED_WITHIN, RepeatKey, RepeatLookup, RequestId, Reserve, Task, TaskId, TaskPhase,
     TaskSettlement, Webhook,
 };
 use tollgate::money::{Nanousd, Rate};
