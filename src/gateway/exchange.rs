@@ -24,9 +24,9 @@ use crate::gateway::listen::deadline::{self, Deadline};
 use crate::gateway::listen::places::AdmissionSlot;
 use crate::gateway::receive::budget::BudgetShare;
 use crate::gateway::receive::content_path::{self, AskedAt};
-use crate::holds::Seat;
-use crate::ledger::{CostKind, Costed, Key, Ledger, Loss, LossCause, RequestId, TaskId};
-use crate::limits::{InUseGuard, Permit, Standing};
+use crate::holds::RunningCall;
+use crate::ledger::{CallCost, CostKind, Key, Ledger, Loss, LossCause, RequestId, TaskId};
+use crate::limits::{InUseGuard, Permit, RateLimitStatus};
 use crate::metrics::Metrics;
 use crate::money::Nanousd;
 use crate::pipeline::{Admitted, Bill, Ending, Relaying, Settled, TryCost};
@@ -58,7 +58,7 @@ pub struct Exchange {
     /// What lets it go on beside others, until it is settled.
     pub(super) permit: Option<Permit>,
     /// Its seat among the parallel calls of an account with little money, until it is settled.
-    pub(super) seat: Option<Seat>,
+    pub(super) seat: Option<RunningCall>,
     /// What to answer in the place of an upstream that cannot.
     pub(super) local_answer: Option<Bytes>,
     /// What went wrong, to be answered by `fail_to_proxy` or told to the log.
@@ -376,7 +376,7 @@ impl Exchange {
         let standing = match (limited, &self.permit) {
             (Some(limited), _) => limited.standing,
             (None, Some(permit)) => permit.standing(),
-            (None, None) => Standing::default(),
+            (None, None) => RateLimitStatus::default(),
         };
         // An error of the gateway's own is no model's answer.
         let fallback = self.fallback().filter(|_| self.failure.is_none());
@@ -518,7 +518,7 @@ impl Exchange {
             self.metrics.costed(&one.model, &upstream, charged, one.cost);
         }
         let (usage, source) = one.usage;
-        self.ledger.record_cost(Costed {
+        self.ledger.record_cost(CallCost {
             account: key.account,
             key: key.id,
             model: one.model,

@@ -34,7 +34,7 @@ use crate::gateway::local::inward::Inward;
 use crate::gateway::receive::budget::BodyBudget;
 use crate::gateway::receive::offload::Offload;
 use crate::gateway::receive::{self, Received, admission};
-use crate::holds::Desk;
+use crate::holds::HoldQueue;
 use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
@@ -93,7 +93,7 @@ pub struct Gateway {
     pub(super) balancer: Arc<Balancer>,
     pub(super) limits: Arc<Limits>,
     /// Where calls of accounts with little money are counted, and wait.
-    pub(super) desk: Arc<Desk>,
+    pub(super) desk: Arc<HoldQueue>,
     /// Counts of tokens by providers.
     pub(super) counts: Arc<TokenCounts>,
     pub(super) hosted: Arc<[Hosted]>,

@@ -60,7 +60,7 @@ impl Exchange {
         if let Some(failure) = self.failure.as_ref().filter(|failure| failure.cause.is_some()) {
             // A customer who leaves is in the access log: a line more would fill the log of faults at
             // the customer's will.
-            let is_fault = failure.kind != ErrorKind::ClientGone;
+            let is_fault = failure.kind != ErrorKind::ClientDisconnected;
             let level = if is_fault { log::Level::Warn } else { log::Level::Debug };
             log::log!(level, "request {}: {failure}", self.id);
         }

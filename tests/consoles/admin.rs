@@ -21,8 +21,8 @@ use tollgate::credentials::RefreshOutcome;
 use tollgate::finished::{Finished, Settled, TaskEnded};
 use tollgate::fleet::postgres::{DbOperation, Outcome, Overview, RoundTrip};
 use tollgate::ledger::{
-    AccountId, KeyId, Ledger, Loss, LossCause, NodeId, Options, RecoveryPolicy, RequestId, Reserve,
-    Settlement, Standing, TaskId, VoidReason,
+    AccountId, KeyId, Ledger, Loss, LossCause, NodeId, NodeStatus, Options, RecoveryPolicy,
+    RequestId, Reserve, Settlement, TaskId, VoidReason,
 };
 use tollgate::limits::{Limit, Scope};
 use tollgate::logging;
@@ -722,7 +722,7 @@ async fn entries_tell_every_movement_newest_first() {
         before = format!("&before={}", page["next_before"]);
     }
     assert_eq!(&paged, entries, "pages add up to the whole");
-    open.void(VoidReason::ClientGone);
+    open.void(VoidReason::ClientDisconnected);
     admin.stop().await;
 }
 
@@ -910,8 +910,8 @@ async fn the_commands_of_the_reference_work_when_pasted() {
 }
 
 /// A node of a fleet with nothing to tell.
-fn standing() -> Standing {
-    Standing {
+fn standing() -> NodeStatus {
+    NodeStatus {
         node: NodeId::from_number(1).expect("a node"),
         name: "gw-1".to_owned(),
         epoch: 1,

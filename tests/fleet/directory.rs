@@ -12,9 +12,9 @@ use tollgate::fleet::Fleet;
 use tollgate::fleet::HasFleet;
 use tollgate::fleet::node::follow;
 use tollgate::ledger::{
-    Account, AccountId, AccountPatch, AccountPrices, Actor, Asked, CodeKind, CodeRefusal,
-    DoubtRefund, HoldId, Journaled, KeyId, KeyPatch, Ledger, LedgerError, NewCode, NewKey, NodeId,
-    OpenHold, Options, Record, Replaces, RequestId, Reservation, SignUp,
+    Account, AccountId, AccountPatch, AccountPrices, Actor, CodeKind, CodeRefusal, DoubtRefund,
+    HoldId, IdempotencyKey, IfMatch, JournaledRecord, KeyId, KeyPatch, Ledger, LedgerError,
+    NewCode, NewKey, NodeId, OpenHold, Options, Record, RequestId, Reservation, SignUp,
 };
 use tollgate::money::{Factor, Nanousd};
 use tollgate::price::{PriceRule, PriceTerms, Usage, UsageSource};
@@ -182,7 +182,7 @@ async fn set_group(ledger: &Arc<Ledger>, thousandths: i64) -> PriceRule {
     let terms = PriceTerms::Factor(factor);
     let rule = PriceRule { models: "*".to_owned(), terms, from: None, until: None };
     let by = ledger.by(&Actor::operator("ada"));
-    by.set_price_group(GROUP, vec![rule.clone()], Replaces::Anything).await.expect("a group");
+    by.set_price_group(GROUP, vec![rule.clone()], IfMatch::Anything).await.expect("a group");
     rule
 }
 
@@ -198,7 +198,7 @@ async fn what_customers_pay_holds_on_all_nodes() {
             let prices = AccountPrices { group: Some(GROUP.to_owned()), rules: Vec::new() };
             let by = nodes[1].ledger.by(&Actor::operator("ada"));
             nodes[1].ledger.catch_up().await.expect("follows");
-            by.set_account_prices(account, prices, Replaces::Anything).await.expect("prices");
+            by.set_account_prices(account, prices, IfMatch::Anything).await.expect("prices");
         }
         for node in &nodes {
             let holds = || paid(node).is_some_and(|found| found.rule == rule);
@@ -250,7 +250,7 @@ async fn of_writes_that_conflict_one_is_made_whichever_nodes_they_come_to() {
             signed.iter().flat_map(|one| one.as_ref().err()).all(|e| *e == LedgerError::EmailTaken)
         );
         let asked = at_once(&mut random, &nodes, 50, |ledger, _| async move {
-            let asked = Asked { id: Some(format!("open {round}")), digest: [1; 32] };
+            let asked = IdempotencyKey { id: Some(format!("open {round}")), digest: [1; 32] };
             let by = ledger.by(&Actor::operator("ada")).asked(asked);
             by.create_account("B").await.expect("opens").value.id
         });
@@ -368,7 +368,7 @@ async fn a_node_that_was_away_and_a_new_one_learn_all_that_was_written() {
                 set_group(ledger, 900).await;
                 let prices = AccountPrices { group: Some(GROUP.to_owned()), rules: Vec::new() };
                 let by = ledger.by(&Actor::operator("ada"));
-                by.set_account_prices(account, prices, Replaces::Anything).await.expect("prices");
+                by.set_account_prices(account, prices, IfMatch::Anything).await.expect("prices");
             }
         }
         // Each node stops now and then, and misses some of it.
@@ -413,7 +413,7 @@ fn settled(account: AccountId, hold: HoldId, charged: i64) -> Vec<u8> {
     };
     let hold = Some(OpenHold { reservation, amount });
     let seq = hold_number(&record) + 1;
-    postcard::to_stdvec(&Journaled { seq, record, hold }).expect("encodes")
+    postcard::to_stdvec(&JournaledRecord { seq, record, hold }).expect("encodes")
 }
 
 fn hold_number(record: &Record) -> u64 {

@@ -15,9 +15,9 @@ use tollgate::fleet::moving::{self, MoveError, Moved};
 use tollgate::fleet::postgres::Db;
 use tollgate::fleet::{Fleet, node};
 use tollgate::ledger::{
-    AccountId, AccountPatch, Actor, CodeKind, DoubtRefund, EntryKind, HoldsPatch, Intent, KeyId,
-    KeyPatch, Ledger, Loss, LossCause, NewCode, NewKey, OpenError, Options, REPEATED_WITHIN,
-    RecoveryPolicy, Repeat, Repeated, Replaces, RequestId, Reserve, SignUp, Stage, Task, TaskId,
+    AccountId, AccountPatch, Actor, CodeKind, DoubtRefund, EntryKind, HoldsPatch, IfMatch, Intent,
+    KeyId, KeyPatch, Ledger, Loss, LossCause, NewCode, NewKey, OpenError, Options, REPEATED_WITHIN,
+    RecoveryPolicy, RepeatKey, RepeatLookup, RequestId, Reserve, SignUp, Task, TaskId, TaskPhase,
     TaskSettlement, VoidReason, Webhook, verify,
 };
 use tollgate::money::Factor;
@@ -123,7 +123,7 @@ async fn tasks(ledger: &Arc<Ledger>, (account, key): (AccountId, KeyId)) {
             prices: Prices::default(),
             facts: vec![number],
             webhook_url: url.clone(),
-            repeat: Some(Repeat { key: [number; 32], body: [9; 32] }),
+            repeat: Some(RepeatKey { key: [number; 32], body: [9; 32] }),
             at: UnixMs::now(),
             expires_at: UnixMs(u64::MAX),
         };
@@ -131,7 +131,7 @@ async fn tasks(ledger: &Arc<Ledger>, (account, key): (AccountId, KeyId)) {
             intent: Arc::new(intent),
             upstream: "xai".to_owned(),
             upstream_model: "grok".to_owned(),
-            stage: Stage::Submitting,
+            stage: TaskPhase::Submitting,
             webhook: match url {
                 Some(_) => Webhook::Due { tries: 0, at: UnixMs(u64::MAX >> 2) },
                 None => Webhook::None,
@@ -143,8 +143,8 @@ async fn tasks(ledger: &Arc<Ledger>, (account, key): (AccountId, KeyId)) {
             continue;
         }
         let stage = match number {
-            1 => Stage::InDoubt,
-            _ => Stage::Submitted { upstream_id: format!("native-{number}").as_str().into() },
+            1 => TaskPhase::InDoubt,
+            _ => TaskPhase::Submitted { upstream_id: format!("native-{number}").as_str().into() },
         };
         let change = |task: &Task| Task { stage: stage.clone(), ..task.clone() };
         ledger.change_task(id, change).await.expect("open").expect("changed");
@@ -162,10 +162,10 @@ async fn tasks_of(ledger: &Ledger) -> Vec<String> {
     let mut messages = Vec::new();
     for account in ledger.accounts() {
         for number in 0..5_u8 {
-            let repeat = Repeat { key: [number; 32], body: [9; 32] };
+            let repeat = RepeatKey { key: [number; 32], body: [9; 32] };
             let at = (UnixMs::now(), REPEATED_WITHIN);
             let found = ledger.repeated(account.id, &repeat, at).await.expect("asked");
-            let Repeated::Same(id) = found else { continue };
+            let RepeatLookup::Same(id) = found else { continue };
             let task = ledger.task(account.id, &id.to_string()).await.expect("asked");
             let task = task.expect("a task");
             let Intent { key, at, facts, webhook_url, .. } = &*task.intent;
@@ -503,9 +503,9 @@ async fn serve(nodes: &InProcess, random: &mut fastrand::Rng) {
     let hold = settled.expect("a call from before the move");
     nodes.ledgers[1].refund(id, "after the move", hold, money(3)).await.expect("given back");
     for account in first.accounts() {
-        let repeat = Repeat { key: [2; 32], body: [9; 32] };
+        let repeat = RepeatKey { key: [2; 32], body: [9; 32] };
         let at = (UnixMs::now(), REPEATED_WITHIN);
-        if first.repeated(account.id, &repeat, at).await.expect("asked") != Repeated::New {
+        if first.repeated(account.id, &repeat, at).await.expect("asked") != RepeatLookup::New {
             end_task(nodes, account.id).await;
         }
     }
@@ -517,11 +517,11 @@ async fn serve(nodes: &InProcess, random: &mut fastrand::Rng) {
 
 /// Ends a task that came with the ledger, on a node.
 async fn end_task(nodes: &InProcess, account: AccountId) {
-    let repeat = Repeat { key: [2; 32], body: [9; 32] };
+    let repeat = RepeatKey { key: [2; 32], body: [9; 32] };
     let at = (UnixMs::now(), REPEATED_WITHIN);
     let ledger = &nodes.ledgers[1];
     let found = ledger.repeated(account, &repeat, at).await.expect("asked");
-    let Repeated::Same(id) = found else { panic!("{found:?}") };
+    let RepeatLookup::Same(id) = found else { panic!("{found:?}") };
     let end = ("completed", "{}".to_owned());
     let ended = ledger.end_task((account, id), end, TaskSettlement::Post(cost(30))).await;
     assert!(ended.expect("ends").is_some());
@@ -769,7 +769,7 @@ async fn with_group(factor: &str) -> TempDir {
     let terms = PriceTerms::Factor(Factor::parse(factor).expect("a factor"));
     let rule = PriceRule { models: "*".to_owned(), terms, from: None, until: None };
     let by = ledger.by(&Actor::operator("ada"));
-    by.set_price_group("resellers", vec![rule], Replaces::Anything).await.expect("a group");
+    by.set_price_group("resellers", vec![rule], IfMatch::Anything).await.expect("a group");
     ledger.close();
     dir
 }

@@ -17,8 +17,9 @@ use member::{
 use tollgate::clock::UnixMs;
 use tollgate::fleet::postgres::tasks::{Opened, Opening};
 use tollgate::ledger::{
-    AccountId, Actor, Asked, CallName, Hold, KeyId, LedgerError, OpenHold, REPEATED_WITHIN, Repeat,
-    RequestId, Reservation, Settlement, Stage, Task, TaskFilter, TaskId, TaskSettlement,
+    AccountId, Actor, CallName, Hold, IdempotencyKey, KeyId, LedgerError, OpenHold,
+    REPEATED_WITHIN, RepeatKey, RequestId, Reservation, Settlement, Task, TaskFilter, TaskId,
+    TaskPhase, TaskSettlement,
 };
 use tollgate::money::Nanousd;
 use tollgate::price::{Usage, UsageSource};
@@ -211,14 +212,14 @@ async fn an_operator_ends_a_doubt_on_any_node_once() {
     let account = customer(&a, &[&b]).await;
     let taken = opened(&a, account).await;
     let ada = Actor::operator("ada");
-    let asked = Asked { id: Some("resolve-1".to_owned()), digest: [1; 32] };
+    let asked = IdempotencyKey { id: Some("resolve-1".to_owned()), digest: [1; 32] };
     let resolve = async |node: &Member, charge: Option<i64>| {
         let (by, what) = (node.ledger.by(&ada).asked(asked.clone()), ("failed", "{}".to_owned()));
         by.resolve_task((account, taken.id()), what, charge.map(Nanousd::new)).await
     };
     let early = resolve(&b, None).await;
     assert!(matches!(early, Err(LedgerError::NoDoubt(_))), "its node is at it: {early:?}");
-    let doubt = |task: &Task| Task { stage: Stage::InDoubt, ..task.clone() };
+    let doubt = |task: &Task| Task { stage: TaskPhase::InDoubt, ..task.clone() };
     let changed = a.ledger.change_task((account, taken.id()), doubt).await;
     changed.expect("written").expect("changed");
     let beyond = resolve(&b, Some(HELD + 1)).await;
@@ -248,7 +249,7 @@ async fn the_same_submit_on_two_nodes_is_one_task() {
     let account = customer(&a, &[&b]).await;
     for seed in 0..ROUNDS {
         println!("seed {seed}");
-        let repeat = Repeat { key: [u8::try_from(seed).expect("small"); 32], body: [2; 32] };
+        let repeat = RepeatKey { key: [u8::try_from(seed).expect("small"); 32], body: [2; 32] };
         let open = async |node: &Member| {
             let hold = hold(node, account, HELD).await;
             let task = task(&hold, account, Some(repeat));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use tokio::time::{Instant, sleep, timeout};
-use tollgate::holds::{Desk, Funds, HoldKind, Needs, NotHeld, TightCall, Unfit, fit};
+use tollgate::holds::{Funds, HoldKind, HoldQueue, Needs, NotHeld, TightCall, Unfit, fit};
 use tollgate::ledger::{AccountId, Hold, Ledger, Refusal, VoidReason};
 use tollgate::money::Nanousd;
 use tollgate::options::holds::{HoldRules, Means};
@@ -223,7 +223,7 @@ impl Outcome {
 /// Plays a call from its arrival to the end of its hold.
 pub(crate) async fn play(
     purse: Purse,
-    desk: Arc<Desk>,
+    desk: Arc<HoldQueue>,
     rules: HoldRules,
     script: Script,
 ) -> Outcome {
@@ -270,7 +270,7 @@ pub(crate) async fn play(
         sleep(script.answer_takes).await;
     }
     if is_lost && !script.is_shown && output == 0 {
-        hold.void(VoidReason::ClientGone);
+        hold.void(VoidReason::ClientDisconnected);
     } else {
         let bill = script.cost(script.input, output);
         outcome.beyond = bill.saturating_sub(hold.amount()).get().max(0);

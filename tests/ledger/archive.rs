@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tollgate::ledger::{
-    self, AccountId, CallName, Keeping, Ledger, OfflineRecords, OpenError, Options, Record,
-    Recovery, VoidReason, verify,
+    self, AccountId, CallName, Ledger, MaintenanceOptions, OfflineRecords, OpenError, Options,
+    Record, Recovery, VoidReason, verify,
 };
 use tollgate::money::Nanousd;
 
@@ -24,9 +24,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Without more checkpoints than there are.
 fn open(dir: &Path) -> Result<(Arc<Ledger>, Recovery), OpenError> {
-    let keeping =
-        Keeping { checkpoint_interval: Duration::MAX, ..small_segments(dir, None).keeping };
-    Ledger::open(Options { keeping, ..Options::new(dir) })
+    let maintenance = MaintenanceOptions {
+        checkpoint_interval: Duration::MAX,
+        ..small_segments(dir, None).maintenance
+    };
+    Ledger::open(Options { maintenance, ..Options::new(dir) })
 }
 
 /// A copy that goes on under a name of its own.
@@ -35,9 +37,11 @@ fn copy_of(dir: &Path) -> TempDir {
     let from = dir.join(".");
     let copied = std::process::Command::new("cp").arg("-a").arg(from).arg(copy.path()).status();
     assert!(copied.expect("cp runs").success());
-    let keeping =
-        Keeping { checkpoint_interval: Duration::MAX, ..small_segments(dir, None).keeping };
-    let accepted = Options { accept_fork: true, keeping, ..Options::new(copy.path()) };
+    let maintenance = MaintenanceOptions {
+        checkpoint_interval: Duration::MAX,
+        ..small_segments(dir, None).maintenance
+    };
+    let accepted = Options { accept_fork: true, maintenance, ..Options::new(copy.path()) };
     Ledger::open(accepted).expect("it goes on").0.close();
     copy
 }
@@ -349,11 +353,11 @@ fn a_ledger_is_restored_as_it_was_at_a_moment() {
     history(&data, Some(archive.path()), seed);
     let mut random = fastrand::Rng::with_seed(seed);
     // No checkpoint comes between the last backup and the end.
-    let keeping = Keeping {
+    let maintenance = MaintenanceOptions {
         checkpoint_interval: Duration::MAX,
-        ..small_segments(&data, Some(archive.path())).keeping
+        ..small_segments(&data, Some(archive.path())).maintenance
     };
-    let fewer = Options { keeping, ..small_segments(&data, None) };
+    let fewer = Options { maintenance, ..small_segments(&data, None) };
     let (ledger, _) = Ledger::open(fewer).expect("opens");
     let mut accounts: Vec<_> = ledger.accounts().iter().map(|account| account.id).collect();
     let (early, late) = runtime().block_on(async {

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tollgate::clock::UnixMs;
 use tollgate::ledger::{
-    self, ExportFormat, Exporter, Grain, Keeping, Ledger, OfflineRecords, Options, Recovery,
-    RequestId, Reserve, Settlement, Stage, TaskSettlement, verify,
+    self, ExportFormat, Exporter, Grain, Ledger, MaintenanceOptions, OfflineRecords, Options,
+    Recovery, RequestId, Reserve, Settlement, TaskPhase, TaskSettlement, verify,
 };
 use tollgate::money::Nanousd;
 use tollgate::price::{PLACED, Unit, Usage, UsageSource};
@@ -42,9 +42,10 @@ fn expected() -> Value {
 
 /// Opens a copy, which goes on under a name of its own.
 fn open(dir: &Path) -> (Arc<Ledger>, Recovery) {
-    let keeping = Keeping { checkpoint_interval: Duration::MAX, archive: None, on_kept: None };
+    let maintenance =
+        MaintenanceOptions { checkpoint_interval: Duration::MAX, archive: None, on_event: None };
     let options =
-        Options { accept_fork: true, keeping, disk_free_bytes_min: 0, ..Options::new(dir) };
+        Options { accept_fork: true, maintenance, disk_free_bytes_min: 0, ..Options::new(dir) };
     Ledger::open(options).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -265,7 +266,7 @@ async fn a_journal_of_format_1_is_gone_on_with_and_read_again() {
     }
     assert_eq!(spent() - before, 50 * 900);
     let task = ledger.task(account, "up-4w").await.expect("read").expect("there");
-    assert!(matches!(task.stage, Stage::Submitted { .. }), "{task:?}");
+    assert!(matches!(task.stage, TaskPhase::Submitted { .. }), "{task:?}");
     let facts = TaskFacts::decode(&task.intent.facts).expect("readable");
     assert_eq!(facts.max_usage, Usage { output_tokens: 90_000, seconds: 6, ..Usage::ZERO });
     let settlement =

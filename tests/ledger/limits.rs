@@ -12,9 +12,9 @@ use tollgate::clock::UnixMs;
 use tollgate::ledger::audit::{state_hash, violations};
 use tollgate::ledger::core::{Core, Decision};
 use tollgate::ledger::{
-    AccountId, Capped, HoldId, Key, KeyId, KeyLimits, KeyLimitsPatch, KeyPatch, Ledger,
-    LedgerError, Lost, NewKey, Options, Period, RatesPatch, Record, RecoveryPolicy, Refusal,
-    RequestId, Reservation, Reserve, Settlement, VoidReason,
+    AccountId, HoldId, Key, KeyId, KeyLimits, KeyLimitsPatch, KeyPatch, Ledger, LedgerError,
+    LossRecord, NewKey, Options, Period, RatesPatch, Record, RecoveryPolicy, Refusal, RequestId,
+    Reservation, Reserve, Settlement, SpendLimitStatus, VoidReason,
 };
 use tollgate::limits::Rates;
 use tollgate::money::Nanousd;
@@ -141,7 +141,10 @@ async fn a_limit_of_spending_counts_what_is_held_and_what_was_spent() {
     let posted = first.post(cost(1200));
     assert_eq!((posted.charged, posted.owed), (money(1200), money(0)));
     assert!(matches!(ledger.reserve(ask(account, key, 1)), Err(Refusal::Capped(_))));
-    ledger.reserve(ask(account, key, 0)).expect("what costs nothing").void(VoidReason::ClientGone);
+    ledger
+        .reserve(ask(account, key, 0))
+        .expect("what costs nothing")
+        .void(VoidReason::ClientDisconnected);
     let other = KeyId::from_number(9);
     ledger.reserve(ask(account, other, 5000)).expect("another key").post(cost(5000));
 
@@ -150,7 +153,7 @@ async fn a_limit_of_spending_counts_what_is_held_and_what_was_spent() {
         KeyLimitsPatch { spend_per_day: Some(Some(money(10_000))), ..KeyLimitsPatch::default() };
     let patch = KeyPatch { limits, ..KeyPatch::default() };
     ledger.update_key(key, patch).await.expect("changed");
-    let Err(Refusal::Capped(Capped { period, spent, resets_at, .. })) =
+    let Err(Refusal::Capped(SpendLimitStatus { period, spent, resets_at, .. })) =
         ledger.reserve(ask(account, key, 301))
     else {
         panic!("one more than a month");
@@ -423,7 +426,7 @@ fn records_are_written_as_they_always_were() {
     let (account, hold) = (AccountId::from_number(1), HoldId::from_number(3));
     let usage = Usage::default();
     let bytes = |record: &Record| postcard::to_stdvec(record).expect("encodes");
-    let voided = Record::Voided { account, hold, reason: VoidReason::ClientGone, at };
+    let voided = Record::Voided { account, hold, reason: VoidReason::ClientDisconnected, at };
     assert_eq!(bytes(&voided), [8, 1, 3, 2, 5]);
     let posted = Record::Posted {
         account,
@@ -451,7 +454,7 @@ fn records_are_written_as_they_always_were() {
     let (id, note) = ("w".to_owned(), "n".to_owned());
     let given_up = Record::WrittenOff { account, id, amount: money(1), note, at };
     assert_eq!(bytes(&given_up), [31, 1, 1, b'w', 2, 1, b'n', 5]);
-    let lost = Record::Lost(Arc::new(Lost {
+    let lost = Record::Lost(Arc::new(LossRecord {
         account,
         key: KEY,
         model: "m".into(),

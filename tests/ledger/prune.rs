@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tollgate::ledger::{
-    self, AccountId, CallName, Entry, EntryKind, Keeping, Ledger, OfflineRecords, Options, Pruning,
-    VoidReason, verify,
+    self, AccountId, CallName, Entry, EntryKind, Ledger, MaintenanceOptions, OfflineRecords,
+    Options, Pruning, VoidReason, verify,
 };
 use tollgate::money::Nanousd;
 
@@ -30,9 +30,11 @@ fn options(dir: &Path, archive: Option<&Path>, pruning: Pruning) -> Options {
 
 /// Without more checkpoints, files in the archive or packing.
 fn open(dir: &Path) -> Arc<Ledger> {
-    let keeping =
-        Keeping { checkpoint_interval: Duration::MAX, ..options(dir, None, NEVER).keeping };
-    let options = Options { keeping, ..options(dir, None, NEVER) };
+    let maintenance = MaintenanceOptions {
+        checkpoint_interval: Duration::MAX,
+        ..options(dir, None, NEVER).maintenance
+    };
+    let options = Options { maintenance, ..options(dir, None, NEVER) };
     Ledger::open(options).unwrap_or_else(|error| panic!("{error}")).0
 }
 

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tollgate::ledger::{
-    Account, AccountId, Archive, ArchiveTo, Keeping, Ledger, NewKey, OpenError, Options, repair,
-    verify,
+    Account, AccountId, Archive, ArchiveTo, Ledger, MaintenanceOptions, NewKey, OpenError, Options,
+    repair, verify,
 };
 use tollgate::money::Nanousd;
 
@@ -203,9 +203,12 @@ fn long_history(dir: &Path, archive: Option<&Path>) -> Vec<Account> {
         .map(|path| Archive { to: ArchiveTo::Directory(path.to_owned()), keep: Duration::ZERO });
     let is_archived = |dir: &Path| !dir.join("journal/0000000000000001.seg").exists();
     let is_done = |dir: &Path| archive.is_none() || is_archived(dir);
-    let keeping =
-        Keeping { checkpoint_interval: Duration::ZERO, archive: archive.clone(), on_kept: None };
-    let options = Options { keeping, segment_bytes_max: 4 << 10, ..Options::new(dir) };
+    let maintenance = MaintenanceOptions {
+        checkpoint_interval: Duration::ZERO,
+        archive: archive.clone(),
+        on_event: None,
+    };
+    let options = Options { maintenance, segment_bytes_max: 4 << 10, ..Options::new(dir) };
     let (ledger, _) = Ledger::open(options).expect("opens");
     runtime().block_on(async {
         let account = ledger.create_account("one").await.expect("account").id;

@@ -478,11 +478,11 @@ fn records_that_break_a_rule_change_nothing() {
         ("an account made twice", Record::AccountCreated { account, name: "x".into(), at: AT }),
         (
             "an account in the house's place",
-            Record::AccountCreated { account: AccountId::HOUSE, name: "x".into(), at: AT },
+            Record::AccountCreated { account: AccountId::OPERATOR, name: "x".into(), at: AT },
         ),
         (
             "money for the house",
-            Record::Granted { account: AccountId::HOUSE, id: "2".into(), amount, at: AT },
+            Record::Granted { account: AccountId::OPERATOR, id: "2".into(), amount, at: AT },
         ),
         (
             "a doubt that is none",

@@ -296,17 +296,27 @@ fn a_gateway_ends_when_it_is_told_to_also_on_a_full_disk() {
 }
 
 /// Failures that the thread for closed segments has reported.
-fn keeping(
+fn maintenance(
     archive: Option<&Path>,
-) -> (tollgate::ledger::Keeping, std::sync::mpsc::Receiver<tollgate::ledger::Kept>) {
+) -> (
+    tollgate::ledger::MaintenanceOptions,
+    std::sync::mpsc::Receiver<tollgate::ledger::MaintenanceEvent>,
+) {
     let (tell, message) = std::sync::mpsc::channel();
     let archive = archive.map(|path| tollgate::ledger::Archive {
         to: tollgate::ledger::ArchiveTo::Directory(path.to_owned()),
         keep: Duration::ZERO,
     });
-    let on_kept: tollgate::ledger::OnKept = Box::new(move |kept| drop(tell.send(kept)));
+    let on_event: tollgate::ledger::OnMaintenance = Box::new(move |kept| drop(tell.send(kept)));
     let checkpoint_interval = Duration::ZERO;
-    (tollgate::ledger::Keeping { checkpoint_interval, archive, on_kept: Some(on_kept) }, message)
+    (
+        tollgate::ledger::MaintenanceOptions {
+            checkpoint_interval,
+            archive,
+            on_event: Some(on_event),
+        },
+        message,
+    )
 }
 
 /// Writes some records, and waits until it is told that they cannot be looked after. Their number is
@@ -314,7 +324,7 @@ fn keeping(
 fn grant_and_fail(
     options: Options,
     grants: usize,
-    message: &std::sync::mpsc::Receiver<tollgate::ledger::Kept>,
+    message: &std::sync::mpsc::Receiver<tollgate::ledger::MaintenanceEvent>,
 ) {
     let runtime = tokio::runtime::Runtime::new().expect("one");
     let (ledger, _) = Ledger::open(options).expect("opens");
@@ -328,7 +338,7 @@ fn grant_and_fail(
     loop {
         let left = until.saturating_duration_since(Instant::now());
         let kept = message.recv_timeout(left).expect("it is told within a minute");
-        if matches!(kept, tollgate::ledger::Kept::Failed) {
+        if matches!(kept, tollgate::ledger::MaintenanceEvent::Failed) {
             break;
         }
     }
@@ -341,9 +351,12 @@ fn grant_and_fail(
 fn a_full_archive_keeps_nothing_that_is_half_written() {
     let disk = SmallDisk::of("size=64k");
     let place = tempfile::TempDir::new().expect("a directory");
-    let (keeping, message) = keeping(Some(disk.0.path()));
-    let options =
-        Options { keeping, segment_bytes_max: 64 << 10, ..Options::new(place.path().join("data")) };
+    let (maintenance, message) = maintenance(Some(disk.0.path()));
+    let options = Options {
+        maintenance,
+        segment_bytes_max: 64 << 10,
+        ..Options::new(place.path().join("data"))
+    };
     // Ten segments, of which the archive has room for some.
     grant_and_fail(options, 8_000, &message);
     let of_ledger = fs::read_dir(disk.0.path()).expect("readable").next().expect("one");
@@ -362,9 +375,9 @@ fn a_full_archive_keeps_nothing_that_is_half_written() {
 fn a_nearly_full_disk_is_not_filled_with_checkpoints() {
     let disk = SmallDisk::of("size=60m");
     let dir = disk.0.path().join("data");
-    let (keeping, message) = keeping(None);
+    let (maintenance, message) = maintenance(None);
     let options = Options {
-        keeping,
+        maintenance,
         segment_bytes_max: 4 << 10,
         disk_free_bytes_min: 0,
         ..Options::new(&dir)

@@ -232,7 +232,8 @@ fn leave(exchange: &mut Exchange, error: Box<Error>) -> Result<()> {
         return Err(error);
     }
     let message = "The customer went away.";
-    let gone = GatewayError::new(ErrorKind::ClientGone, message).cause(describe_error(&error));
+    let gone =
+        GatewayError::new(ErrorKind::ClientDisconnected, message).cause(describe_error(&error));
     exchange.failure.get_or_insert(gone);
     Ok(())
 }

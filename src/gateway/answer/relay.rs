@@ -327,8 +327,9 @@ pub(crate) async fn fail(
     let gone = *error.esource() == ErrorSource::Downstream && exchange.failure.is_none();
     if gone {
         let message = "The customer went away.";
-        exchange.failure =
-            Some(GatewayError::new(ErrorKind::ClientGone, message).cause(describe_error(error)));
+        exchange.failure = Some(
+            GatewayError::new(ErrorKind::ClientDisconnected, message).cause(describe_error(error)),
+        );
         return FailToProxy { error_code: 0, can_reuse_downstream: false };
     }
     if respond::begun(session) {
@@ -366,7 +367,7 @@ pub(crate) async fn fail(
         http1::close_behind(session);
     }
     let status = respond::status_of(failure);
-    if failure.kind == ErrorKind::ClientGone {
+    if failure.kind == ErrorKind::ClientDisconnected {
         return FailToProxy { error_code: 0, can_reuse_downstream: false };
     }
     let sent = respond::error(session, stamp, exchange.envelope, failure).await.is_ok();

@@ -13,7 +13,7 @@ use pingora::http::RequestHeader;
 use pingora::{ErrorType, OrErr};
 use pingora_proxy::Session;
 
-use crate::error::{Allow, ErrorKind, GatewayError};
+use crate::error::{AllowedMethods, ErrorKind, GatewayError};
 use crate::gateway::answer::envelope::Envelope;
 use crate::gateway::answer::head::{self, AnswerHead, AnswerHeaders};
 use crate::gateway::client;
@@ -21,7 +21,7 @@ use crate::gateway::listen::http1;
 use crate::gateway::listen::origin::Origin;
 use crate::gateway::receive::cors;
 use crate::ledger::RequestId;
-use crate::limits::{Gauge, Standing};
+use crate::limits::{Gauge, RateLimitStatus};
 
 /// The header that names the request; SDKs show it as the request id.
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -68,7 +68,7 @@ const LOGGED_BYTES_MAX: usize = 512;
 #[derive(Clone)]
 pub(crate) struct Stamp {
     pub(crate) id: RequestId,
-    pub(crate) standing: Standing,
+    pub(crate) standing: RateLimitStatus,
     /// The id of the fallback that has served it.
     pub(crate) fallback: Option<Arc<str>>,
     /// The output limit to which it was lowered.
@@ -77,7 +77,7 @@ pub(crate) struct Stamp {
 
 impl From<RequestId> for Stamp {
     fn from(id: RequestId) -> Self {
-        Self { id, standing: Standing::default(), fallback: None, clamped: None }
+        Self { id, standing: RateLimitStatus::default(), fallback: None, clamped: None }
     }
 }
 
@@ -105,7 +105,7 @@ impl Stamp {
 
     /// Says how the limits stand, as OpenAI's API does.
     fn put_limits(&self, headers: &mut AnswerHeaders) {
-        let Standing { requests, tokens } = self.standing;
+        let RateLimitStatus { requests, tokens } = self.standing;
         for (gauge, [limit, remaining, reset]) in
             [(requests, LIMITS_OF_REQUESTS), (tokens, LIMITS_OF_TOKENS)]
         {
@@ -150,7 +150,7 @@ pub(crate) fn wire(kind: ErrorKind) -> (u16, &'static str, &'static str) {
         ErrorKind::UnsupportedMediaType => (415, "invalid_request_error", "unsupported_media_type"),
         ErrorKind::RateLimited => (429, "rate_limit_error", "rate_limit_exceeded"),
         ErrorKind::HeaderTooLarge => (431, "invalid_request_error", "headers_too_large"),
-        ErrorKind::ClientGone => (499, "invalid_request_error", "client_closed_request"),
+        ErrorKind::ClientDisconnected => (499, "invalid_request_error", "client_closed_request"),
         ErrorKind::Internal => (500, "api_error", "internal_error"),
         ErrorKind::UpstreamUnavailable => (502, "api_error", "service_unavailable"),
         ErrorKind::BadGateway => (502, "api_error", "BadGateway"),
@@ -187,7 +187,7 @@ pub(crate) fn should_retry(kind: ErrorKind) -> Option<bool> {
         | ErrorKind::PayloadTooLarge
         | ErrorKind::UnsupportedMediaType
         | ErrorKind::HeaderTooLarge
-        | ErrorKind::ClientGone
+        | ErrorKind::ClientDisconnected
         | ErrorKind::Internal
         | ErrorKind::UpstreamUnavailable
         | ErrorKind::BadGateway
@@ -236,9 +236,9 @@ pub(crate) async fn error(
     }
     if let Some(allow) = error.allow {
         let methods = match allow {
-            Allow::Get => "GET, HEAD",
-            Allow::Post => "POST",
-            Allow::GetOrDelete => "GET, HEAD, DELETE",
+            AllowedMethods::Get => "GET, HEAD",
+            AllowedMethods::Post => "POST",
+            AllowedMethods::GetOrDelete => "GET, HEAD, DELETE",
         };
         headers.insert(ALLOW, HeaderValue::from_static(methods));
     }

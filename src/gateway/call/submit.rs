@@ -25,7 +25,7 @@ use crate::gateway::call::task_record::{
 use crate::gateway::call::{headers, peer};
 use crate::gateway::exchange::{Exchange, RequestStage};
 use crate::gateway::proxy::Gateway;
-use crate::ledger::{Key, RequestId, Stage as TaskStage, Task};
+use crate::ledger::{Key, RequestId, Task, TaskPhase};
 use crate::limits::InUseGuard;
 use crate::outbound::{OutboundError, may_announce};
 use crate::pipeline;
@@ -221,7 +221,7 @@ impl SubmitTo<'_> {
                 sending.report(Outcome::Ok, &gateway.metrics);
                 let answer = shown(gateway, &channel, &hidden, &id, answer);
                 let upstream_id = taken(&task, &id, &answer);
-                let task = stand(gateway, &task, TaskStage::Submitted { upstream_id }).await?;
+                let task = stand(gateway, &task, TaskPhase::Submitted { upstream_id }).await?;
                 gateway.tasks.follow(&task).await;
                 return Ok(TryResult::Answered(OwnAnswer::Done(Accepted::Taken { task, answer })));
             }
@@ -230,7 +230,7 @@ impl SubmitTo<'_> {
         sending.refusal = failed.refusal.clone();
         if failed.failure.consequence(Delivery::Submit).progress.may_be_done() {
             // Whatever comes of it, the upstream is not asked again.
-            if let Ok(task) = stand(gateway, &task, TaskStage::InDoubt).await {
+            if let Ok(task) = stand(gateway, &task, TaskPhase::InDoubt).await {
                 gateway.tasks.doubt(&task).await;
             }
             if let Some(error) = failed.error() {

@@ -203,7 +203,7 @@ pub(crate) fn at<'a>(hosted: &'a [Hosted], path: &str) -> Option<&'a Hosted> {
 /// Answers a request: with a key, in a place of customers, and any other in one of strangers.
 ///
 /// # Errors
-/// What is wrong with the key or the body, no place, `ClientGone`, `Overloaded` when the gateway stops meanwhile, and
+/// What is wrong with the key or the body, no place, `ClientDisconnected`, `Overloaded` when the gateway stops meanwhile, and
 /// `Internal` when the answer breaks off.
 pub(crate) async fn answer(
     gateway: &Gateway,
@@ -322,7 +322,7 @@ fn customers_head(
 /// What `work` comes to, unless the customer leaves before.
 ///
 /// # Errors
-/// `ClientGone`.
+/// `ClientDisconnected`.
 pub(super) async fn while_here<T>(
     session: &mut Session,
     work: impl Future<Output = T>,
@@ -338,7 +338,7 @@ pub(super) async fn while_here<T>(
 }
 
 fn left_early() -> GatewayError {
-    GatewayError::new(ErrorKind::ClientGone, "The customer went away.")
+    GatewayError::new(ErrorKind::ClientDisconnected, "The customer went away.")
 }
 
 pub(super) fn gone(error: &pingora::Error) -> GatewayError {

@@ -14,7 +14,7 @@ use url::form_urlencoded;
 
 use crate::balance::{CredentialFinder, CredentialLeak, CredentialScan, ResolvedHome};
 use crate::config::snapshot::Snapshot;
-use crate::error::{Allow, ErrorKind, GatewayError};
+use crate::error::{AllowedMethods, ErrorKind, GatewayError};
 use crate::gateway::answer::secrets::{self, Hidden};
 use crate::gateway::answer::{refused, respond};
 use crate::gateway::call::failure::{CallFailure, is_json};
@@ -92,9 +92,9 @@ impl<'a> StoredResponse<'a> {
             ResponsePart::Whole if *asked == Method::DELETE => Ok(Method::DELETE),
             ResponsePart::Whole | ResponsePart::InputItems if is_read => Ok(Method::GET),
             ResponsePart::Cancel if *asked == Method::POST => Ok(Method::POST),
-            ResponsePart::Whole => Err(wrong_method(Allow::GetOrDelete)),
-            ResponsePart::InputItems => Err(wrong_method(Allow::Get)),
-            ResponsePart::Cancel => Err(wrong_method(Allow::Post)),
+            ResponsePart::Whole => Err(wrong_method(AllowedMethods::GetOrDelete)),
+            ResponsePart::InputItems => Err(wrong_method(AllowedMethods::Get)),
+            ResponsePart::Cancel => Err(wrong_method(AllowedMethods::Post)),
         }
     }
 

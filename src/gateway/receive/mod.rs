@@ -23,7 +23,7 @@ use pingora_proxy::Session;
 
 use crate::balance::{CallKind, CandidateQuery, Candidates};
 use crate::config::snapshot::{Route, Snapshot};
-use crate::error::{Allow, ErrorKind, GatewayError};
+use crate::error::{AllowedMethods, ErrorKind, GatewayError};
 use crate::gateway::answer::respond;
 use crate::gateway::call::repeat::Mark;
 use crate::gateway::call::sending::Sending;
@@ -88,7 +88,7 @@ pub(crate) async fn receive(
         return Box::pin(answer_here(gateway, session, exchange)).await;
     };
     if head.method != Method::POST {
-        return Err(local::wrong_method(Allow::Post));
+        return Err(local::wrong_method(AllowedMethods::Post));
     }
     let key = gateway.admit_customer(session, exchange)?;
     let (body, reading) = read(gateway, session, exchange, &route).await?;
@@ -300,7 +300,7 @@ async fn answer_here(
     };
     exchange.local_route = local.route();
     if head.method != Method::GET && head.method != Method::HEAD {
-        return Err(local::wrong_method(Allow::Get));
+        return Err(local::wrong_method(AllowedMethods::Get));
     }
     let key = gateway.admit_customer(session, exchange)?;
     let (envelope, snapshot) = (exchange.envelope, &exchange.snapshot);
@@ -332,7 +332,7 @@ async fn answer_task(
 ) -> Result<Received, GatewayError> {
     let head = session.req_header();
     if head.method != Method::GET && head.method != Method::HEAD {
-        return Err(local::wrong_method(Allow::Get));
+        return Err(local::wrong_method(AllowedMethods::Get));
     }
     let account = gateway.admit_customer(session, exchange)?.account;
     let record = task_record::record(gateway, account, task).await?;
@@ -342,5 +342,6 @@ async fn answer_task(
 }
 
 fn gone(error: &pingora::Error) -> GatewayError {
-    GatewayError::new(ErrorKind::ClientGone, "The customer went away.").cause(describe_error(error))
+    GatewayError::new(ErrorKind::ClientDisconnected, "The customer went away.")
+        .cause(describe_error(error))
 }

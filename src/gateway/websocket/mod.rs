@@ -335,5 +335,6 @@ fn plain(id: RequestId) -> String {
 }
 
 fn gone(error: &pingora::Error) -> GatewayError {
-    GatewayError::new(ErrorKind::ClientGone, "The customer went away.").cause(describe_error(error))
+    GatewayError::new(ErrorKind::ClientDisconnected, "The customer went away.")
+        .cause(describe_error(error))
 }

@@ -8,7 +8,7 @@ use tollgate::fleet::lease::{Loan, LoanRequest, Refused, SyncRequest, SyncRespon
 use tollgate::fleet::postgres::Db;
 use tollgate::fleet::postgres::directory::Appended;
 use tollgate::fleet::treasury::{AccountFunds, Resolved, Treasury};
-use tollgate::ledger::{AccountId, History, Journaled, NodeId, Record, Seq, SuspenseEnd};
+use tollgate::ledger::{AccountId, History, JournaledRecord, NodeId, Record, Seq, SuspenseEnd};
 use tollgate::ledger::{LeaseReport, LeaseSettlement};
 use tollgate::money::Nanousd;
 
@@ -118,7 +118,7 @@ impl Doings {
 
 /// A node's own balances.
 #[derive(Clone, Debug, Default)]
-struct Standing {
+struct NodeStatus {
     epoch: u64,
     turn: u64,
     reported: Seq,
@@ -131,7 +131,7 @@ pub(crate) struct Both {
     /// The time of the rules. The database has its own, which nothing here waits for.
     pub(crate) now: Duration,
     pub(crate) rng: fastrand::Rng,
-    nodes: BTreeMap<NodeId, Standing>,
+    nodes: BTreeMap<NodeId, NodeStatus>,
     seed: u64,
     /// The last place of the directory.
     head: Seq,
@@ -448,12 +448,13 @@ impl Both {
         let rows = self.db.query(sql, &[&id.to_string()]).await.expect("rows");
         let lines =
             rows.iter().map(|row| match postcard::from_bytes(row.get(0)).expect("a line") {
-                Journaled { record: Record::SuspenseResolved { amount, end, .. }, .. } => match end
-                {
+                JournaledRecord {
+                    record: Record::SuspenseResolved { amount, end, .. }, ..
+                } => match end {
                     SuspenseEnd::Charge => amount.get(),
                     SuspenseEnd::Release => -amount.get(),
                 },
-                Journaled { record: Record::DebtPaid { amount, .. }, .. } => amount.get(),
+                JournaledRecord { record: Record::DebtPaid { amount, .. }, .. } => amount.get(),
                 line => panic!("{line:?}"),
             });
         lines.sum()

@@ -12,7 +12,7 @@ use tollgate::fleet::postgres::tasks::SharedTasks;
 use tollgate::fleet::{Fleet, node};
 use tollgate::ledger::{
     AccountId, Hold, Intent, KeyId, Ledger, LedgerError, Options, REPEATED_WITHIN, RecoveryPolicy,
-    Repeat, RequestId, Reserve, Settlement, Stage, Task, TaskId, TaskSettlement, Webhook,
+    RepeatKey, RequestId, Reserve, Settlement, Task, TaskId, TaskPhase, TaskSettlement, Webhook,
 };
 use tollgate::money::Nanousd;
 use tollgate::price::{Prices, Usage, UsageSource};
@@ -162,7 +162,7 @@ pub(crate) async fn hold(member: &Member, account: AccountId, amount: i64) -> Ho
     member.ledger.admit(reserve).await.expect("a hold")
 }
 
-pub(crate) fn task(hold: &Hold, account: AccountId, repeat: Option<Repeat>) -> Arc<Task> {
+pub(crate) fn task(hold: &Hold, account: AccountId, repeat: Option<RepeatKey>) -> Arc<Task> {
     let at = UnixMs::now();
     let intent = Intent {
         id: TaskId::random(),
@@ -182,7 +182,7 @@ pub(crate) fn task(hold: &Hold, account: AccountId, repeat: Option<Repeat>) -> A
         intent: Arc::new(intent),
         upstream: "films".to_owned(),
         upstream_model: "grok".to_owned(),
-        stage: Stage::Submitting,
+        stage: TaskPhase::Submitting,
         webhook: Webhook::None,
     })
 }
@@ -197,7 +197,7 @@ pub(crate) async fn opened(member: &Member, account: AccountId) -> Arc<Task> {
 
 pub(crate) async fn submitted(member: &Member, account: AccountId, upstream_id: &str) -> Arc<Task> {
     let task = opened(member, account).await;
-    let stage = Stage::Submitted { upstream_id: upstream_id.into() };
+    let stage = TaskPhase::Submitted { upstream_id: upstream_id.into() };
     let change = |task: &Task| Task { stage: stage.clone(), ..task.clone() };
     let changed = member.ledger.change_task((account, task.id()), change).await;
     changed.expect("written").expect("changed")

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tollgate::clock::UnixMs;
 use tollgate::config::{ConfigHandle, Overrides, Sources};
-use tollgate::ledger::{AccountId, Intent, REPEATED_WITHIN, Stage, Task, Webhook};
+use tollgate::ledger::{AccountId, Intent, REPEATED_WITHIN, Task, TaskPhase, Webhook};
 use tollgate::metrics::Metrics;
 use tollgate::money::Rate;
 use tollgate::outbound::Outbound;
@@ -141,7 +141,7 @@ async fn announced_task(member: &Member, account: AccountId, hook: SocketAddr) -
     let hold = hold(member, account, HELD).await;
     let task = announced_at(&task(&hold, account, None), hook);
     member.ledger.open_task(hold, Arc::clone(&task), REPEATED_WITHIN).await.expect("opened");
-    let stage = Stage::Submitted { upstream_id: format!("up-{}", task.id()).as_str().into() };
+    let stage = TaskPhase::Submitted { upstream_id: format!("up-{}", task.id()).as_str().into() };
     let change = |task: &Task| Task { stage: stage.clone(), ..task.clone() };
     let changed = member.ledger.change_task((account, task.id()), change).await;
     changed.expect("written").expect("changed")
@@ -224,7 +224,7 @@ async fn an_overdue_task_reads_expired_at_every_node() {
     let intent = Arc::new(Intent { expires_at, ..(*plain.intent).clone() });
     let task = Arc::new(Task { intent, ..Task::clone(&plain) });
     a.ledger.open_task(hold, Arc::clone(&task), REPEATED_WITHIN).await.expect("opened");
-    let stage = Stage::Submitted { upstream_id: "up-overdue".into() };
+    let stage = TaskPhase::Submitted { upstream_id: "up-overdue".into() };
     let change = |task: &Task| Task { stage: stage.clone(), ..task.clone() };
     let id = (account, task.id());
     a.ledger.change_task(id, change).await.expect("written").expect("changed");

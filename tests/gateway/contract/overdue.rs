@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::json;
 use tollgate::clock::UnixMs;
 use tollgate::ledger::{
-    AccountId, Intent, KeyId, Ledger, Options, REPEATED_WITHIN, RequestId, Reserve, Stage, Task,
-    TaskId, Webhook,
+    AccountId, Intent, KeyId, Ledger, Options, REPEATED_WITHIN, RequestId, Reserve, Task, TaskId,
+    TaskPhase, Webhook,
 };
 use tollgate::money::{Nanousd, Rate};
 use tollgate::price::{Prices, Usage};
@@ -82,12 +82,12 @@ async fn put_overdue(gateway: &Gateway, protocol: &str) -> (TaskId, u64) {
         intent: Arc::new(intent),
         upstream: protocol.to_owned(),
         upstream_model: "m".to_owned(),
-        stage: Stage::Submitting,
+        stage: TaskPhase::Submitting,
         webhook: Webhook::None,
     };
     let id = task.id();
     ledger.open_task(hold, Arc::new(task), REPEATED_WITHIN).await.expect("opened");
-    let stage = Stage::Submitted { upstream_id: NATIVE.into() };
+    let stage = TaskPhase::Submitted { upstream_id: NATIVE.into() };
     let taken = |task: &Task| Task { stage: stage.clone(), ..task.clone() };
     ledger.change_task((account, id), taken).await.expect("written").expect("changed");
     ledger.close();

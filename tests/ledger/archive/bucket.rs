@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 use tollgate::ledger::{
-    self, Archive, ArchiveTo, BucketOptions, Keeping, Kept, Ledger, OfflineRecords, Options, verify,
+    self, Archive, ArchiveTo, BucketOptions, Ledger, MaintenanceEvent, MaintenanceOptions,
+    OfflineRecords, Options, verify,
 };
 use tollgate::money::Nanousd;
 use tollgate::secret::Secret;
@@ -30,14 +31,18 @@ fn name(of: &str) -> String {
 fn open(dir: &Path, archive: Archive) -> (Arc<Ledger>, Arc<[AtomicUsize; 2]>) {
     let counts: Arc<[AtomicUsize; 2]> = Arc::default();
     let seen = Arc::clone(&counts);
-    let on_kept = Box::new(move |kept| match kept {
-        Kept::Archived { .. } => drop(seen[0].fetch_add(1, Ordering::SeqCst)),
-        Kept::Failed => drop(seen[1].fetch_add(1, Ordering::SeqCst)),
+    let on_event = Box::new(move |kept| match kept {
+        MaintenanceEvent::Archived { .. } => drop(seen[0].fetch_add(1, Ordering::SeqCst)),
+        MaintenanceEvent::Failed => drop(seen[1].fetch_add(1, Ordering::SeqCst)),
         _ => {}
     });
     let checkpoint_interval = Duration::MAX;
-    let keeping = Keeping { checkpoint_interval, archive: Some(archive), on_kept: Some(on_kept) };
-    let options = Options { keeping, segment_bytes_max: 4 << 10, ..Options::new(dir) };
+    let maintenance = MaintenanceOptions {
+        checkpoint_interval,
+        archive: Some(archive),
+        on_event: Some(on_event),
+    };
+    let options = Options { maintenance, segment_bytes_max: 4 << 10, ..Options::new(dir) };
     (Ledger::open(options).unwrap_or_else(|error| panic!("{error}")).0, counts)
 }
 

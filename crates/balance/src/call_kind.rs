@@ -1,0 +1,175 @@
+//! Call kinds: a provider's endpoints with separate limits, permissions and failures.
+
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use super::breaker::CircuitStanding;
+use super::circuit::{Caller, Change, Circuit, Probe, Verdict};
+use tollgate_config::snapshot::{CircuitRules, Model};
+use tollgate_protocols::Operation;
+
+/// A kind of upstream endpoint: failures of one kind say nothing about another at the same target. Prompts are
+/// one kind in every dialect, because a translated request reaches another operation's endpoint.
+///
+/// A kind is represented by its first operation, and ordered as operations are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallKind(Operation);
+
+impl CallKind {
+    /// Prompts: the kind of a model that lists no operation.
+    pub(super) const GENERATION: Self = Self(Operation::Chat);
+
+    /// True if such calls cost nothing, so that accounts without money can make them.
+    #[must_use]
+    pub fn is_free(self) -> bool {
+        !self.0.is_billed()
+    }
+
+    /// The word in logs, metrics and the admin API.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        self.0.call_kind()
+    }
+
+    /// The kind that stands for a target of this model: the first of its operations'.
+    pub(super) fn main_of(model: &Model) -> Self {
+        let kinds = model.operations.iter().map(|operation| Self::from(*operation));
+        kinds.min().unwrap_or(Self::GENERATION)
+    }
+}
+
+impl From<Operation> for CallKind {
+    fn from(operation: Operation) -> Self {
+        let is_alike = |other: &&Operation| other.call_kind() == operation.call_kind();
+        Self(Operation::EVERY.iter().find(is_alike).copied().unwrap_or(operation))
+    }
+}
+
+/// Circuits of a channel's other kinds: at most one per [`CallKind`], created by the first reported
+/// call.
+#[derive(Debug, Default)]
+pub(super) struct OtherKinds(Mutex<Vec<(CallKind, Circuit)>>);
+
+impl OtherKinds {
+    /// Availability for a call of this kind, by its own circuit.
+    pub(super) fn standing(
+        &self,
+        kind: CallKind,
+        caller: Caller,
+        now: Instant,
+        rules: &CircuitRules,
+    ) -> CircuitStanding {
+        let kinds = self.0.lock();
+        let existing = kinds.iter().find(|(existing, _)| *existing == kind);
+        existing.map_or(CircuitStanding::Ready { share: 1.0 }, |(_, circuit)| {
+            circuit.standing(caller, now, rules)
+        })
+    }
+
+    /// Begin a call and return its probe.
+    pub(super) fn begin(&self, kind: CallKind, account: u64, now: Instant) -> Probe {
+        self.with(kind, |circuit| circuit.begin(account, now)).unwrap_or_default()
+    }
+
+    /// End a probe without a result.
+    pub(super) fn abandon(&self, kind: CallKind, account: u64, probe: Probe, now: Instant) {
+        self.with(kind, |circuit| circuit.abandon(account, probe, now));
+    }
+
+    /// Record the verdict on a call. Returns the transition of its kind's circuit.
+    pub(super) fn report(
+        &self,
+        kind: CallKind,
+        caller: Caller,
+        verdict: Verdict,
+        now: Instant,
+        rules: &CircuitRules,
+    ) -> Option<Change> {
+        let mut kinds = self.0.lock();
+        let at = kinds.iter().position(|(existing, _)| *existing == kind).unwrap_or_else(|| {
+            kinds.push((kind, Circuit::default()));
+            kinds.len() - 1
+        });
+        let (_, circuit) = kinds.get_mut(at)?;
+        circuit.report(caller, verdict, now, rules)
+    }
+
+    /// Kinds that are unavailable for all callers.
+    pub(super) fn shut(
+        &self,
+        now: Instant,
+        rules: &CircuitRules,
+    ) -> Vec<(CallKind, CircuitStanding)> {
+        let kinds = self.0.lock();
+        let standings =
+            kinds.iter().map(|(kind, circuit)| (*kind, circuit.standing_for_all(now, rules)));
+        let is_shut = |standing: &CircuitStanding| {
+            !matches!(standing, CircuitStanding::Ready { .. } | CircuitStanding::Cooling)
+        };
+        standings.filter(|(_, standing)| is_shut(standing)).collect()
+    }
+
+    fn with<T>(&self, kind: CallKind, act: impl FnOnce(&mut Circuit) -> T) -> Option<T> {
+        let mut kinds = self.0.lock();
+        kinds.iter_mut().find(|(existing, _)| *existing == kind).map(|(_, circuit)| act(circuit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_that_costs_nothing_is_a_free_kind() {
+        for operation in Operation::EVERY {
+            let kind = CallKind::from(*operation);
+            assert_eq!(kind.is_free(), !operation.is_billed(), "{operation:?}");
+        }
+    }
+
+    #[test]
+    fn kinds_are_distinguished_as_endpoints_are() {
+        let kinds: std::collections::BTreeSet<_> =
+            Operation::EVERY.iter().map(|operation| CallKind::from(*operation).as_str()).collect();
+        let expected = [
+            "audio_translation",
+            "compact",
+            "embeddings",
+            "generation",
+            "image_edit",
+            "image_generation",
+            "moderations",
+            "rerank",
+            "speech",
+            "token_count",
+            "transcription",
+            "video",
+        ];
+        assert_eq!(kinds, expected.into());
+    }
+
+    #[test]
+    fn a_channel_without_other_kinds_keeps_none() {
+        let (others, now) = (OtherKinds::default(), Instant::now());
+        let caller = Caller { account: 1, tokens: 1 };
+        let rules = CircuitRules {
+            failures: 3,
+            failure_percent: 50,
+            open: std::time::Duration::from_secs(1),
+            open_max: std::time::Duration::from_secs(1),
+            slow_start: std::time::Duration::from_secs(1),
+        };
+        assert!(!others.begin(CallKind::from(Operation::CountTokens), 1, now).is_any());
+        others.standing(CallKind::from(Operation::CountTokens), caller, now, &rules);
+        assert_eq!(others.0.lock().capacity(), 0);
+        for account in 0..1000 {
+            let caller = Caller { account, tokens: 1 };
+            for kind in [CallKind::from(Operation::CountTokens), CallKind::from(Operation::Compact)]
+            {
+                others.report(kind, caller, Verdict::Bad, now, &rules);
+            }
+        }
+        assert_eq!(others.0.lock().len(), 2, "one for each kind");
+    }
+}
