@@ -77,7 +77,7 @@ fn only_one_place_names_each_heavy_dependency() {
             "StatusCode",
             &[
                 "src/gateway/answer/respond.rs",
-                "src/gateway/answer/head.rs",
+                "src/gateway/wire/head.rs",
                 "src/admin/",
                 "src/console/",
                 // It answers before there is a request to fail.

@@ -13,11 +13,12 @@ use pingora_proxy::Session;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::error::{ErrorKind, GatewayError};
-use crate::gateway::answer::envelope::Envelope;
-use crate::gateway::answer::head::{self, AnswerHead};
-use crate::gateway::answer::respond::{self, Stamp};
-use crate::gateway::describe_error;
-use crate::gateway::exchange::{Exchange, RequestStage};
+use crate::gateway::answer::respond;
+use crate::gateway::request::context::{Exchange, RequestStage};
+use crate::gateway::request::envelope::Envelope;
+use crate::gateway::request::stamp::Stamp;
+use crate::gateway::wire::error::describe_error;
+use crate::gateway::wire::head::{self, AnswerHead};
 
 /// A comment is a line that begins with a colon; readers skip it (HTML standard, 9.2.5). Behind a
 /// whole event it has an empty line of its own, for readers that look for those.

@@ -14,16 +14,16 @@ use pingora_proxy::Session;
 
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::answer::customer::Customer;
-use crate::gateway::answer::head::AnswerHead;
 use crate::gateway::answer::relay;
-use crate::gateway::answer::secrets::{self, Hidden};
-use crate::gateway::call::failure::{CallFailure, is_json};
-use crate::gateway::call::peer;
-use crate::gateway::call::upstream::UpstreamCall;
-use crate::gateway::exchange::{Exchange, RequestStage};
-use crate::gateway::receive::cors;
+use crate::gateway::request::context::{Exchange, RequestStage};
+use crate::gateway::request::failure::is_json;
+use crate::gateway::request::refusal::own_words;
+use crate::gateway::upstream::client::UpstreamCall;
+use crate::gateway::upstream::secrets::{self, Hidden};
+use crate::gateway::wire::cors;
+use crate::gateway::wire::head::AnswerHead;
 use crate::outbound::retry_after;
-use crate::protocols::{Delivery, json};
+use crate::protocols::json;
 
 /// The longest refusal that is passed on: some repeat the request that they refuse.
 pub(crate) const BYTES_MAX: usize = 1 << 20;
@@ -129,26 +129,6 @@ async fn read(
         }
         words.extend_from_slice(&piece);
     }
-}
-
-/// A refusal in the place of an upstream's own words.
-pub(crate) fn own_words(status: u16) -> GatewayError {
-    let kind = match status {
-        413 => ErrorKind::PayloadTooLarge,
-        415 => ErrorKind::UnsupportedMediaType,
-        429 => return peer::busy_without_word(),
-        500.. => {
-            let failure = CallFailure::from_status(status, &HeaderMap::new());
-            return failure.error(Delivery::Relay);
-        }
-        _ => ErrorKind::InvalidRequest,
-    };
-    let message = "The provider refused the request, and its reason cannot be shown here. Check the \
-                   request's fields, or ask the operator, whose log knows the request by its id.";
-    GatewayError::new(kind, message).cause(format!(
-        "the upstream answered {status} with a secret of the operator's, or something too long or \
-         unreadable"
-    ))
 }
 
 /// The refusal for a customer whose stream has begun.

@@ -12,19 +12,21 @@ use pingora_proxy::{FailToProxy, Session};
 
 use crate::balance::{HoldsCredential, Outcome};
 use crate::error::{ErrorKind, GatewayError};
-use crate::gateway::answer::envelope::Envelope;
-use crate::gateway::answer::head::{self, AnswerHead};
-use crate::gateway::answer::kind::{self, ShownFraming};
-use crate::gateway::answer::respond::{ACCEL_BUFFERING, REQUEST_ID};
-use crate::gateway::answer::secrets::Hidden;
-use crate::gateway::answer::{customer, headers, respond, secrets};
-use crate::gateway::call::failure::{CallFailure, Consequence};
-use crate::gateway::call::orphan::Orphan;
-use crate::gateway::call::peer;
-use crate::gateway::describe_error;
-use crate::gateway::exchange::{CutReason, Exchange, RequestStage, Response};
+use crate::gateway::answer::customer;
+use crate::gateway::answer::respond::{self, ACCEL_BUFFERING};
 use crate::gateway::listen::{deadline, http1};
-use crate::gateway::receive::{body, offload};
+use crate::gateway::request::context::{CutReason, Exchange, RequestStage, Response};
+use crate::gateway::request::envelope::Envelope;
+use crate::gateway::request::failure::{CallFailure, Consequence};
+use crate::gateway::request::orphan::Orphan;
+use crate::gateway::request::{peer, status};
+use crate::gateway::upstream::response_headers;
+use crate::gateway::upstream::secrets::{self, Hidden};
+use crate::gateway::wire::error::describe_error;
+use crate::gateway::wire::head::{self, AnswerHead, REQUEST_ID};
+use crate::gateway::wire::kind::{self, ShownFraming};
+use crate::gateway::wire::length;
+use crate::gateway::wire::offload;
 use crate::ledger::{LedgerError, Refusal};
 use crate::pipeline::{Relaying, Step, Uncovered};
 use crate::price::Side;
@@ -43,7 +45,7 @@ const SHED_TAKE_TIMEOUT: Duration = Duration::from_millis(10);
 pub(crate) fn failure_of(header: &AnswerHead, exchange: &mut Exchange) -> Option<CallFailure> {
     let status = header.status.as_u16();
     if status >= 400 {
-        let id = headers::upstreams_id(&header.headers);
+        let id = response_headers::upstreams_id(&header.headers);
         let hidden = exchange.attempt().map(|tried| Hidden::at(&tried.candidate));
         // It goes to the log.
         let tells = |id: &str| hidden.is_some_and(|hidden| secrets::is_told(id.as_bytes(), hidden));
@@ -79,7 +81,7 @@ pub(crate) async fn begin(header: &mut AnswerHead, exchange: &mut Exchange) -> R
     let attempt = exchange.attempt();
     let framing = attempt.as_ref().and_then(|attempt| attempt.framing);
     let hidden = attempt.map(|attempt| Hidden::at(&attempt.candidate));
-    headers::to_customer(&mut header.headers, hidden, id);
+    response_headers::to_customer(&mut header.headers, hidden, id);
     if exchange.envelope == Envelope::Anthropic {
         header.headers.insert(REQUEST_ID, head::id(id));
     }
@@ -322,7 +324,7 @@ pub(crate) async fn fail(
 ) -> FailToProxy {
     let is_cut = exchange.deadline.is_over() && exchange.failure.is_none();
     if is_cut {
-        exchange.failure = Some(deadline::stopping(respond::begun(session)));
+        exchange.failure = Some(deadline::stopping(head::begun(session)));
     }
     let gone = *error.esource() == ErrorSource::Downstream && exchange.failure.is_none();
     if gone {
@@ -331,7 +333,7 @@ pub(crate) async fn fail(
             Some(GatewayError::new(ErrorKind::ClientGone, message).cause(describe_error(error)));
         return FailToProxy { error_code: 0, can_reuse_downstream: false };
     }
-    if respond::begun(session) {
+    if head::begun(session) {
         end_begun(session, error, exchange).await;
         return FailToProxy { error_code: 0, can_reuse_downstream: false };
     }
@@ -359,13 +361,13 @@ pub(crate) async fn fail(
         // It is read at once by whoever means to read it.
         session.set_write_timeout(Some(SHED_TAKE_TIMEOUT));
     }
-    let drained = is_shed && body::is_short(session);
+    let drained = is_shed && length::is_short(session);
     if drained {
         http1::drain_behind(session);
     } else if !reusable {
         http1::close_behind(session);
     }
-    let status = respond::status_of(failure);
+    let status = status::status_of(failure);
     if failure.kind == ErrorKind::ClientGone {
         return FailToProxy { error_code: 0, can_reuse_downstream: false };
     }

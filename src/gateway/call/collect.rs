@@ -15,18 +15,20 @@ use crate::balance::{Candidate, Outcome};
 use crate::config::snapshot::Upstream;
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::answer::relay::unrecorded;
-use crate::gateway::answer::secrets::Hidden;
 use crate::gateway::answer::{refused, respond};
-use crate::gateway::call::failure::CallFailure;
 use crate::gateway::call::own_call::{FailedCall, OwnAnswer, is_error};
 use crate::gateway::call::post::{ConnectionReuse, Poster};
-use crate::gateway::call::refusal::{customers_error, judge, judge_success};
-use crate::gateway::call::sending::{Attempt, Lack, Progress, Sending};
 use crate::gateway::call::targets::{AskTarget, TryResult, ask_targets};
-use crate::gateway::call::{headers, peer};
-use crate::gateway::exchange::{Exchange, RequestStage};
-use crate::gateway::proxy::Gateway;
-use crate::gateway::receive::offload::{LARGE_BYTES, Offload};
+use crate::gateway::request::context::{Exchange, RequestStage};
+use crate::gateway::request::failure::CallFailure;
+use crate::gateway::request::peer;
+use crate::gateway::request::progress::{Lack, Progress};
+use crate::gateway::request::refusal::{customers_error, judge, judge_success};
+use crate::gateway::request::sending::{Attempt, Sending};
+use crate::gateway::request::services::Gateway;
+use crate::gateway::upstream::request_headers;
+use crate::gateway::upstream::secrets::Hidden;
+use crate::gateway::wire::offload::{LARGE_BYTES, Offload};
 use crate::outbound::{Outbound, OutboundResponse};
 use crate::pipeline::{self, AnsweredParts, UpstreamRequest};
 use crate::protocols::audio::Transcoder;
@@ -142,7 +144,7 @@ impl CollectFrom<'_> {
         let Some(request) = requests.first().cloned() else { return Ok(None) };
         let mut headers = Vec::with_capacity(requests.len());
         for request in &requests {
-            headers.push(headers::to_upstream(self.headers, request, id)?);
+            headers.push(request_headers::to_upstream(self.headers, request, id)?);
         }
         let (upstream, token) = (Arc::clone(&candidate.target.upstream), candidate.token.clone());
         let quotas = candidate.quota_channel().cloned();

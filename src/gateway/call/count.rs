@@ -4,8 +4,6 @@
 //! A count is help: whatever goes wrong with it is no error of the customer's, and says nothing of the
 //! paid calls of the same upstream. Circuits, quotas and health hear nothing of it.
 
-mod cache;
-
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,47 +14,26 @@ use http::header::ACCEPT;
 use sha2::Digest as _;
 use tollgate_outbound::LocalResource;
 
-use crate::balance::{Bounds, Candidates, Channel, Memory};
+use crate::balance::{Candidates, Channel};
 use crate::config::snapshot::Target;
-use crate::gateway::call::headers;
 use crate::gateway::call::post::{ConnectionReuse, Poster};
-use crate::gateway::proxy::Gateway;
+use crate::gateway::request::services::Gateway;
+use crate::gateway::upstream::request_headers;
+use crate::gateway::upstream::token_counts::UNSUPPORTED_TIME;
 use crate::ids::{AccountId, RequestId};
 use crate::metrics::CountOutcome;
 use crate::outbound::retry_after;
 use crate::pipeline::{CountRequest, Counted, Validated};
-use cache::CountCache;
 
 /// The longest body that is counted, in bytes: it is sent twice. Text that is longer fits no context.
 const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// The longest answer of a counter, in bytes: real ones have some hundred.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// How long an upstream is not asked again that has no counter for a model.
-const UNSUPPORTED_TIME: Duration = Duration::from_secs(600);
 /// How long one is not asked again that has failed, was too slow or too busy, unless it says so.
 const FAILED_TIME: Duration = Duration::from_secs(5);
 /// How long one is not asked again that has refused the operator's credential, and the longest that one
 /// can ask for.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// Pauses of all accounts together, and of one account: some 500 KB. What one account has caused holds
-/// for no other.
-const PAUSES_MAX: (usize, usize) = (10_000, 100);
-
-/// What is known of counts.
-#[derive(Debug)]
-pub(crate) struct TokenCounts {
-    cache: CountCache,
-    /// Until when an upstream is not asked, by account.
-    pauses: Memory<Instant>,
-}
-
-impl TokenCounts {
-    pub(crate) fn new() -> Self {
-        let (all_max, account_max) = PAUSES_MAX;
-        let pauses = Memory::new(Bounds { time: UNSUPPORTED_TIME, all_max, account_max });
-        Self { cache: CountCache::new(), pauses }
-    }
-}
 
 /// Asks how many tokens the prompt of a request has: the first of its `candidates` whose provider counts
 /// it, without taking that, and for at most `within`. `None` where nobody says. Dropping the future
@@ -175,7 +152,7 @@ impl<'a> ProviderCount<'a> {
         // An answer is one document, whatever the customer takes for the request itself.
         let mut customers = customers.clone();
         customers.remove(ACCEPT);
-        let fields = headers::to_upstream(&customers, &request, RequestId::new());
+        let fields = request_headers::to_upstream(&customers, &request, RequestId::new());
         let fields = fields.map_err(|_| CountOutcome::Failed)?;
         let reuse = ConnectionReuse::Allowed;
         let poster = Poster { gateway, upstream, channel: None, reuse };

@@ -18,19 +18,21 @@ use tollgate_outbound::{DialError, certificate_refusal};
 
 use crate::balance::{Candidate, Outcome};
 use crate::gateway::answer::customer::{Customer, gone};
-use crate::gateway::answer::head::AnswerHead;
-use crate::gateway::answer::kind::{self, ShownFraming};
 use crate::gateway::answer::{refused, relay};
-use crate::gateway::call::failure::{self, CallFailure};
 use crate::gateway::call::first_event;
-use crate::gateway::call::sending::{Attempt, Progress};
 use crate::gateway::call::targets::{AskTarget, Otherwise, TryResult, ask_targets};
-use crate::gateway::call::upstream::{UpstreamCall, delimit};
-use crate::gateway::call::{headers, peer};
-use crate::gateway::describe_error;
-use crate::gateway::exchange::Exchange;
-use crate::gateway::proxy::Gateway;
-use crate::gateway::receive::cors;
+use crate::gateway::request::context::Exchange;
+use crate::gateway::request::failure::{self, CallFailure};
+use crate::gateway::request::peer;
+use crate::gateway::request::progress::Progress;
+use crate::gateway::request::sending::Attempt;
+use crate::gateway::request::services::Gateway;
+use crate::gateway::upstream::client::{UpstreamCall, delimit};
+use crate::gateway::upstream::request_headers;
+use crate::gateway::wire::cors;
+use crate::gateway::wire::error::describe_error;
+use crate::gateway::wire::head::AnswerHead;
+use crate::gateway::wire::kind::{self, ShownFraming};
 use crate::pipeline;
 use crate::protocols::refusal::{self, Beginning};
 use crate::protocols::{Delivery, Framing};
@@ -102,7 +104,7 @@ impl Forward<'_> {
         let rewrite = || pipeline::rewrite(&sending.admitted, &candidate, query, body);
         let rewritten = gateway.offload.run(body.len(), rewrite).await;
         let Some(mut request) = rewritten else { return Ok(TryResult::Skipped) };
-        let left_out = headers::left_out_betas(&session.req_header().headers, &request);
+        let left_out = request_headers::left_out_betas(&session.req_header().headers, &request);
         request.left_out.extend(left_out);
         if let Err(full) = sending.body.share_with(&request.body, budget) {
             return Err(exchange.fail(full.to_error()));
@@ -122,7 +124,7 @@ impl Forward<'_> {
         let body = attempt.request.body.clone();
         let customers = &session.req_header().headers;
         let joined = UpstreamCall::joined_bytes(&body);
-        let head = headers::write_head(customers, &attempt.request, id, joined)?;
+        let head = request_headers::write_head(customers, &attempt.request, id, joined)?;
         sending.admitted.payment.note_sent().await.map_err(|error| {
             Error::because(ErrorType::InternalError, "the call left no trace", error)
         })?;

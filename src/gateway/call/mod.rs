@@ -3,51 +3,32 @@
 //! | File | What |
 //! |---|---|
 //! | `targets` | the one loop over targets, and what follows from a try |
-//! | `failure` | how calls fail, and the table of what follows |
-//! | `refusal` | what the body of a refusal says of that |
-//! | `sending` | a request while targets are tried |
 //! | `first_event` | what the beginning of a relayed answer's body shows |
 //! | `forward` | asks for an answer that is passed on as it comes |
 //! | `collect` | asks for an answer that is put together |
 //! | `submit` | asks for a task; `repeat` knows submits that are made again, `task_record` what is on disk |
 //! | `own_call`, `post` | what the last two share: what calls come to, and how they are made |
-//! | `upstream` | one call over HTTP/1.1, and the connections that are kept |
-//! | `connectors` | where connections come from |
-//! | `peer` | what customers read of failures |
-//! | `slots` | how many there may be at one time, in all and for one account |
-//! | `orphan` | answers that are read on although nobody waits for them |
-//! | `headers` | what of a request's headers goes upstream |
 //! | `free` | limits of calls that cost nothing |
 //! | `count` | providers' counters of tokens that are asked about a prompt |
-//! | `health` | upstreams that are asked how they are |
 
 pub(super) mod targets;
-pub(super) mod failure;
-pub(super) mod refusal;
-pub(super) mod sending;
-pub(crate) mod slots;
-pub(super) mod headers;
-pub(super) mod peer;
 pub(super) mod own_call;
 pub(super) mod post;
 pub(super) mod first_event;
 pub(super) mod forward;
-pub(super) mod upstream;
-pub(super) mod connectors;
-pub(super) mod orphan;
 pub(super) mod collect;
 pub(super) mod submit;
 pub(super) mod repeat;
 pub(super) mod task_record;
 pub(super) mod free;
 pub(super) mod count;
-pub(super) mod health;
 
 use pingora::Result;
 use pingora_proxy::Session;
 
-use crate::gateway::exchange::Exchange;
-use crate::gateway::proxy::Gateway;
+use crate::gateway::request::context::Exchange;
+use crate::gateway::request::peer;
+use crate::gateway::request::services::Gateway;
 use crate::protocols::Delivery;
 
 /// Asks upstreams for a paid request, and answers it.

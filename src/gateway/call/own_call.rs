@@ -6,11 +6,11 @@ use http::HeaderMap;
 use serde_json::Value;
 
 use crate::error::{GatewayError, Words};
-use crate::gateway::answer::refused;
-use crate::gateway::answer::secrets::{Hidden, hides, is_told};
-use crate::gateway::call::failure::CallFailure;
-use crate::gateway::call::peer;
 use crate::gateway::call::targets::Otherwise;
+use crate::gateway::request::failure::CallFailure;
+use crate::gateway::request::peer;
+use crate::gateway::request::refusal::own_words;
+use crate::gateway::upstream::secrets::{Hidden, hides, is_told};
 use crate::outbound::OutboundError;
 use crate::protocols::refusal::UpstreamRefusal;
 use crate::protocols::{Delivery, Fault, json};
@@ -121,9 +121,7 @@ impl FailedCall {
             }
         };
         match status {
-            Some(status) => {
-                Self::new(self.failure, refused::own_words(status)).with_refusal(self.refusal)
-            }
+            Some(status) => Self::new(self.failure, own_words(status)).with_refusal(self.refusal),
             None => self,
         }
     }

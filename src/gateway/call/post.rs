@@ -11,10 +11,10 @@ use tollgate_outbound::{DialError, certificate_refusal};
 
 use crate::balance::Channel;
 use crate::config::snapshot::Upstream;
-use crate::gateway::call::headers;
-use crate::gateway::call::upstream::{UpstreamCall, Upstreams};
-use crate::gateway::describe_error;
-use crate::gateway::proxy::Gateway;
+use crate::gateway::request::services::Gateway;
+use crate::gateway::upstream::client::{UpstreamCall, Upstreams};
+use crate::gateway::upstream::request_headers;
+use crate::gateway::wire::error::describe_error;
 use crate::outbound::OutboundError;
 use crate::protocols::splice::EditedBody;
 
@@ -58,7 +58,8 @@ impl<'a> Poster<'a> {
     ) -> Result<PostAnswer<'a>, OutboundError> {
         let body = body.into();
         let joined = UpstreamCall::joined_bytes(&body);
-        let head = headers::write_fields(path, fields, joined).map_err(|error| broken(&error))?;
+        let head =
+            request_headers::write_fields(path, fields, joined).map_err(|error| broken(&error))?;
         let is_new = self.reuse == ConnectionReuse::Never;
         let (call, error) = match self.ask(head.clone(), &body, is_new).await? {
             Ok(answer) => return Ok(answer),

@@ -10,21 +10,23 @@ use pingora_proxy::Session;
 
 use crate::balance::{Candidate, Channel, Outcome};
 use crate::error::{ErrorKind, GatewayError};
-use crate::gateway::answer::secrets::Hidden;
 use crate::gateway::answer::{refused, respond};
-use crate::gateway::call::failure::CallFailure;
 use crate::gateway::call::own_call::{FailedCall, OwnAnswer, is_error};
 use crate::gateway::call::post::{ConnectionReuse, Poster};
-use crate::gateway::call::refusal::judge;
 use crate::gateway::call::repeat::{accepted_as, answer_of_first, id_alone, overtaken, taken};
-use crate::gateway::call::sending::{Attempt, Lack, Sending};
 use crate::gateway::call::targets::{AskTarget, TryResult, ask_targets};
 use crate::gateway::call::task_record::{
     count_repetitions_after, internal, no_such_task, open, reject, retarget, stand, unreadable,
 };
-use crate::gateway::call::{headers, peer};
-use crate::gateway::exchange::{Exchange, RequestStage};
-use crate::gateway::proxy::Gateway;
+use crate::gateway::request::context::{Exchange, RequestStage};
+use crate::gateway::request::failure::CallFailure;
+use crate::gateway::request::peer;
+use crate::gateway::request::progress::Lack;
+use crate::gateway::request::refusal::judge;
+use crate::gateway::request::sending::{Attempt, Sending};
+use crate::gateway::request::services::Gateway;
+use crate::gateway::upstream::request_headers;
+use crate::gateway::upstream::secrets::Hidden;
 use crate::ledger::{Key, RequestId, Stage as TaskStage, Task};
 use crate::limits::Entered;
 use crate::outbound::{OutboundError, may_announce};
@@ -192,7 +194,7 @@ impl SubmitTo<'_> {
         let rewritten = gateway.offload.run(body.len(), rewrite).await;
         let Some(request) = rewritten else { return Ok(TryResult::Skipped) };
         let Some(call) = sending.admitted.call.submit() else { return Err(internal("no submit")) };
-        let Ok(headers) = headers::to_upstream(self.headers, &request, id) else {
+        let Ok(headers) = request_headers::to_upstream(self.headers, &request, id) else {
             return Err(internal("the request could not be written for the upstream"));
         };
         let headers = with_own(headers, call);

@@ -12,10 +12,10 @@ use pingora::Result;
 use crate::balance::Candidate;
 use crate::error::GatewayError;
 use crate::gateway::answer::customer::gone;
-use crate::gateway::call::failure::CallFailure;
-use crate::gateway::call::peer;
-use crate::gateway::exchange::Exchange;
-use crate::gateway::proxy::Gateway;
+use crate::gateway::request::context::Exchange;
+use crate::gateway::request::failure::CallFailure;
+use crate::gateway::request::peer;
+use crate::gateway::request::services::Gateway;
 use crate::protocols::Delivery;
 
 /// One way to ask a target.

@@ -9,8 +9,8 @@ use serde_json::json;
 use crate::balance::Candidate;
 use crate::clock::UnixMs;
 use crate::error::{ErrorKind, GatewayError};
-use crate::gateway::call::sending::Sending;
-use crate::gateway::proxy::Gateway;
+use crate::gateway::request::sending::Sending;
+use crate::gateway::request::services::Gateway;
 use crate::ledger::{
     AccountId, Intent, LedgerError, Stage as TaskStage, Task, TaskId, TaskSettlement, Webhook,
 };

@@ -25,34 +25,27 @@ use pingora_proxy::{HttpProxy, ProxyHttp, http_proxy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::error::{ErrorKind, GatewayError};
+use crate::gateway::listen::bounds::{
+    HEAD_BYTES_MAX, HEAD_TIMEOUT, IDLE_TIMEOUT, IsKnown, REQUESTS_MAX,
+};
 use crate::gateway::listen::deadline::{Cuttable, Deadline};
 use crate::gateway::listen::http1::{CustomerWire, Http1Session, Returned, SoundHead};
 use crate::gateway::listen::open::{Member, Open, Ticket};
 use crate::gateway::listen::origin::Origin;
 use crate::gateway::listen::transport::{self, Transport};
-use crate::gateway::listen::{hooks, http2};
-use crate::gateway::patience::Patience;
+use crate::gateway::listen::{driver, http2};
+use crate::gateway::wire::patience::Patience;
 
 /// How an HTTP/2 connection begins (RFC 9113, section 3.4).
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// The largest request head, over HTTP/2 too. Browsers stay below 16 KiB.
-pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// What a head gets at first; ordinary ones need no more.
 const HEAD_BYTES_INITIAL: usize = 4 * 1024;
-/// The time within which a head must be complete, and within which the first one must begin.
-pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection that has just been accepted may take to begin its first request when the
 /// gateway shuts down: the request is on its way, and closing would lose it.
 const FRESH_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a connection may wait for its next request. Cloud load balancers keep idle connections
-/// for up to 600 s, and lose a request when the other end closes first.
-pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(620);
 /// How long a connection may be idle on which nobody has shown a key: browsers and probes come again at
 /// no cost, and whoever only wants to keep connections open has to open them anew.
 const STRANGERS_IDLE_TIMEOUT: Duration = Duration::from_secs(120);
-/// Requests on one connection before it is closed, so that clients spread anew over load-balanced
-/// gateways.
-pub(crate) const REQUESTS_MAX: u32 = 10_000;
 /// How long, and for how many bytes, a refused customer is listened to after the answer. Closing
 /// with unread bytes resets the connection, and the answer may be lost with it.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -60,9 +53,6 @@ const LINGER_BYTES_MAX: usize = 1024 * 1024;
 
 /// Writes a refusal as a whole HTTP/1.1 message that says `connection: close`.
 pub(crate) type Refuse = fn(&GatewayError) -> Bytes;
-
-/// Whether a request's header shows a key that is good.
-pub(crate) type IsKnown = Arc<dyn Fn(&RequestHeader) -> bool + Send + Sync>;
 
 /// The application behind every customer-facing address.
 pub struct Connections<P> {
@@ -161,7 +151,7 @@ where
         member: &Arc<Member>,
         mut shutdown: ShutdownWatch,
     ) {
-        let (returned, mut session) = (Returned::default(), hooks::session());
+        let (returned, mut session) = (Returned::default(), driver::session());
         let mut requests_left = REQUESTS_MAX;
         loop {
             let mut head = match next {
@@ -179,7 +169,7 @@ where
                 head.close_behind();
             }
             let own = Http1Session::new(head, wire, Arc::clone(&returned));
-            hooks::serve(&self.proxy, &mut session, Box::new(own)).await;
+            driver::serve(&self.proxy, &mut session, Box::new(own)).await;
             let Some(back) = returned.lock().take() else { return };
             wire = back;
             member.end();

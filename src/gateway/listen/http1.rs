@@ -22,9 +22,9 @@ use pingora::{Error, ErrorType, OrErr as _, Result};
 use pingora_proxy::Session;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt};
 
-use crate::gateway::answer::head::AnswerHead;
 use crate::gateway::listen::custom::{Timeouts, plain_session, within, write_tasks};
 use crate::gateway::listen::origin::Origin;
+use crate::gateway::wire::head::AnswerHead;
 
 mod answer;
 mod head;

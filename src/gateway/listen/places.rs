@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::config::snapshot::Limits;
 use crate::error::{ErrorKind, GatewayError};
-use crate::gateway::client;
+use crate::forwarded as client;
 use crate::gateway::listen::open::SharedBounds;
 use crate::gateway::listen::origin::Origin;
 use crate::limits::{

@@ -2,7 +2,6 @@
 
 pub(super) mod usage;
 pub(super) mod hosted;
-pub(super) mod inward;
 pub(super) mod stored;
 
 use std::sync::Arc;
@@ -14,7 +13,8 @@ use crate::clock::UnixMs;
 use crate::closest::closest;
 use crate::config::snapshot::{Model, Pricing, Route, Snapshot};
 use crate::error::{Allow, ErrorKind, GatewayError};
-use crate::gateway::answer::envelope::Envelope;
+use crate::gateway::request::content_path;
+use crate::gateway::request::envelope::Envelope;
 use crate::ledger::{Key, Ledger};
 use crate::pricing;
 use crate::protocols::Operation;
@@ -121,6 +121,14 @@ impl<'a> Local<'a> {
             }
         }
     }
+}
+
+/// The list of models, or one of them, in Google's shape.
+pub(crate) fn listed<'a>(snapshot: &Snapshot, path: &'a str) -> Option<Local<'a>> {
+    if content_path::routes(snapshot).any(|route| route.path == path) {
+        return Some(Local::ContentModels);
+    }
+    content_path::below(snapshot, path).map(|(_, id)| Local::ContentModel(id))
 }
 
 /// What the key's account pays now for a model that it calls `name`.

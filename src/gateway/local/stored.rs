@@ -15,15 +15,18 @@ use url::form_urlencoded;
 use crate::balance::{CredentialFinder, CredentialScan, HoldsCredential, KeptPlace};
 use crate::config::snapshot::Snapshot;
 use crate::error::{Allow, ErrorKind, GatewayError};
-use crate::gateway::answer::secrets::{self, Hidden};
 use crate::gateway::answer::{refused, respond};
-use crate::gateway::call::failure::{CallFailure, is_json};
-use crate::gateway::call::peer;
-use crate::gateway::exchange::Exchange;
 use crate::gateway::listen::deadline;
-use crate::gateway::local::hosted::{broken, gone, while_here};
+use crate::gateway::local::hosted::{broken, while_here};
 use crate::gateway::local::wrong_method;
-use crate::gateway::proxy::Gateway;
+use crate::gateway::request::context::Exchange;
+use crate::gateway::request::failure::{CallFailure, is_json};
+use crate::gateway::request::peer;
+use crate::gateway::request::refusal::own_words;
+use crate::gateway::request::services::Gateway;
+use crate::gateway::upstream::secrets::{self, Hidden};
+use crate::gateway::wire::error::client_disconnected;
+use crate::gateway::wire::head;
 use crate::outbound::{OutboundResponse, SignedIn};
 use crate::protocols::{self, Delivery, Operation, query};
 
@@ -144,7 +147,7 @@ pub(crate) async fn answer(
     let place = exchange.place.as_ref();
     // Nothing is paid for it, so it is few at a time.
     let _turn = gateway.places.read_in_turn(place, &snapshot.limits).await?;
-    gateway.slots.enter(&gateway.open, exchange)?;
+    gateway.enter_upstream_slot(exchange)?;
     let home = gateway.balancer.home(account.number(), asked.id);
     let kept = home.and_then(|home| gateway.balancer.keeps(&snapshot, home));
     let found = kept.and_then(|kept| Some((asked.path_at(&kept, query)?, kept)));
@@ -166,7 +169,7 @@ pub(crate) async fn answer(
         pass_on(session, exchange, asked, hidden, scan, answer).await
     };
     let answered = deadline.or_done(all).await;
-    answered.unwrap_or_else(|| Err(deadline::stopping(respond::begun(session))))
+    answered.unwrap_or_else(|| Err(deadline::stopping(head::begun(session))))
 }
 
 /// Passes on what the upstream says.
@@ -193,22 +196,22 @@ async fn pass_on(
     exchange.first_byte = Some(exchange.started.elapsed());
     let begun =
         respond::begin_file(session, exchange.id, "application/json", answer.content_length());
-    begun.await.map_err(|error| gone(&error))?;
+    begun.await.map_err(|error| client_disconnected(&error))?;
     if session.req_header().method != Method::HEAD {
         while let Some(piece) =
             while_here(session, answer.chunk()).await?.map_err(|error| broken().cause(error))?
         {
             let piece = passed(exchange, hidden, &mut scan, piece, false)?;
             let sent = session.write_response_body(Some(piece), false).await;
-            sent.map_err(|error| gone(&error))?;
+            sent.map_err(|error| client_disconnected(&error))?;
         }
         let rest = passed(exchange, hidden, &mut scan, Bytes::new(), true)?;
         if !rest.is_empty() {
             let sent = session.write_response_body(Some(rest), false).await;
-            sent.map_err(|error| gone(&error))?;
+            sent.map_err(|error| client_disconnected(&error))?;
         }
     }
-    session.write_response_body(None, true).await.map_err(|error| gone(&error))
+    session.write_response_body(None, true).await.map_err(|error| client_disconnected(&error))
 }
 
 /// What can be passed on of a piece; what holds the operator's credential is cut off.
@@ -246,10 +249,10 @@ async fn refuse(
     let words = while_here(session, answer.whole_within(refused::BYTES_MAX)).await?;
     let is_hidden = |words: &Bytes| secrets::hides(words, &headers, Some(hidden));
     let Some(words) = words.ok().filter(|words| !is_hidden(words)) else {
-        return Err(refused::own_words(status));
+        return Err(own_words(status));
     };
     let sent = respond::relayed(session, exchange.id, status, words).await;
-    sent.map_err(|error| gone(&error))
+    sent.map_err(|error| client_disconnected(&error))
 }
 
 #[cfg(test)]

@@ -8,12 +8,12 @@ use pingora::Error;
 use pingora_proxy::Session;
 
 use crate::error::GatewayError;
-use crate::gateway::answer::envelope::Envelope;
-use crate::gateway::exchange::Exchange;
 use crate::gateway::listen::open;
 use crate::gateway::listen::origin::Origin;
-use crate::gateway::proxy::Gateway;
-use crate::gateway::receive::content_path;
+use crate::gateway::request::content_path;
+use crate::gateway::request::context::Exchange;
+use crate::gateway::request::envelope::Envelope;
+use crate::gateway::request::services::Gateway;
 use crate::ledger::Key;
 use crate::pipeline;
 
@@ -77,6 +77,19 @@ impl Gateway {
         session.set_read_timeout(Some(limits.read_timeout));
         session.set_write_timeout(Some(limits.write_timeout));
         Ok(key)
+    }
+
+    /// Takes a slot for a call to an upstream, unless the request has one.
+    ///
+    /// # Errors
+    /// `Overloaded` when all are taken, `RateLimited` when the account has its share.
+    pub(crate) fn enter_upstream_slot(&self, exchange: &mut Exchange) -> Result<(), GatewayError> {
+        if exchange.upstream_slot.is_none() {
+            let account = exchange.place.as_ref().and_then(|place| place.account());
+            let limits = &exchange.snapshot.limits;
+            exchange.upstream_slot = Some(self.slots.enter(&self.open, limits, account)?);
+        }
+        Ok(())
     }
 
     /// A place for a request that has shown no valid key, or needs none.

@@ -34,16 +34,17 @@ use pingora_proxy::Session;
 
 use crate::config::snapshot::Route;
 use crate::error::{ErrorKind, GatewayError};
-use crate::gateway::answer::envelope::Envelope;
-use crate::gateway::answer::respond::{self, X_REQUEST_ID};
-use crate::gateway::answer::{head, refused};
-use crate::gateway::call::failure::is_json;
-use crate::gateway::describe_error;
-use crate::gateway::exchange::Exchange;
+use crate::gateway::answer::refused;
+use crate::gateway::listen::loopback::{Inner, Reply};
 use crate::gateway::listen::origin::Origin;
-use crate::gateway::local::inward::{Inner, Reply};
-use crate::gateway::proxy::Gateway;
 use crate::gateway::receive::body::ReadLimits;
+use crate::gateway::request::context::Exchange;
+use crate::gateway::request::envelope::Envelope;
+use crate::gateway::request::failure::is_json;
+use crate::gateway::request::services::Gateway;
+use crate::gateway::request::status;
+use crate::gateway::wire::error::client_disconnected;
+use crate::gateway::wire::head::{self, X_REQUEST_ID};
 use crate::ids::RequestId;
 use crate::money::Nanousd;
 use connection::{CustomerSocket, Ended};
@@ -89,7 +90,7 @@ pub(crate) async fn serve(
     let limits = ReadLimits::new(exchange, route.body_bytes_max);
     let _open = gateway.places.websocket(exchange.place.as_ref(), &exchange.snapshot.limits)?;
     let header = handshake::head(&accept, exchange.id);
-    head::write(session, header, false).await.map_err(|error| gone(&error))?;
+    head::write(session, header, false).await.map_err(|error| client_disconnected(&error))?;
     exchange.first_byte = Some(exchange.started.elapsed());
     // Its turns are requests in flight, each for itself.
     exchange.leave_in_flight();
@@ -326,14 +327,10 @@ async fn whole(connection: &mut CustomerSocket<'_>, mut reply: Reply) -> Result<
 /// The message for an error of the gateway's own.
 fn refusal(error: &GatewayError) -> Bytes {
     let body = Envelope::Responses.body(RequestId::new(), error).to_string();
-    events::error(respond::status_of(error), body.as_bytes(), &[])
+    events::error(status::status_of(error), body.as_bytes(), &[])
 }
 
 /// The letters and digits of an id.
 fn plain(id: RequestId) -> String {
     id.to_string().replace(|letter: char| !letter.is_ascii_alphanumeric(), "")
-}
-
-fn gone(error: &pingora::Error) -> GatewayError {
-    GatewayError::new(ErrorKind::ClientGone, "The customer went away.").cause(describe_error(error))
 }

@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt as _, DuplexStream};
 use tokio::sync::watch;
 
 use super::*;
-use crate::gateway::listen::hooks;
+use crate::gateway::listen::driver;
 use crate::gateway::listen::open::Member;
 
 /// Answers with what it was asked, in the way in which it was asked to.
@@ -179,7 +179,7 @@ async fn serve_ours(stream: DuplexStream) -> bool {
     let Ok(head) = SoundHead::read(bytes, end) else { return false };
     let returned = Returned::default();
     let own = Http1Session::new(head, wire, Arc::clone(&returned));
-    hooks::serve(&Echo, &mut hooks::session(), Box::new(own)).await;
+    driver::serve(&Echo, &mut driver::session(), Box::new(own)).await;
     let kept = returned.lock().take();
     kept.is_some()
 }

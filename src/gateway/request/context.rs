@@ -1,0 +1,603 @@
+//! One request's state: what every hook knows, and the stage that it has reached.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use pingora::http::RequestHeader;
+use pingora::{Error, ErrorType, Result};
+use pingora_proxy::Session;
+
+use crate::balance::{Candidate, CredentialScan, Outcome};
+use crate::clock::UnixMs;
+use crate::config::snapshot::{Model, Route, Snapshot, Target};
+use crate::error::GatewayError;
+use crate::gateway::listen::deadline::{self, Deadline};
+use crate::gateway::listen::places::Place;
+use crate::gateway::request::array::ArrayWriter;
+use crate::gateway::request::content_path::{self, AskedAt};
+use crate::gateway::request::envelope::Envelope;
+use crate::gateway::request::failure::CallFailure;
+use crate::gateway::request::orphan::Orphan;
+use crate::gateway::request::progress::Progress;
+use crate::gateway::request::sending::{self, Attempt, Sending};
+use crate::gateway::request::slots::UpstreamSlot;
+use crate::gateway::request::stamp::Stamp;
+use crate::gateway::request::{peer, status};
+use crate::gateway::wire::head;
+use crate::gateway::wire::memory::budget::BudgetShare;
+use crate::holds::Seat;
+use crate::ledger::{CostKind, Costed, Key, Ledger, Loss, LossCause, RequestId, TaskId};
+use crate::limits::{Entered, Permit, Standing};
+use crate::metrics::Metrics;
+use crate::money::Nanousd;
+use crate::pipeline::{Admitted, Bill, Ending, Relaying, Settled, TryCost};
+use crate::price::{Side, Usage, UsageSource};
+use crate::protocols::{Delivery, Framing};
+use crate::request_log::RequestLog;
+
+/// A request on its way.
+pub struct Exchange {
+    pub(crate) id: RequestId,
+    pub(crate) started: Instant,
+    /// The configuration that this request sees from beginning to end.
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) route: Option<Arc<Route>>,
+    /// What the path says, of operations that are asked for there.
+    pub(crate) asked_at: Option<Arc<AskedAt>>,
+    /// Turns the events of the answer into one array, for clients of Google's that want that.
+    array: Option<ArrayWriter>,
+    /// How errors are written to this client.
+    pub(crate) envelope: Envelope,
+    pub(crate) key: Option<Arc<Key>>,
+    /// The path of a request that was answered here, as logs name it.
+    pub(crate) local_route: &'static str,
+    pub(crate) model: Option<Arc<Model>>,
+    pub(crate) stream: bool,
+    pub(crate) request_bytes: u64,
+    pub(crate) first_byte: Option<Duration>,
+    pub(crate) stage: RequestStage,
+    /// What lets it go on beside others, until it is settled.
+    pub(crate) permit: Option<Permit>,
+    /// Its seat among the parallel calls of an account with little money, until it is settled.
+    pub(crate) seat: Option<Seat>,
+    /// What to answer in the place of an upstream that cannot.
+    pub(crate) local_answer: Option<Bytes>,
+    /// What went wrong, to be answered by `fail_to_proxy` or told to the log.
+    pub(crate) failure: Option<GatewayError>,
+    /// What the upstream that has failed or refused calls the request.
+    pub(crate) upstreams_id: Option<String>,
+    /// The task that it has started.
+    pub(crate) task: Option<TaskId>,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Where it is noted what the operator loses by it.
+    ledger: Arc<Ledger>,
+    /// Where it is kept for people to look at once it is over.
+    pub(crate) requests: Arc<RequestLog>,
+    /// When it must end, come what may.
+    pub(crate) deadline: Arc<Deadline>,
+    /// Its place among the requests that are being served.
+    pub(crate) place: Option<Place>,
+    /// Its part in the budget of calls to upstreams, for one that makes any.
+    pub(crate) upstream_slot: Option<UpstreamSlot>,
+    /// Its place among those that wait for the end of a task.
+    pub(crate) waiting: Option<Entered>,
+    /// It counts among the requests in flight.
+    is_in_flight: bool,
+    /// It was turned away: it has no place, and its answer little time.
+    pub(crate) is_shed: bool,
+    /// Nobody waits for the answer any more, and it is read on.
+    pub(crate) orphan: Option<Orphan>,
+}
+
+/// How far a request has come. Each stage is made from the one before.
+pub(crate) enum RequestStage {
+    /// Nothing is promised yet, or it was answered without an upstream.
+    Unpaid,
+    /// The money is held; targets are being tried.
+    Sending(Box<Sending>),
+    /// A response is on its way to the customer.
+    Relaying(Box<Response>),
+    /// The request was settled, with this result.
+    Settled(Settled),
+}
+
+/// A response that is being relayed.
+pub(crate) struct Response {
+    pub(crate) relaying: Relaying,
+    pub(crate) framing: Framing,
+    pub(crate) candidate: Candidate,
+    pub(crate) began: Instant,
+    /// What is held back of it, in the budget of all bodies.
+    pub(crate) held: BudgetShare,
+    /// The closing event was passed, for this reason; whatever still comes is not the customer's.
+    pub(crate) cut: Option<CutReason>,
+    /// A piece that no hold on disk pays for yet, and whether it is the last.
+    pub(crate) uncovered: Option<(Bytes, bool)>,
+    /// Its body has shown that it is what its head says.
+    pub(crate) is_as_said: bool,
+    /// Looks for the operator's credential in what the customer gets.
+    pub(crate) scan: CredentialScan,
+}
+
+/// Why a response ended before its upstream did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CutReason {
+    /// Hold and balance are used up.
+    Exhausted,
+    /// It took longer than answers may.
+    Overdue,
+    /// The process is about to end.
+    Stopping,
+    /// It held the operator's credential.
+    Withheld,
+}
+
+impl Exchange {
+    /// A request that [`Metrics::in_flight_begin`] has counted.
+    pub(crate) fn new(
+        snapshot: Arc<Snapshot>,
+        metrics: Arc<Metrics>,
+        ledger: Arc<Ledger>,
+        requests: Arc<RequestLog>,
+        deadline: Arc<Deadline>,
+    ) -> Self {
+        Self {
+            id: RequestId::new(),
+            started: Instant::now(),
+            snapshot,
+            route: None,
+            asked_at: None,
+            array: None,
+            envelope: Envelope::default(),
+            key: None,
+            local_route: "",
+            model: None,
+            stream: false,
+            request_bytes: 0,
+            first_byte: None,
+            stage: RequestStage::Unpaid,
+            permit: None,
+            seat: None,
+            local_answer: None,
+            failure: None,
+            upstreams_id: None,
+            task: None,
+            metrics,
+            ledger,
+            requests,
+            deadline,
+            place: None,
+            upstream_slot: None,
+            waiting: None,
+            is_in_flight: true,
+            is_shed: false,
+            orphan: None,
+        }
+    }
+
+    /// Whether its account has money available.
+    pub(crate) fn is_funded(&self) -> bool {
+        let available = |key: &Arc<Key>| self.ledger.available_and_held(key.account).0;
+        self.key.as_ref().is_none_or(|key| available(key) > Nanousd::ZERO)
+    }
+
+    /// Counts the request no longer as in flight: nothing of it is left to be served.
+    pub(crate) fn leave_in_flight(&mut self) {
+        if std::mem::take(&mut self.is_in_flight) {
+            self.metrics.in_flight_end();
+        }
+    }
+
+    /// Finds the route that the request asks for, and how its client reads errors.
+    pub(crate) fn route_to(&mut self, head: &RequestHeader) {
+        let path = head.uri.path();
+        let mut routes = self.snapshot.routes.iter();
+        let is_asked =
+            |route: &&Arc<Route>| route.path == path && !route.operation.is_named_in_path();
+        self.route = routes.find(is_asked).cloned();
+        if self.route.is_none()
+            && let Some((route, asked)) = content_path::find(&self.snapshot, path, head.uri.query())
+        {
+            self.route = Some(route);
+            self.array = asked.is_array.then(ArrayWriter::default);
+            self.asked_at = Some(Arc::new(asked));
+        }
+        let operation = self.route.as_ref().map(|route| route.operation);
+        let is_googles = || content_path::is_googles(&self.snapshot, &head.method, path);
+        self.envelope = match self.route.is_none() && is_googles() {
+            true => Envelope::Google,
+            false => Envelope::for_request(operation, &head.headers),
+        };
+    }
+
+    /// How its answer travels to the customer.
+    pub(crate) fn delivery(&self) -> Delivery {
+        match &self.stage {
+            RequestStage::Sending(sending) => sending.admitted.delivery(),
+            _ if self.stream => Delivery::Stream,
+            _ => Delivery::Relay,
+        }
+    }
+
+    /// How often its stream is kept alive, if that is wanted.
+    pub(crate) fn keepalive_interval(&self) -> Option<Duration> {
+        // An array has no comments.
+        self.snapshot.limits.sse_keepalive.filter(|_| self.stream && self.array.is_none())
+    }
+
+    /// Whether its events go to the customer as the elements of an array.
+    pub(crate) fn is_array(&self) -> bool {
+        let is_of_events = |response: &Response| response.framing == Framing::Sse;
+        self.array.is_some()
+            && matches!(&self.stage, RequestStage::Relaying(response) if is_of_events(response))
+    }
+
+    /// A piece of the answer's body as it is sent, and whether that is its end.
+    pub(crate) fn as_sent(&mut self, piece: Bytes, is_end: bool) -> Bytes {
+        match (self.is_array(), &mut self.array) {
+            (true, Some(array)) => array.write(&piece, is_end),
+            _ => piece,
+        }
+    }
+
+    /// The request while targets are tried.
+    ///
+    /// # Errors
+    /// It is not admitted, or is answered already: that is the gateway's fault.
+    pub(crate) fn sending(&mut self) -> Result<&mut Sending> {
+        match &mut self.stage {
+            RequestStage::Sending(sending) => Ok(sending),
+            _ => Err(Error::explain(ErrorType::InternalError, "no target is being tried")),
+        }
+    }
+
+    /// Notes what to answer, and ends the request with the error that says so.
+    pub(crate) fn fail(&mut self, error: GatewayError) -> Box<Error> {
+        let error = self.envelope.in_its_words(error);
+        let (status, _, _) = status::wire(error.kind);
+        self.failure = Some(error);
+        self.leave();
+        Error::new(ErrorType::HTTPStatus(status))
+    }
+
+    /// Notes that the deadline of the process has cut it.
+    pub(crate) fn stopped(&mut self, session: &Session) -> Box<Error> {
+        self.fail(deadline::stopping(head::begun(session)))
+    }
+
+    /// Whether money is held for it.
+    pub(crate) fn is_paid(&self) -> bool {
+        match &self.stage {
+            RequestStage::Sending(sending) => sending.admitted.payment.is_held(),
+            RequestStage::Relaying(response) => response.relaying.is_paid(),
+            RequestStage::Unpaid | RequestStage::Settled(_) => false,
+        }
+    }
+
+    /// The target that was tried last, or answers now.
+    pub(crate) fn tried_target(&self) -> Option<&Arc<Target>> {
+        match &self.stage {
+            RequestStage::Sending(sending) => {
+                sending.attempt.as_ref().map(|attempt| &attempt.candidate.target)
+            }
+            RequestStage::Relaying(response) => Some(&response.candidate.target),
+            RequestStage::Unpaid | RequestStage::Settled(_) => None,
+        }
+    }
+
+    /// The name of the upstream that was tried last, or answers now.
+    pub(crate) fn upstream_name(&self) -> &str {
+        self.tried_target().map_or("", |target| &target.upstream.name)
+    }
+
+    /// The model whose target was tried last, or answers now: the one that the request names, or one of
+    /// its fallbacks.
+    pub(crate) fn tried_model(&self) -> Option<&Arc<Model>> {
+        match &self.stage {
+            RequestStage::Sending(sending) => Some(sending.admitted.model()),
+            RequestStage::Relaying(response) => Some(response.relaying.admitted().model()),
+            RequestStage::Unpaid | RequestStage::Settled(_) => self.model.as_ref(),
+        }
+    }
+
+    /// The model that answers in the place of the one that the request names.
+    fn fallback(&self) -> Option<&Arc<Model>> {
+        match &self.stage {
+            RequestStage::Sending(sending) => sending.admitted.fallback(),
+            RequestStage::Relaying(response) => response.relaying.admitted().fallback(),
+            RequestStage::Unpaid | RequestStage::Settled(_) => None,
+        }
+    }
+
+    /// The try under way, if there is one.
+    pub(crate) fn attempt(&mut self) -> Option<&mut Attempt> {
+        match &mut self.stage {
+            RequestStage::Sending(sending) => sending.attempt.as_mut(),
+            _ => None,
+        }
+    }
+
+    /// Moves from sending to relaying: the target has answered well. The request body is let go.
+    pub(crate) fn begin_relaying(&mut self, framing: Framing) -> Option<&mut Response> {
+        self.begin(framing, |admitted| Relaying::new(admitted, framing))
+    }
+
+    /// Moves from sending to relaying an answer of which everything is known.
+    pub(crate) fn begin_known(&mut self, framing: Framing, usage: Usage, source: UsageSource) {
+        self.begin(framing, |admitted| Relaying::known(admitted, usage, source));
+    }
+
+    /// All of an answer of which everything is known has been sent, or is about to be.
+    pub(crate) fn finish_known(&mut self) {
+        self.leave();
+        if let RequestStage::Relaying(response) = &mut self.stage {
+            // Such an answer has nothing left behind its end.
+            drop(response.relaying.finish());
+        }
+    }
+
+    fn begin(
+        &mut self,
+        framing: Framing,
+        relaying: impl FnOnce(Box<Admitted>) -> Relaying,
+    ) -> Option<&mut Response> {
+        let stage = std::mem::replace(&mut self.stage, RequestStage::Unpaid);
+        let RequestStage::Sending(sending) = stage else {
+            self.stage = stage;
+            return None;
+        };
+        let (admitted, body, attempt, candidates) = sending.into_parts();
+        let Attempt { candidate, began, .. } = attempt?;
+        let relaying = relaying(admitted).kept_by(|| candidates.keeper(&candidate));
+        let held = body.into_share();
+        let (cut, uncovered, is_as_said) = (None, None, false);
+        let framing = framing.for_customers();
+        let scan = CredentialScan::new(candidate.channel.finder(candidate.token.as_ref()));
+        let response = Response {
+            relaying,
+            framing,
+            candidate,
+            began,
+            held,
+            cut,
+            uncovered,
+            is_as_said,
+            scan,
+        };
+        self.stage = RequestStage::Relaying(Box::new(response));
+        match &mut self.stage {
+            RequestStage::Relaying(response) => Some(response),
+            _ => None,
+        }
+    }
+
+    /// What every answer says beside its body.
+    pub(crate) fn stamp(&self) -> Stamp {
+        let limited = self.failure.as_ref().and_then(|failure| failure.limited.as_ref());
+        let standing = match (limited, &self.permit) {
+            (Some(limited), _) => limited.standing,
+            (None, Some(permit)) => permit.standing(),
+            (None, None) => Standing::default(),
+        };
+        // An error of the gateway's own is no model's answer.
+        let fallback = self.fallback().filter(|_| self.failure.is_none());
+        let fallback = fallback.map(|model| Arc::clone(&model.id));
+        Stamp { id: self.id, standing, fallback, clamped: self.clamped() }
+    }
+
+    /// The output limit, in tokens for each choice, to which the request was lowered.
+    pub(crate) fn clamped(&self) -> Option<u64> {
+        match &self.stage {
+            RequestStage::Sending(sending) => sending.admitted.clamped,
+            RequestStage::Relaying(response) => response.relaying.admitted().clamped,
+            RequestStage::Unpaid | RequestStage::Settled(_) => None,
+        }
+    }
+
+    /// Whether a stream has come to its last event.
+    pub(crate) fn is_whole_stream(&self) -> bool {
+        matches!(&self.stage, RequestStage::Relaying(response) if response.framing == Framing::Sse)
+            && self.is_whole()
+    }
+
+    /// Whether the answer is a document that is put together anew when all of it has come.
+    pub(crate) fn rewrites_document(&self) -> bool {
+        let RequestStage::Relaying(response) = &self.stage else { return false };
+        response.framing == Framing::Json && response.relaying.changes_length()
+    }
+
+    /// Whether the answer does not just go on: it was cut, or a piece waits for the hold that pays for it.
+    pub(crate) fn is_held_up(&self) -> bool {
+        let is_held_up =
+            |response: &Response| response.cut.is_some() || response.uncovered.is_some();
+        matches!(&self.stage, RequestStage::Relaying(response) if is_held_up(response))
+    }
+
+    /// Whether the answer was ended because it held the operator's credential. None of the rest is read.
+    pub(crate) fn is_withheld(&self) -> bool {
+        let is_withheld = |response: &Response| response.cut == Some(CutReason::Withheld);
+        matches!(&self.stage, RequestStage::Relaying(response) if is_withheld(response))
+    }
+
+    /// Whether a piece of the answer waits for the hold that pays for it.
+    pub(crate) fn has_uncovered(&self) -> bool {
+        matches!(&self.stage, RequestStage::Relaying(response) if response.uncovered.is_some())
+    }
+
+    /// An answer with a status of success came to nothing: no other target is asked.
+    pub(crate) fn fail_answer(&mut self, failure: CallFailure) {
+        let (delivery, metrics) = (self.delivery(), Arc::clone(&self.metrics));
+        if let RequestStage::Sending(sending) = &mut self.stage {
+            sending.fail_try(failure, delivery, &metrics);
+        }
+    }
+
+    /// The upstream's answer says that all is well, and cannot be read. What it may bill is not known.
+    pub(crate) fn unread(&mut self, cause: &'static str) -> Box<Error> {
+        self.fail_answer(CallFailure::Unreadable);
+        self.fail(peer::unreadable(cause))
+    }
+
+    /// Whether all that the customer waits for has come: clients stop reading at a stream's last
+    /// event.
+    pub(crate) fn is_whole(&self) -> bool {
+        matches!(&self.stage, RequestStage::Relaying(response) if response.relaying.is_complete())
+    }
+
+    /// The last of the answer is about to be sent: the customer may come with another request.
+    pub(crate) fn leave(&mut self) {
+        if let Some(permit) = &mut self.permit {
+            permit.leave();
+        }
+        self.upstream_slot = None;
+    }
+
+    /// What the request has come to, with such an ending.
+    pub(crate) fn bill(&self, ending: Ending) -> Bill {
+        match &self.stage {
+            RequestStage::Sending(sending) => sending.admitted.bill(ending),
+            RequestStage::Relaying(response) => response.relaying.bill(ending),
+            RequestStage::Unpaid | RequestStage::Settled(_) => Bill::NOTHING,
+        }
+    }
+
+    /// Sets aside what a bill comes to beyond the hold, as far as that is elsewhere in a fleet.
+    pub(crate) async fn cover(&mut self, bill: &Bill) {
+        match (&mut self.stage, &bill.settlement) {
+            (RequestStage::Sending(sending), Some(bill)) => sending.admitted.cover(bill).await,
+            (RequestStage::Relaying(response), Some(bill)) => response.relaying.cover(bill).await,
+            _ => {}
+        }
+    }
+
+    /// Notes what the upstreams may bill that the customer does not pay.
+    fn note_losses(&self, bill: &Bill) {
+        let (Some(key), Some(asked)) = (&self.key, &self.model) else { return };
+        let last = self.tried_model().unwrap_or(asked);
+        let retried = Some((LossCause::Retry, bill.retried));
+        for (cause, amount) in bill.loss.into_iter().chain(retried) {
+            // Tries that were followed by others began with the model that the request names.
+            let model = if cause == LossCause::Retry { asked } else { last };
+            if amount > Nanousd::ZERO {
+                self.ledger.record_loss(Loss {
+                    account: key.account,
+                    key: key.id,
+                    model: Arc::clone(&model.id),
+                    upstream: self.upstream_name().to_owned(),
+                    request: self.id,
+                    cause,
+                    amount,
+                });
+            }
+        }
+    }
+
+    /// What the tries have cost the operator of a request that is about to be settled.
+    fn costs(&mut self, bill: &Bill) -> Vec<TryCost> {
+        match &mut self.stage {
+            RequestStage::Sending(sending) => {
+                let at = sending.tried_at();
+                sending.admitted.costs(bill, at)
+            }
+            RequestStage::Relaying(response) => {
+                let Response { relaying, candidate, .. } = &mut **response;
+                relaying.costs(bill, &candidate.target, || sending::at(candidate))
+            }
+            RequestStage::Unpaid | RequestStage::Settled(_) => Vec::new(),
+        }
+    }
+
+    /// Notes what a try has cost the operator, beside what was charged for an answer.
+    fn note_cost(&self, one: TryCost, settled: &Settled) {
+        let Some(key) = &self.key else { return };
+        let charged = match one.kind {
+            CostKind::Answer => settled.charged.checked_add(settled.owed).unwrap_or(Nanousd::MAX),
+            CostKind::Unpaid | CostKind::Retry => Nanousd::ZERO,
+        };
+        let upstream: Arc<str> = one.at.target.upstream.name.as_str().into();
+        if one.kind == CostKind::Answer {
+            self.metrics.costed(&one.model, &upstream, charged, one.cost);
+        }
+        let (usage, source) = one.usage;
+        self.ledger.record_cost(Costed {
+            account: key.account,
+            key: key.id,
+            model: one.model,
+            upstream,
+            credential: one.at.credential.into(),
+            upstream_model: one.upstream_model.into(),
+            request: self.id,
+            kind: one.kind,
+            usage,
+            source,
+            charged,
+            cost: one.cost,
+            at: UnixMs::now(),
+        });
+    }
+
+    /// Ends the money's part of the request. Later calls return what the first one settled.
+    pub(crate) fn settle(&mut self, bill: Bill) -> Settled {
+        self.note_losses(&bill);
+        let costs = self.costs(&bill);
+        let settlement = bill.settlement;
+        let settled = match std::mem::replace(&mut self.stage, RequestStage::Unpaid) {
+            RequestStage::Unpaid => Settled::NOTHING,
+            RequestStage::Sending(sending) => sending.admitted.settle(settlement),
+            RequestStage::Relaying(response) => response.relaying.settle(settlement),
+            RequestStage::Settled(settled) => settled,
+        };
+        self.stage = RequestStage::Settled(settled);
+        for cost in costs {
+            self.note_cost(cost, &settled);
+        }
+        self.seat = None;
+        if let Some(permit) = self.permit.take() {
+            let usage = &settled.usage;
+            permit.settle(usage.input_tokens_total().saturating_add(usage.total(Side::Output)));
+        }
+        settled
+    }
+
+    /// Nobody waits for the answer any more. Whether the upstream is read on all the same: where it
+    /// has the request, what it does costs money, and may cost what nobody has seen.
+    pub(crate) fn read_on(&mut self) -> bool {
+        if self.orphan.is_some() {
+            return true;
+        }
+        let candidate = match &self.stage {
+            RequestStage::Sending(sending) => {
+                let admitted = &sending.admitted;
+                let is_cut = admitted.call.is_all_shown() && admitted.call.streams();
+                let attempt = sending.attempt.as_ref();
+                let is_asked = |progress| matches!(progress, Progress::Sent | Progress::Silent);
+                let attempt = attempt.filter(|attempt| is_asked(attempt.progress));
+                attempt.filter(|_| !is_cut && admitted.payment.is_held()).map(|one| &one.candidate)
+            }
+            RequestStage::Relaying(response) => {
+                let relaying = &response.relaying;
+                let is_cut = relaying.is_all_shown() && response.framing == Framing::Sse;
+                let reads_on = relaying.is_paid() && !is_cut && !relaying.is_complete();
+                reads_on.then_some(&response.candidate)
+            }
+            RequestStage::Unpaid | RequestStage::Settled(_) => None,
+        };
+        let Some((candidate, model)) = candidate.zip(self.tried_model()) else { return false };
+        let rules = model.on_disconnect;
+        let total = candidate.target.upstream.timeouts.total;
+        let until = (Instant::now() + rules.time).min(self.started + total).into();
+        if let Some(permit) = &mut self.permit {
+            permit.orphan();
+        }
+        self.orphan = Some(Orphan::new(candidate, until, rules.bytes, Arc::clone(&self.metrics)));
+        true
+    }
+}
+
+impl Response {
+    /// Notes that it did not end well.
+    pub(crate) fn report(&mut self, outcome: Outcome, metrics: &Metrics) {
+        sending::report(&mut self.candidate, self.began, outcome, metrics);
+    }
+}

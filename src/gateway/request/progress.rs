@@ -1,0 +1,35 @@
+//! How far a try of a target has come, and what a target does not have.
+
+/// How far a try has come without a good answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// The upstream has nothing of the request, or too little to begin with it.
+    NotSent,
+    /// The upstream may be at work, and has not answered.
+    Sent,
+    /// The upstream has refused or failed with an answer that says that nothing was done.
+    Refused,
+    /// The upstream may still be at work, and has not answered in time.
+    Silent,
+    /// The upstream had the request, and what it did with it nobody will say.
+    Lost,
+}
+
+impl Progress {
+    /// Whether the upstream may have done the work.
+    pub(crate) fn may_be_done(self) -> bool {
+        match self {
+            Self::NotSent | Self::Refused => false,
+            Self::Sent | Self::Silent | Self::Lost => true,
+        }
+    }
+}
+
+/// What a target does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lack {
+    /// The model that the request names.
+    Model,
+    /// The path that the request goes to.
+    Path,
+}

@@ -1,0 +1,14 @@
+//! Errors of connections, as logs name them.
+
+use crate::error::{ErrorKind, GatewayError};
+
+/// What the log may say of an error while reading or writing: not its context, which can quote the
+/// bytes at hand.
+pub(crate) fn describe_error(error: &pingora::Error) -> String {
+    format!("{} ({})", error.etype().as_str(), error.esource().as_str())
+}
+
+/// The error of a request whose client has disconnected.
+pub(crate) fn client_disconnected(error: &pingora::Error) -> GatewayError {
+    GatewayError::new(ErrorKind::ClientGone, "The customer went away.").cause(describe_error(error))
+}
