@@ -271,7 +271,7 @@ fn call(
         route: "/v1/chat/completions",
         operation: Some(Operation::Chat),
         model,
-        asked_model: None,
+        requested_model: None,
         upstream: "openai",
         upstream_request_id: None,
         status: 200,

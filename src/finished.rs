@@ -1,4 +1,4 @@
-//! What is known of a request when it is over: the one record that metrics and the access log share.
+//! Record of a finished request, shared by metrics and the access log.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -25,35 +25,35 @@ pub struct Finished<'a> {
     pub method: &'a str,
     /// The configured path that matched; empty when none did.
     pub route: &'a str,
-    /// What was asked for; `None` for paths that are not an operation.
+    /// Operation; `None` for paths that are not an operation.
     pub operation: Option<Operation>,
     /// The id of the *configured* model that answered or was tried last; empty before one was found.
     /// Never what the customer typed: it is a metric's label.
     pub model: &'a str,
     /// The id of the model that the request names, where a fallback answered or was tried last.
-    pub asked_model: Option<&'a str>,
+    pub requested_model: Option<&'a str>,
     /// The name of the upstream that answered or was tried last; empty when none was.
     pub upstream: &'a str,
-    /// What that upstream calls the request, where it has failed or refused.
+    /// Request id of the upstream, where it has failed or refused.
     pub upstream_request_id: Option<&'a str>,
     /// The status sent to the customer; 0 when none was.
     pub status: u16,
     /// `error.code` as sent, or the word for a failure after the first byte; empty when all went
     /// well. Static, because it is a metric's label: an upstream's own code must not get here.
     pub error_code: &'static str,
-    /// Whether the answer was a stream of events.
+    /// True if the answer was a stream of events.
     pub streamed: bool,
     /// Bytes of the request body that were read.
     pub bytes_in: u64,
     /// Bytes of the response body that were sent.
     pub bytes_out: u64,
-    /// When it was over.
+    /// Time of its end.
     pub ended_at: UnixMs,
     /// From the request's header to the end.
     pub duration: Duration,
     /// From the request's header to the first byte of the answer; `None` when none was sent.
     pub ttfb: Option<Duration>,
-    /// What was billed; `None` when nothing was ever held.
+    /// Settlement; `None` when nothing was ever held.
     pub settled: Option<Settled>,
     /// The amount that was held for it at its end; zero when nothing was charged.
     pub held: Nanousd,
@@ -66,16 +66,16 @@ pub struct Finished<'a> {
     pub traceparent: Option<&'a str>,
 }
 
-/// How a request's hold ended.
+/// Settlement of a request's hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settled {
     /// The units that were billed.
     pub usage: Usage,
-    /// Where the units come from.
+    /// Source of the usage figures.
     pub source: UsageSource,
-    /// What the customer was charged.
+    /// Charge to the customer.
     pub cost: Nanousd,
-    /// What it cost beyond everything that the account had, and the customer owes.
+    /// Cost beyond the account's balance, owed by the customer.
     pub owed: Nanousd,
 }
 
@@ -92,11 +92,11 @@ pub struct TaskEnded<'a> {
     pub model: &'a str,
     /// The name of the upstream that had it.
     pub upstream: &'a str,
-    /// How it ended: one of [`TaskState`](crate::protocols::task::TaskState)'s words.
+    /// Outcome: a word of [`TaskState`](crate::protocols::task::TaskState).
     pub state: &'static str,
     /// From its submit to its end.
     pub duration: Duration,
-    /// What was billed; `None` when the hold was given back.
+    /// Settlement; `None` when the hold was released.
     pub settled: Option<Settled>,
     /// The amount that was held for it.
     pub held: Nanousd,

@@ -1,4 +1,4 @@
-//! Whose request it is: the peer's address, or what proxies that the operator trusts say of it.
+//! Address of a request's client: the peer, or the one that trusted proxies report.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -34,14 +34,14 @@ pub(crate) fn address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> I
     client
 }
 
-/// What one customer is counted by: an IPv4 address, or the 64 bits of an IPv6 address that a network
-/// gives to each of its customers, who choose the rest.
+/// Network of one customer: an IPv4 address, or the 64-bit prefix of an IPv6 address, since a network gives
+/// each customer such a prefix to choose addresses from.
 pub(crate) fn network(address: IpAddr) -> IpAddr {
     beginning(address, 32, 64)
 }
 
-/// What one provider gives to one of its customers at most: 256 IPv4 addresses, or an IPv6 network of 48
-/// bits, which is 65,536 of those that [`network`] tells apart.
+/// Largest network that a provider gives to one customer: 256 IPv4 addresses, or an IPv6 prefix of 48 bits,
+/// which holds 65,536 of those that [`network`] counts.
 pub(crate) fn site(address: IpAddr) -> IpAddr {
     beginning(address, 24, 48)
 }
@@ -60,15 +60,15 @@ fn beginning(address: IpAddr, bits_v4: u32, bits_v6: u32) -> IpAddr {
     }
 }
 
-/// Whether the client came over TLS, as the proxy that the operator trusts says: the last word of the
-/// header is the nearest proxy's.
+/// True if the client used TLS, as the trusted proxy reports: the last word of the header is the nearest
+/// proxy's.
 pub(crate) fn is_tls(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> bool {
     let peer = peer.to_canonical();
     if !trusted.iter().any(|network| network.contains(&peer)) {
         return false;
     }
-    let said = headers.get_all(FORWARDED_PROTO).iter().next_back();
-    let nearest = said.and_then(|field| field.as_bytes().rsplit(|b| *b == b',').next());
+    let field = headers.get_all(FORWARDED_PROTO).iter().next_back();
+    let nearest = field.and_then(|field| field.as_bytes().rsplit(|b| *b == b',').next());
     nearest.is_some_and(|scheme| scheme.trim_ascii().eq_ignore_ascii_case(b"https"))
 }
 
@@ -167,8 +167,8 @@ mod tests {
             for field in *fields {
                 headers.append(FORWARDED_PROTO, field.parse().expect("a value"));
             }
-            let said = is_tls(peer.parse().expect("an address"), &headers, &trusted);
-            assert_eq!(said, *expected, "{peer} says {fields:?}");
+            let field = is_tls(peer.parse().expect("an address"), &headers, &trusted);
+            assert_eq!(field, *expected, "{peer} says {fields:?}");
         }
     }
 }

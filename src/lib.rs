@@ -42,9 +42,10 @@ pub mod cli;
 pub use tollgate_simulator as sim;
 
 // What everything is made of.
-pub use tollgate_money::{clock, error, ids, money, price};
-use tollgate_money::{closest, printable, words};
+pub use tollgate_money::{money, price};
 pub use tollgate_protocols::public_url;
+pub use tollgate_types::{clock, error, ids};
+use tollgate_types::{closest, printable, words};
 mod forwarded;
 pub mod resident;
 pub mod secret;

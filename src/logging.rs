@@ -30,9 +30,9 @@ use queue::{LineQueue, Urgency};
 const FOREIGN_LEVEL: LevelFilter = LevelFilter::Warn;
 /// A crate that logs each certificate that it refuses as an error, without the server. The gateway's own
 /// line has that, and the reason.
-const SAID_BY_US: &str = "rustls_platform_verifier";
+const OWN_TARGETS: &str = "rustls_platform_verifier";
 /// The crates of the gateway: what they say is heard at every level that is asked for.
-const OWN_CRATES: [&str; 17] = [
+const OWN_CRATES: [&str; 18] = [
     "tollgate",
     "tollgate_catalogue",
     "tollgate_config",
@@ -50,6 +50,7 @@ const OWN_CRATES: [&str; 17] = [
     "tollgate_resident",
     "tollgate_simulator",
     "tollgate_translation",
+    "tollgate_types",
 ];
 /// The target of the access log's lines.
 const ACCESS: &str = "access";
@@ -121,7 +122,7 @@ fn write_access(line: &mut Line, finished: &Finished<'_>) {
         line.text(name!("operation"), operation.as_str());
     }
     line.text(name!("model"), finished.model);
-    line.text_if_some(name!("asked_model"), finished.asked_model);
+    line.text_if_some(name!("asked_model"), finished.requested_model);
     line.text(name!("upstream"), finished.upstream);
     if let Some(id) = finished.upstream_request_id {
         line.text(name!("upstream_request_id"), id);
@@ -184,7 +185,7 @@ impl Log for Backend {
         let is_own = OWN_CRATES.contains(&crate_name);
         let level = match crate_name {
             _ if is_own => LevelFilter::Trace,
-            SAID_BY_US => LevelFilter::Off,
+            OWN_TARGETS => LevelFilter::Off,
             _ => FOREIGN_LEVEL,
         };
         metadata.level() <= level.min(log::max_level())

@@ -8,7 +8,7 @@ use clap::Parser;
 use tollgate::cli::{Cli, report};
 
 /// A third of the CPU that a proxied request costs goes to the system's allocator; see
-/// `docs/adr/0004-allocator-and-runtime.md` for the figures.
+/// `docs/adr/0004-allocator-and-memory.md` for the figures.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -27,7 +27,7 @@ mod tests {
     const BLOCKS: usize = 64;
     const BLOCK_BYTES: usize = 1 << 20;
 
-    /// What is resident beside what is mapped of files, in bytes.
+    /// Resident memory without mapped files, in bytes.
     fn anonymous_bytes() -> usize {
         let status = std::fs::read_to_string("/proc/self/status").expect("a status");
         let line = status.lines().find(|line| line.starts_with("RssAnon:")).expect("RssAnon");

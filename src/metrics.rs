@@ -1,4 +1,4 @@
-//! What Prometheus sees. The only module that names the `prometheus` crate.
+//! Prometheus metrics. The only module that names the `prometheus` crate.
 //!
 //! Names follow Prometheus' conventions: base units, `_total` on counters. Labels take values from
 //! the configuration and from constants only, so that no customer can make series: never a key, an
@@ -70,8 +70,7 @@ const COMMIT_BUCKETS: [f64; 13] =
 const COMMIT_RECORD_BUCKETS: [f64; 11] =
     [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0];
 
-/// What is resolved by a name of the configuration. Customers choose none of them, and so not many that
-/// meet in one place: a hash of a few instructions will do.
+/// Map by a name of the configuration. Customers choose none of these names, so that a fast hash is safe.
 type ByName<T> = HashMap<String, T, foldhash::fast::RandomState>;
 
 /// The labels of everything that is counted per request.
@@ -116,23 +115,23 @@ pub struct Metrics {
     scraped: Mutex<Scraped>,
 }
 
-/// What the ledger says of itself at the time of a scrape.
+/// Figures of the ledger at the time of a scrape.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedgerFigures {
     /// Holds that have not ended yet.
     pub open_holds: u64,
     /// Tasks that have not ended yet, or whose end is still to be announced.
     pub open_tasks: u64,
-    /// What accounts owe now: of a whole fleet in a node of one, and `None` where it has not seen that
-    /// yet.
+    /// Current debts of accounts: of a whole fleet on a node of one, and `None` where the node has not read
+    /// them yet.
     pub debt: Option<Nanousd>,
     /// Credit lines of accounts, and what of them is spent: `None` as for what they owe.
     pub credit: Option<CreditSums>,
     /// All that was ever delivered and could not be charged, and is not owed any more.
     pub written_off: Nanousd,
-    /// What calls may have cost the operator that no customer pays, by cause.
+    /// Possible costs to the operator that no customer pays, by cause.
     pub losses: BTreeMap<String, Nanousd>,
-    /// How the part is doing that queries read.
+    /// State of the projection that serves queries.
     pub projection: ProjectionState,
 }
 
@@ -213,11 +212,11 @@ impl Metrics {
     pub fn record(&self, finished: &Finished<'_>) {
         let (route, upstream) = (finished.route, finished.upstream);
         let is_it = |series: &&Arc<Series>| series.route == route && series.upstream == upstream;
-        let known = self.series.read();
-        if let Some(series) = known.get(finished.model).and_then(|all| all.iter().find(is_it)) {
+        let existing = self.series.read();
+        if let Some(series) = existing.get(finished.model).and_then(|all| all.iter().find(is_it)) {
             return series.record(self, finished);
         }
-        drop(known);
+        drop(existing);
         self.new_series(route, finished.model, upstream).record(self, finished);
     }
 
@@ -409,8 +408,8 @@ impl Metrics {
         let is_it = |series: &&Arc<Series>| series.route == route && series.upstream == upstream;
         let mut by_model = self.series.write();
         let all = by_model.entry(model.to_owned()).or_default();
-        if let Some(known) = all.iter().find(is_it) {
-            return Arc::clone(known);
+        if let Some(existing) = all.iter().find(is_it) {
+            return Arc::clone(existing);
         }
         let new = Arc::new(Series::new(self, route, model, upstream));
         all.push(Arc::clone(&new));

@@ -31,7 +31,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(60);
 pub struct Outbound {
     clients: Clients,
     metrics: Arc<Metrics>,
-    /// What was issued for the operator's credentials, for these calls and for those that are relayed.
+    /// Tokens issued for the operator's credentials, for these calls and for those that are relayed.
     pub credentials: Arc<Credentials>,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Debug for Outbound {
     }
 }
 
-/// What shows an upstream who asks.
+/// Authentication of a request to an upstream.
 #[derive(Clone, Debug, Default)]
 pub struct SignedIn {
     /// The headers that are sent for it.
@@ -102,8 +102,8 @@ impl Outbound {
         self.ask(Method::GET, upstream, path, credential).await
     }
 
-    /// What shows an upstream who asks, in a request without a body: with one of its credentials, for an
-    /// account's sake. It may have to be fetched.
+    /// Authenticate a request without a body with one of the upstream's credentials, on behalf of an account.
+    /// A token may have to be fetched.
     ///
     /// # Errors
     /// The gateway signs in to the upstream, and cannot now.
@@ -221,11 +221,11 @@ impl Outbound {
     }
 }
 
-/// Where URLs that come from outside may lead. It is asked for every connection, so a name that changes
-/// its mind is checked each time.
+/// Addresses to which customers' URLs may lead. Every connection checks it, so that a name whose address
+/// changes is checked each time.
 const PUBLIC: AllowedAddresses = AllowedAddresses::Checked(public_url::is_public);
 
-/// How an upstream is reached.
+/// Route to an upstream.
 fn reach(upstream: &Upstream) -> Reach {
     let to = &upstream.destination;
     Reach {
@@ -236,7 +236,7 @@ fn reach(upstream: &Upstream) -> Reach {
     }
 }
 
-/// How a machine is reached that nothing is configured about.
+/// Route to a host without configuration.
 fn direct() -> Reach {
     Reach {
         proxy: ProxyChoice::Fixed(None),
@@ -257,8 +257,8 @@ fn unencoded() -> HeaderMap {
     HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("identity"))])
 }
 
-/// When whoever answered wants to be asked again: milliseconds where they are said, else seconds or a
-/// date (RFC 9110, section 10.2.3).
+/// Time after which a server wants to be retried: in milliseconds where given, else in seconds or as a date
+/// (RFC 9110, section 10.2.3).
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let number = |name: &str| text(name)?.parse::<f64>().ok();
@@ -281,8 +281,8 @@ fn origin(upstream: &Upstream) -> String {
     format!("{scheme}://{host}:{port}")
 }
 
-/// Whether announcements may go to a URL: `true` to a public address, `false` to one of `hosts`,
-/// which the operator has listed.
+/// Destination of webhooks: `true` for a public address, `false` for one of `hosts`, which the operator has
+/// listed.
 ///
 /// # Errors
 /// Why they may not.
@@ -307,7 +307,7 @@ pub fn may_announce(url: &str, hosts: &[WebhookHost]) -> Result<bool, String> {
     }
 }
 
-/// Whether a URL has the upstream's own scheme, host and port.
+/// True if a URL has the upstream's scheme, host and port.
 fn is_at(url: &str, upstream: &Upstream) -> bool {
     Url::parse(url).is_ok_and(|url| {
         let scheme = if upstream.is_tls() { "https" } else { "http" };

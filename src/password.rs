@@ -16,14 +16,14 @@ pub const CHARS_MAX: usize = 256;
 /// (Argon2id with the parameters of OWASP's "Password Storage Cheat Sheet"): more at once would slow
 /// down the calls that the gateway is there for.
 const PARALLEL_MAX: usize = 2;
-/// Who waits for a place, at most: under a second's work. Everybody else is told to come back.
+/// Size of the queue, at most: under a second's work. Further requests are told to retry.
 const WAITING_MAX: usize = 64;
 /// The hash of no password: what is compared where there is no login, so that the time of an answer
 /// does not tell whether an address has one.
 const NOBODY: &str = "$argon2id$v=19$m=19456,t=2,p=1$dG9sbGdhdGUtbm9ib2R5$\
                       W5jyy3pTqkJkjCbs/Xzh0hQ5vE0kXPQ6FMzLFFJ7F0E";
 
-/// Why a password was neither hashed nor compared.
+/// Reason why a password was neither hashed nor compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PasswordError {
     /// It is shorter than [`CHARS_MIN`] or longer than [`CHARS_MAX`].
@@ -37,7 +37,7 @@ pub enum PasswordError {
     Failed,
 }
 
-/// Where passwords are hashed. Clones share its places.
+/// Bounded pool for hashing passwords. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Passwords {
     places: Arc<Semaphore>,
@@ -69,8 +69,7 @@ impl Passwords {
         .await?
     }
 
-    /// Whether a password is the one of this hash. Takes as long where there is none, and is never
-    /// right then.
+    /// True if the password matches the hash. Takes as long, and is false, where there is no hash.
     ///
     /// # Errors
     /// [`PasswordError::Busy`] and [`PasswordError::Failed`].
@@ -82,14 +81,14 @@ impl Passwords {
         if password.expose().chars().count() > CHARS_MAX {
             return Ok(false);
         }
-        let is_known = hash.is_some();
+        let exists = hash.is_some();
         let hash = hash.unwrap_or(NOBODY).to_owned();
         let matches = self
             .in_place(move || {
                 Argon2::default().verify_password(password.expose().as_bytes(), &*hash).is_ok()
             })
             .await?;
-        Ok(matches && is_known)
+        Ok(matches && exists)
     }
 
     async fn in_place<T: Send + 'static>(

@@ -1,4 +1,4 @@
-//! What models cost: which prices an account pays, what names them, and how customers read them.
+//! Prices of models for an account, their versions, and their form for customers.
 
 use std::sync::Arc;
 
@@ -36,10 +36,10 @@ pub(crate) fn version(model: &Model, pricing: &Pricing) -> PriceVersion {
 /// nothing where they have no price, or each of them would name all prices anew.
 fn exactly(model: &str, list: &PriceList) -> String {
     let rates = |prices: &Prices| {
-        let is_said =
+        let is_priced =
             |info: &&UnitInfo| info.unit <= Unit::Requests || prices[info.unit] > Rate::default();
         let rate = |info: &UnitInfo| format!(" {} {}", info.price, prices[info.unit].femtousd());
-        UNITS.iter().filter(is_said).map(rate).collect::<String>()
+        UNITS.iter().filter(is_priced).map(rate).collect::<String>()
     };
     let mut text = format!("{model}\n{}", rates(&list.base));
     for (condition, prices) in &list.when {
@@ -115,8 +115,8 @@ fn conditions(condition: &Condition) -> Map<String, Value> {
         ("draft", traits.draft.map(|draft| json!(draft))),
         ("video_input", traits.video_input.map(|input| json!(input))),
     ];
-    let told = all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    told.collect()
+    let rates = all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    rates.collect()
 }
 
 #[cfg(test)]
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(priced, format!("{plain} per_1k_rerank_units 2"));
     }
 
-    /// What is read differently is told differently, and has another version.
+    /// Prices that read differently have different versions.
     #[test]
     fn a_price_of_nothing_and_one_that_follows_are_two_prices() {
         let rate = |milli: i64| Rate::from_femtousd(milli * 1_000_000);

@@ -13,10 +13,10 @@ mod watch;
 
 pub use watch::watch;
 
-/// What became of an attempt to put the files in force.
+/// Attempt to load the files.
 #[derive(Debug)]
 pub struct Attempt {
-    /// What a reload did or would do, or everything that is wrong with the files.
+    /// Changes of the reload, or all errors in the files.
     pub result: Result<Reloaded, Vec<Diagnostic>>,
     /// The hash of the configuration in force after the attempt.
     pub running: String,
@@ -89,7 +89,7 @@ fn report_reload(
 }
 
 impl Attempt {
-    /// Whether the files are in order.
+    /// True if the files are valid.
     #[must_use]
     pub fn is_in_order(&self) -> bool {
         self.result.is_ok()
@@ -118,10 +118,10 @@ impl Attempt {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Reload")]
 pub struct Document {
-    /// What `tollgate check --format json` says of the files.
+    /// Output of `tollgate check --format json` for the files.
     #[serde(flatten)]
     pub report: config::DiagnosticReport,
-    /// Whether these files are in force.
+    /// True if these files are the current configuration.
     pub in_force: bool,
     /// The hash of what is in force.
     pub running: String,

@@ -1,4 +1,4 @@
-//! Where requests and tasks that are over are told: metrics, the log of requests, the access log, traces.
+//! Reports of finished requests and tasks: to metrics, the request log, the access log and traces.
 
 use crate::config::snapshot::AccessLog;
 use crate::finished::{Finished, TaskEnded};
@@ -6,7 +6,7 @@ use crate::logging;
 use crate::metrics::Metrics;
 use crate::request_log::RequestLog;
 
-/// What [`AccessLog::sample_per_million`] is a part of.
+/// Denominator of [`AccessLog::sample_per_million`].
 const SAMPLE_ALL: u32 = 1_000_000;
 
 impl TaskEnded<'_> {
@@ -31,8 +31,8 @@ impl Finished<'_> {
         crate::traces::record(self);
     }
 
-    /// Whether whoever looks for trouble wants to see this request: it failed, nobody waited for its
-    /// answer, or it was slow.
+    /// True for a request that matters when looking for trouble: it failed, its customer left, or it was
+    /// slow.
     fn is_remarkable(&self, log: &AccessLog) -> bool {
         let succeeded = (200..400).contains(&self.status) && self.error_code.is_empty();
         !succeeded || self.duration >= log.slow
@@ -57,7 +57,7 @@ mod tests {
             route: "",
             operation: None,
             model: "",
-            asked_model: None,
+            requested_model: None,
             upstream: "",
             upstream_request_id: None,
             status,

@@ -146,9 +146,9 @@ fn attributes(finished: &Finished<'_>) -> Vec<KeyValue> {
     let operation = finished.operation.map(|operation| operation_name(operation).to_owned());
     add("gen_ai.operation.name", text(operation));
     add("gen_ai.provider.name", finished.upstream.to_owned());
-    let asked = finished.asked_model.unwrap_or(finished.model);
-    add("gen_ai.request.model", asked.to_owned());
-    add("gen_ai.response.model", text(finished.asked_model.map(|_| finished.model.to_owned())));
+    let requested = finished.requested_model.unwrap_or(finished.model);
+    add("gen_ai.request.model", requested.to_owned());
+    add("gen_ai.response.model", text(finished.requested_model.map(|_| finished.model.to_owned())));
     add("error.type", finished.error_code.to_owned());
     add("client.address", text(finished.client.map(|client| client.to_string())));
     add("tollgate.account_id", text(finished.account_id.map(|id| id.to_string())));

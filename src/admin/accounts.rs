@@ -26,9 +26,9 @@ pub(super) struct AccountView {
     id: AccountId,
     name: String,
     created_at: Time,
-    /// Whether its keys are refused.
+    /// True while the keys of the account are refused.
     suspended: bool,
-    /// What its customer logs in with; `null` without a login.
+    /// Email address of the customer's login; `null` without a login.
     email: Option<String>,
     balance: BalanceView,
     limits: RatesView,
@@ -43,14 +43,14 @@ pub(super) struct AccountView {
 pub(super) struct BalanceView {
     /// Everything ever paid in, without what is lent.
     pub(super) granted: Nanousd,
-    /// What can be spent now, the unused part of the credit line included. In a fleet what nodes have out to spend, with what they set aside of it
-    /// for calls in flight.
+    /// Money that can be spent now, the unused part of the credit line included. In a fleet it includes what
+    /// is leased to nodes, with their holds for calls in flight.
     pub(super) available: Nanousd,
-    /// What is set aside for calls in flight; in a fleet for open tasks, and what silent nodes have out.
+    /// Money held for calls in flight; in a fleet for open tasks, and the leases of silent nodes.
     pub(super) held: Nanousd,
-    /// What settled calls have cost, less refunds, as far as it was paid.
+    /// Cost of settled calls, less refunds, as far as it was paid.
     pub(super) spent: Nanousd,
-    /// What settled calls have cost beyond that: no part of the sum. What becomes available pays it
+    /// Cost of settled calls beyond the balance; no part of the sum. Money that becomes available pays it
     /// first, and new requests are refused until then.
     pub(super) debt: Nanousd,
     /// The credit line: money that the operator lends, spent after what was paid in; zero for none.
@@ -92,7 +92,7 @@ impl AccountView {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewAccount {
-    /// What the operator calls it.
+    /// Name that the operator gives the account.
     #[schemars(extend("minLength" = 1, "maxLength" = NAME_BYTES_MAX, "pattern" = TEXT_PATTERN))]
     name: String,
 }
@@ -152,14 +152,14 @@ pub(super) async fn show(
     Ok(Json(AccountView::new(&state, account.ok_or_else(unknown_account)?)))
 }
 
-/// What to change: a field that is left out stays as it is.
+/// Changes to an account: a field that is left out stays as it is.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AccountPatch {
     #[serde(default)]
     #[schemars(extend("minLength" = 1, "maxLength" = NAME_BYTES_MAX, "pattern" = TEXT_PATTERN))]
     name: Option<String>,
-    /// Whether its keys are refused from now on. Calls in flight end as they began.
+    /// True to refuse the keys of the account from now on. Calls in flight go on.
     #[serde(default)]
     suspended: Option<bool>,
     #[serde(default)]
@@ -280,7 +280,7 @@ pub(super) async fn refund(
 #[serde(deny_unknown_fields)]
 pub(super) struct NewWriteOff {
     amount: Amount,
-    /// Why the debt is given up: it stands in the customer's statement.
+    /// Reason for writing the debt off, shown in the customer's statement.
     #[schemars(extend("minLength" = 1, "maxLength" = NAME_BYTES_MAX, "pattern" = TEXT_PATTERN))]
     note: String,
     /// The caller's own id: the same id is written off once.

@@ -1,4 +1,4 @@
-//! Who did what.
+//! The audit log: writes with their actors.
 
 use axum::Json;
 use axum::extract::State;
@@ -33,17 +33,17 @@ struct ActView {
     seq: Seq,
     at: Time,
     by: ActorView,
-    /// What was done, such as `account.create`.
+    /// Name of the write, such as `account.create`.
     what: String,
     /// On which account; `null` where it is no customer's.
     account_id: Option<AccountId>,
     /// The id of the thing that was written.
     subject: String,
-    /// What the caller called the write.
+    /// Idempotency key that the caller gave the write.
     idempotency_key: Option<String>,
 }
 
-/// Who did what the act is about.
+/// Actor of a write.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Actor")]
 struct ActorView {
@@ -52,7 +52,7 @@ struct ActorView {
     name: Option<String>,
 }
 
-/// What an actor is.
+/// Kind of an actor.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -87,20 +87,20 @@ impl From<ListedAct> for ActView {
 #[schemars(rename = "Audit")]
 pub(super) struct AuditView {
     data: Vec<ActView>,
-    /// Whether there are older acts.
+    /// True if there are older writes.
     has_more: bool,
-    /// What to pass as `before` for the next page; `null` on the last.
+    /// Value of `before` for the next page; `null` on the last.
     next_before: Option<Seq>,
 }
 
 /// `GET /admin/v1/audit`, newest first.
 pub(super) async fn list(
     State(state): State<AdminState>,
-    Params(asked): Params<AuditQuery>,
+    Params(query): Params<AuditQuery>,
 ) -> ApiResult<Json<AuditView>> {
-    let limit = check_limit(asked.limit.unwrap_or(PAGE_DEFAULT))?;
+    let limit = check_limit(query.limit.unwrap_or(PAGE_DEFAULT))?;
     // One more than is shown tells whether there are more.
-    let mut acts = state.ledger.acts(asked.account, asked.before, limit + 1).await?;
+    let mut acts = state.ledger.acts(query.account, query.before, limit + 1).await?;
     let has_more = acts.len() > limit;
     acts.truncate(limit);
     let next_before = acts.last().filter(|_| has_more).map(|last| last.seq);

@@ -1,4 +1,4 @@
-//! Who is asking, and whether they have asked for the same before.
+//! Authentication of callers, and idempotency of their writes.
 
 use std::time::Instant;
 
@@ -44,7 +44,7 @@ pub(super) async fn authenticate(
     let actor = state.operator(presented);
     state.guesses.note(address, presented, actor.is_some(), Instant::now());
     let actor = actor.ok_or_else(ApiError::unauthorized)?;
-    connections::mark_known(request.extensions());
+    connections::mark_authenticated(request.extensions());
     let (mut parts, mut body) = request.into_parts();
     parts.extensions.insert(actor);
     if !matches!(parts.method, Method::GET | Method::HEAD) {
@@ -80,14 +80,14 @@ fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
     values.next().is_none().then(|| first.as_bytes())
 }
 
-/// Who makes a write.
+/// Caller of a write.
 pub(super) struct Caller {
     actor: Actor,
     asked: Asked,
 }
 
 impl Caller {
-    /// Who asks, as the journal names them.
+    /// The caller as the journal records it.
     pub(super) fn actor(&self) -> &Actor {
         &self.actor
     }

@@ -14,7 +14,7 @@ use crate::ledger::key_rules::{self, CODE_USES_MAX, NOTE_CHARS_MAX};
 use crate::ledger::{CodeId, CodeKind, IssuedCode, NewCode};
 use crate::money::Nanousd;
 
-/// What a note is made of.
+/// Pattern of notes: any text without control characters.
 pub(super) const NOTE_PATTERN: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$";
 
 /// A code as it is shown: everything but the code.
@@ -23,15 +23,15 @@ pub(super) const NOTE_PATTERN: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$";
 pub(super) struct CodeView {
     id: CodeId,
     kind: CodeKind,
-    /// What each use gives; `null` for an invite without credit.
+    /// Credit of each use; `null` for an invite without credit.
     amount: Option<Nanousd>,
-    /// How many accounts can use it.
+    /// Number of accounts that can use it.
     uses_max: u32,
-    /// How many accounts have used it.
+    /// Number of accounts that have used it.
     used: usize,
     /// From when on nobody can use it; `null` for never.
     expires_at: Option<Time>,
-    /// When it was revoked.
+    /// Time of revocation.
     revoked_at: Option<Time>,
     note: String,
     created_at: Time,
@@ -70,17 +70,17 @@ pub(super) struct CreatedCode {
 #[serde(deny_unknown_fields)]
 pub(super) struct NewCodeBody {
     kind: CodeKind,
-    /// What each use gives. A code for credit needs one.
+    /// Credit of each use. Required for a credit code.
     #[serde(default)]
     amount: Option<Amount>,
-    /// How many accounts can use it.
+    /// Number of accounts that can use it.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = CODE_USES_MAX))]
     uses_max: u32,
     /// From when on nobody can use it; `null` for never.
     #[serde(default)]
     expires_at: Option<Time>,
-    /// What the operator notes of it.
+    /// Note of the operator.
     #[serde(default)]
     #[schemars(extend("maxLength" = NOTE_CHARS_MAX, "pattern" = NOTE_PATTERN))]
     note: String,

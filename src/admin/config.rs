@@ -17,7 +17,7 @@ use crate::config::Trigger;
 use crate::ledger::{AccountId, Actor, By};
 use crate::reload::{self, Attempt};
 
-/// What is in force.
+/// The current configuration.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Config")]
 pub(super) struct ConfigView {
@@ -44,7 +44,7 @@ pub(super) struct ReloadQuery {
     dry_run: bool,
 }
 
-/// What became of a reload: 200 with files that are in order, 422 with others.
+/// Result of a reload: 200 if the files are valid, 422 otherwise.
 pub(super) struct Reloaded(reload::Attempt);
 
 impl IntoResponse for Reloaded {

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// When it is looked again for one that can give way, if nobody could.
+/// Pause after a search for a connection to close that found none.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// How long a connection may take to show a token, and one that has shown a token may be idle, before one
-/// that comes can have its slot: many operators' requests at one moment wait for each other, and none of
+/// Time in which a connection must show a token, and for which one that has shown a token may be idle, before
+/// a newcomer can have its slot. Many simultaneous requests of operators wait for each other, and none of
 /// them is cut.
 const MOMENT: Duration = Duration::from_millis(250);
 
@@ -31,12 +31,12 @@ pub(super) struct ConnectionSlot {
 
 struct SlotState {
     came: Instant,
-    /// When a request began or ended last, or the connection came.
+    /// Time at which a request began or ended last, or the connection came.
     since: Instant,
     /// Requests under way, until their answers were taken.
     requests: usize,
     /// A token was shown on it that is one.
-    is_known: bool,
+    is_authenticated: bool,
     is_leaving: bool,
 }
 
@@ -87,20 +87,27 @@ impl Connections {
 impl ConnectionSlot {
     fn new() -> Self {
         let came = Instant::now();
-        let state =
-            SlotState { came, since: came, requests: 0, is_known: false, is_leaving: false };
+        let state = SlotState {
+            came,
+            since: came,
+            requests: 0,
+            is_authenticated: false,
+            is_leaving: false,
+        };
         Self { state: Mutex::new(state), leave: Notify::new() }
     }
 
-    /// Who gives way before others: the less, the sooner. `None` for an operator's request that is under
-    /// way, for who has only just come or asked, and where somebody is told already.
+    /// Order in which connections are closed for newcomers, smallest first. `None` for an operator's request
+    /// in flight, for a connection that has just come or been used, and for one that was asked to close
+    /// already.
     fn rank(&self) -> Option<(bool, bool, Instant)> {
         let state = self.state.lock();
         let is_busy = state.requests > 0;
         // Whoever is not known gains nothing by asking again and again.
-        let is_new = if state.is_known { state.since } else { state.came }.elapsed() < MOMENT;
-        let may = !(state.is_leaving || is_new || (is_busy && state.is_known));
-        may.then_some((is_busy, state.is_known, state.since))
+        let is_new =
+            if state.is_authenticated { state.since } else { state.came }.elapsed() < MOMENT;
+        let may = !(state.is_leaving || is_new || (is_busy && state.is_authenticated));
+        may.then_some((is_busy, state.is_authenticated, state.since))
     }
 
     fn give_way(&self) {
@@ -109,7 +116,7 @@ impl ConnectionSlot {
     }
 
     fn know(&self) {
-        self.state.lock().is_known = true;
+        self.state.lock().is_authenticated = true;
     }
 
     /// Notes that a request begins on this connection, until what is returned is dropped.
@@ -127,7 +134,7 @@ impl ConnectionSlot {
 
 /// A token was shown with a request, or the cookie of an operator's session: its connection is not cut
 /// in the middle of one for others.
-pub(super) fn mark_known(extensions: &http::Extensions) {
+pub(super) fn mark_authenticated(extensions: &http::Extensions) {
     if let Some(slot) = extensions.get::<Arc<ConnectionSlot>>() {
         slot.know();
     }
@@ -171,7 +178,7 @@ mod tests {
         (state.came, state.since) = (ago(state.came), ago(state.since));
     }
 
-    /// Which of these is told to leave for one who comes.
+    /// The connection to close for a newcomer.
     fn who_leaves(slots: &Arc<Connections>, all: &[SlotGuard]) -> Option<usize> {
         let is_leaving = |taken: &SlotGuard| taken.slot.state.lock().is_leaving;
         let before: Vec<_> = all.iter().map(is_leaving).collect();
@@ -183,8 +190,8 @@ mod tests {
     fn who_is_idle_gives_way_then_strangers_and_no_operator_at_work() {
         let slots = Connections::new(6);
         let all: Vec<_> = (0..6).map(|_| open(&slots)).collect();
-        let known = [0, 1];
-        known.into_iter().for_each(|at| all[at].slot.know());
+        let authenticated = [0, 1];
+        authenticated.into_iter().for_each(|at| all[at].slot.know());
         let _busy: Vec<_> = [0, 2, 3].map(|at| all[at].slot.begin()).into();
         let order: Vec<_> = (0..6).map(|_| who_leaves(&slots, &all)).collect();
         let expected = [Some(4), Some(5), Some(1), Some(2), Some(3), None];

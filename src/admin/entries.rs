@@ -1,4 +1,4 @@
-//! What happened to an account's money, and what a crash left in doubt.
+//! Entries of an account's statement, and unresolved calls after a crash.
 
 use std::sync::Arc;
 
@@ -103,9 +103,9 @@ pub(super) struct EntriesQuery {
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Statement {
     data: Vec<EntryView>,
-    /// Whether there are older entries.
+    /// True if there are older entries.
     has_more: bool,
-    /// What to pass as `before` for the next page; `null` on the last.
+    /// Value of `before` for the next page; `null` on the last.
     next_before: Option<Seq>,
 }
 
@@ -113,12 +113,12 @@ pub(super) struct Statement {
 pub(super) async fn list(
     State(state): State<AdminState>,
     Path(account): Path<String>,
-    Params(asked): Params<EntriesQuery>,
+    Params(query): Params<EntriesQuery>,
 ) -> ApiResult<Json<Statement>> {
-    let limit = check_limit(asked.limit.unwrap_or(PAGE_DEFAULT))?;
+    let limit = check_limit(query.limit.unwrap_or(PAGE_DEFAULT))?;
     let account = accounts::find(&state, &account)?.id;
     // One more than is shown tells whether there are more.
-    let mut entries = state.ledger.entries(account, asked.before, limit + 1).await?;
+    let mut entries = state.ledger.entries(account, query.before, limit + 1).await?;
     let has_more = entries.len() > limit;
     entries.truncate(limit);
     let next_before = entries.last().filter(|_| has_more).map(|last| last.seq);

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::ledger::LedgerError;
 
-/// What an operator reads when a request failed.
+/// Error response of the admin API.
 #[derive(Debug)]
 pub(super) struct ApiError {
     status: StatusCode,
@@ -30,28 +30,28 @@ pub(super) struct ErrorEnvelope {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Failure")]
 struct ErrorDetails {
-    /// What is the matter, for people.
+    /// Description for people.
     message: Cow<'static, str>,
-    /// Whose fault it is, in a word.
+    /// Class of the error: the caller's or the gateway's fault.
     #[serde(rename = "type")]
     kind: &'static str,
     /// The field or parameter that will not do.
     param: Option<String>,
-    /// What is the matter, for programs.
+    /// Stable code for programs.
     code: &'static str,
 }
 
-/// What is answered where there is no fleet to be seen.
+/// Message where the gateway belongs to no fleet.
 pub(super) const NO_FLEET: &str = "This gateway is in no fleet.";
 
-/// What is answered while sled is mended.
+/// Message while sled is being repaired.
 const PROJECTION_AWAY: &str = "Statements, usage, ended tasks and the audit cannot be read at the \
                                moment; calls are served and paid as ever. The gateway opens that part \
                                of its ledger again by itself: its log says how far it is.";
-/// When to come again, in seconds, after an answer that says that something cannot be had now.
+/// `Retry-After` in seconds where something is temporarily unavailable.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
 
-/// What every handler gives.
+/// Result of a handler.
 pub(super) type ApiResult<T> = Result<T, ApiError>;
 
 impl ApiError {
@@ -79,7 +79,7 @@ impl ApiError {
         self.status
     }
 
-    /// What the operator reads.
+    /// The message for the operator.
     pub(super) fn message(&self) -> &str {
         &self.message
     }

@@ -1,4 +1,4 @@
-//! Which targets a request would try, and why.
+//! Targets that a request would try, with reasons.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,7 +17,7 @@ use crate::ledger::{Key, KeyId};
 use crate::protocols::Operation;
 use crate::protocols::doors::{DoorKind, Doors};
 
-/// Whose request for what.
+/// Account, key and model of the request to explain.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ExplainQuery {
@@ -27,7 +27,7 @@ pub(super) struct ExplainQuery {
     pub(super) key: Option<KeyId>,
 }
 
-/// What would become of a request.
+/// Outcome of a request, as predicted.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "RouteExplained")]
 pub(super) struct Explained {
@@ -35,7 +35,7 @@ pub(super) struct Explained {
     pub(super) operations: Vec<&'static str>,
     /// Operations whose requests are translated for its upstreams.
     pub(super) translated: Vec<&'static str>,
-    /// Why the key would not get so far.
+    /// Reason why the key would be refused.
     pub(super) refused: Option<&'static str>,
     pub(super) affinity: &'static str,
     pub(super) targets: Vec<ExplainedTarget>,
@@ -46,7 +46,7 @@ pub(super) struct Explained {
 #[derive(Serialize, JsonSchema)]
 pub(super) struct ExplainedFallback {
     pub(super) model: String,
-    /// Why no request gets so far.
+    /// Reason why all requests for the model are refused.
     pub(super) refused: Option<&'static str>,
     pub(super) targets: Vec<ExplainedTarget>,
 }
@@ -63,7 +63,7 @@ pub(super) struct ExplainedTarget {
     pub(super) priority: u32,
     pub(super) weight: u32,
     pub(super) in_flight: u32,
-    /// What the operator pays there, by the names of `models.yaml`; `null` where nobody knows.
+    /// Operator's cost at the target, by the names of `models.yaml`; `null` if unknown.
     pub(super) cost: Option<String>,
     /// The share of calls that it gets now.
     pub(super) percent: f64,
@@ -73,18 +73,18 @@ pub(super) struct ExplainedTarget {
 /// `GET /admin/v1/route`
 pub(super) async fn route(
     State(state): State<AdminState>,
-    Params(asked): Params<ExplainQuery>,
+    Params(query): Params<ExplainQuery>,
 ) -> ApiResult<Json<Explained>> {
-    explain(&state, &asked).map(Json)
+    explain(&state, &query).map(Json)
 }
 
 /// Explains a route for the pages of the operators' console.
-pub(super) fn explain(state: &AdminState, asked: &ExplainQuery) -> ApiResult<Explained> {
+pub(super) fn explain(state: &AdminState, query: &ExplainQuery) -> ApiResult<Explained> {
     let snapshot = state.config.load();
-    let Some(model) = snapshot.model(&asked.model) else {
+    let Some(model) = snapshot.model(&query.model) else {
         return Err(ApiError::not_found("No model of `models.yaml` has this name."));
     };
-    let key = match asked.key {
+    let key = match query.key {
         None => None,
         Some(id) => {
             let unknown = || ApiError::not_found("There is no key with this id.");
@@ -94,7 +94,7 @@ pub(super) fn explain(state: &AdminState, asked: &ExplainQuery) -> ApiResult<Exp
     let refusal = match &key {
         Some(key) if key.disabled => Some("the key is disabled"),
         Some(key) if key.is_expired(crate::clock::UnixMs::now()) => Some("the key has expired"),
-        key => unlisted(key.as_deref(), &asked.model, model),
+        key => unlisted(key.as_deref(), &query.model, model),
     };
     let (table, now) = (state.balancer.table(&snapshot), Instant::now());
     let account = key.as_ref().map(|key| key.account.number());
@@ -123,7 +123,7 @@ pub(super) fn explain(state: &AdminState, asked: &ExplainQuery) -> ApiResult<Exp
     })
 }
 
-/// Why the key may not use the model by this name.
+/// Reason why the key may not use the model by this name.
 fn unlisted(key: Option<&Key>, name: &str, model: &Model) -> Option<&'static str> {
     let is_unlisted = key.is_some_and(|key| !key.may_use(name, &model.id));
     is_unlisted.then_some("the key's list of models does not have it")
@@ -161,7 +161,7 @@ fn translated(model: &Model, target: &Target) -> Vec<&'static str> {
     model.served().filter(is_translated).map(Operation::as_str).collect()
 }
 
-/// What a target costs, for people.
+/// Cost of a target in words.
 fn cost(cost: &TargetCost) -> String {
     let list = match cost {
         TargetCost::Reported => return "as its upstream reports".to_owned(),

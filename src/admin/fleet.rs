@@ -49,13 +49,13 @@ struct StandingView {
     #[schemars(range(min = 1, max = NODE_MAX))]
     node: u16,
     name: String,
-    /// Whether it has not heard of the treasury for so long that it answers calls with 503.
+    /// True if the node has not reached the database for so long that it answers calls with 503.
     cut_off: bool,
-    /// How long it still spends what it was lent, unless it hears of the treasury.
+    /// Time for which the node may go on spending its leases without reaching the database.
     term_left_ms: u64,
     /// Records of its journal that the treasury does not have yet.
     unreported_records: u64,
-    /// How old the oldest of them can be.
+    /// Largest age of unreported calls.
     report_lag_ms: u64,
     /// The last write of operators and customers that it has taken over.
     #[schemars(range(max = Seq::MAX))]
@@ -63,7 +63,7 @@ struct StandingView {
     /// The last one that it has seen.
     #[schemars(range(max = Seq::MAX))]
     directory_head: Seq,
-    /// Why it takes over no more; `null` while it does.
+    /// Reason why the node's copy of the directory is no longer updated; `null` while it is.
     directory_stopped: Option<String>,
 }
 
@@ -75,24 +75,24 @@ struct MoneyView {
     accounts: u64,
     /// Everything ever paid in, without what is lent.
     granted: Nanousd,
-    /// What can be lent to nodes.
+    /// Money that can be leased to nodes.
     available: Nanousd,
-    /// What nodes have out.
+    /// Money leased to nodes.
     leased: Nanousd,
-    /// What open tasks hold.
+    /// Money held for open tasks.
     held: Nanousd,
     spent: Nanousd,
-    /// What silent nodes have out.
+    /// Money leased to silent nodes.
     suspense: Nanousd,
-    /// What calls cost beyond what their accounts could pay, and they owe; no part of the sum.
+    /// Cost of calls that their accounts owe; no part of the sum.
     debt: Nanousd,
-    /// What calls cost and is not owed any more; no part of the sum.
+    /// Cost of calls that was written off; no part of the sum.
     written_off: Nanousd,
     /// All credit lines together.
     credit_limits: Nanousd,
     /// The part of all credit lines that has been spent, account by account.
     credit_used: Nanousd,
-    /// Whether every account adds up, and the leases of all nodes are what stands in the accounts.
+    /// True if every account adds up, and the sum of all nodes' leases is what the accounts have leased.
     adds_up: bool,
 }
 
@@ -103,7 +103,7 @@ struct NodeView {
     #[schemars(range(min = 1, max = NODE_MAX))]
     node: u16,
     name: String,
-    /// What it runs; empty before it has joined for the first time.
+    /// Version of the gateway; empty before the node has joined for the first time.
     version: String,
     /// `alive` in its term; `joining` when a process has joined and has nothing yet; `silent` with
     /// money out when the term is over; `gone` without any.
@@ -111,21 +111,21 @@ struct NodeView {
     /// Raised with each join: processes of an older one are shut out.
     epoch: u64,
     joined_at: Time,
-    /// When the treasury has heard of it last.
+    /// Time at which the database heard of the node last.
     seen_at: Time,
     /// Since when what it has out is in suspense; `null` while it is not.
     suspended_at: Option<Time>,
-    /// How long the treasury still waits for it.
+    /// Time that the database still waits for the node.
     term_left_ms: u64,
     /// Records of its journal that the treasury has.
     reported_records: u64,
-    /// What it has out of all accounts.
+    /// Leases of the node, over all accounts.
     out: Nanousd,
     /// Of how many accounts that is.
     accounts: u64,
 }
 
-/// How a node is doing.
+/// State of a node.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -211,7 +211,7 @@ pub(super) async fn show(State(state): State<AdminState>) -> ApiResult<Json<Flee
     }))
 }
 
-/// Which leases are asked for.
+/// Filter of the list of leases.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LeasesQuery {
@@ -227,7 +227,7 @@ pub(super) struct LeasesQuery {
     after: Option<String>,
 }
 
-/// What a node has out of an account.
+/// A node's lease of an account's money.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Lease")]
 pub(super) struct LeaseView {
@@ -257,35 +257,35 @@ impl From<LeaseOut> for LeaseView {
 /// `GET /admin/v1/fleet/leases`: by node and account.
 pub(super) async fn leases(
     State(state): State<AdminState>,
-    Params(asked): Params<LeasesQuery>,
+    Params(query): Params<LeasesQuery>,
 ) -> ApiResult<Json<ListView<LeaseView, String>>> {
-    list(&state, asked, false).await
+    list(&state, query, false).await
 }
 
 /// `GET /admin/v1/fleet/suspense`: what nodes have out that have fallen silent.
 pub(super) async fn suspense(
     State(state): State<AdminState>,
-    Params(asked): Params<LeasesQuery>,
+    Params(query): Params<LeasesQuery>,
 ) -> ApiResult<Json<ListView<LeaseView, String>>> {
-    list(&state, asked, true).await
+    list(&state, query, true).await
 }
 
 async fn list(
     state: &AdminState,
-    asked: LeasesQuery,
+    query: LeasesQuery,
     only_suspended: bool,
 ) -> ApiResult<Json<ListView<LeaseView, String>>> {
     let fleet = require_fleet(state)?;
-    let limit = check_limit(asked.limit.unwrap_or(PAGE_DEFAULT))?;
-    let wanted = LeasesWanted {
-        node: asked.node.map(node).transpose()?,
-        account: asked.account,
+    let limit = check_limit(query.limit.unwrap_or(PAGE_DEFAULT))?;
+    let filter = LeasesWanted {
+        node: query.node.map(node).transpose()?,
+        account: query.account,
         only_suspended,
-        after: asked.after.as_deref().map(place).transpose()?,
+        after: query.after.as_deref().map(place).transpose()?,
         // One more than is shown tells whether there are more.
         limit: u32::try_from(limit).unwrap_or(u32::MAX).saturating_add(1),
     };
-    let mut leases = fleet.db().leases(wanted).await.map_err(LedgerError::from)?;
+    let mut leases = fleet.db().leases(filter).await.map_err(LedgerError::from)?;
     let has_more = leases.len() > limit;
     leases.truncate(limit);
     let last = leases.last().filter(|_| has_more);
@@ -306,7 +306,7 @@ fn place(text: &str) -> ApiResult<(NodeId, AccountId)> {
     Ok((node, AccountId::from_str(account).map_err(|_| wrong())?))
 }
 
-/// What becomes of money in suspense.
+/// Decision about money in suspense.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SuspenseResolution {
@@ -316,7 +316,7 @@ pub(super) struct SuspenseResolution {
     account: AccountId,
     /// `release` gives it back to the customer, `charge` counts it as spent.
     how: SuspenseEnd,
-    /// What the operator found out.
+    /// Finding of the operator.
     #[serde(default)]
     #[schemars(extend("maxLength" = NOTE_CHARS_MAX, "pattern" = NOTE_PATTERN))]
     note: String,

@@ -34,7 +34,7 @@ impl Default for Guesses {
 }
 
 impl Guesses {
-    /// Whether a token of this address is looked at.
+    /// True if a token from this address may be tried.
     pub(super) fn may_try(&self, address: Option<IpAddr>, token: &[u8], now: Instant) -> bool {
         let Some(network) = address.map(network) else { return true };
         if self.wrong.has_room_at(network, now) {

@@ -29,7 +29,7 @@ pub(super) struct KeyView {
     name: String,
     /// The models that it may call; `null` for all.
     models: Option<Vec<String>>,
-    /// When it ends; `null` for never.
+    /// Expiry; `null` for never.
     expires_at: Option<Time>,
     disabled: bool,
     limits: KeyLimitsView,
@@ -59,7 +59,7 @@ impl KeyView {
 pub(super) struct Changed {
     #[serde(flatten)]
     view: KeyView,
-    /// What was accepted but may be a slip.
+    /// Warnings: accepted values that may be mistakes.
     warnings: Vec<String>,
 }
 
@@ -86,14 +86,14 @@ pub(super) struct Issued {
 #[schemars(rename = "NewKey")]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewKeyBody {
-    /// What its owner calls it.
+    /// Name that its owner gives the key.
     #[schemars(extend("minLength" = 1, "maxLength" = NAME_BYTES_MAX, "pattern" = TEXT_PATTERN))]
     name: String,
     /// The models that it may call; `null` for all.
     #[serde(default)]
     #[schemars(schema_with = "models_schema")]
     models: Option<Vec<String>>,
-    /// When it ends; `null` for never.
+    /// Expiry; `null` for never.
     #[serde(default)]
     expires_at: Option<Time>,
     #[serde(default)]
@@ -148,7 +148,7 @@ fn find(state: &AdminState, id: &str) -> ApiResult<Arc<Key>> {
     key.ok_or_else(|| ApiError::not_found("There is no such key."))
 }
 
-/// What to change: a field that is left out stays as it is.
+/// Changes to a key: a field that is left out stays as it is.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "KeyPatch")]
 #[serde(deny_unknown_fields)]
@@ -160,7 +160,7 @@ pub(super) struct KeyPatchBody {
     #[serde(default, deserialize_with = "present")]
     #[schemars(schema_with = "models_schema")]
     models: Option<Option<Vec<String>>>,
-    /// When it ends; `null` for never.
+    /// Expiry; `null` for never.
     #[serde(default, deserialize_with = "present")]
     expires_at: Option<Option<Time>>,
     #[serde(default)]
@@ -226,13 +226,13 @@ fn check_models(models: Option<&[String]>) -> ApiResult<()> {
     Err(ApiError::invalid("models", message))
 }
 
-/// What was accepted but may be a slip. A model that is not listed is no error: the key may be made
-/// before the configuration that brings the model.
+/// Warnings about accepted values. A model that is not configured is no error: the key may be made before the
+/// configuration that adds the model.
 fn warnings(state: &AdminState, key: &Key) -> Vec<String> {
     let config = state.config.load();
-    let is_known =
+    let is_listed =
         |name: &str| config.models_by_id.contains_key(name) || config.model(name).is_some();
-    let unlisted = key.models.iter().flatten().filter(|model| !is_known(model));
+    let unlisted = key.models.iter().flatten().filter(|model| !is_listed(model));
     let mut warnings: Vec<String> =
         unlisted.map(|model| format!("The configuration lists no model {model:?}.")).collect();
     if key.models.as_ref().is_some_and(Vec::is_empty) {

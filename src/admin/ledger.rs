@@ -30,7 +30,7 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// Chunks that wait for a slow reader. Behind them the reading of the journal waits.
 const CHUNKS_MAX: usize = 4;
 
-/// Which records are exported, and in which format.
+/// Range and format of an export.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ExportQuery {
@@ -73,10 +73,10 @@ impl Output for Exported {
 /// where the journal cannot be read.
 pub(super) async fn export(
     State(state): State<AdminState>,
-    Params(wanted): Params<ExportQuery>,
+    Params(query): Params<ExportQuery>,
 ) -> ApiResult<Exported> {
-    let format = wanted.format.unwrap_or_default();
-    let exporter = Exporter::new(format, wanted.account, wanted.from_seq.unwrap_or_default());
+    let format = query.format.unwrap_or_default();
+    let exporter = Exporter::new(format, query.account, query.from_seq.unwrap_or_default());
     let scan = state.ledger.scan(exporter.first()).await?;
     let (sender, chunks) = mpsc::channel(CHUNKS_MAX);
     tokio::task::spawn_blocking(move || send(scan, exporter, &sender));
@@ -108,7 +108,7 @@ fn send(scan: Scan, mut exporter: Exporter, sender: &mpsc::Sender<std::io::Resul
     sender.blocking_send(Ok(chunk.into())).ok();
 }
 
-/// How many losses to list.
+/// Number of losses to list.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Listed {
@@ -117,7 +117,7 @@ pub(super) struct Listed {
     limit: Option<usize>,
 }
 
-/// What a call may have cost the operator that no customer pays.
+/// Possible cost of a call to the operator that no customer pays.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Loss")]
 struct LossView {
@@ -135,7 +135,7 @@ struct LossView {
     request_id: RequestId,
 }
 
-/// What calls may have cost the operator that no customer pays.
+/// Possible costs of calls to the operator that no customer pays.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Losses")]
 pub(super) struct LossesView {
@@ -174,11 +174,11 @@ pub(super) async fn losses(
     Ok(Json(LossesView { totals: losses.sums, data }))
 }
 
-/// Whether the journal is in order.
+/// Result of a check of the ledger.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "JournalReport")]
 pub(super) struct Verified {
-    /// Whether nothing is wrong.
+    /// True if nothing is wrong.
     pub(super) ok: bool,
     /// Files of the journal that were read.
     pub(super) segments: usize,
@@ -193,17 +193,17 @@ pub(super) struct Verified {
     /// The hash of the state that sled gave, as it stood at the record of `sled`; `null` where it was not
     /// compared.
     pub(super) sled_hash: Option<String>,
-    /// What was read of sled, beside which requests went on.
+    /// Part of sled that was read while requests went on.
     pub(super) sled: SledReading,
     pub(super) accounts: usize,
     pub(super) open_holds: usize,
     /// The balances of all accounts together.
     pub(super) total: BalanceView,
-    /// What calls cost and is not owed any more, borne by the operator.
+    /// Cost of calls that was written off, borne by the operator.
     pub(super) written_off: Nanousd,
-    /// What calls may have cost the operator that no customer pays, by cause.
+    /// Possible costs to the operator that no customer pays, by cause.
     pub(super) losses: LossSums,
-    /// What is wrong, a sentence for each violation.
+    /// Violations, a sentence for each.
     pub(super) violations: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What keys and accounts may use, as operators say it and read it.
+//! Limits of keys and accounts, as operators set and read them.
 
 use std::num::NonZeroU32;
 
@@ -10,7 +10,7 @@ use crate::ledger::{KeyLimits, KeyLimitsPatch, RatesPatch};
 use crate::limits::Rates;
 use crate::money::Nanousd;
 
-/// What is said of an account; `null` where nothing is.
+/// Rate limits of an account; `null` for the default.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "AccountLimits")]
 pub(super) struct RatesView {
@@ -29,7 +29,7 @@ impl From<Rates> for RatesView {
     }
 }
 
-/// What is said of a key; `null` where nothing is.
+/// Limits of a key; `null` for none of its own.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "KeyLimits")]
 pub(super) struct KeyLimitsView {
@@ -49,7 +49,7 @@ impl From<KeyLimits> for KeyLimitsView {
     }
 }
 
-/// What to say of an account: a limit that is left out stays as it is, `null` takes it away.
+/// Changes to an account's rate limits: a limit that is left out stays as it is, `null` removes it.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "AccountLimitsPatch")]
 #[serde(deny_unknown_fields)]
@@ -75,8 +75,8 @@ impl From<RatesBody> for RatesPatch {
     }
 }
 
-/// What to say of a key: a limit that is left out stays as it is, `null` takes it away. Written out:
-/// serde cannot flatten where unknown fields are denied.
+/// Changes to a key's limits: a limit that is left out stays as it is, `null` removes it. The fields are
+/// written out, since serde cannot flatten where unknown fields are denied.
 #[derive(Default, Deserialize, JsonSchema)]
 #[schemars(rename = "KeyLimitsPatch")]
 #[serde(deny_unknown_fields)]

@@ -1,4 +1,4 @@
-//! How customers log in: set by operators for who has no login, or has lost the password.
+//! Logins of customers, set by operators for those who have none or have lost the password.
 
 use axum::Json;
 use axum::extract::State;
@@ -15,13 +15,13 @@ use crate::ledger::{AccountId, LedgerError, normal_email};
 use crate::password::{CHARS_MAX, CHARS_MIN, PasswordError};
 use crate::secret::Secret;
 
-/// How a customer logs in.
+/// Login of a customer.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Login")]
 pub(super) struct LoginView {
     account_id: AccountId,
     email: String,
-    /// When it was set: sessions from before are void.
+    /// Time at which the password was set: older sessions are void.
     since: Time,
 }
 
@@ -66,7 +66,7 @@ pub(super) async fn put(
     }))
 }
 
-/// What a caller hears of a password that was not hashed.
+/// Error for a password that was not hashed.
 pub(super) fn refused(error: PasswordError) -> ApiError {
     match error {
         PasswordError::Length => ApiError::invalid("password", format!("{error}.")),

@@ -1,4 +1,4 @@
-//! What calls brought in and what they cost, by day, account, model and upstream.
+//! Revenue and cost of calls by day, account, model and upstream.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::clock::{MS_PER_DAY, UnixMs};
 use crate::ledger::{AccountId, MarginCell, MarginTotal};
 use crate::money::Nanousd;
 
-/// What margins are summed by.
+/// Grouping of margins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum MarginBy {
@@ -38,11 +38,11 @@ pub(super) struct MarginQuery {
     from: Option<Time>,
     /// Up to the day of this time, which is in it; today when it is left out.
     to: Option<Time>,
-    /// What is summed by; every day, account, model and upstream apart when it is left out.
+    /// Grouping; when left out, each combination of day, account, model and upstream is a row.
     by: Option<MarginBy>,
 }
 
-/// What some calls brought in, and what they cost.
+/// Revenue and cost of some calls.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "MarginRow")]
 pub(super) struct MarginRow {
@@ -53,9 +53,9 @@ pub(super) struct MarginRow {
     pub(super) upstream: Option<Arc<str>>,
     /// Calls whose cost is known.
     pub(super) calls: u64,
-    /// What customers were charged for them, and owe for them.
+    /// Charges to customers, debts included.
     pub(super) charged: Nanousd,
-    /// What they cost the operator.
+    /// Cost to the operator.
     pub(super) cost: Nanousd,
     /// The one without the other; below zero where they cost more.
     pub(super) margin: Nanousd,
@@ -63,7 +63,7 @@ pub(super) struct MarginRow {
     pub(super) unpaid: Nanousd,
 }
 
-/// What calls brought in, and what they cost.
+/// Revenue and cost of calls.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Margins")]
 pub(super) struct MarginsView {

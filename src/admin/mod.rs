@@ -63,7 +63,7 @@ pub use openapi::document as openapi_document;
 pub use readiness::Readiness;
 pub use serve::serve;
 
-/// What the admin API works with.
+/// Shared state of the admin API.
 #[derive(Clone)]
 pub struct AdminState {
     /// Accounts, keys and money.
@@ -72,19 +72,19 @@ pub struct AdminState {
     pub tasks: Arc<Tasks>,
     /// The counters and gauges that `/metrics` shows.
     pub metrics: Arc<Metrics>,
-    /// What requests came to.
+    /// Log of finished requests.
     pub requests: Arc<RequestLog>,
     /// The running configuration: which models there are.
     pub config: Arc<ConfigHandle>,
-    /// How the targets are doing.
+    /// Health of the targets.
     pub balancer: Arc<Balancer>,
-    /// What was issued for the operator's credentials.
+    /// Tokens issued for the operator's credentials.
     pub credentials: Arc<Credentials>,
-    /// Whether the gateway wants requests, as `/readyz` says.
+    /// Readiness of the gateway, as `/readyz` reports it.
     pub readiness: Arc<Readiness>,
     /// The bearer token of everything under `/admin/`, and of the operator `admin`.
     pub token: Secret,
-    /// Where passwords are hashed.
+    /// Pool of threads that hash passwords.
     pub passwords: Passwords,
     /// Wrong tokens, by the address that they come from.
     pub guesses: Arc<Guesses>,
@@ -108,7 +108,7 @@ impl AdminState {
             .map(Actor::operator)
     }
 
-    /// Why no requests are wanted, or `None` if they are: this process is beginning or ending, or the
+    /// Reason why the gateway is not ready, or `None` if it is: the process is starting or stopping, or the
     /// node is cut off from its fleet.
     fn reason_against(&self) -> Option<&'static str> {
         let own = self.readiness.reason_against();

@@ -22,13 +22,13 @@ pub(super) struct Models {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Model")]
 struct ModelView {
-    /// What customers call it; a pattern ends in an asterisk.
+    /// Name for customers; a pattern ends in an asterisk.
     id: String,
     owned_by: String,
     operations: Vec<&'static str>,
     /// Operations whose requests are translated for its upstreams.
     translated: Vec<&'static str>,
-    /// Where it is served, best first.
+    /// Targets, best first.
     targets: Vec<ModelTarget>,
     prices: PricesView,
     /// The version of the prices, which the entries of calls name.
@@ -39,7 +39,7 @@ struct ModelView {
     input_tokens_max: u64,
     /// Tokens that it puts out in one answer; 0 where they are not counted.
     output_tokens_max: u64,
-    /// How much all customers together may use it.
+    /// Limits of the model over all customers.
     limits: RatesView,
 }
 
@@ -59,7 +59,7 @@ macro_rules! prices_view {
         $(#[$price_doc:meta])* $price:ident: $typed:ident,
         $info:tt;
     )+) => {
-        /// What a unit costs in US dollars, exact, by the names of `models.yaml`. `0.00` where there is no
+        /// Prices of the units in US dollars, exact, by the names of `models.yaml`. `0.00` where there is no
         /// price.
         #[derive(Serialize, JsonSchema)]
         #[schemars(rename = "Prices")]
@@ -84,7 +84,7 @@ struct PricesWhen {
     prices: PricesView,
 }
 
-/// What a request must be like; `null` where it does not matter.
+/// Condition on requests; `null` where a property does not matter.
 #[derive(Serialize, JsonSchema)]
 struct Condition {
     /// More input tokens than this, cached ones among them.
@@ -93,7 +93,7 @@ struct Condition {
     service_tier: Option<&'static str>,
     speed: Option<&'static str>,
     inference_geo: Option<&'static str>,
-    /// Whether the model thinks before it answers.
+    /// True for requests that make the model think.
     thinking: Option<bool>,
     /// The time of the day in UTC at which it comes, such as `16:30-00:30`.
     time_utc: Option<String>,

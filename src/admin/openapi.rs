@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::route::{AdminRoute, Schemas};
 use super::table;
 
-/// What stands above the paths.
+/// Introduction of the document.
 const INTRODUCTION: &str = "Operators open accounts, give credit and make keys over this API, on \
                             an address of its own. Money is US dollars in decimal strings, times \
                             are RFC 3339, and a field that is not listed is refused by name.";

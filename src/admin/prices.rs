@@ -1,4 +1,4 @@
-//! What customers pay in the place of the list, and the prices that calls were charged by.
+//! Customers' own prices, and the price versions that calls were charged by.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::price::{PriceRule, PriceTerms, PriceVersion, PricedUnit, RULES_MAX, U
 /// The names that a price group can have.
 pub(super) const GROUP_PATTERN: &str = "^[A-Za-z0-9_.-]{1,64}$";
 
-/// What is paid for some models in the place of the list: so many times it, or other prices.
+/// Rule for the prices of some models: a factor of the list, or other prices.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "PriceRule")]
 #[schemars(extend("oneOf" = [{"required": ["factor"]}, {"required": ["prices"]}]))]
@@ -32,7 +32,7 @@ pub(super) struct RuleBody {
     /// rule counts.
     #[schemars(extend("pattern" = "^[A-Za-z0-9_.:/@-]{0,127}[A-Za-z0-9_.:/@*-]$"))]
     pub(super) models: String,
-    /// What every price of the list is multiplied by: 0 to 1000, with six decimals at most.
+    /// Factor of every list price: 0 to 1000, with six decimals at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("pattern" = "^([0-9]{1,3}(\\.[0-9]{1,6})?|1000)$"))]
     pub(super) factor: Option<String>,
@@ -116,7 +116,7 @@ fn rules(bodies: Vec<RuleBody>) -> ApiResult<Vec<PriceRule>> {
     bodies.into_iter().enumerate().map(|(at, body)| body.read(at)).collect()
 }
 
-/// What an account pays in the place of the list: by its own rules, then by those of its group.
+/// Rules of an account's prices: its own, then those of its group.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "AccountPrices")]
 #[serde(deny_unknown_fields)]
@@ -174,7 +174,7 @@ pub(super) struct NewGroup {
 pub(super) struct GroupView {
     name: String,
     rules: Vec<RuleBody>,
-    /// When they were set.
+    /// Time at which the rules were set.
     at: Time,
 }
 
@@ -218,12 +218,12 @@ pub(super) struct ChargedPrice {
     version: PriceVersion,
     /// The public id of the model.
     model: Arc<str>,
-    /// Where it came from: `models.yaml`, rules of accounts and of groups, the first of them first.
+    /// Sources of the prices: `models.yaml`, rules of accounts and of groups, in the order of precedence.
     sources: Vec<String>,
     /// The prices, as `GET /v1/models` shows them.
     #[schemars(with = "serde_json::Value")]
     pricing: Box<RawValue>,
-    /// When the first call was charged by it.
+    /// Time of the first call that was charged by it.
     since: Time,
 }
 

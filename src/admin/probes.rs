@@ -1,4 +1,4 @@
-//! What machines ask: is the process alive, does it want requests, what does it count.
+//! Probes for machines: liveness, readiness and metrics.
 
 use axum::Json;
 use axum::extract::State;
@@ -23,14 +23,14 @@ pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Whether requests are wanted.
+/// Readiness of the process.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Readiness")]
 pub(super) struct ReadinessView {
     ready: bool,
     /// `starting` or `draining`; in a fleet also `cut_off` or `directory_stopped`; `null` when ready.
     reason: Option<&'static str>,
-    /// What does not work although requests are served: `ledger_projection` while statements, usage,
+    /// Part that does not work although requests are served: `ledger_projection` while statements, usage,
     /// ended tasks and the audit cannot be read, else `null`.
     degraded: Option<&'static str>,
     /// The hash of the configuration that runs.
@@ -51,8 +51,7 @@ impl Output for ReadinessView {
     }
 }
 
-/// 200 when requests are wanted, else 503 with the reason. An upstream that fails is no reason: the
-/// others still serve.
+/// 200 when ready, else 503 with the reason. A failing upstream is no reason, since the others still serve.
 pub(super) async fn readyz(State(state): State<AdminState>) -> ReadinessView {
     let reason = state.reason_against();
     let is_away = state.ledger.projection_state().away.is_some();

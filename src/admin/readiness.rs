@@ -1,4 +1,4 @@
-//! Whether this process wants requests: what a load balancer asks.
+//! Readiness of the process for load balancers.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -21,7 +21,7 @@ impl Readiness {
         self.0.fetch_max(DRAINING, Ordering::Relaxed);
     }
 
-    /// Why no requests are wanted, or `None` if they are.
+    /// Reason why the process is not ready, or `None` if it is.
     #[must_use]
     pub fn reason_against(&self) -> Option<&'static str> {
         match self.0.load(Ordering::Relaxed) {

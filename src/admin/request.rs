@@ -1,4 +1,4 @@
-//! What every request has in common: its id, its token, its time, and how its parts are read.
+//! Common parts of all requests: id, token, time, and parsing of parameters and bodies.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(super) const PAGE_MAX: usize = 500;
 
 /// The longest time that is shown by the day: a leap year and the day that has begun.
 pub(super) const DAYS_MAX: u64 = 367;
-/// How far back it goes when nothing is said.
+/// Default range of a list, in days.
 const DAYS_DEFAULT: u64 = 30;
 
 /// From when up to when something is asked for: the last 30 days where nothing is said.
@@ -116,8 +116,8 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     Ok(value)
 }
 
-/// What is wrong with a body, and which field it is: by its path or, when serde has none, by the
-/// name in its message.
+/// Error for an invalid body, with the field: by its path or, when serde has none, by the name in its
+/// message.
 fn unusable(error: &serde_json::Error, path: Option<String>) -> ApiError {
     let text = error.to_string();
     let message = format!("The body cannot be used: {text}.");
@@ -159,8 +159,7 @@ impl<T: DeserializeOwned> FromRequestParts<AdminState> for Params<T> {
     }
 }
 
-/// What is done once, however often it is asked for: 201 the first time, 200 with the same body
-/// after.
+/// Result of an idempotent creation: 201 the first time, 200 with the same body afterwards.
 pub(super) struct WrittenOnce<T> {
     pub(super) repeated: bool,
     pub(super) body: T,
@@ -198,9 +197,9 @@ pub(super) struct PageQuery<Id> {
 #[schemars(rename = "ListOf{View}")]
 pub(super) struct ListView<View, Id> {
     data: Vec<View>,
-    /// Whether the list goes on.
+    /// True if the list goes on.
     has_more: bool,
-    /// What to pass as `after` for the next page; `null` on the last.
+    /// Value of `after` for the next page; `null` on the last.
     next_after: Option<Id>,
 }
 
@@ -210,7 +209,7 @@ impl<View, Id> ListView<View, Id> {
         Self { data, has_more: next_after.is_some(), next_after }
     }
 
-    /// What it lists, and what the next page is asked for with.
+    /// Items of the page, and the cursor of the next one.
     pub(super) fn parts(self) -> (Vec<View>, Option<Id>) {
         (self.data, self.next_after)
     }

@@ -1,4 +1,4 @@
-//! What requests came to: lists, single ones, and the live tail.
+//! Finished requests: lists, single ones, and the live tail.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -27,14 +27,14 @@ use crate::request_log::{
     Feed, Live, Logged, Position, Query, ReadError, RequestLog, Scope, StatusFilter,
 };
 
-/// Who looks on at one time: each takes every record that comes.
+/// Number of simultaneous tails: each receives every record.
 pub(super) const TAILS_MAX: usize = 16;
-/// How often a tail says that it is alive when nothing comes.
+/// Interval of the keep-alives of an idle tail.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// The word for the records of requests whose key was not recognised, in the place of an account.
 const NOBODY: &str = "none";
 
-/// What a record is of.
+/// Kind of a record.
 #[derive(Clone, Copy, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "LoggedKind")]
@@ -63,7 +63,8 @@ pub(super) struct LoggedView {
     operation: Option<String>,
     model: Option<String>,
     /// The model that the request names, where a fallback answered or was tried last.
-    asked_model: Option<String>,
+    #[serde(rename = "asked_model")]
+    requested_model: Option<String>,
     upstream: Option<String>,
     status: Option<u16>,
     error_code: Option<String>,
@@ -72,7 +73,7 @@ pub(super) struct LoggedView {
     usage: Option<Usage>,
     usage_source: Option<UsageSource>,
     cost: Option<Nanousd>,
-    /// What it cost beyond everything that the account had: the customer owes it, or has paid it since.
+    /// Cost beyond the balance of the account at that time: owed, or paid since.
     owed: Option<Nanousd>,
     ttfb_ms: Option<f64>,
     duration_ms: f64,
@@ -100,7 +101,7 @@ impl From<&Logged> for LoggedView {
             route: word(&logged.route),
             operation: word(&logged.operation),
             model: word(&logged.model),
-            asked_model: logged.asked_model.clone(),
+            requested_model: logged.requested_model.clone(),
             upstream: word(&logged.upstream),
             status: Some(logged.status).filter(|status| *status > 0),
             error_code: word(&logged.error_code),
@@ -181,7 +182,7 @@ impl JsonSchema for Statuses {
     }
 }
 
-/// Which requests are asked for.
+/// Filter of the list.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RequestsQuery {
@@ -202,7 +203,7 @@ pub(super) struct RequestsQuery {
     limit: Option<usize>,
 }
 
-/// Whose requests a tail shows.
+/// Filter of a tail.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Followed {
@@ -214,11 +215,11 @@ pub(super) struct Followed {
 #[derive(Serialize, JsonSchema)]
 pub(super) struct LoggedPage {
     data: Vec<LoggedView>,
-    /// Whether there may be older ones: a page also ends where many were read and few were meant.
+    /// True if there may be older ones: a page also ends where many records were read and few matched.
     has_more: bool,
-    /// What to pass as `before` for the next page; `null` on the last.
+    /// Value of `before` for the next page; `null` on the last.
     next_before: Option<Position>,
-    /// Whether requests are kept at all.
+    /// True if requests are logged at all.
     enabled: bool,
 }
 
@@ -244,16 +245,16 @@ fn scope(state: &AdminState, whose: Option<Whose>) -> ApiResult<Scope> {
 /// `GET /admin/v1/requests`, newest first.
 pub(super) async fn list(
     State(state): State<AdminState>,
-    Params(asked): Params<RequestsQuery>,
+    Params(query): Params<RequestsQuery>,
 ) -> ApiResult<Json<LoggedPage>> {
-    let scope = scope(&state, asked.account)?;
+    let scope = scope(&state, query.account)?;
     let query = Query {
-        before: asked.before,
-        limit: check_limit(asked.limit.unwrap_or(PAGE_DEFAULT))?,
-        model: asked.model,
-        key: asked.key,
-        status: asked.status.map(|status| status.0),
-        errors_only: asked.errors.unwrap_or(false),
+        before: query.before,
+        limit: check_limit(query.limit.unwrap_or(PAGE_DEFAULT))?,
+        model: query.model,
+        key: query.key,
+        status: query.status.map(|status| status.0),
+        errors_only: query.errors.unwrap_or(false),
     };
     let page = state.requests.list(scope, query).await?;
     Ok(Json(LoggedPage {
@@ -299,9 +300,9 @@ impl Output for Tail {
 /// `GET /admin/v1/requests/tail`: requests as they end, as server-sent events.
 pub(super) async fn tail(
     State(state): State<AdminState>,
-    Params(asked): Params<Followed>,
+    Params(query): Params<Followed>,
 ) -> ApiResult<Tail> {
-    let scope = scope(&state, asked.account)?;
+    let scope = scope(&state, query.account)?;
     follow(&state.requests, scope).map(Tail)
 }
 

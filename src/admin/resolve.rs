@@ -1,4 +1,4 @@
-//! What operators make of doubts.
+//! Resolutions of unresolved calls and tasks by operators.
 
 use axum::Json;
 use axum::extract::State;
@@ -17,15 +17,15 @@ use crate::ledger::key_rules::{NAME_BYTES_MAX, NOTE_CHARS_MAX};
 use crate::ledger::{AccountId, DoubtRefund, HoldId, LedgerError, TaskId};
 use crate::tasks::Resolution;
 
-/// What came of a call in doubt.
+/// Outcome of an unresolved call.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct HoldResolution {
-    /// What the operator found out.
+    /// Finding of the operator.
     #[serde(default)]
     #[schemars(extend("maxLength" = NOTE_CHARS_MAX, "pattern" = NOTE_PATTERN))]
     note: String,
-    /// What is given back of what the recovery policy has charged.
+    /// Refund of a part of what the recovery policy has charged.
     #[serde(default)]
     refund: Option<Object<RefundBody>>,
 }
@@ -65,24 +65,24 @@ pub(super) async fn hold(
         }
     };
     let in_doubt = state.ledger.in_doubt().await?;
-    let known = in_doubt.iter().find(|doubt| doubt.call.hold == hold);
+    let unresolved = in_doubt.iter().find(|doubt| doubt.call.hold == hold);
     // Where it was resolved by the same request before, the ledger knows whose it was.
-    let account = known.map_or(AccountId::HOUSE, |doubt| doubt.account);
+    let account = unresolved.map_or(AccountId::HOUSE, |doubt| doubt.account);
     caller.by(&state).resolve_doubt((account, hold), &body.note, refund).await?;
     Ok(Json(ResolvedHold { hold, note: body.note }))
 }
 
-/// What becomes of a task in doubt.
+/// Decision about an unresolved task.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TaskResolution {
     action: Action,
-    /// What the customer pays; only with `charge`, and within the hold.
+    /// Amount that the customer pays; only with `charge`, and within the hold.
     #[serde(default)]
     amount: Option<Amount>,
 }
 
-/// How the task in doubt ends.
+/// Outcome of the unresolved task.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]

@@ -46,7 +46,7 @@ pub(super) struct AdminRoute {
     service: MethodRouter<AdminState>,
 }
 
-/// What an entry says of itself: its name, its chapter and its summary.
+/// Title of an entry: its name, its chapter and its summary.
 pub(super) struct Title(pub(super) &'static str, pub(super) &'static str, pub(super) &'static str);
 
 /// An entry for GET.
@@ -115,19 +115,19 @@ impl AdminRoute {
         self
     }
 
-    /// Whether it asks for the token.
+    /// True if the path requires the token.
     fn is_guarded(&self) -> bool {
         self.path.starts_with("/admin/")
     }
 
-    /// What the router is made from.
+    /// Entry of the router.
     pub(super) fn into_service(self) -> (&'static str, MethodRouter<AdminState>) {
         let within = self.within;
         let bounded = move |request: Request, next: Next| answered(within, next.run(request));
         (self.path, self.service.layer(from_fn(bounded)))
     }
 
-    /// What the document says of it.
+    /// Entry of the OpenAPI document.
     pub(super) fn document(&self, schemas: &mut Schemas) -> Value {
         let mut operation = Operation::new(schemas);
         for name in names_in(self.path) {
@@ -222,7 +222,7 @@ pub(super) struct Operation<'a> {
     schemas: &'a mut Schemas,
     parameters: Vec<Value>,
     body: Option<Value>,
-    /// What each status stands for, by status.
+    /// Descriptions of the responses, by status.
     replies: BTreeMap<String, Value>,
 }
 
@@ -312,12 +312,12 @@ pub(super) trait Described<Args> {
     fn describe(operation: &mut Operation<'_>);
 }
 
-/// What a handler takes.
+/// Parameter of a handler, with its part of the OpenAPI document.
 pub(super) trait HandlerInput {
     fn describe(operation: &mut Operation<'_>);
 }
 
-/// What a handler gives.
+/// Result of a handler, with its part of the OpenAPI document.
 pub(super) trait Output {
     fn describe(operation: &mut Operation<'_>);
 }

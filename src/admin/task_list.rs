@@ -17,7 +17,7 @@ use crate::ledger::{
 use crate::money::Nanousd;
 use crate::web::show;
 
-/// How far a task is.
+/// State of a task.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum TaskState {
@@ -74,7 +74,7 @@ pub(super) struct TaskView {
     state: TaskState,
     submitted_at: Time,
     ended_at: Option<Time>,
-    /// What the customer paid; `null` until the end.
+    /// Charge to the customer; `null` until the end.
     charged: Option<Nanousd>,
     /// The announcement of its end; `null` where nobody is told.
     webhook: Option<WebhookView>,
@@ -88,12 +88,12 @@ struct WebhookView {
     state: DeliveryState,
     /// Tries that failed, as long as it is due.
     tries: Option<u32>,
-    /// When it is tried next.
+    /// Time of the next attempt.
     next_try_at: Option<Time>,
     last_try: Option<TriedView>,
 }
 
-/// How far an announcement is.
+/// State of a webhook delivery.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -110,9 +110,9 @@ enum DeliveryState {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Try")]
 struct TriedView {
-    /// What the receiver answered; `null` where it did not.
+    /// Status that the receiver answered; `null` without an answer.
     status: Option<u16>,
-    /// Why it was not reached.
+    /// Reason why the receiver was not reached.
     error: Option<String>,
     at: Time,
 }
@@ -186,11 +186,11 @@ pub(super) struct TasksQuery {
 /// `GET /admin/v1/tasks`, newest first.
 pub(super) async fn list(
     State(state): State<AdminState>,
-    Params(asked): Params<TasksQuery>,
+    Params(query): Params<TasksQuery>,
 ) -> ApiResult<Json<ListView<TaskView, TaskId>>> {
-    let limit = check_limit(asked.limit.unwrap_or(PAGE_DEFAULT))?;
-    let filter = asked.state.map(TaskState::filter);
-    let found = state.ledger.tasks(asked.account, filter, asked.after, limit).await?;
+    let limit = check_limit(query.limit.unwrap_or(PAGE_DEFAULT))?;
+    let filter = query.state.map(TaskState::filter);
+    let found = state.ledger.tasks(query.account, filter, query.after, limit).await?;
     let page =
         found.ok_or_else(|| ApiError::invalid("after", "The list has no item with this id."))?;
     let data = page.tasks.into_iter().map(TaskView::from).collect();
@@ -202,7 +202,7 @@ pub(super) async fn list(
 pub(super) struct OneTask {
     #[serde(flatten)]
     task: TaskView,
-    /// What the customer is shown of it.
+    /// The task as the customer reads it.
     record: Value,
 }
 

@@ -30,7 +30,7 @@ struct TaskView {
     upstream: String,
     upstream_model: String,
     submitted_at: Time,
-    /// When its hold is given back.
+    /// Time at which the hold is released if the task has not ended.
     given_up_at: Time,
 }
 
@@ -55,7 +55,7 @@ pub(super) async fn in_doubt(State(state): State<AdminState>) -> ApiResult<Json<
     Ok(Json(TasksInDoubt { data: tasks.iter().map(|task| TaskView::from(&**task)).collect() }))
 }
 
-/// What an account's receivers check the signatures of webhooks with.
+/// Secret with which an account's receivers check the signatures of webhooks.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct WebhookSecret {
     secret: String,

@@ -1,4 +1,4 @@
-//! How the upstreams and the targets at them are doing.
+//! Health of the upstreams and of the targets at them.
 
 use std::time::Instant;
 
@@ -27,7 +27,7 @@ pub(super) struct UpstreamView {
     pub(super) protocol: &'static str,
     /// The host, with the port if it is not the usual one.
     pub(super) authority: String,
-    /// What its health check says.
+    /// Result of its health check.
     pub(super) healthy: bool,
     pub(super) in_flight: u32,
     /// Calls whose answers nobody waits for any more, and that are read on for their usage.
@@ -43,7 +43,7 @@ pub(super) struct ConnectFailureView {
     pub(super) at: Time,
     /// The kind of the failure, as in `tollgate_upstream_connect_failures_total`.
     pub(super) reason: &'static str,
-    /// Who could not be reached, at which addresses, and why.
+    /// Upstream that could not be reached, its addresses, and the reason.
     pub(super) text: String,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct TargetView {
     pub(super) priority: u32,
     pub(super) weight: u32,
     pub(super) state: TargetState,
-    /// How much longer it is `busy` or `open`.
+    /// Remaining time for which it is `busy` or `open`.
     pub(super) for_seconds: Option<f64>,
     /// The part of its weight that a target gets in its `slow_start`.
     pub(super) share: Option<f64>,
@@ -69,14 +69,14 @@ pub(super) struct TargetView {
     pub(super) shut_kinds: Vec<ShutKindView>,
     /// Calls under way that are paid for.
     pub(super) in_flight: u32,
-    /// How much longer the token is used that was issued last for the credential; absent where none is.
+    /// Remaining lifetime of the token that was issued last for the credential; absent where there is none.
     pub(super) token_seconds: Option<u64>,
     pub(super) last_failure: Option<LastFailure>,
     /// The least that the provider says is left of your requests, until its reset.
     pub(super) requests_left: Option<u64>,
     /// The least that the provider says is left of your tokens but for those of answers, until its reset.
     pub(super) tokens_left: Option<u64>,
-    /// What the provider says is left of your quotas, of those that are not over.
+    /// Remaining quotas as the provider reports them, without expired reports.
     pub(super) quotas: Vec<QuotaView>,
 }
 
@@ -108,7 +108,7 @@ pub(super) struct ShutKindView {
     /// `token_count`, `compact`, `embeddings` and so on.
     pub(super) kind: &'static str,
     pub(super) state: TargetState,
-    /// How much longer it is `busy` or `open`.
+    /// Remaining time for which it is `busy` or `open`.
     pub(super) for_seconds: Option<f64>,
 }
 
@@ -144,7 +144,7 @@ pub(super) fn seen(state: &AdminState) -> UpstreamsView {
     let now = Instant::now();
     let one = |name: &String| {
         let upstream = snapshot.upstreams.get(name)?;
-        let known = table.upstream(name)?;
+        let health = table.upstream(name)?;
         let targets = targets_at(&snapshot, name)
             .flat_map(|(model, target)| {
                 let channels = table.channels(target).iter();
@@ -158,9 +158,9 @@ pub(super) fn seen(state: &AdminState) -> UpstreamsView {
             name: name.clone(),
             protocol: upstream.protocol(),
             authority: upstream.authority.to_string(),
-            healthy: known.is_healthy(),
-            in_flight: known.in_flight(),
-            orphans: known.orphans(),
+            healthy: health.is_healthy(),
+            in_flight: health.in_flight(),
+            orphans: health.orphans(),
             last_connect_failure: state.metrics.last_connect_failure(name).map(|failure| {
                 let ConnectFailure { at, reason, text } = failure;
                 ConnectFailureView { at: at.into(), reason, text }
@@ -171,7 +171,7 @@ pub(super) fn seen(state: &AdminState) -> UpstreamsView {
     UpstreamsView { upstreams: names.into_iter().filter_map(one).collect() }
 }
 
-/// How long the tokens last with which the gateway signs in, as metrics name them.
+/// Remaining lifetimes of the gateway's sign-in tokens, for metrics.
 pub(super) fn credential_figures(state: &AdminState) -> Vec<CredentialFigures> {
     let snapshot = state.config.load();
     let all = snapshot.upstreams.values().flat_map(|upstream| {
@@ -196,8 +196,8 @@ pub(super) fn figures(state: &AdminState) -> (Vec<UpstreamFigures>, Vec<CircuitF
     let mut upstreams = Vec::with_capacity(snapshot.upstreams.len());
     let mut circuits = Vec::new();
     for name in snapshot.upstreams.keys() {
-        let Some(known) = table.upstream(name) else { continue };
-        let (healthy, in_flight) = (known.is_healthy(), known.in_flight());
+        let Some(health) = table.upstream(name) else { continue };
+        let (healthy, in_flight) = (health.is_healthy(), health.in_flight());
         upstreams.push(UpstreamFigures { upstream: name.clone(), healthy, in_flight });
         for (model, target) in targets_at(&snapshot, name) {
             circuits.extend(table.channels(target).iter().map(|channel| CircuitFigures {
@@ -233,7 +233,7 @@ fn credential(channel: &Channel) -> &str {
     channel.credential.as_ref().map_or("", |credential| &credential.name)
 }
 
-/// How much longer the token is used that was issued last for a channel's credential.
+/// Remaining lifetime of the token that was issued last for a channel's credential.
 fn token_seconds(state: &AdminState, channel: &Channel) -> Option<u64> {
     let auth = channel.credential.as_ref()?.auth()?;
     Some(state.credentials.standing(auth)?.left?.as_secs())

@@ -1,4 +1,4 @@
-//! What an account has used, in hours or in days.
+//! Usage of an account by hour or day.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::price::Usage;
 /// The longest time that is shown by the hour: a month.
 const HOURS_MAX: u64 = 31 * 24;
 
-/// How finely usage is told apart in time.
+/// Length of the time buckets.
 #[derive(Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum By {
@@ -43,20 +43,20 @@ pub(super) struct UsageQuery {
     by: Option<By>,
 }
 
-/// What one key used of one model within an hour or a day.
+/// Usage of one model by one key within an hour or a day.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "UsageRow")]
 struct RowView {
-    /// When the hour or day begins.
+    /// Beginning of the hour or day.
     begin: Time,
     key_id: KeyId,
     model: Arc<str>,
     calls: u64,
-    /// What was charged for it, in dollars.
+    /// Charges, in dollars.
     cost: Nanousd,
-    /// What it cost beyond that, and the account owed then.
+    /// Cost beyond the balance, owed by the account at that time.
     owed: Nanousd,
-    /// What it cost beyond both, borne by the operator.
+    /// Cost beyond both, borne by the operator.
     written_off: Nanousd,
     usage: Usage,
 }
@@ -75,15 +75,15 @@ pub(super) struct UsageView {
 pub(super) async fn show(
     State(state): State<AdminState>,
     Path(account): Path<String>,
-    Params(asked): Params<UsageQuery>,
+    Params(query): Params<UsageQuery>,
 ) -> ApiResult<Json<UsageView>> {
     let account = accounts::find(&state, &account)?.id;
-    let by = asked.by.unwrap_or_default();
+    let by = query.by.unwrap_or_default();
     let (grain, unit_ms, units_max) = match by {
         By::Hour => (Grain::Hour, MS_PER_HOUR, HOURS_MAX),
         By::Day => (Grain::Day, MS_PER_DAY, DAYS_MAX),
     };
-    let (from, to) = request::period(asked.from, asked.to);
+    let (from, to) = request::period(query.from, query.to);
     let from = UnixMs(from.0 - from.0 % unit_ms);
     if from > to {
         return Err(ApiError::invalid("from", "`from` is after `to`."));

@@ -1,4 +1,4 @@
-//! Which gateway answers: for deployments that wait until all of their gateways are of one version.
+//! Version of the gateway, for deployments that wait until all of their gateways run the same.
 
 use axum::Json;
 use axum::extract::State;
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::AdminState;
 
-/// Which gateway answers, and what it has in force.
+/// Version of the gateway, and its configuration.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Version")]
 pub(super) struct VersionView {

@@ -18,11 +18,11 @@ use crate::web::{
     Client, DeviceId, Form, HtmlPage, PageFrame, Session, SessionChange, Tone, Trying,
 };
 
-/// What is said of a wrong address and of a wrong password alike.
+/// Message for a wrong address and a wrong password alike.
 const WRONG: &str = "There is no account with this e-mail address and this password.";
-/// What is said when there were too many tries.
+/// Message after too many attempts.
 pub(super) const TOO_OFTEN: &str = "Too many tries. Wait a minute and try again.";
-/// What is said when too many passwords are compared at one time.
+/// Message while too many passwords are being compared.
 pub(super) const BUSY: &str = "Many people are logging in just now. Try again in a moment.";
 
 #[derive(Template)]
@@ -93,7 +93,7 @@ async fn check(
 ) -> Result<(Arc<Login>, Option<DeviceId>), (StatusCode, &'static str)> {
     let login = console.ledger.login_by_email(email);
     let who = login.as_ref().map(|login| login.account.to_string());
-    let device = who.and_then(|who| console.devices.known(headers, &who));
+    let device = who.and_then(|who| console.devices.find(headers, &who));
     // However it is written, it is one address.
     let name = email.to_lowercase();
     let trying =

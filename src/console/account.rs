@@ -54,14 +54,14 @@ impl AccountPage {
     }
 }
 
-/// What the forms of an account come to, but for codes: their sentence has an amount in it.
+/// Results of an account's forms, except for codes, whose sentence contains an amount.
 const DONE: DoneMessages = DoneMessages(&[
     ("name", "The name was changed."),
     ("email", "The e-mail address was changed. Other sessions have ended."),
     ("password", "The password was changed. Other sessions have ended."),
 ]);
 
-/// What was done before the page was asked for again.
+/// Result of the previous form, from the address.
 #[derive(Default, Deserialize)]
 pub(super) struct AccountQuery {
     done: Option<String>,

@@ -1,4 +1,4 @@
-//! How customers reach the gateway, for what they paste.
+//! Public address of the gateway, for snippets that customers paste.
 
 use std::convert::Infallible;
 
@@ -30,7 +30,7 @@ impl FromRequestParts<CustomerConsole> for GatewayUrl {
     }
 }
 
-/// Whether a `Host` has only what one needs to have: it is pasted into shells.
+/// True if a `Host` consists of harmless characters only: it is pasted into shells.
 fn is_authority(host: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
     (1..=255).contains(&host.len()) && host.bytes().all(is_plain)

@@ -1,4 +1,4 @@
-//! What an account has, and everything that happened to it.
+//! Balance of an account, and its statement.
 
 use askama::Template;
 use axum::extract::{Path, Query, State};
@@ -26,7 +26,7 @@ struct Statement {
     is_first: bool,
 }
 
-/// Which lines are asked for.
+/// Filter of the statement, and position in it.
 #[derive(Deserialize)]
 pub(super) struct StatementQuery {
     before: Option<String>,
@@ -36,10 +36,10 @@ pub(super) struct StatementQuery {
 pub(super) async fn page(
     State(console): State<CustomerConsole>,
     customer: LoggedInCustomer,
-    Query(asked): Query<StatementQuery>,
+    Query(query): Query<StatementQuery>,
 ) -> PageResult {
     let id = customer.account.id;
-    let before = asked.before.map(|before| before.parse::<Seq>()).transpose();
+    let before = query.before.map(|before| before.parse::<Seq>()).transpose();
     let before = before.map_err(|_| customer.nowhere(&console))?;
     let failed = |error| customer.failed(&console, &error);
     // One more than is shown tells whether there are more.

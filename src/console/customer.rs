@@ -1,4 +1,4 @@
-//! Who is logged in, and what they are told when something is not there or went wrong.
+//! The session's customer, and the pages for missing things and errors.
 
 use axum::Extension;
 use axum::extract::{FromRequestParts, State};
@@ -12,7 +12,7 @@ use crate::ledger::{Account, AccountId, Actor, Asked, By, KeyId, KeyPatch, Ledge
 use crate::secret::Secret;
 use crate::web::{FailurePage, Form, HtmlPage, PageFrame, Session, Tone};
 
-/// What a page of the console comes to: itself, or the page that says why it is not there.
+/// Result of a page: its response, or the page that says why it is not available.
 pub(super) type PageResult<T = Response> = Result<T, Response>;
 
 /// Somebody who is logged in; whoever is not is shown the way in.
@@ -24,7 +24,7 @@ pub(super) struct LoggedInCustomer {
 }
 
 impl LoggedInCustomer {
-    /// Whose session it is, unless it is over.
+    /// Customer of the session, unless the session is void.
     pub(super) fn from_session(console: &CustomerConsole, session: &Session) -> Option<Self> {
         let id: AccountId = session.who.as_deref()?.parse().ok()?;
         if console.ledger.is_session_over(id, &session.id, session.since) {
@@ -34,7 +34,7 @@ impl LoggedInCustomer {
         Some(Self { account, session: session.clone() })
     }
 
-    /// Whether the account may make no calls.
+    /// True if the account is suspended.
     pub(super) fn is_suspended(&self) -> bool {
         self.account.suspended
     }
@@ -50,7 +50,7 @@ impl LoggedInCustomer {
         frame
     }
 
-    /// What this customer writes.
+    /// This customer as the writer of ledger records.
     pub(super) fn writes<'a>(&self, console: &'a CustomerConsole) -> By<'a> {
         console.ledger.by(&Actor::Customer)
     }

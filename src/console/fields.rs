@@ -1,4 +1,4 @@
-//! What a customer may call things, and what is said beside a field whose name will not do.
+//! Validation of names that customers choose, with the messages beside the fields.
 
 use crate::ledger::key_rules::{NAME_BYTES_MAX, TextError, check_name};
 use crate::web::FieldErrors;

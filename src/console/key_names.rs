@@ -1,4 +1,4 @@
-//! What an account's keys are called: ledger, usage and requests know them by their ids.
+//! Names of an account's keys by id, since ledger, usage and requests only have ids.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(super) struct KeyNames {
 }
 
 impl KeyNames {
-    /// Those of whoever is logged in.
+    /// Key names of the session's account.
     pub(super) fn load(console: &CustomerConsole, customer: &LoggedInCustomer) -> Self {
         Self::new(console.ledger.keys_of(customer.account.id))
     }
@@ -30,12 +30,12 @@ impl KeyNames {
         &self.keys
     }
 
-    /// Whether the account has this key.
+    /// True if the account has this key.
     pub(super) fn has(&self, id: KeyId) -> bool {
         self.places.contains_key(&id)
     }
 
-    /// What its owner calls a key.
+    /// Name that its owner gave the key.
     pub(super) fn name(&self, id: KeyId) -> String {
         let key = self.places.get(&id).and_then(|place| self.keys.get(*place));
         key.map_or_else(|| id.to_string(), |key| key.name.clone())

@@ -7,25 +7,25 @@ use crate::web::show;
 
 /// One line of an account's statement.
 pub(super) struct StatementLine {
-    /// When it happened, in UTC to the second.
+    /// Time in UTC, to the second.
     pub(super) at: String,
-    /// What it is, in a word.
+    /// Kind of the line, in a word.
     pub(super) what: &'static str,
     /// The class of the word's badge.
     pub(super) tone: &'static str,
-    /// What else there is to say: why a call cost nothing, what a grant or refund is called.
+    /// Further remark: the reason why a call was free, or the name of a grant or refund.
     pub(super) note: String,
     /// The call that it belongs to.
     pub(super) call: Option<LineCall>,
     /// The settled hold of a refund.
     pub(super) refunded: Option<HoldId>,
-    /// What was set aside for a call before it began.
+    /// Hold of a call.
     pub(super) held: Option<Nanousd>,
-    /// What the customer paid; `None` for a line that is no payment.
+    /// Charge; `None` for a line that is no payment.
     pub(super) charged: Option<Nanousd>,
-    /// What of the hold is available again.
+    /// Part of the hold that was released.
     pub(super) freed: Option<Nanousd>,
-    /// What was given, or given back.
+    /// Credit that was granted or refunded.
     pub(super) credit: Option<Nanousd>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct LineCall {
     pub(super) short: String,
     /// The model that was called, as customers name it.
     pub(super) model: String,
-    /// What its owner calls the key.
+    /// Name of the key.
     pub(super) key: String,
 }
 
@@ -168,7 +168,7 @@ fn credit_line_note(limit: &Nanousd, [lent, withdrawn, owed]: [&Nanousd; 3]) -> 
     note
 }
 
-/// Why a call cost nothing.
+/// Reason why a call was free.
 fn why(reason: VoidReason) -> &'static str {
     match reason {
         VoidReason::Unreached => "no provider took it",

@@ -72,7 +72,7 @@ use crate::web::{
 const COOKIE: &str = "tollgate_console";
 /// The cookie of browsers in which somebody was logged in before.
 const DEVICE_COOKIE: &str = "tollgate_device";
-/// What metrics and logs call its requests, wherever it is.
+/// Route of the console in metrics and logs, wherever it is mounted.
 const ROUTE: &str = "/console";
 /// The largest form, in bytes: the longest field is a list of models.
 const BODY_BYTES_MAX: usize = 64 << 10;
@@ -83,7 +83,7 @@ const KEY_EVERY: Duration = Duration::from_secs(30);
 /// [`CHANGE_EVERY`]: each is in the ledger for ever, costs nothing, and has up to 13 KiB.
 const CHANGES_AT_ONCE: u32 = 100;
 const CHANGE_EVERY: Duration = Duration::from_secs(20);
-/// What is said then.
+/// Message for too many changes.
 const TOO_MANY_CHANGES: &str =
     "These are many changes in a short time. Wait half a minute and try again.";
 /// The ways through it.
@@ -100,25 +100,25 @@ const NAV: &[NavItem] = &[
     NavItem { path: "/account", label: "Account" },
 ];
 
-/// What the console is made of.
+/// Parts that the console needs.
 pub(crate) struct ConsoleParts {
     /// Accounts, keys and money.
     pub(crate) ledger: Arc<Ledger>,
     /// Work that outlives its request.
     pub(crate) tasks: Arc<Tasks>,
-    /// What requests came to.
+    /// Log of finished requests.
     pub(crate) requests: Arc<RequestLog>,
     /// The configuration in force, which a reload replaces.
     pub(crate) config: Arc<ConfigHandle>,
-    /// Where passwords are hashed.
+    /// Pool of threads that hash passwords.
     pub(crate) passwords: Passwords,
-    /// What accounts have in use.
+    /// Usage of accounts against their limits.
     pub(crate) limits: Arc<Limits>,
-    /// Where it is counted what is turned away.
+    /// Counters of refused requests.
     pub(crate) metrics: Arc<Metrics>,
 }
 
-/// What its pages work with.
+/// Shared state of the console's pages.
 #[derive(Clone)]
 struct CustomerConsole {
     /// Its path, without a slash at the end.
@@ -131,7 +131,7 @@ struct CustomerConsole {
     passwords: Passwords,
     limits: Arc<Limits>,
     metrics: Arc<Metrics>,
-    /// Where customers were logged in before.
+    /// Devices on which customers have logged in.
     devices: Arc<Devices>,
     /// Tries at passwords, of those who are not logged in.
     log_ins: Arc<LogIns>,
@@ -145,7 +145,7 @@ struct CustomerConsole {
     key_makings: Arc<Attempts<AccountId>>,
     /// Changes of keys and names that one account makes.
     changes: Arc<Attempts<AccountId>>,
-    /// How often each account sends announcements again.
+    /// Rate limit of repeated webhooks, by account.
     replays: Arc<Attempts<AccountId>>,
 }
 

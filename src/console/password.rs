@@ -1,4 +1,4 @@
-//! What a customer may choose as a password.
+//! Rules for passwords of customers.
 
 use crate::password::CHARS_MIN;
 use crate::web::FieldErrors;
@@ -24,7 +24,7 @@ pub(super) fn check_new(
     }
 }
 
-/// Whether a text is at most three characters again and again: `aaaaaaaaaa`, `abcabcabcabc`.
+/// True if the text repeats at most three characters: `aaaaaaaaaa`, `abcabcabcabc`.
 fn is_one_piece_repeated(text: &str) -> bool {
     let chars: Vec<char> = text.chars().collect();
     (1..=3).any(|length| chars.iter().skip(length).zip(&chars).all(|(later, c)| later == c))

@@ -1,4 +1,4 @@
-//! What models cost this account: the list, or what was agreed with it.
+//! Prices of models for this account: list prices or its own.
 
 use askama::Template;
 use axum::extract::{Query, State};
@@ -25,13 +25,13 @@ struct PricesPage {
     left_out: usize,
 }
 
-/// What one model costs.
+/// Prices of one model.
 struct PricedModel {
     id: String,
     version: String,
-    /// What is paid where no condition holds.
+    /// Prices where no condition holds.
     lines: Vec<PriceLine>,
-    /// What is paid under conditions.
+    /// Prices under conditions.
     conditional: Vec<PriceLine>,
 }
 
@@ -57,10 +57,10 @@ pub(super) async fn page(
     let priced = found.iter().take(MODELS_MAX).map(|model| {
         let named = (&***model, &*model.id);
         let prices = pricing::prices_for(&console.ledger, customer.account.id, named, now);
-        let told = pricing::pricing(model, &prices);
-        let all = price_lines(&told).into_iter();
+        let price = pricing::pricing(model, &prices);
+        let all = price_lines(&price).into_iter();
         let (lines, conditional) = all.partition(|line| line.when.is_empty());
-        let version = told["version"].as_str().unwrap_or_default().to_owned();
+        let version = price["version"].as_str().unwrap_or_default().to_owned();
         PricedModel { id: model.id.to_string(), version, lines, conditional }
     });
     let shown = PricesPage {

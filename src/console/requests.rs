@@ -1,4 +1,4 @@
-//! What the account's requests came to, as the request log has it.
+//! Finished requests of the account, from the request log.
 
 mod filter;
 mod one;
@@ -34,7 +34,7 @@ const MODELS_MAX: usize = 200;
 #[template(path = "customer_requests.html")]
 struct Requests {
     frame: PageFrame,
-    /// Whether they are kept at all.
+    /// True if requests are logged at all.
     is_on: bool,
     filter: Filter,
     keys: Vec<KeyOption>,
@@ -101,10 +101,10 @@ fn status(logged: &Logged) -> String {
 pub(super) async fn page(
     State(console): State<CustomerConsole>,
     customer: LoggedInCustomer,
-    Query(asked): Query<TypedFilter>,
+    Query(query): Query<TypedFilter>,
 ) -> PageResult {
     let keys = KeyNames::load(&console, &customer);
-    let filter = Filter::from_typed(asked, &keys);
+    let filter = Filter::from_typed(query, &keys);
     let scope = Scope::Account(customer.account.id);
     let found = match filter.query(ROWS) {
         Some(query) => match console.requests.list(scope, query).await {

@@ -147,7 +147,7 @@ async fn open(
     console.ledger.by(&Actor::Customer).sign_up(&new).await
 }
 
-/// What the ledger refused, beside its field.
+/// The form again, with the ledger's refusal beside its field.
 fn answer(page: SignUpPage, error: &LedgerError) -> Response {
     let mut errors = FieldErrors::default();
     match error {
@@ -164,7 +164,7 @@ fn answer(page: SignUpPage, error: &LedgerError) -> Response {
     page.refused(StatusCode::CONFLICT, errors)
 }
 
-/// Why a code cannot be used, for whoever typed it.
+/// Reason why a code cannot be used, for the person who typed it.
 pub(super) fn code_in_words(refusal: CodeRefusal) -> &'static str {
     match refusal {
         CodeRefusal::Unknown => "There is no such code for this. Check how it was typed.",

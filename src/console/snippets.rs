@@ -1,4 +1,4 @@
-//! What a customer pastes to make a first call.
+//! Snippets for a first call.
 
 use crate::config::snapshot::Snapshot;
 use crate::protocols::Operation;
@@ -15,7 +15,7 @@ pub(super) struct Snippets {
 }
 
 impl Snippets {
-    /// Those with `key`, for the gateway at `url`.
+    /// Snippets with `key`, for the gateway at `url`.
     pub(super) fn new(config: &Snapshot, url: &str, key: &str) -> Self {
         let chat = path_of(config, Operation::Chat).zip(model_of(config, Operation::Chat));
         let messages =
@@ -35,7 +35,7 @@ impl Snippets {
     }
 }
 
-/// Where an operation is asked for.
+/// Path of an operation.
 pub(super) fn path_of(config: &Snapshot, operation: Operation) -> Option<&str> {
     let mut routes = config.routes.iter();
     routes.find(|route| route.operation == operation).map(|route| route.path.as_str())

@@ -12,9 +12,9 @@ use crate::ledger::NewKey;
 use crate::money::Nanousd;
 use crate::web::{Form, HtmlPage, PageFrame, new_submit_token, show};
 
-/// What stands for a key that cannot be shown again.
+/// Placeholder of a key that cannot be shown again.
 const PLACEHOLDER: &str = "YOUR_KEY";
-/// What the first key is called.
+/// Name of the first key.
 const FIRST_KEY: &str = "My first key";
 
 #[derive(Template)]

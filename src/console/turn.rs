@@ -14,9 +14,9 @@ use super::customer::LoggedInCustomer;
 use crate::metrics::Shed;
 use crate::web::{FailurePage, HtmlPage, Session};
 
-/// How long a page waits for others of its account.
+/// Time that a page waits for other pages of its account.
 const WAIT: Duration = Duration::from_secs(5);
-/// When to reload, in seconds.
+/// `Retry-After` of a page that has waited too long, in seconds.
 const RETRY: HeaderValue = HeaderValue::from_static("1");
 
 /// Around every page: whoever is logged in waits for a turn.

@@ -1,11 +1,11 @@
-//! What calls used, in the words of people.
+//! Usage of calls in everyday words.
 
 use std::time::Duration;
 
 use crate::price::{Side, Usage, UsageSource};
 use crate::web::show;
 
-/// What came out: `1,204`, `2 images`, `5 s`, or `–` for nothing.
+/// Output of a call: `1,204`, `2 images`, `5 s`, or `–` for nothing.
 pub(super) fn out(usage: &Usage) -> String {
     let mut parts = Vec::new();
     let tokens = usage.total(Side::Output);
@@ -26,7 +26,7 @@ pub(super) fn all(usage: &Usage) -> Vec<(&'static str, u64)> {
     usage.shown().filter(|(_, count)| *count > 0).map(|(unit, count)| (unit.label, count)).collect()
 }
 
-/// Who says what was used.
+/// Source of the usage figures.
 pub(super) fn source(source: UsageSource) -> &'static str {
     match source {
         UsageSource::Upstream => "as the provider reported it",
@@ -40,7 +40,7 @@ pub(super) fn per_second(rate: Option<f64>) -> String {
     rate.map_or_else(|| "–".to_owned(), |rate| format!("{rate:.1}"))
 }
 
-/// How long it took until the first byte.
+/// Time until the first byte.
 pub(super) fn first_byte(ttfb: Option<Duration>) -> String {
     ttfb.map_or_else(|| "–".to_owned(), |ttfb| show::took(&ttfb))
 }

@@ -1,4 +1,4 @@
-//! What the account has used, by day, model and key.
+//! Usage of the account by day, model and key.
 
 mod chart;
 mod csv;
@@ -80,7 +80,7 @@ impl UsageTable {
     }
 }
 
-/// How many days are asked for.
+/// Number of days.
 #[derive(Deserialize)]
 pub(super) struct UsageDaysQuery {
     days: Option<String>,
@@ -95,8 +95,8 @@ struct UsagePeriod {
 
 impl UsagePeriod {
     /// One of [`DAYS`]; what is none of them is [`DAYS_DEFAULT`].
-    fn from_query(asked: &UsageDaysQuery, now: UnixMs) -> Self {
-        let days = asked.days.as_deref().and_then(|days| days.parse().ok());
+    fn from_query(query: &UsageDaysQuery, now: UnixMs) -> Self {
+        let days = query.days.as_deref().and_then(|days| days.parse().ok());
         let days = days.filter(|days| DAYS.contains(days)).unwrap_or(DAYS_DEFAULT);
         let today = UnixMs(now.0 - now.0 % MS_PER_DAY);
         Self { days, begin: UnixMs(today.0.saturating_sub((days - 1) * MS_PER_DAY)), today }
@@ -109,7 +109,7 @@ impl UsagePeriod {
     }
 }
 
-/// What was used in a period, as of a few seconds ago.
+/// Usage in a period, as of a few seconds ago.
 async fn used(
     console: &CustomerConsole,
     customer: &LoggedInCustomer,
@@ -124,9 +124,9 @@ async fn used(
 pub(super) async fn page(
     State(console): State<CustomerConsole>,
     customer: LoggedInCustomer,
-    Query(asked): Query<UsageDaysQuery>,
+    Query(query): Query<UsageDaysQuery>,
 ) -> PageResult {
-    let period = UsagePeriod::from_query(&asked, UnixMs::now());
+    let period = UsagePeriod::from_query(&query, UnixMs::now());
     let used = used(&console, &customer, &period).await?;
     let sums = Sums::add_up(&used);
     let names = KeyNames::load(&console, &customer);

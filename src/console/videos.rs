@@ -54,7 +54,7 @@ struct VideoRow {
     tone: &'static str,
     model: String,
     key: String,
-    /// What it cost; `None` while it has not ended.
+    /// Charge; `None` while the task has not ended.
     cost: Option<Nanousd>,
     ended_at: String,
 }
@@ -90,7 +90,7 @@ pub(super) fn short(task: &Task) -> String {
     }
 }
 
-/// What stands in the place of the id that family S has from its upstream, before there is one.
+/// Placeholder of the id that family S gets from its upstream, before there is one.
 pub(super) const NO_ID: &str = "no id yet";
 
 /// The id below which a task has its page: the one by which the customer knows it, if there is one.
@@ -98,7 +98,7 @@ pub(super) fn page_id(task: &Task) -> String {
     customer_id(task).unwrap_or_else(|| task.id().to_string())
 }
 
-/// Which tasks are asked for.
+/// Filter of the list of tasks, and position in it.
 #[derive(Deserialize)]
 pub(super) struct VideosQuery {
     #[serde(default)]
@@ -129,21 +129,21 @@ pub(super) async fn listed(
 pub(super) async fn page(
     State(console): State<CustomerConsole>,
     customer: LoggedInCustomer,
-    Query(asked): Query<VideosQuery>,
+    Query(query): Query<VideosQuery>,
 ) -> PageResult {
-    let filter = match asked.state.as_str() {
+    let filter = match query.state.as_str() {
         "" => None,
         "open" => Some(TaskFilter::Open),
         "in_doubt" => Some(TaskFilter::InDoubt),
-        state if STATES.iter().any(|(known, _)| *known == state) => {
+        state if STATES.iter().any(|(name, _)| *name == state) => {
             Some(TaskFilter::Ended(state.to_owned()))
         }
         _ => return Err(customer.nowhere(&console)),
     };
-    let found = listed(&console, &customer, filter, asked.after.as_deref()).await?;
+    let found = listed(&console, &customer, filter, query.after.as_deref()).await?;
     let keys = KeyNames::load(&console, &customer);
     let address =
-        |after: TaskId| console.at(&format!("/videos?state={}&after={after}", asked.state));
+        |after: TaskId| console.at(&format!("/videos?state={}&after={after}", query.state));
     let mut rows = Vec::with_capacity(found.tasks.len());
     for listed in &found.tasks {
         rows.push(VideoRow::load(&console, listed, &keys).await);
@@ -153,8 +153,8 @@ pub(super) async fn page(
         states: STATES,
         rows,
         older: found.next_after.map(address),
-        is_first: asked.after.is_none(),
-        state: asked.state,
+        is_first: query.after.is_none(),
+        state: query.state,
     };
     Ok(HtmlPage(shown).into_response())
 }

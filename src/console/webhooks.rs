@@ -35,7 +35,7 @@ struct Webhooks {
     rows: Vec<Delivery>,
     older: Option<String>,
     is_first: bool,
-    /// What signatures are checked with, where it was asked for.
+    /// Secret for checking signatures, if the customer asked to see it.
     secret: Option<String>,
 }
 
@@ -50,7 +50,7 @@ struct Delivery {
     failed: String,
     last: String,
     next: String,
-    /// Whether there is an end to announce.
+    /// True if the task has ended.
     has_ended: bool,
 }
 
@@ -87,7 +87,7 @@ impl Delivery {
     }
 }
 
-/// Where the list goes on.
+/// Position in the list.
 #[derive(Default, Deserialize)]
 pub(super) struct WebhooksQuery {
     after: Option<String>,
@@ -97,10 +97,10 @@ pub(super) struct WebhooksQuery {
 pub(super) async fn page(
     State(console): State<CustomerConsole>,
     customer: LoggedInCustomer,
-    Query(asked): Query<WebhooksQuery>,
+    Query(query): Query<WebhooksQuery>,
 ) -> PageResult {
     let frame = customer.frame(&console, "/webhooks");
-    render(&console, &customer, frame, asked, None).await
+    render(&console, &customer, frame, query, None).await
 }
 
 /// `POST /webhooks/secret`: the list with the secret, which no address leads to.
@@ -151,17 +151,17 @@ async fn render(
     console: &CustomerConsole,
     customer: &LoggedInCustomer,
     frame: PageFrame,
-    asked: WebhooksQuery,
+    query: WebhooksQuery,
     secret: Option<String>,
 ) -> PageResult {
     let filter = Some(TaskFilter::Announced);
-    let found = videos::listed(console, customer, filter, asked.after.as_deref()).await?;
+    let found = videos::listed(console, customer, filter, query.after.as_deref()).await?;
     let address = |after: TaskId| console.at(&format!("/webhooks?after={after}"));
     let shown = Webhooks {
         frame,
         rows: found.tasks.iter().map(Delivery::from_listed).collect(),
         older: found.next_after.map(address),
-        is_first: asked.after.is_none(),
+        is_first: query.after.is_none(),
         secret,
     };
     Ok(HtmlPage(shown).into_response())

@@ -63,7 +63,7 @@ pub(crate) async fn receive(
         respond::preflight(session).await.map_err(|error| client_disconnected(&error))?;
         return Ok(Received::Answered);
     }
-    if websocket::is_asked_for(head) {
+    if websocket::is_upgrade(head) {
         let can_be_had = websocket::can_be_had(head);
         let is_spoken = |route: &Route| can_be_had && route.operation == Operation::Responses;
         let Some(route) = exchange.route.clone().filter(|route| is_spoken(route)) else {

@@ -273,8 +273,8 @@ fn escape_each(json: &mut Vec<u8>, text: &str) {
     }
 }
 
-/// Whether `text` is the inside of a JSON string as it is: printable ASCII without a quote or a
-/// backslash. Looks at eight bytes at a time.
+/// True if `text` needs no escapes in a JSON string: printable ASCII without a quote or a backslash. Looks at
+/// eight bytes at a time.
 fn is_plain(text: &[u8]) -> bool {
     let (words, rest) = text.as_chunks::<8>();
     let all = words.iter().fold(0, |all, word| all | special(u64::from_le_bytes(*word)));
@@ -307,7 +307,7 @@ const fn each(byte: u8) -> u64 {
 mod tests {
     use super::*;
 
-    /// What goes as it is is told apart a byte at a time.
+    /// The same, a byte at a time.
     fn is_plain_by_byte(text: &[u8]) -> bool {
         text.iter().all(|byte| (0x20..0x7f).contains(byte) && *byte != b'"' && *byte != b'\\')
     }

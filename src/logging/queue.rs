@@ -13,7 +13,7 @@ use crate::clock::UnixMs;
 
 /// Memory for lines that wait, in bytes: a tenth of a second of the busiest access log.
 const BYTES_MAX: usize = 2 * 1024 * 1024;
-/// What warnings and errors may take beyond that, in bytes.
+/// Reserve for warnings and errors beyond that, in bytes.
 const BYTES_RESERVED: usize = 256 * 1024;
 /// Past this the writer gathers no longer, in bytes.
 const BYTES_GATHERED_MAX: usize = 128 * 1024;
@@ -38,7 +38,7 @@ impl LineQueue {
         self.0.push(line, urgency);
     }
 
-    /// How many lines were dropped since the start.
+    /// Lines dropped since the start.
     pub(super) fn lines_dropped(&self) -> u64 {
         self.0.dropped()
     }

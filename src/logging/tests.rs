@@ -25,7 +25,7 @@ fn finished() -> Finished<'static> {
         route: "/v1/chat/completions",
         operation: Some(Operation::Chat),
         model: "m",
-        asked_model: None,
+        requested_model: None,
         upstream: "u",
         upstream_request_id: None,
         status: 200,
@@ -49,7 +49,7 @@ fn finished() -> Finished<'static> {
     }
 }
 
-/// What [`finished`] says it ended at.
+/// Time at which [`finished`] ended.
 const NOW: UnixMs = UnixMs(1_769_860_800_023);
 
 fn text_of(now: UnixMs, target: &str, write: impl FnOnce(&mut Line)) -> String {
@@ -116,7 +116,7 @@ fn formatted(finished: &Finished<'_>) -> String {
     raw("route", text(&finished.route));
     finished.operation.iter().for_each(|it| raw("operation", text(&it.as_str())));
     raw("model", text(&finished.model));
-    finished.asked_model.iter().for_each(|model| raw("asked_model", text(model)));
+    finished.requested_model.iter().for_each(|model| raw("asked_model", text(model)));
     raw("upstream", text(&finished.upstream));
     finished.upstream_request_id.iter().for_each(|id| raw("upstream_request_id", text(id)));
     raw("status", finished.status.to_string());
@@ -162,7 +162,7 @@ fn a_line_is_byte_for_byte_what_formatting_makes_of_it() {
     let mut rng = fastrand::Rng::with_seed(seed);
     for _ in 0..20_000 {
         let texts: [String; 6] = std::array::from_fn(|_| odd_text(&mut rng));
-        let [method, route, model, asked, upstream, id] = texts.each_ref().map(String::as_str);
+        let [method, route, model, requested, upstream, id] = texts.each_ref().map(String::as_str);
         let any = |random: &mut fastrand::Rng| random.u64(..) >> random.u32(..64);
         let mut usage = Usage::ZERO;
         for unit in Unit::ALL {
@@ -187,7 +187,7 @@ fn a_line_is_byte_for_byte_what_formatting_makes_of_it() {
             route,
             operation: rng.bool().then_some(Operation::Messages),
             model,
-            asked_model: rng.bool().then_some(asked),
+            requested_model: rng.bool().then_some(requested),
             upstream,
             upstream_request_id: rng.bool().then_some(id),
             status: rng.u16(..),
@@ -266,18 +266,18 @@ fn fields_of_a_record_have_an_object_of_their_own() {
 #[test]
 fn only_our_own_lines_are_heard_below_warn() {
     log::set_max_level(LevelFilter::Trace);
-    let heard = |target: &str, level| {
+    let enabled = |target: &str, level| {
         Backend.enabled(&Metadata::builder().target(target).level(level).build())
     };
-    assert!(heard("tollgate::gateway", Level::Trace));
+    assert!(enabled("tollgate::gateway", Level::Trace));
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     for entry in std::fs::read_dir(root.join("crates")).expect("the crates") {
         let name = entry.expect("an entry").file_name().into_string().expect("text");
-        assert!(heard(&format!("tollgate_{name}::part"), Level::Trace), "{name} is one of ours");
+        assert!(enabled(&format!("tollgate_{name}::part"), Level::Trace), "{name} is one of ours");
     }
-    assert!(heard("pingora_core::protocols", Level::Warn));
-    assert!(!heard("pingora_core::protocols", Level::Info), "it may print headers");
-    assert!(!heard("tollgate_like", Level::Info), "a target is compared whole");
+    assert!(enabled("pingora_core::protocols", Level::Warn));
+    assert!(!enabled("pingora_core::protocols", Level::Info), "it may print headers");
+    assert!(!enabled("tollgate_like", Level::Info), "a target is compared whole");
 }
 
 /// A sink that hands over each write, and waits while `gate` is locked.
@@ -351,6 +351,7 @@ fn a_sink_that_hangs_loses_lines_and_blocks_nobody() {
     assert!(text.contains("loud\n"), "a warning has room of its own");
     // More than one line says so where the writer took a batch before all of them had come.
     let behind = text.split("\"lines\":").skip(1);
-    let said = behind.filter_map(|rest| rest.split('}').next()?.parse::<u64>().ok()).sum::<u64>();
-    assert_eq!(said, dropped, "the log says how many are missing");
+    let reported =
+        behind.filter_map(|rest| rest.split('}').next()?.parse::<u64>().ok()).sum::<u64>();
+    assert_eq!(reported, dropped, "the log says how many are missing");
 }

@@ -58,14 +58,14 @@ impl AsText for Vec<rmcp::model::ContentBlock> {
 
 impl ChatArguments {
     fn body(self, by_messages: bool, output_tokens_max: u64) -> Result<Value, String> {
-        let told = |message: &str| {
+        let invalid = |message: &str| {
             let error = super::refused::ToolError::arguments(message);
             error.into_result().content.as_text()
         };
         let mut messages = match (self.prompt, self.messages) {
             (Some(prompt), None) => vec![json!({"role": "user", "content": prompt})],
             (None, Some(messages)) => messages.into_iter().map(|one| json!(one)).collect(),
-            _ => return Err(told("Give either `prompt` or `messages`.")),
+            _ => return Err(invalid("Give either `prompt` or `messages`.")),
         };
         let read = |message: &Value| {
             conversation::ChatMessage::deserialize(message.clone()).expect("a message again")
@@ -91,14 +91,17 @@ impl ChatArguments {
             });
             let texts: Option<Vec<&str>> = system.iter().map(Value::as_str).collect();
             let texts =
-                texts.ok_or_else(|| told("The content of a system message must be a text."))?;
+                texts.ok_or_else(|| invalid("The content of a system message must be a text."))?;
             say("system", if texts.is_empty() { Value::Null } else { json!(texts.join("\n\n")) });
             let default = MAX_TOKENS_DEFAULT.min(output_tokens_max.max(1));
             say("max_tokens", json!(self.max_tokens.unwrap_or(default)));
             say("stop_sequences", json!(self.stop));
-            let said: Result<Vec<Value>, _> =
+            let contents: Result<Vec<Value>, _> =
                 messages.iter().map(|one| read(one).in_messages()).collect();
-            say("messages", json!(said.map_err(|error| error.into_result().content.as_text())?));
+            say(
+                "messages",
+                json!(contents.map_err(|error| error.into_result().content.as_text())?),
+            );
         } else {
             if let Some(system) = self.system {
                 messages.insert(0, json!({"role": "system", "content": system}));

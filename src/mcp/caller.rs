@@ -1,4 +1,4 @@
-//! Who calls a tool, and the requests that are made for them.
+//! Callers of tools, and the requests that are made on their behalf.
 
 use std::fmt::Write as _;
 use std::future::pending;
@@ -24,7 +24,7 @@ use crate::money::Nanousd;
 use crate::protocols::Operation;
 use crate::protocols::json::{Object, values_within};
 
-/// What goes on to the gateway of the caller's headers: who it is, and whose trace it belongs to.
+/// Headers of the caller that are passed to the gateway: its identity and its trace.
 const PASSED_ON: [HeaderName; 5] = [
     AUTHORIZATION,
     HeaderName::from_static("x-api-key"),
@@ -39,10 +39,10 @@ const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// The values of such an answer: [`super::embed::INPUTS_MAX`] vectors of 4096 numbers, and some more.
 const ANSWER_VALUES_MAX: usize = 500_000;
-/// What a tree of numbers takes for each: it grows by doubling.
+/// Bytes of a tree of numbers for each number: it grows by doubling.
 const TREE_BYTES_PER_VALUE: usize = 64;
 
-/// Who calls a tool.
+/// Caller of a tool.
 pub(super) struct ToolCaller {
     /// The key that was shown.
     pub(super) key: Arc<Key>,
@@ -52,18 +52,18 @@ pub(super) struct ToolCaller {
     downstream: Option<Downstream>,
     memory: Memory,
     inward: Inward,
-    /// How the call can be told to end, and its progress told; `None` for one that is dropped when it is
-    /// to end, and that nobody follows.
+    /// MCP request context, through which the call is cancelled and reports progress; `None` for a call that
+    /// is dropped on cancellation and reports none.
     context: Option<RequestContext<RoleServer>>,
 }
 
-/// What a call came to, beside its answer.
+/// Outcome of a call beside its answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallOutcome<'a> {
     pub(super) request_id: &'a str,
     /// The id of the fallback that has served it; empty where the model that was asked for has.
     pub(super) served_by: &'a str,
-    /// What was charged for it, if something was held.
+    /// Charge, if something was held.
     pub(super) cost: Option<Nanousd>,
 }
 
@@ -91,7 +91,7 @@ impl GatewayAnswer {
         read.map_err(|_| no_json())
     }
 
-    /// What a language model says in the body, `by_messages` or in a chat completion.
+    /// Reply of a language model, parsed from a response of messages (`by_messages`) or chat completions.
     ///
     /// # Errors
     /// As for [`Self::json`].
@@ -135,14 +135,14 @@ impl GatewayAnswer {
         }
     }
 
-    /// What the call came to.
+    /// Outcome of the call.
     pub(super) fn outcome(&self) -> CallOutcome<'_> {
         let Self { request_id, served_by, settled, .. } = self;
         CallOutcome { request_id, served_by, cost: settled.map(|settled| settled.cost) }
     }
 
-    /// What the call came to, as members of the structured content: always the request's id, its cost
-    /// where something was held for it, and the model where another one has served it.
+    /// Outcome of the call as members of the structured content: always the request's id, its cost where
+    /// something was held, and the model where another one has served it.
     pub(super) fn with_cost(&self, mut structured: Value) -> Value {
         let CallOutcome { request_id, served_by, cost } = self.outcome();
         structured["request_id"] = json!(request_id);
@@ -161,7 +161,7 @@ impl ToolCaller {
     pub(super) fn new(
         snapshot: Arc<Snapshot>,
         inward: Inward,
-        asked_with: &HeaderMap,
+        request_headers: &HeaderMap,
         extensions: &Extensions,
     ) -> Option<Self> {
         let key = Arc::clone(extensions.get::<Arc<Key>>()?);
@@ -169,7 +169,7 @@ impl ToolCaller {
         let memory = extensions.get::<Memory>()?.clone();
         let mut headers = HeaderMap::with_capacity(8);
         for name in PASSED_ON {
-            for value in asked_with.get_all(&name) {
+            for value in request_headers.get_all(&name) {
                 headers.append(name.clone(), value.clone());
             }
         }

@@ -16,7 +16,7 @@ use crate::protocols::Operation;
 
 /// The name of the tool.
 pub(super) const NAME: &str = "chat";
-/// What a model of Anthropic's may put out where the caller does not say: its API wants a number.
+/// Output limit for a model of Anthropic's where the caller gives none: its API requires a number.
 const MAX_TOKENS_DEFAULT: u64 = 4096;
 /// Room for the body of the model's request: most fit.
 const BODY_BYTES: usize = 1024;
@@ -72,7 +72,7 @@ enum RequestMember<'r, 'a> {
 
 /// A [`ModelRequest`] with `extra`, as JSON.
 pub(super) struct WrittenRequest {
-    /// Whether it is in the words of Anthropic's API.
+    /// True for the Messages API, false for chat completions.
     pub(super) by_messages: bool,
     body: Bytes,
 }
@@ -201,17 +201,17 @@ impl<'a> ChatArguments<'a> {
             ToolError::arguments("The content of a system message must be a text.")
         })?;
         let system = (!texts.is_empty()).then(|| texts.join("\n\n"));
-        let said = messages.iter().filter(|message| !is_system(message));
-        let said: Result<_, _> = said.map(ChatMessage::in_messages).collect();
-        let said = Conversation::Messages(said?);
+        let conversation = messages.iter().filter(|message| !is_system(message));
+        let conversation: Result<_, _> = conversation.map(ChatMessage::in_messages).collect();
+        let conversation = Conversation::Messages(conversation?);
         let default = MAX_TOKENS_DEFAULT.min(output_tokens_max.max(1));
         let max_tokens = Some(self.max_tokens.unwrap_or(default));
         let stop_sequences = self.stop.take();
-        let request = self.request(said);
+        let request = self.request(conversation);
         Ok(ModelRequest { max_tokens, stop_sequences, system, ..request })
     }
 
-    /// What is the same in both protocols.
+    /// Fields that both protocols share.
     fn request(self, messages: Conversation<'a>) -> ModelRequest<'a> {
         let Self { model, max_tokens, temperature, top_p, .. } = self;
         let (stop, stop_sequences, system) = (None, None, None);
@@ -296,15 +296,15 @@ mod tests {
 
     #[test]
     fn both_protocols_are_written() {
-        let asked = json!({"model": "m", "prompt": "Hi", "system": "Be brief.", "stop": ["x"]});
-        let chat = body(asked.clone(), false).expect("a body");
+        let arguments = json!({"model": "m", "prompt": "Hi", "system": "Be brief.", "stop": ["x"]});
+        let chat = body(arguments.clone(), false).expect("a body");
         let messages = json!([
             {"role": "system", "content": "Be brief."},
             {"role": "user", "content": "Hi"},
         ]);
         let expected = json!({"model": "m", "messages": messages, "stop": ["x"]});
         assert_eq!(chat, expected);
-        let other = body(asked, true).expect("a body");
+        let other = body(arguments, true).expect("a body");
         let expected = json!({
             "model": "m",
             "system": "Be brief.",
@@ -343,11 +343,11 @@ mod tests {
             "temperature": 2,
             "zz": 4,
         });
-        let asked = json!({
+        let arguments = json!({
             "model": "m", "prompt": "Hi", "max_tokens": 5, "temperature": 0, "extra": extra,
         });
         for by_messages in [false, true] {
-            let written = written(asked.clone(), by_messages).expect("a body");
+            let written = written(arguments.clone(), by_messages).expect("a body");
             // The strict reader takes no name twice.
             let body = Object::parse(&written).expect("an object");
             let text = |name| body.get(name).map(|value| value.text());

@@ -15,9 +15,9 @@ pub(super) struct ChatMessage<'a> {
     pub(super) role: Role,
     #[serde(borrow, default)]
     pub(super) content: TextOrTree<'a>,
-    /// What the assistant called: as an earlier answer's `tool_calls` has it.
+    /// Tool calls of the assistant, as `tool_calls` of an earlier answer.
     tool_calls: Option<Vec<ObjectTree>>,
-    /// Which of these calls a message of the role `tool` answers.
+    /// Tool call that a message of the role `tool` answers.
     #[serde(borrow)]
     tool_call_id: Option<Text<'a>>,
 }
@@ -26,7 +26,7 @@ pub(super) struct ChatMessage<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Role {
-    /// Who says how the model is to behave.
+    /// Instructions for the model.
     System,
     /// The user, who asks.
     User,
@@ -96,7 +96,7 @@ impl<'a> ChatMessage<'a> {
         message.end()
     }
 
-    /// What a message of its role must have.
+    /// Check the fields that the message's role requires.
     ///
     /// # Errors
     /// What is missing, or too much.
@@ -155,8 +155,7 @@ impl<'a> ChatMessage<'a> {
     }
 }
 
-/// What the model called in an answer of Anthropic's API, in the words of chat completions; null for
-/// nothing.
+/// Tool calls in an answer of the Messages API, as chat completions write them; null for none.
 pub(super) fn calls_in(blocks: &[Value]) -> Value {
     let is_call = |block: &&Value| block["type"] == "tool_use";
     let calls: Vec<Value> = blocks
@@ -185,16 +184,16 @@ mod tests {
     fn a_call_and_its_answer_are_said_in_both_protocols() {
         let call = json!({"id": "call_1", "type": "function",
             "function": {"name": "weather", "arguments": "{\"city\":\"Bern\"}"}});
-        let asked = json!({"role": "assistant", "content": null, "tool_calls": [call]});
+        let call = json!({"role": "assistant", "content": null, "tool_calls": [call]});
         let answer = json!({"role": "tool", "tool_call_id": "call_1", "content": "rain"});
-        for message in [&asked, &answer] {
+        for message in [&call, &answer] {
             let read = read(message.clone()).expect("a message");
             assert_eq!(read.write(Vec::new()), message.to_string().into_bytes());
         }
-        let asked = read(asked).expect("a message").in_messages().expect("translated");
+        let call = read(call).expect("a message").in_messages().expect("translated");
         let used = json!({"type": "tool_use", "id": "call_1", "name": "weather",
             "input": {"city": "Bern"}});
-        assert_eq!(asked, json!({"role": "assistant", "content": [used]}));
+        assert_eq!(call, json!({"role": "assistant", "content": [used]}));
         let answered = read(answer).expect("a message").in_messages().expect("translated");
         let result = json!({"type": "tool_result", "tool_use_id": "call_1", "content": "rain"});
         assert_eq!(answered, json!({"role": "user", "content": [result]}));

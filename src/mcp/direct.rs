@@ -73,8 +73,8 @@ fn present<'de, D: Deserializer<'de>, A: Deserialize<'de>>(
     A::deserialize(deserializer).map(Some)
 }
 
-/// What a message says of the client. A client that wants to be told of progress says so here as well,
-/// and is none of these.
+/// Metadata of a message about the client. A client that wants progress reports asks for them here as well,
+/// and takes the other path.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ClientMeta<'a> {
@@ -96,9 +96,9 @@ struct DirectCall<W> {
 
 /// The arguments of a call.
 enum Arguments<'a> {
-    /// Those of a chat, which are no tree.
+    /// Arguments of a chat, parsed without a tree.
     Chat(ChatArguments<'a>),
-    /// Those of any tool.
+    /// Arguments of any other tool.
     Tree(JsonObject),
 }
 
@@ -125,7 +125,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for AsObjectVisitor<T> {
     }
 }
 
-/// What a call needs that is about to be made.
+/// Prepared call.
 enum CallWork {
     Chat(Result<WrittenRequest, ToolError>),
     Tool(JsonObject),
@@ -253,12 +253,12 @@ impl<A> DirectCall<A> {
     }
 }
 
-/// Whether the headers leave it open, or say, that `chat` is called.
+/// True unless the headers name a tool other than `chat`.
 fn may_be_chat(headers: &HeaderMap) -> bool {
     headers.get(NAME).is_none_or(|name| name == chat::NAME)
 }
 
-/// Whether the request brings JSON, and its client reads both forms of an answer.
+/// True if the request is JSON, and its client accepts both forms of an answer.
 fn is_json_for_json(headers: &HeaderMap) -> bool {
     // The header may be there several times, for one list (RFC 9110, section 5.3). A comma between quotes
     // divides nothing: such a list is the library's to read.
@@ -296,24 +296,26 @@ fn read<'a, A: Deserialize<'a>>(
     let latest = ProtocolVersion::V_2026_07_28;
     let stands_by_itself = match &meta.version {
         Some(version) => {
-            let is_told = **version == *latest.as_str()
+            let is_accepted = **version == *latest.as_str()
                 && only(headers, &VERSION) == Some(latest.as_str())
                 && only(headers, &METHOD) == Some(TOOLS_CALL)
                 && only(headers, &NAME) == Some(tool.name)
                 && meta.capabilities.is_some();
-            is_told.then_some(true)?
+            is_accepted.then_some(true)?
         }
         None => {
             let is_before = |version: &str| {
                 version != latest.as_str()
-                    && ProtocolVersion::KNOWN_VERSIONS.iter().any(|known| known.as_str() == version)
+                    && ProtocolVersion::KNOWN_VERSIONS
+                        .iter()
+                        .any(|supported| supported.as_str() == version)
             };
-            let is_told = match headers.contains_key(VERSION) {
+            let is_accepted = match headers.contains_key(VERSION) {
                 true => only(headers, &VERSION).is_some_and(is_before),
                 false => true,
             };
             // One that says a part of it is asked for the rest.
-            (is_told && meta.capabilities.is_none()).then_some(false)?
+            (is_accepted && meta.capabilities.is_none()).then_some(false)?
         }
     };
     (*method == *TOOLS_CALL).then_some(DirectCall { id, tool, work: arguments, stands_by_itself })

@@ -1,4 +1,4 @@
-//! What is looked at before the protocol: which page asks, and by which name.
+//! Checks before the protocol: the origin of a page, and the host name.
 //!
 //! Pages of strangers cannot have a key, and without one nobody gets here. An `Origin` that was not
 //! configured is refused all the same: a page that was given a key by mistake, or reaches the gateway
@@ -27,11 +27,11 @@ use crate::gateway::Downstream;
 
 pub(super) type HttpAnswer = Response<BoxBody<Bytes, std::convert::Infallible>>;
 
-/// What pages may read beside the body.
+/// Response headers that pages may read.
 const EXPOSED: HeaderValue =
     HeaderValue::from_static("mcp-protocol-version, x-request-id, www-authenticate");
 const METHODS: HeaderValue = HeaderValue::from_static("POST, OPTIONS");
-/// How long a browser may remember the answer, in seconds. Chromium caps it at two hours.
+/// Lifetime of a preflight answer, in seconds. Chromium caps it at two hours.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("7200");
 
 /// The server behind its checks.
@@ -97,7 +97,7 @@ impl Door {
     }
 }
 
-/// Whether a page of this origin may call.
+/// True if a page of this origin may call.
 fn is_origin_allowed(mcp: &Mcp, origin: &HeaderValue) -> bool {
     let Ok(origin) = origin.to_str() else { return false };
     mcp.allowed_origins.iter().any(|allowed| match allowed.strip_suffix(":*") {
@@ -111,8 +111,8 @@ fn is_origin_allowed(mcp: &Mcp, origin: &HeaderValue) -> bool {
     })
 }
 
-/// Whether a page is one of a machine's own. Where only this machine reaches the gateway, such a page
-/// may call: no page of a stranger's has that origin, whatever name it reaches the gateway by.
+/// True for an origin on the loopback. Where only this machine reaches the gateway, such a page may call: no
+/// foreign page has that origin, whatever name it reaches the gateway by.
 fn is_loopback_origin(origin: &HeaderValue) -> bool {
     let Ok(origin) = origin.to_str() else { return false };
     let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
@@ -125,7 +125,7 @@ fn is_loopback_origin(origin: &HeaderValue) -> bool {
     })
 }
 
-/// Whether the server may be called by the name that was used.
+/// True if the server may be called by this host name.
 fn is_host_allowed(mcp: &Mcp, headers: &HeaderMap) -> bool {
     if mcp.allowed_hosts.is_empty() {
         return true;
@@ -137,12 +137,12 @@ fn is_host_allowed(mcp: &Mcp, headers: &HeaderMap) -> bool {
 }
 
 /// The answer to a browser that asks whether an allowed page may call.
-fn preflight(asked: &HeaderMap) -> HttpAnswer {
+fn preflight(headers: &HeaderMap) -> HttpAnswer {
     let mut answer = empty();
     *answer.status_mut() = StatusCode::NO_CONTENT;
     let headers = answer.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
-    if let Some(names) = asked.get(ACCESS_CONTROL_REQUEST_HEADERS) {
+    if let Some(names) = headers.get(ACCESS_CONTROL_REQUEST_HEADERS) {
         headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
         headers.append(VARY, HeaderValue::from_static("access-control-request-headers"));
     }

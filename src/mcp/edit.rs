@@ -82,8 +82,8 @@ impl EditArguments {
         }
         for (name, value) in self.extra.into_iter().flatten() {
             let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-            let is_said = form.names.contains(&name);
-            if is_said || name.is_empty() || !name.bytes().all(is_plain) {
+            let is_present = form.names.contains(&name);
+            if is_present || name.is_empty() || !name.bytes().all(is_plain) {
                 continue;
             }
             match value {

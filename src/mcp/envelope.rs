@@ -111,7 +111,7 @@ pub(super) fn error(
     answer
 }
 
-/// Whether what has these headers says that it is JSON.
+/// True if the content type is JSON.
 pub(super) fn is_json(headers: &HeaderMap) -> bool {
     let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let essence = value.and_then(|value| value.split(';').next()).map(str::trim);

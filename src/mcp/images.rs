@@ -28,7 +28,7 @@ struct ImageArguments {
     extra: Option<Map<String, Value>>,
 }
 
-/// What both tools for images take.
+/// Parameters that both tools for images share.
 pub(super) fn common(usable: &[Usable<'_>]) -> Value {
     let qualities = |usable: &Usable<'_>| usable.model.limits.images.qualities.clone();
     let formats = |usable: &Usable<'_>| usable.model.limits.images.output_formats.clone();
@@ -113,9 +113,9 @@ pub(super) fn result(
             }
         }
     }
-    let Media { content, told, .. } = media;
+    let Media { content, entries, .. } = media;
     let mut result = CallToolResult::success(content);
-    let structured = json!({"images": told, "usage": document["usage"]});
+    let structured = json!({"images": entries, "usage": document["usage"]});
     result.structured_content = Some(answer.with_cost(structured));
     Ok(result)
 }

@@ -10,14 +10,14 @@ const URL_BYTES_MAX: usize = 16 * 1024;
 
 /// Media of one result.
 pub(super) struct Media {
-    /// What may still be in the result itself, in bytes.
+    /// Bytes that the result may still contain itself.
     left: usize,
     pub(super) content: Vec<ContentBlock>,
-    /// What the structured content says of each.
-    pub(super) told: Vec<Value>,
+    /// Entries of the structured content, one for each file.
+    pub(super) entries: Vec<Value>,
 }
 
-/// What a file is.
+/// Kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MediaKind {
     Image,
@@ -28,7 +28,7 @@ pub(super) enum MediaKind {
 impl Media {
     /// Room for so many bytes.
     pub(super) fn new(bytes_max: usize) -> Self {
-        Self { left: bytes_max, content: Vec::new(), told: Vec::new() }
+        Self { left: bytes_max, content: Vec::new(), entries: Vec::new() }
     }
 
     /// A file in base64.
@@ -48,7 +48,7 @@ impl Media {
             );
             self.content.push(ContentBlock::text(text));
         }
-        self.told.push(json!({"media_type": media_type, "bytes": bytes, "included": is_in}));
+        self.entries.push(json!({"media_type": media_type, "bytes": bytes, "included": is_in}));
     }
 
     /// A file as it is.
@@ -60,7 +60,8 @@ impl Media {
             let length = bytes.len();
             let text = format!("A file of {length} bytes ({media_type}) is not included.");
             self.content.push(ContentBlock::text(text));
-            self.told.push(json!({"media_type": media_type, "bytes": length, "included": false}));
+            self.entries
+                .push(json!({"media_type": media_type, "bytes": length, "included": false}));
         }
     }
 
@@ -76,10 +77,10 @@ impl Media {
         if !is_link {
             return;
         }
-        let name = format!("{name}-{}", self.told.len() + 1);
+        let name = format!("{name}-{}", self.entries.len() + 1);
         let link = Resource::new(url, name).with_mime_type(media_type);
         self.content.push(ContentBlock::resource_link(link));
-        self.told.push(json!({"media_type": media_type, "url": url}));
+        self.entries.push(json!({"media_type": media_type, "url": url}));
     }
 }
 
@@ -115,7 +116,7 @@ mod tests {
         media.add_bytes(MediaKind::Image, b"123456", "image/png");
         media.add_bytes(MediaKind::Audio, b"12", "audio/wav");
         let included: Vec<bool> =
-            media.told.iter().map(|one| one["included"].as_bool().expect("told")).collect();
+            media.entries.iter().map(|one| one["included"].as_bool().expect("told")).collect();
         assert_eq!(included, [true, false, false], "base64 is counted in steps of three bytes");
         media.add_url(MediaKind::Video, "https://example.com/a.mp4");
         media.add_url(MediaKind::Video, "javascript:alert(1)");
@@ -123,7 +124,7 @@ mod tests {
             MediaKind::Video,
             &format!("https://example.com/{}", "a".repeat(URL_BYTES_MAX)),
         );
-        assert_eq!(media.told.len(), 4, "one link: {:?}", media.told);
+        assert_eq!(media.entries.len(), 4, "one link: {:?}", media.entries);
     }
 
     #[test]

@@ -39,7 +39,7 @@ use crate::gateway::{Hosted, Inward};
 use door::Door;
 use server::Server;
 
-/// How metrics and logs name its requests, whatever its path.
+/// Route of the server in metrics and logs, whatever its path.
 const ROUTE: &str = "/mcp";
 
 /// The server as a service of the gateway, if the configuration has one. `inward` is what it asks the

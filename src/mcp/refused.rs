@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use crate::error::GatewayError;
 use crate::protocols::json;
 
-/// Why a call came to nothing.
+/// Reason why a call failed.
 #[derive(Debug)]
 pub(super) struct ToolError {
     code: String,
     message: String,
-    /// What else the agent may want to know: status, request id, when to come again.
+    /// Details for the agent: status, request id, time to retry.
     more: Value,
 }
 
@@ -27,7 +27,7 @@ impl ToolError {
         Self { code: code.into(), message, more: json!({}) }
     }
 
-    /// What the gateway answered: any of the shapes of its errors, or an upstream's own words.
+    /// Error from the gateway's response: any of its envelopes, or an upstream's own text.
     pub(super) fn by_gateway(status: u16, headers: &HeaderMap, body: &[u8]) -> Self {
         let body: Value = json::from_upstream(body).unwrap_or_default();
         let text = |value: &Value| value.as_str().map(str::to_owned);

@@ -1,5 +1,4 @@
-//! What a language model's answer says, in whichever of the two protocols it was given, and the tool's
-//! result that says it again.
+//! Answer of a language model in either protocol, and the tool's result made from it.
 
 use std::borrow::Cow;
 
@@ -11,19 +10,19 @@ use super::text::TextOrTree;
 use super::writer::ObjectWriter;
 use crate::protocols::json::{self, Object};
 
-/// What an answer says.
+/// Answer of a language model.
 pub(super) struct ChatReply<'a> {
     model: TextOrTree<'a>,
     /// The text of it; what is none counts as an empty one.
     text: TextOrTree<'a>,
     finish_reason: TextOrTree<'a>,
-    /// What it has used, as it says itself.
+    /// Usage as the answer reports it.
     usage: Value,
     /// The functions that it wants called, as chat completions has them; null for none.
     tool_calls: Value,
 }
 
-/// What the two protocols say in ways of their own.
+/// Fields whose location differs between chat completions and messages.
 struct ReplyMessage<'a> {
     text: TextOrTree<'a>,
     finish_reason: TextOrTree<'a>,
@@ -37,8 +36,8 @@ impl<'a> ChatReply<'a> {
     /// When it is no JSON.
     pub(super) fn read(answer: &[u8], by_messages: bool) -> serde_json::Result<Self> {
         let document: Value = serde_json::from_slice(answer)?;
-        let said = if by_messages { of_messages(&document) } else { of_chat(&document) };
-        let ReplyMessage { text, finish_reason, tool_calls } = said;
+        let message = if by_messages { of_messages(&document) } else { of_chat(&document) };
+        let ReplyMessage { text, finish_reason, tool_calls } = message;
         let (model, usage) = (document["model"].clone().into(), document["usage"].clone());
         Ok(Self { model, text, finish_reason, usage, tool_calls })
     }
@@ -49,14 +48,14 @@ impl<'a> ChatReply<'a> {
         if answer.has_escaped_keys() {
             return None;
         }
-        let said = if by_messages { of_messages_strict(answer) } else { of_chat_strict(answer) };
-        let ReplyMessage { text, finish_reason, tool_calls } = said?;
+        let message = if by_messages { of_messages_strict(answer) } else { of_chat_strict(answer) };
+        let ReplyMessage { text, finish_reason, tool_calls } = message?;
         let model = text_or_tree(answer.get("model"))?;
         let usage = tree(answer.get("usage"))?;
         Some(Self { model, text, finish_reason, usage, tool_calls })
     }
 
-    /// What is shown of it: what is called is the answer, where nothing is said beside it.
+    /// Text of the result: the tool calls where there is no text beside them.
     pub(super) fn shown(&self) -> Cow<'_, str> {
         let text = self.text();
         match text.is_empty() && !self.tool_calls.is_null() {
@@ -134,8 +133,8 @@ fn of_messages_strict<'a>(answer: &Object<'a>) -> Option<ReplyMessage<'a>> {
     let blocks = answer.get("content").and_then(|content| content.elements());
     let (mut text, mut calls) = (String::new(), Vec::new());
     for block in blocks.into_iter().flatten() {
-        let [kind, said] = block.members(["type", "text"]).map(text_or_tree);
-        text.push_str(said?.as_str().unwrap_or_default());
+        let [kind, message] = block.members(["type", "text"]).map(text_or_tree);
+        text.push_str(message?.as_str().unwrap_or_default());
         if kind?.as_str() == Some("tool_use") {
             calls.push(tree(Some(block))?);
         }
@@ -177,7 +176,7 @@ mod tests {
         members.prop_map(|members| by_trees::object(&members)).boxed()
     }
 
-    /// What an upstream may answer with: members twice, of other types, or missing.
+    /// Possible answers of an upstream: members twice, of other types, or missing.
     fn documents() -> impl Strategy<Value = Vec<u8>> {
         let any = || by_trees::value().boxed();
         let text = || mostly(&[r#""Hi""#, r#""a\n\u00e9""#, "null", r#""""#]).boxed();
@@ -217,7 +216,7 @@ mod tests {
         by_trees::broken(prop_oneof![12 => document, 1 => any()])
     }
 
-    /// What is shown of an answer, and its structured content, which is the same as a tree.
+    /// Text and structured content of an answer, the latter equal to its tree.
     fn write_reply(reply: ChatReply<'_>) -> (String, String) {
         let outcome = CallOutcome { request_id: "req_1", served_by: "", cost: "0.5".parse().ok() };
         let content = String::from_utf8(reply.write(outcome, Vec::new())).expect("text");
@@ -240,7 +239,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(3_000))]
 
-        /// What is read strictly is what a tree of it says, in the same words.
+        /// Answers that are read strictly equal their trees.
         #[test]
         fn strictly_read_answers_are_those_of_their_trees(
             answer in documents(),

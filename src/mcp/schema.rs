@@ -124,12 +124,12 @@ pub(super) fn resolution(usable: &[Usable<'_>]) -> Value {
     words(usable, of, Resolution::as_str, "How sharp. What a video costs may grow with it.")
 }
 
-/// What one request to a model can use and ask for, for `list_models`.
+/// Limits and features of one request to a model, for `list_models`.
 pub(super) fn limits(usable: &Usable<'_>) -> Value {
-    let (model, mut told) = (usable.model, Map::new());
+    let (model, mut limits) = (usable.model, Map::new());
     let limits = &model.limits;
     let mut tell = |name: &str, value: Value| {
-        told.insert(name.to_owned(), value);
+        limits.insert(name.to_owned(), value);
     };
     let does = |operation: Operation| model.operations.contains(&operation);
     if limits.input_tokens_max > 0 {
@@ -160,5 +160,5 @@ pub(super) fn limits(usable: &Usable<'_>) -> Value {
     if does(Operation::Embeddings) && !limits.dimensions.is_empty() {
         tell("dimensions", json!(limits.dimensions));
     }
-    Value::Object(told)
+    Value::Object(limits)
 }

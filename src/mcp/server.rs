@@ -28,8 +28,8 @@ impl Server {
         Self { config, inward }
     }
 
-    /// Who calls a tool without the protocol's library; `None` for a request that did not come through
-    /// the gateway.
+    /// Caller of a tool outside the protocol's library; `None` for a request that did not come through the
+    /// gateway.
     pub(super) fn direct_caller(
         &self,
         headers: &HeaderMap,

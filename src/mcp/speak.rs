@@ -72,8 +72,8 @@ pub(super) async fn call(
     let media_type = if media_type.starts_with("audio/") { media_type } else { "audio/mpeg" };
     let mut media = Media::new(caller.snapshot.mcp.media_bytes_max);
     media.add_bytes(MediaKind::Audio, &answer.body, media_type);
-    let Media { content, told, .. } = media;
+    let Media { content, entries, .. } = media;
     let mut result = CallToolResult::success(content);
-    result.structured_content = Some(answer.with_cost(json!({"audio": told})));
+    result.structured_content = Some(answer.with_cost(json!({"audio": entries})));
     Ok(result)
 }

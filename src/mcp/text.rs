@@ -74,7 +74,7 @@ impl<'a> TextOrTree<'a> {
         }
     }
 
-    /// Whether it is `null`, or was never there.
+    /// True if it is `null` or absent.
     pub(super) fn is_null(&self) -> bool {
         matches!(self, Self::Tree(Value::Null))
     }

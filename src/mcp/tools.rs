@@ -13,7 +13,7 @@ use crate::config::snapshot::Snapshot;
 use crate::ledger::Key;
 use crate::protocols::Operation;
 
-/// What a tool's call comes to.
+/// Result of a tool call.
 pub(super) type Called<'a> = BoxFuture<'a, Result<CallToolResult, ToolError>>;
 
 /// A tool that agents can call: its name, its arguments and what it does.
@@ -23,7 +23,7 @@ pub(super) struct ToolEntry {
     description: &'static str,
     /// It is there for who may use a model that does one of these; none, and it is there for all.
     operations: &'static [Operation],
-    /// Whether it changes nothing and costs nothing.
+    /// True if the tool changes nothing and is free.
     is_read_only: bool,
     schema: fn(&[Usable<'_>]) -> (Value, &'static [&'static str]),
     pub(super) call: for<'a> fn(&'a ToolCaller, JsonObject) -> Called<'a>,

@@ -9,7 +9,7 @@ use crate::protocols::Operation;
 /// A model, and the name that it is listed by: its id, or a name that its pattern fits.
 #[derive(Clone, Debug)]
 pub(super) struct Usable<'a> {
-    /// What a caller writes; with an asterisk at its end for any name that begins so.
+    /// Name for the caller; with an asterisk at its end for all names with that prefix.
     pub(super) name: &'a str,
     pub(super) model: &'a Arc<Model>,
 }

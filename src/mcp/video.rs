@@ -18,8 +18,7 @@ use super::{images, schema, tools};
 use crate::protocols::Operation;
 use crate::protocols::plain::PlainVideo;
 
-/// How often a task is looked at while somebody waits for it. The gateway itself asks upstreams less
-/// often.
+/// Interval of looking at a task while a caller waits for it. The gateway itself polls upstreams less often.
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(2);
 /// The longest id of a task, in bytes. Real ones are below 64.
 const ID_BYTES_MAX: usize = 128;
@@ -174,7 +173,7 @@ fn has_ended(record: &Value) -> bool {
     matches!(record["status"].as_str(), Some("succeeded" | "failed" | "expired" | "cancelled"))
 }
 
-/// How long a client has waited, and for what.
+/// Progress of a client's wait.
 fn progress(
     token: ProgressToken,
     record: &Value,

@@ -9,7 +9,7 @@ use crate::protocols::splice::push_json_string;
 /// An object that is being written, behind whatever stands before it.
 pub(super) struct ObjectWriter {
     json: Vec<u8>,
-    /// What stands before the next member.
+    /// Byte in front of the next member.
     before: u8,
 }
 

@@ -1,11 +1,11 @@
-//! What Prometheus sees of the configuration.
+//! Metrics of the configuration.
 
 use prometheus::{Gauge, IntCounterVec, IntGauge, Registry};
 
 use super::register::{gauge, int_counters, int_gauge};
 use super::unix_seconds;
 
-/// How a reload can end.
+/// Outcomes of a reload.
 const OUTCOMES: [&str; 2] = ["ok", "refused"];
 
 pub(super) struct ConfigurationFigures {

@@ -14,7 +14,7 @@ use super::Metrics;
 use super::register::int_counters;
 use crate::clock::UnixMs;
 
-/// How often the same reason is logged of one upstream: an outage is thousands of calls.
+/// Interval in which one reason is logged once for an upstream: an outage is thousands of calls.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// Upstreams whose last failure is kept. Those of earlier configurations are among them.
 const KEPT_MAX: usize = 4096;
@@ -22,18 +22,18 @@ const KEPT_MAX: usize = 4096;
 /// The last connection to an upstream that did not come about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectFailure {
-    /// When the connection failed.
+    /// Time of the failure.
     pub at: UnixMs,
     /// The kind of the failure, in one word.
     pub reason: &'static str,
-    /// Who could not be reached, at which address, and why.
+    /// Upstream, address and reason.
     pub text: String,
 }
 
 pub(super) struct ConnectFailures {
     total: IntCounterVec,
     exhausted: IntCounterVec,
-    /// When the lack of each resource was logged last, in their order.
+    /// Times at which the lack of each resource was logged last, in their order.
     exhausted_logged: Mutex<[Option<Instant>; LocalResource::ALL.len()]>,
     last: Mutex<HashMap<String, (ConnectFailure, Instant)>>,
 }
@@ -77,9 +77,9 @@ impl Metrics {
         total.with_label_values(&[upstream, reason]).inc();
         let failure = ConnectFailure { at: UnixMs::now(), reason, text: error.to_string() };
         let mut last = last.lock();
-        let logged = last
-            .get(upstream)
-            .filter(|(known, logged)| known.reason == reason && logged.elapsed() < LOG_INTERVAL);
+        let logged = last.get(upstream).filter(|(previous, logged)| {
+            previous.reason == reason && logged.elapsed() < LOG_INTERVAL
+        });
         let logged = logged.map(|(_, logged)| *logged);
         if logged.is_some() || last.len() < KEPT_MAX || last.contains_key(upstream) {
             let logged_at = logged.unwrap_or_else(Instant::now);
@@ -98,8 +98,8 @@ impl Metrics {
         exhausted.with_label_values(&[resource.as_str()]).inc();
         let now = Instant::now();
         let logged = &mut exhausted_logged.lock()[resource as usize];
-        let is_known = logged.is_some_and(|at| now.saturating_duration_since(at) < LOG_INTERVAL);
-        if !is_known {
+        let is_logged = logged.is_some_and(|at| now.saturating_duration_since(at) < LOG_INTERVAL);
+        if !is_logged {
             *logged = Some(now);
             let resource = resource.as_str();
             log::error!("this gateway has no {resource} left for calls to other machines: {cause}");

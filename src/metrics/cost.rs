@@ -1,4 +1,4 @@
-//! What calls cost the operator, beside what customers were charged for them.
+//! Metrics of the operator's costs, beside the charges to customers.
 
 use prometheus::{CounterVec, Registry};
 
@@ -6,7 +6,7 @@ use super::register::counters;
 use super::{Metrics, dollars};
 use crate::money::Nanousd;
 
-/// What calls with a known cost brought in, and what they cost.
+/// Revenue and cost of calls with a known cost.
 pub(super) struct CostMetrics {
     cost: CounterVec,
     charged: CounterVec,

@@ -1,4 +1,4 @@
-//! What was issued for the operator's credentials, where the gateway signs in to upstreams.
+//! Metrics of the tokens with which the gateway signs in to upstreams.
 
 use prometheus::{IntCounterVec, IntGaugeVec, Registry};
 
@@ -12,7 +12,7 @@ pub(super) struct CredentialMetrics {
     left: IntGaugeVec,
 }
 
-/// How long a credential's token lasts.
+/// Remaining lifetime of a credential's token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CredentialFigures {
     /// The name of the upstream.

@@ -1,4 +1,4 @@
-//! What is counted in a node of a fleet. In a single gateway none of it is there.
+//! Metrics of a node of a fleet. A single gateway has none of them.
 
 use std::sync::Arc;
 
@@ -35,10 +35,10 @@ impl FleetMetrics {
             "What was asked of the fleet's database, by what and by how it ended.",
             &["what", "outcome"],
         );
-        for asked in ASKED {
+        for query in QUERIES {
             for outcome in OUTCOMES {
                 // A rate needs the zero that comes before the first.
-                round_trips.with_label_values(&[word_of(asked), outcome_of(outcome)]).inc_by(0);
+                round_trips.with_label_values(&[word_of(query), outcome_of(outcome)]).inc_by(0);
             }
         }
         Self {
@@ -127,20 +127,20 @@ impl FleetMetrics {
     }
 
     fn count(&self, round_trip: RoundTrip) {
-        let (what, outcome) = (word_of(round_trip.asked), outcome_of(round_trip.outcome));
+        let (what, outcome) = (word_of(round_trip.query), outcome_of(round_trip.outcome));
         self.round_trips.with_label_values(&[what, outcome]).inc();
         self.duration.with_label_values(&[what]).observe(round_trip.took.as_secs_f64());
     }
 }
 
 /// Everything that is asked of the database.
-const ASKED: [Asked; 3] = [Asked::Transaction, Asked::Query, Asked::Exchange];
-/// How it can end.
+const QUERIES: [Asked; 3] = [Asked::Transaction, Asked::Query, Asked::Exchange];
+/// Outcomes of a synchronisation.
 const OUTCOMES: [Outcome; 5] =
     [Outcome::Done, Outcome::Retried, Outcome::Unavailable, Outcome::Unknown, Outcome::Failed];
 
-fn word_of(asked: Asked) -> &'static str {
-    match asked {
+fn word_of(query: Asked) -> &'static str {
+    match query {
         Asked::Transaction => "transaction",
         Asked::Query => "query",
         Asked::Exchange => "exchange",

@@ -12,7 +12,7 @@ use crate::limits::{Limit, Scope};
 use crate::protocols::task::TaskState;
 use crate::protocols::{Contradiction, Operation};
 
-/// How a request ends that there is no room for.
+/// Labels of a request that found no free slot.
 const UNAVAILABLE: [&str; 2] = ["5xx", "ServiceUnavailable"];
 
 impl Metrics {

@@ -1,4 +1,4 @@
-//! What becomes of the journal's files.
+//! Metrics of the journal's files.
 
 use prometheus::{Gauge, IntCounter, IntGauge, Registry};
 

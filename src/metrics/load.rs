@@ -1,4 +1,4 @@
-//! What Prometheus sees of how much there is to do at the moment.
+//! Metrics of the current load.
 
 use prometheus::{IntCounter, IntCounterVec, IntGauge, Registry};
 
@@ -6,7 +6,7 @@ use super::register::{int_counter, int_counters, int_gauge, int_gauges};
 use crate::words::words;
 
 words! {
-    /// Why a request was turned away.
+    /// Reason for which a request was refused.
     Shed {
         /// All places of customers are taken.
         InFlight = "requests_in_flight",
@@ -38,9 +38,9 @@ words! {
 }
 
 words! {
-    /// Who shares places among the requests that are served.
+    /// Pool of slots for requests in flight.
     Pool {
-        /// Those who have shown a valid key.
+        /// Authenticated customers.
         Customers = "customers",
         /// Everybody else, and the console.
         Unauthenticated = "unauthenticated",
@@ -48,7 +48,7 @@ words! {
 }
 
 words! {
-    /// What became of a customer's connection when there were as many as may be.
+    /// Outcome for a connection when all are in use.
     ConnectionShed {
         /// It was refused: nobody could give way.
         Full = "full",
@@ -62,7 +62,7 @@ words! {
 }
 
 words! {
-    /// Why a stream over HTTP/2 was turned away.
+    /// Reason for which a stream over HTTP/2 was refused.
     StreamRefused {
         /// There were too many at a time on a connection that nobody is known on.
         Connection = "connection",

@@ -1,4 +1,4 @@
-//! What the kernel says about this process, for the `process_*` metrics that dashboards expect.
+//! Metrics of this process from the kernel: the `process_*` names that dashboards expect.
 //!
 //! Read from `/proc` by hand: the `prometheus` crate's own collector counts processor time in whole
 //! seconds and brings a second copy of two crates.
@@ -9,7 +9,7 @@ use std::fs;
 /// (`USER_HZ`), on every architecture that this crate is built for.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// What one reading of the kernel's files found.
+/// Figures of one reading of the kernel's files.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Reading {
     /// User and system time since the start, in seconds.

@@ -15,7 +15,7 @@ use super::{LATENCY_BUCKETS, Metrics};
 use crate::clock::UnixMs;
 use crate::money::Nanousd;
 
-/// How often the metrics are read. With a thousand models it takes some milliseconds.
+/// Interval of reading the metrics. With a thousand models a reading takes some milliseconds.
 const INTERVAL: Duration = Duration::from_secs(10);
 /// Readings in a minute.
 const PER_MINUTE: usize = 6;
@@ -24,12 +24,12 @@ const MINUTES_MAX: usize = 24 * 60;
 /// The buckets, and one for what is longer.
 const BUCKETS: usize = LATENCY_BUCKETS.len() + 1;
 
-/// What happened within some time, a minute as a rule.
+/// Figures of a span of time, a minute as a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Minute {
-    /// When the span of time ended.
+    /// End of the span.
     pub end: UnixMs,
-    /// How long it was, in seconds.
+    /// Length of the span, in seconds.
     pub seconds: f64,
     /// Requests that ended well.
     pub succeeded: u64,
@@ -43,7 +43,7 @@ pub struct Minute {
     pub ttfb_p50: Option<Duration>,
     /// The time to the first byte that 19 of 20 requests kept to.
     pub ttfb_p95: Option<Duration>,
-    /// What was charged, rounded by way of a float: the ledger has the exact figure.
+    /// Charges, rounded through a float: the ledger has the exact figure.
     pub spend: Nanousd,
     /// The amount that was held for what was charged, rounded in the same way.
     pub held: Nanousd,
@@ -59,7 +59,7 @@ impl Minute {
     }
 }
 
-/// What happened in the last day.
+/// Figures of the last day.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recent {
     /// The last minute, as of a few seconds ago; `None` in the first seconds.

@@ -138,7 +138,7 @@ impl Scraped {
     }
 }
 
-/// What calls may have cost the operator, with all causes that there are from the beginning.
+/// Counter of possible costs to the operator, with all causes present from the beginning.
 fn losses(r: &Registry) -> CounterVec {
     let losses = counters(
         r,

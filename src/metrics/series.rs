@@ -1,4 +1,4 @@
-//! What is counted per request, resolved once so that a request only adds to atomics.
+//! Counters of a request, resolved once, so that a request only adds to atomics.
 
 use std::sync::OnceLock;
 

@@ -1,4 +1,4 @@
-//! What is counted of work that outlives its request.
+//! Metrics of work that outlives its request.
 
 use prometheus::{IntCounterVec, Registry};
 
@@ -8,7 +8,7 @@ use crate::finished::TaskEnded;
 use crate::words::words;
 
 words! {
-    /// What came of a try to announce a task's end.
+    /// Outcome of an attempt to deliver a webhook.
     WebhookOutcome {
         /// The receiver took it.
         Taken = "taken",

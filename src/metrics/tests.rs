@@ -14,7 +14,7 @@ pub(super) fn finished() -> Finished<'static> {
         route: "/v1/chat/completions",
         operation: None,
         model: "m",
-        asked_model: None,
+        requested_model: None,
         upstream: "u",
         upstream_request_id: None,
         status: 200,

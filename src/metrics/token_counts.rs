@@ -1,13 +1,13 @@
 //! Questions to providers' counters of tokens, by what came of them.
 
 use prometheus::{IntCounterVec, Registry};
-use tollgate_money::words::words;
+use tollgate_types::words::words;
 
 use super::Metrics;
 use super::register::int_counters;
 
 words! {
-    /// What came of asking for a count.
+    /// Outcome of a token count.
     CountOutcome {
         /// The provider has counted the prompt.
         Counted = "counted",

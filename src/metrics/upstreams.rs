@@ -1,4 +1,4 @@
-//! What is counted of tries, and how targets are doing.
+//! Metrics of attempts, and of the health of targets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +9,7 @@ use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec
 use super::register::{counter, histograms, int_counters, int_gauges};
 use super::{ByName, LATENCY_BUCKETS, Metrics};
 
-/// What can be at fault on the operator's side of a try: the credential, the account, or what the account
-/// may use.
+/// Faults of the operator in an attempt: the credential, the account, or the account's permissions.
 const OPERATOR_FAULTS: [&str; 3] = ["credential", "account", "model"];
 
 /// The metrics of upstreams.
@@ -36,18 +35,18 @@ struct Series {
     duration: Histogram,
 }
 
-/// How an upstream is doing.
+/// Health of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamFigures {
     /// The name of the upstream.
     pub upstream: String,
-    /// Whether its health check, if it has one, finds it in order.
+    /// True unless its health check, if it has one, fails.
     pub healthy: bool,
     /// The number of calls under way.
     pub in_flight: u32,
 }
 
-/// How a target is doing.
+/// Health of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CircuitFigures {
     /// The id of the configured model.
@@ -58,9 +57,9 @@ pub struct CircuitFigures {
     pub target: String,
     /// The credential's name; empty for one without.
     pub credential: String,
-    /// 0 when it gets calls, 1 when one call finds out, 2 when it gets none.
+    /// 0 for closed, 1 for half open (one call probes), 2 for open.
     pub state: i64,
-    /// What is left of the operator's quotas at the provider, by what they count.
+    /// Remaining quotas of the operator at the provider, by unit.
     pub quotas: Vec<(&'static str, u64)>,
 }
 
@@ -138,8 +137,8 @@ impl UpstreamMetrics {
     }
 
     fn series(&self, upstream: &str) -> Arc<Series> {
-        if let Some(known) = self.series.read().get(upstream) {
-            return Arc::clone(known);
+        if let Some(existing) = self.series.read().get(upstream) {
+            return Arc::clone(existing);
         }
         let made = Arc::new(Series {
             ok: self.requests.with_label_values(&[upstream, "ok"]),
@@ -168,7 +167,7 @@ impl UpstreamMetrics {
         self.retries.with_label_values(&[model, upstream]).inc_by(0);
     }
 
-    /// Those that a reload has taken away are not shown any more.
+    /// Update the gauges; those that a reload has removed disappear.
     pub(super) fn update(&self, upstreams: &[UpstreamFigures], circuits: &[CircuitFigures]) {
         self.in_flight.reset();
         self.healthy.reset();

@@ -17,12 +17,12 @@ use super::apply_if_changed;
 use crate::config::ConfigHandle;
 use crate::metrics::Metrics;
 
-/// How long the files must hold still before they are read: a program that writes a file in pieces
-/// pauses for less, and a person does not see the delay.
+/// Time without changes before the files are read: a program that writes a file in pieces pauses for less,
+/// and a person does not see the delay.
 const QUIET: Duration = Duration::from_millis(300);
-/// How long is waited for that. A directory with a busy log file in it is never quiet.
+/// Longest wait for that. A directory with a busy log file in it is never quiet.
 const SETTLE_MAX: Duration = Duration::from_secs(3);
-/// How often the files are compared although nothing was notified. Reading them takes a millisecond.
+/// Interval of comparing the files without a notification. Reading them takes a millisecond.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Puts the files in force whenever they have changed, for as long as it is polled. Where the

@@ -35,7 +35,7 @@ pub struct Feed {
     scope: Scope,
 }
 
-/// What a feed has to say.
+/// Item of a feed.
 #[derive(Clone, Debug)]
 pub enum Live {
     /// One more record of the log.

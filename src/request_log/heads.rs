@@ -43,7 +43,7 @@ pub(super) fn forget(dir: &Path) {
     drop(fs::remove_file(dir.join(FILE)));
 }
 
-/// What was saved last, if it can be read.
+/// The last saved state, if it can be read.
 fn saved(dir: &Path) -> Option<(Heads, Position)> {
     let bytes = fs::read(dir.join(FILE)).ok()?;
     let (rows, crc) = bytes.split_last_chunk()?;
@@ -63,7 +63,7 @@ fn saved(dir: &Path) -> Option<(Heads, Position)> {
 /// since.
 pub(super) fn recover(dir: &Path, reader: &mut Reader) -> io::Result<(Heads, Position)> {
     let end = reader.segments().last().map_or(0, Segment::end);
-    let saved = saved(dir).filter(|(_, covers)| *covers <= end && !reader.is_gone(*covers));
+    let saved = saved(dir).filter(|(_, covers)| *covers <= end && !reader.is_expired(*covers));
     let (mut heads, covers) = saved.unwrap_or_default();
     let mut whole_to = covers;
     for segment in reader.segments().to_vec() {

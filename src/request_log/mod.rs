@@ -1,5 +1,5 @@
-//! What each request came to, for people to look at: customers' lists of their requests, operators'
-//! live tail. It is not money and not the truth; the ledger is.
+//! Log of finished requests for people: customers' lists, operators' live tail. It may lose records; the
+//! ledger is authoritative.
 //!
 //! It may lose the last second in a crash, never makes a request wait, and its disk use is bounded.
 //!
@@ -44,18 +44,18 @@ pub use read::{LIST_MAX, SCAN_MAX};
 pub use record::{Logged, Position};
 pub use tollgate_options::request_log::SIZE_MIN;
 
-/// Whose records are meant.
+/// Owner of the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// One customer's. Nothing of another one is ever given.
     Account(AccountId),
-    /// Those of requests whose key was not recognised.
+    /// Requests whose key was not recognised.
     Strangers,
     /// The requests of all accounts, for operators.
     All,
 }
 
-/// Which records are wanted, of those of a scope.
+/// Filter of the records of a scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
     /// Only older ones than the one at this position.
@@ -72,7 +72,7 @@ pub struct Query {
     pub errors_only: bool,
 }
 
-/// Which statuses are wanted.
+/// Filter by status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusFilter {
     /// Requests with exactly this status.
@@ -105,12 +105,12 @@ impl std::str::FromStr for StatusFilter {
 pub struct Page {
     /// The records of the page, the newest first.
     pub records: Vec<Logged>,
-    /// Where to go on, as [`Query::before`]; `None` at the end. There may be a next page although
+    /// Cursor of the next page, as [`Query::before`]; `None` at the end. There may be a next page although
     /// this one is not full: one page reads at most [`SCAN_MAX`] records.
     pub next: Option<Position>,
 }
 
-/// Why nothing was read.
+/// Reason why nothing was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadError {
     /// There is no record of the scope at [`Query::before`].
@@ -139,7 +139,7 @@ impl From<io::Error> for ReadError {
 /// Records that were given up, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// They came faster than they could be written.
+    /// Records dropped since they came faster than they could be written.
     pub queue_full: u64,
     /// There were too many requests without a recognised key.
     pub strangers: u64,
@@ -147,7 +147,7 @@ pub struct Dropped {
     pub disk: u64,
 }
 
-/// What the log says of itself.
+/// Figures of the log for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Records taken in since the start.
@@ -158,7 +158,7 @@ pub struct Figures {
     pub bytes: u64,
 }
 
-/// What the writer and readers share.
+/// Shared state of the writer and readers.
 struct Shared {
     queue: FrameQueue,
     index: Mutex<Index>,
@@ -166,7 +166,7 @@ struct Shared {
     live: broadcast::Sender<Arc<Logged>>,
 }
 
-/// Where the records are.
+/// Positions of the records.
 #[derive(Default)]
 struct Index {
     /// The files of the log, the oldest first.
@@ -213,7 +213,7 @@ pub struct RequestLog {
 }
 
 thread_local! {
-    /// Where a thread puts its record together.
+    /// Buffer in which a thread encodes its record.
     static FRAME: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -243,7 +243,7 @@ impl RequestLog {
         Arc::new(Self { shared: None, writer: Mutex::default() })
     }
 
-    /// Whether anything is kept.
+    /// True if the log is enabled.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.shared.is_some()
@@ -319,7 +319,7 @@ impl RequestLog {
         Some(Feed::new(shared.live.subscribe(), scope))
     }
 
-    /// How many follow it now.
+    /// Number of current followers.
     #[must_use]
     pub fn followers(&self) -> usize {
         self.shared.as_ref().map_or(0, |shared| shared.live.receiver_count())

@@ -8,7 +8,7 @@ use tollgate_journal::{BatchLimits, BatchQueue, Gathered, Urgency};
 
 use super::Dropped;
 
-/// What waits at most, and for how long.
+/// Largest backlog and latency of a batch.
 const LIMITS: BatchLimits = BatchLimits {
     // Some 14,000 records: what the busiest gateway makes in the time of gathering, three times over.
     bytes_max: 2 << 20,
@@ -35,14 +35,14 @@ pub(super) struct FrameQueue {
 struct Strangers {
     /// The second that they are counted in, since 1970.
     second: u64,
-    /// How many there were in it.
+    /// Records in the current second.
     count: u32,
-    /// How many were dropped since the start.
+    /// Records dropped since the start.
     dropped: u64,
 }
 
 impl Strangers {
-    /// Whether one more may be kept in this second; if not, it counts as dropped.
+    /// True if one more may be kept in this second; otherwise it counts as dropped.
     fn admit(&mut self, second: u64) -> bool {
         if self.second != second {
             (self.second, self.count) = (second, 0);

@@ -30,7 +30,7 @@ impl Scope {
         }
     }
 
-    /// Whether a record of this account belongs to it.
+    /// True if a record of this account belongs to the scope.
     pub(super) fn has(self, account: Option<AccountId>) -> bool {
         self.chain().is_none_or(|chain| chain == account.map_or(NOBODY, AccountId::number))
     }
@@ -82,12 +82,12 @@ pub(super) fn list(
     Ok(page)
 }
 
-/// Whether a record is of the scope: it is looked at again on each one that is read.
+/// True if a record belongs to the scope, checked again on each record that is read.
 fn is_of(head: &FrameHead, scope: Scope) -> bool {
     scope.chain().is_none_or(|chain| chain == head.account)
 }
 
-/// Where a page begins.
+/// Position at which a page begins.
 fn first(
     reader: &mut Reader,
     newest: Option<Position>,
@@ -101,7 +101,7 @@ fn first(
             None => reader.before(end)?,
         });
     };
-    if reader.is_gone(cursor) {
+    if reader.is_expired(cursor) {
         return Ok(None);
     }
     let head = reader.frame_at(cursor)?.and_then(record::head);
@@ -120,7 +120,7 @@ fn before(
         return reader.before(position);
     }
     let previous = Some(head.previous).filter(|previous| (1..position).contains(previous));
-    Ok(previous.filter(|previous| !reader.is_gone(*previous)))
+    Ok(previous.filter(|previous| !reader.is_expired(*previous)))
 }
 
 /// The record at a position, if it is of this scope and of this request.
@@ -130,7 +130,7 @@ pub(super) fn at(
     position: Position,
     id: RequestId,
 ) -> io::Result<Option<Logged>> {
-    if reader.is_gone(position) {
+    if reader.is_expired(position) {
         return Ok(None);
     }
     let frame = reader.frame_at(position)?;
@@ -176,5 +176,5 @@ pub(super) fn find(reader: &mut Reader, scope: Scope, id: RequestId) -> io::Resu
     Ok(None)
 }
 
-/// How long a list waits for records that are being written, and for the log to be opened.
+/// Time that a list waits for records that are being written, and for the log to be opened.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(2);

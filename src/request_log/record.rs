@@ -1,4 +1,4 @@
-//! What is kept of one request, and its bytes.
+//! Record of one request, and its encoding.
 //!
 //! ```text
 //! content  previous position u64 | account u64 | ended at u64 | postcard of the rest
@@ -21,7 +21,7 @@ use crate::ledger::{AccountId, KeyId, RequestId, TaskId};
 use crate::money::Nanousd;
 use crate::price::{Usage, UsageSource};
 
-/// How the files of the log are laid out.
+/// Layout of the log's files.
 pub(super) const LAYOUT: Layout = Layout {
     magic: b"TGREQUESTLOG",
     version: 1,
@@ -30,7 +30,7 @@ pub(super) const LAYOUT: Layout = Layout {
     // A record has some 150 bytes; names are cut so that none comes near this.
     frame_bytes_max: 2048,
 };
-/// What a name is cut at, in bytes: a model's id has at most as many.
+/// Length at which a name is cut, in bytes: a model's id has at most as many.
 const NAME_BYTES_MAX: usize = 256;
 /// Previous position, account and end.
 const HEAD_BYTES: usize = 24;
@@ -42,7 +42,7 @@ pub(super) const NOBODY: u64 = 0;
 /// A record's place in the log. Later records have larger ones.
 pub use tollgate_journal::ring::Position;
 
-/// What came of one request, or of one task.
+/// Record of a finished request or task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logged {
     /// Its place in the log: what the next page is asked for with.
@@ -53,11 +53,11 @@ pub struct Logged {
     pub task_id: Option<TaskId>,
     /// The word for how the task ended; `None` for a request.
     pub task_state: Option<String>,
-    /// Who pays; `None` when the key was not recognised.
+    /// Account; `None` when the key was not recognised.
     pub account_id: Option<AccountId>,
     /// The key (its id); `None` when it was not recognised.
     pub key_id: Option<KeyId>,
-    /// When it was over.
+    /// Time of its end.
     pub ended_at: UnixMs,
     /// The configured path; empty when none matched.
     pub route: String,
@@ -66,7 +66,7 @@ pub struct Logged {
     /// The id of the model that answered or was tried last; empty when none was found.
     pub model: String,
     /// The id of the model that the request names, where a fallback answered or was tried last.
-    pub asked_model: Option<String>,
+    pub requested_model: Option<String>,
     /// The name of the upstream that answered or was tried last; empty when none was.
     pub upstream: String,
     /// The status sent; 0 when none was, and for the end of a task.
@@ -74,9 +74,9 @@ pub struct Logged {
     /// `error.code` as sent, or the word for a failure after the first byte; empty when all went
     /// well.
     pub error_code: String,
-    /// Whether the answer was a stream of events.
+    /// True if the answer was a stream of events.
     pub streamed: bool,
-    /// What was billed; `None` when nothing was.
+    /// Settlement; `None` without one.
     pub settled: Option<Settled>,
     /// From the beginning to the first byte of the answer; `None` when none was sent.
     pub ttfb: Option<Duration>,
@@ -91,14 +91,14 @@ pub struct Logged {
 }
 
 impl Logged {
-    /// When the request began.
+    /// Time of its beginning.
     #[must_use]
     pub fn began_at(&self) -> UnixMs {
         let took_ms = u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX);
         UnixMs(self.ended_at.0.saturating_sub(took_ms))
     }
 
-    /// Whether something went wrong, whoever's fault it was.
+    /// True if the request failed, whoever's fault it was.
     #[must_use]
     pub fn is_error(&self) -> bool {
         is_error(self.status, &self.error_code, self.task_state.as_deref().unwrap_or_default())
@@ -121,8 +121,8 @@ fn is_error(status: u16, error_code: &str, task_state: &str) -> bool {
     !(200..400).contains(&status) || !error_code.is_empty()
 }
 
-/// What a frame's content has behind its head. The order of the fields is the format: it changes
-/// with the version of the segments.
+/// Content of a frame behind its head. The order of the fields is the format: it changes with the version of
+/// the segments.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Stored<'a> {
     request: Option<RequestId>,
@@ -147,7 +147,7 @@ pub(super) struct Stored<'a> {
     owed: Nanousd,
     /// Stands behind what is owed in the same way; empty where the model is the one that was asked for.
     #[serde(skip)]
-    asked_model: &'a str,
+    requested_model: &'a str,
     /// Stands behind the model that was asked for in the same way; zero where nothing was lowered.
     #[serde(skip)]
     max_tokens_clamped: u64,
@@ -173,7 +173,7 @@ impl<'a> Stored<'a> {
             bytes_in: finished.bytes_in,
             bytes_out: finished.bytes_out,
             owed: finished.settled.map_or(Nanousd::ZERO, |it| it.owed),
-            asked_model: cut(finished.asked_model.unwrap_or_default()),
+            requested_model: cut(finished.requested_model.unwrap_or_default()),
             max_tokens_clamped: finished.max_tokens_clamped.unwrap_or(0),
         }
     }
@@ -197,7 +197,7 @@ impl<'a> Stored<'a> {
             bytes_in: 0,
             bytes_out: 0,
             owed: ended.settled.map_or(Nanousd::ZERO, |it| it.owed),
-            asked_model: "",
+            requested_model: "",
             max_tokens_clamped: 0,
         }
     }
@@ -206,9 +206,9 @@ impl<'a> Stored<'a> {
         is_error(self.status, self.error_code, self.task_state)
     }
 
-    /// Whether it names the model, as the one that answered or as the one that was asked for.
+    /// True if the record names the model, as the requested or the serving one.
     pub(super) fn names(&self, model: &str) -> bool {
-        self.model == model || !self.asked_model.is_empty() && self.asked_model == model
+        self.model == model || !self.requested_model.is_empty() && self.requested_model == model
     }
 
     /// The record as readers get it.
@@ -227,7 +227,7 @@ impl<'a> Stored<'a> {
             route: text(self.route),
             operation: text(self.operation),
             model: text(self.model),
-            asked_model: Some(text(self.asked_model)).filter(|model| !model.is_empty()),
+            requested_model: Some(text(self.requested_model)).filter(|model| !model.is_empty()),
             upstream: text(self.upstream),
             status: self.status,
             error_code: text(self.error_code),
@@ -258,7 +258,7 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// What every frame's content begins with.
+/// Head of every frame's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FrameHead {
     /// Where the same account's record before is; zero for none.
@@ -280,12 +280,12 @@ pub(super) fn encode(
     frame.extend_from_slice(&ended_at.0.to_le_bytes());
     tollgate_journal::encode(frame, stored)?;
     let is_clamped = stored.max_tokens_clamped > 0;
-    let has_asked = !stored.asked_model.is_empty() || is_clamped;
-    if stored.owed > Nanousd::ZERO || has_asked {
+    let has_requested_model = !stored.requested_model.is_empty() || is_clamped;
+    if stored.owed > Nanousd::ZERO || has_requested_model {
         tollgate_journal::encode(frame, &stored.owed)?;
     }
-    if has_asked {
-        tollgate_journal::encode(frame, stored.asked_model)?;
+    if has_requested_model {
+        tollgate_journal::encode(frame, stored.requested_model)?;
     }
     if is_clamped {
         tollgate_journal::encode(frame, &stored.max_tokens_clamped)?;
@@ -332,8 +332,8 @@ pub(super) fn stored(frame: &[u8]) -> Option<Stored<'_>> {
         let (owed, rest) = postcard::take_from_bytes(rest).ok()?;
         stored.owed = owed;
         if !rest.is_empty() {
-            let (asked_model, rest) = postcard::take_from_bytes(rest).ok()?;
-            stored.asked_model = asked_model;
+            let (requested_model, rest) = postcard::take_from_bytes(rest).ok()?;
+            stored.requested_model = requested_model;
             if !rest.is_empty() {
                 (stored.max_tokens_clamped, _) = postcard::take_from_bytes(rest).ok()?;
             }

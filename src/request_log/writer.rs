@@ -36,13 +36,13 @@ pub(super) struct Writer {
     unsaved_bytes: u64,
     space: Option<(Instant, bool)>,
     /// Whether the log told that nothing can be written.
-    told: bool,
+    is_reported: bool,
 }
 
 impl Writer {
     pub(super) fn new(shared: Arc<Shared>, dir: PathBuf, size_max: u64) -> Self {
-        let (current, unsaved_bytes, space, told) = (None, 0, None, false);
-        Self { shared, dir, size_max, current, unsaved_bytes, space, told }
+        let (current, unsaved_bytes, space, is_reported) = (None, 0, None, false);
+        Self { shared, dir, size_max, current, unsaved_bytes, space, is_reported }
     }
 
     /// Runs until the queue is closed.
@@ -98,14 +98,14 @@ impl Writer {
             match self.write_some(rest) {
                 Ok(bytes) => rest = rest.get_mut(bytes..).unwrap_or_default(),
                 Err(error) => {
-                    if !mem::replace(&mut self.told, true) {
+                    if !mem::replace(&mut self.is_reported, true) {
                         log::warn!("the request log cannot be written: {error}");
                     }
                     return LAYOUT.frames(rest).count() as u64;
                 }
             }
         }
-        self.told = false;
+        self.is_reported = false;
         if self.unsaved_bytes >= HEADS_INTERVAL_BYTES {
             self.save_heads();
         }
@@ -200,12 +200,12 @@ impl Writer {
 
     /// Refuses to write where the ledger will need the room.
     fn check_space(&mut self) -> io::Result<()> {
-        let is_known = |at: Instant| at.elapsed() < SPACE_CHECK_INTERVAL;
+        let is_fresh = |at: Instant| at.elapsed() < SPACE_CHECK_INTERVAL;
         let has_room = match self.space {
-            Some((at, has_room)) if is_known(at) => has_room,
+            Some((at, has_room)) if is_fresh(at) => has_room,
             _ => fs4::available_space(&self.dir)? >= FREE_BYTES_MIN,
         };
-        if !self.space.is_some_and(|(at, _)| is_known(at)) {
+        if !self.space.is_some_and(|(at, _)| is_fresh(at)) {
             self.space = Some((Instant::now(), has_room));
         }
         if has_room { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) }

@@ -69,15 +69,15 @@ static VERSION: Lazy<String> = Lazy::new(|| {
     digest.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 });
 
-/// Where the assets of the console at `base` are, without a slash at the end.
+/// Path of the assets of the console at `base`, without a trailing slash.
 pub(super) fn directory(base: &str) -> String {
     format!("{base}/assets/{}", *VERSION)
 }
 
 /// `GET …/assets/{version}/{name}`
 pub(crate) async fn serve(Path((version, name)): Path<(String, String)>) -> Response {
-    let known = ASSETS.iter().find(|asset| asset.name == name && version == *VERSION);
-    match known {
+    let asset = ASSETS.iter().find(|asset| asset.name == name && version == *VERSION);
+    match asset {
         Some(asset) => {
             let headers = [
                 (header::CONTENT_TYPE, asset.media_type),

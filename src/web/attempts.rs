@@ -1,4 +1,4 @@
-//! How often somebody may try something: bounds in memory, for whoever is told apart by a key.
+//! Rate limits of attempts, in memory, by key.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -31,7 +31,7 @@ pub(crate) struct Attempts<K> {
     counts: Mutex<Counts<K>>,
 }
 
-/// How tries come back.
+/// Refill policy of attempts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Refill {
     /// One in each period.
@@ -43,7 +43,7 @@ enum Refill {
 /// The tries that a key has taken.
 #[derive(Clone, Copy, Default)]
 struct Count {
-    /// When the key has all of its tries again, in milliseconds since the counter began.
+    /// Time at which the key has all of its attempts again, in milliseconds since the counter began.
     full_at_ms: u64,
     /// Tries that were taken in the window that ends then; not counted where they come back one by one.
     taken: u32,
@@ -113,12 +113,12 @@ impl<K: Copy + Eq + Hash> Attempts<K> {
         true
     }
 
-    /// Whether the key has a try.
+    /// True if the key has an attempt left.
     pub(crate) fn has_room(&self, key: K) -> bool {
         self.has_room_at(key, Instant::now())
     }
 
-    /// Whether the key has a try at a time that the caller has looked up.
+    /// True if the key has an attempt left at a time that the caller has looked up.
     pub(crate) fn has_room_at(&self, key: K, now: Instant) -> bool {
         let count = self.counts.lock().get(&key);
         self.has_try(count, self.ms(now))
@@ -216,17 +216,17 @@ impl<K: Copy + Eq + Hash> OwnAttempts<K> {
     }
 }
 
-/// What one customer is counted by. Those of whom it is not known where they come from are one.
+/// Key of one customer's network. Clients of unknown address count as one.
 pub(crate) fn customer(address: Option<IpAddr>) -> IpAddr {
-    forwarded::network(known(address))
+    forwarded::network(or_unspecified(address))
 }
 
-/// What all addresses are counted by that one customer of an internet provider may have.
+/// Key of all addresses that one customer of an internet provider may have.
 pub(super) fn site(address: Option<IpAddr>) -> IpAddr {
-    forwarded::site(known(address))
+    forwarded::site(or_unspecified(address))
 }
 
-fn known(address: Option<IpAddr>) -> IpAddr {
+fn or_unspecified(address: Option<IpAddr>) -> IpAddr {
     address.unwrap_or(Ipv4Addr::UNSPECIFIED.into())
 }
 

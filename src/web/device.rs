@@ -16,17 +16,17 @@ use super::session;
 use crate::clock::UnixMs;
 use crate::secret::{Secret, random_bytes};
 
-/// How long a device is known after the last log-in there.
-const KNOWN_FOR: Duration = Duration::from_secs(180 * 24 * 3600);
+/// Time for which a device is remembered after its last login.
+const REMEMBERED_FOR: Duration = Duration::from_secs(180 * 24 * 3600);
 
-/// What a device is told apart by: random.
+/// Random id of a device.
 pub(crate) type DeviceId = [u8; 16];
 
-/// What its cookie says. It opens nothing: whoever has a copy may try as many passwords as the device.
+/// Contents of a device's cookie. It grants no access: a thief may only try as many passwords as the device.
 #[derive(Serialize, Deserialize)]
 struct DeviceCookie {
     id: DeviceId,
-    /// Who was logged in, in the console's words: it is nothing to anybody else's name.
+    /// Login for which the device is remembered; the cookie has no effect for others.
     who: String,
     until: UnixMs,
 }
@@ -73,7 +73,7 @@ impl Devices {
         before: Option<DeviceId>,
         secure: bool,
     ) -> SignedCookieJar {
-        let lifetime_ms = u64::try_from(KNOWN_FOR.as_millis()).unwrap_or(u64::MAX);
+        let lifetime_ms = u64::try_from(REMEMBERED_FOR.as_millis()).unwrap_or(u64::MAX);
         let known = DeviceCookie {
             id: before.unwrap_or_else(random_bytes),
             who: who.to_owned(),
@@ -83,7 +83,7 @@ impl Devices {
         let Ok(bytes) = postcard::to_stdvec(&known) else { return jar };
         let mut cookie = Cookie::new(self.cookie, URL_SAFE_NO_PAD.encode(bytes));
         cookie.set_path(self.path.clone());
-        cookie.set_max_age(KNOWN_FOR.try_into().ok());
+        cookie.set_max_age(REMEMBERED_FOR.try_into().ok());
         cookie.set_http_only(true);
         cookie.set_secure(secure);
         cookie.set_same_site(SameSite::Strict);

@@ -1,5 +1,5 @@
-//! What a form came to, in the address of the page that it leads to: one of a few words, so that no
-//! link can put words into a console's mouth.
+//! Result of a form, in the address of the next page: one of a few words, so that no link can put words into
+//! a console's mouth.
 
 use axum::response::{IntoResponse as _, Redirect, Response};
 
@@ -9,7 +9,7 @@ pub(crate) struct DoneMessages(pub(crate) &'static [(&'static str, &'static str)
 impl DoneMessages {
     /// The sentence of a word; `None` for a word that no form leads to.
     pub(crate) fn text(&self, word: &str) -> Option<&'static str> {
-        self.0.iter().find(|(known, _)| *known == word).map(|(_, text)| *text)
+        self.0.iter().find(|(name, _)| *name == word).map(|(_, text)| *text)
     }
 
     /// The sentence of the word in a query string.

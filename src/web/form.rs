@@ -20,7 +20,7 @@ const SUBMIT_TOKEN_FIELD: &str = "once";
 /// nothing of what is asked for.
 const CSRF_FIELD: &str = "csrf";
 
-/// What is wrong with one field of a form.
+/// Error of one field of a form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FieldError {
     /// The name of the field.
@@ -36,7 +36,7 @@ impl FieldError {
     }
 }
 
-/// What is wrong with the fields of a form.
+/// Errors of a form's fields.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FieldErrors(Vec<FieldError>);
 
@@ -54,7 +54,7 @@ impl FieldErrors {
         })
     }
 
-    /// Whether something is wrong with at least one field.
+    /// True if any field has an error.
     pub(crate) fn is_any(&self) -> bool {
         !self.0.is_empty()
     }
@@ -70,9 +70,9 @@ impl FieldErrors {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Form {
     fields: Vec<(String, String)>,
-    /// What is wrong with what was typed, for the page that shows the form once more.
+    /// Errors of the submitted fields, for the page that shows the form again.
     pub(crate) errors: FieldErrors,
-    /// What tells this form from another with the same token: its path and fields, hashed.
+    /// Hash of the form's path and fields, which distinguishes it from others with the same token.
     digest: [u8; 32],
 }
 
@@ -118,7 +118,7 @@ impl Form {
         self.fields.iter().filter(move |(field, _)| field == name).map(|(_, text)| text.as_str())
     }
 
-    /// What is wrong with a field, if something is.
+    /// Error of a field, if it has one.
     pub(crate) fn error(&self, name: &str) -> Option<&str> {
         self.errors.at(name)
     }
@@ -152,7 +152,7 @@ impl Form {
         Ok(text)
     }
 
-    /// What stands in a field; `None` where the field is empty.
+    /// Parse a field; `None` if it is empty.
     ///
     /// # Errors
     /// When it cannot be read: `expected` says what is taken.

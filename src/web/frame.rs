@@ -1,4 +1,4 @@
-//! What every page has around its content, and how a page becomes an answer.
+//! The frame around every page, and its response.
 
 use askama::Template;
 use axum::http::{StatusCode, header};
@@ -16,34 +16,34 @@ pub(crate) struct NavItem {
     pub(crate) label: &'static str,
 }
 
-/// How a message is meant.
+/// Severity of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
-    /// What the form asked for was done.
+    /// The form had its effect.
     Good,
     /// It was not done, and the message says why.
     Bad,
 }
 
-/// What a form came to.
+/// Result of a form.
 #[derive(Clone, Debug)]
 pub(crate) struct Flash {
-    /// Whether it tells of a success.
+    /// Severity of the message.
     pub(crate) tone: Tone,
     /// The sentence that the page shows.
     pub(crate) text: String,
 }
 
-/// What the template `frame.html` needs, which every page extends.
+/// Variables of the template `frame.html`, which every page extends.
 #[derive(Clone, Debug)]
 pub(crate) struct PageFrame {
     /// The console's path, without a slash at the end.
     pub(crate) base: String,
-    /// What the console is called.
+    /// Name of the console.
     pub(crate) product: &'static str,
-    /// Where the embedded files are.
+    /// Path of the embedded files.
     pub(crate) assets: String,
-    /// Who is logged in, as they are shown; `None` for guests, who get no navigation.
+    /// Name of the session's user; `None` for guests, who get no navigation.
     pub(crate) who: Option<String>,
     /// The ways through the console.
     pub(crate) nav: &'static [NavItem],
@@ -51,7 +51,7 @@ pub(crate) struct PageFrame {
     pub(crate) here: &'static str,
     /// The token that forms of this session carry, against requests of other sites.
     pub(crate) csrf: String,
-    /// What the form before came to.
+    /// Result of the previous form.
     pub(crate) flash: Option<Flash>,
 }
 
@@ -112,10 +112,10 @@ impl<T: Template> IntoResponse for HtmlPage<T> {
 #[derive(Template)]
 #[template(path = "failed.html")]
 pub(crate) struct FailurePage {
-    /// What is around it.
+    /// Variables of the frame.
     pub(crate) frame: PageFrame,
-    /// What the matter is, in a few words: the heading of the page.
+    /// Heading of the page: the problem in a few words.
     pub(crate) title: &'static str,
-    /// What the person who reads it can do, in a sentence.
+    /// Next step for the reader, in a sentence.
     pub(crate) text: String,
 }

@@ -1,5 +1,5 @@
-//! What every request of a console goes through: its session, the check that a form was sent by a
-//! page of this console, and the headers that keep a browser from doing anything else with a page.
+//! Checks of every request of a console: its session, the proof that a page of this console sent the form,
+//! and the headers that keep a browser from doing anything else with a page.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -22,12 +22,12 @@ const FORM_TIMEOUT: Duration = Duration::from_secs(10);
 const FORM_FIELD: &str = "csrf";
 const FORM_HEADER: HeaderName = HeaderName::from_static("x-csrf-token");
 
-/// Where a request comes from; whoever accepts connections puts it into the request.
+/// Origin of a request, added by the accepting listener.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Client {
     /// The address that the browser calls from; `None` where it is not known.
     pub(crate) address: Option<IpAddr>,
-    /// Whether the browser speaks TLS.
+    /// True if the browser speaks TLS.
     pub(crate) tls: bool,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Client {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShowsMedia;
 
-/// What the guard of one console works with.
+/// Configuration of one console's checks.
 #[derive(Clone)]
 pub(crate) struct Guarded {
     /// Reads and writes its cookie.
@@ -49,8 +49,8 @@ pub(crate) async fn guard(
     next: Next,
 ) -> Response {
     let client = request.extensions().get::<Client>().copied().unwrap_or_default();
-    let known = guarded.sessions.read(request.headers(), UnixMs::now());
-    let session = known.clone().unwrap_or_else(Session::guest);
+    let valid = guarded.sessions.read(request.headers(), UnixMs::now());
+    let session = valid.clone().unwrap_or_else(Session::guest);
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     let checked = if is_read { Ok(request) } else { check_form(&guarded, &session, request).await };
     let mut response = match checked {
@@ -64,7 +64,7 @@ pub(crate) async fn guard(
         Some(SessionChange::Begin(begun)) => Some(guarded.sessions.write(Some(&begun), client.tls)),
         Some(SessionChange::End) => Some(guarded.sessions.write(None, client.tls)),
         // A guest who got a page may send its form.
-        None if known.is_none() && is_read && is_page(&response) => {
+        None if valid.is_none() && is_read && is_page(&response) => {
             Some(guarded.sessions.write(Some(&session), client.tls))
         }
         None => None,
@@ -111,8 +111,8 @@ async fn check_form(
     Ok(Request::from_parts(parts, Body::from(body)))
 }
 
-/// Whether the browser says that a page of this very address sends the request. Old browsers say
-/// nothing; the form's token is asked for either way.
+/// True unless the browser says that another site sends the request. Old browsers say nothing; the form's
+/// token is required either way.
 fn is_same_origin(headers: &HeaderMap) -> bool {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     if text("sec-fetch-site").is_some_and(|site| site != "same-origin" && site != "none") {

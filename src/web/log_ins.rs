@@ -1,5 +1,4 @@
-//! How often passwords may be tried: from one address, at one name, and from a device where its owner
-//! was logged in before.
+//! Rate limits of password attempts: by address, by name, and by device where the owner has logged in before.
 //!
 //! Only wrong passwords count: a try is taken before a password is compared, since many come at one
 //! time, and given back when it was right. Whoever wants to keep somebody out has these in their way:
@@ -54,21 +53,21 @@ impl Default for Names {
 pub(crate) struct LogIns {
     customers: Attempts<IpAddr>,
     sites: Attempts<IpAddr>,
-    known: Names,
+    existing: Names,
     unknown: Names,
     devices: Attempts<DeviceId>,
     right: Attempts<NameMark>,
     salt: [u8; 16],
 }
 
-/// Who tries to log in.
+/// A login attempt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trying<'a> {
     /// The address that they call from; `None` where it is not known.
     pub(crate) address: Option<IpAddr>,
     /// With which name, in one spelling.
     pub(crate) name: &'a str,
-    /// Whether there is somebody of this name.
+    /// True if the name has a login.
     pub(crate) has_login: bool,
     /// The device, if they were logged in there before.
     pub(crate) device: Option<DeviceId>,
@@ -93,7 +92,7 @@ impl Default for LogIns {
         Self {
             customers: Attempts::default(),
             sites: Attempts::new(SITE_AT_ONCE, SITE_EVERY),
-            known: Names::default(),
+            existing: Names::default(),
             unknown: Names::default(),
             devices: Attempts::default(),
             right: Attempts::new(RIGHT_AT_ONCE, EVERY),
@@ -142,7 +141,7 @@ impl LogIns {
     }
 
     fn names(&self, has_login: bool) -> &Names {
-        if has_login { &self.known } else { &self.unknown }
+        if has_login { &self.existing } else { &self.unknown }
     }
 
     /// Salted, so that nobody can look for two names that are one here.
@@ -190,7 +189,7 @@ mod tests {
         Trying { address, name, has_login: true, device: None }
     }
 
-    /// Whether a try with a wrong password was allowed.
+    /// True if an attempt with a wrong password was allowed.
     fn guess(log_ins: &LogIns, trying: Trying<'_>) -> bool {
         log_ins.begin(trying).is_some()
     }
@@ -257,16 +256,16 @@ mod tests {
 
     #[test]
     fn names_without_a_login_are_refused_alike() {
-        let told = |has_login| {
+        let allowed = |has_login| {
             let log_ins = LogIns::default();
             let addresses = (0..80).map(|number| format!("192.0.{}.{}", number / 10, number % 10));
-            let told = addresses.map(|address| {
+            let allowed = addresses.map(|address| {
                 guess_all(&log_ins, Trying { has_login, ..from(&address, "somebody") })
             });
-            told.collect::<Vec<_>>()
+            allowed.collect::<Vec<_>>()
         };
-        assert_eq!(told(true), told(false), "the bounds tell who has a login");
-        assert_eq!(told(true).iter().sum::<u32>(), NAME_AT_ONCE);
+        assert_eq!(allowed(true), allowed(false), "the bounds tell who has a login");
+        assert_eq!(allowed(true).iter().sum::<u32>(), NAME_AT_ONCE);
     }
 
     /// The flood that kept everybody out: more names than are remembered, from a few addresses.
@@ -279,7 +278,7 @@ mod tests {
             let trying = Trying { has_login: false, ..from(&address, &name) };
             guess(&log_ins, trying);
         }
-        let kept = [&log_ins.unknown, &log_ins.known].map(|names| names.all.len());
+        let kept = [&log_ins.unknown, &log_ins.existing].map(|names| names.all.len());
         assert_eq!(kept, [4 * AT_ONCE as usize, 0], "who is refused leaves nothing");
         for number in 0..1_000 {
             let (address, name) = (format!("198.51.{}.1", number % 250), format!("own {number}"));

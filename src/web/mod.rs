@@ -1,5 +1,5 @@
-//! What the customers' and the operators' consoles are built of. Neither knows the other: each has
-//! its own router, cookie and key.
+//! Parts of the customers' and the operators' consoles. Neither knows the other: each has its own router,
+//! cookie and key.
 //!
 //! | File | What it knows |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! What a model costs, as lines of a page.
+//! Prices of a model, as lines of a page.
 
 use serde_json::{Map, Value};
 
@@ -8,7 +8,7 @@ use crate::price::UNITS;
 /// Prices that hold under one condition and are for the same amount of units.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct PriceLine {
-    /// When they are asked; empty for always.
+    /// Condition of the price; empty for always.
     pub(crate) when: String,
     /// The prices: `input $2.50, output $15.00 per 1M tokens`.
     pub(crate) text: String,
@@ -88,11 +88,11 @@ mod tests {
             }],
         });
         let lines = price_lines(&pricing);
-        let told: Vec<_> =
+        let lines: Vec<_> =
             lines.iter().map(|line| (line.when.as_str(), line.text.as_str())).collect();
         let when = "input tokens above 200,000, service tier flex, without thinking";
         assert_eq!(
-            told,
+            lines,
             [
                 ("", "input $2.50, output $15.00 per 1M tokens"),
                 ("", "$0.04 per image"),

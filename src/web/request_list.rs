@@ -1,12 +1,11 @@
-//! What both consoles show of the request log: statuses, and the filter that a list of requests goes
-//! on with.
+//! Shared parts of the consoles' request lists: statuses, and the filter for the next page.
 
 use crate::request_log::{Logged, Position, StatusFilter};
 
-/// What is said of a status that cannot be filtered by.
+/// Error for a status that cannot be filtered by.
 pub(crate) const STATUS_EXPECTED: &str = "A status such as 429, or a class such as 4xx.";
 
-/// How a request ended: `task` with the state of a task, else the status that was sent.
+/// Outcome of a request: `task` with the state of a task, else the status that was sent.
 pub(crate) fn status_text(logged: &Logged, task: impl FnOnce(&str) -> String) -> String {
     match (&logged.task_state, logged.status) {
         (Some(state), _) => task(state),

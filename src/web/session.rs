@@ -1,4 +1,4 @@
-//! Who is logged in, in a cookie that only this gateway can write.
+//! Sessions in cookies that only this gateway can write.
 //!
 //! Nothing is kept on the server for a session: the cookie says who it is, since when and until when,
 //! and is signed. What ends a session early (logging out, another password) is the console's to ask.
@@ -17,10 +17,10 @@ use sha2::{Digest as _, Sha256, Sha512};
 use crate::clock::UnixMs;
 use crate::secret::{self, Secret, random_bytes};
 
-/// How long a guest has to send a form: a day, since a log-in page stays open overnight.
+/// Lifetime of a guest's session: a day, since a login page may stay open overnight.
 const GUEST_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-/// What a session is told apart by: random.
+/// Random id of a session.
 pub(crate) type SessionId = [u8; 16];
 
 /// A browser's session. Guests have one too, for their forms.
@@ -28,15 +28,15 @@ pub(crate) type SessionId = [u8; 16];
 pub(crate) struct Session {
     /// Another one after each log-in, so that nobody can choose it for somebody else.
     pub(crate) id: SessionId,
-    /// Who is logged in, in the console's words; `None` for a guest.
+    /// Login of the session; `None` for a guest.
     pub(crate) who: Option<String>,
-    /// When the session began, in Unix milliseconds.
+    /// Beginning of the session, in Unix milliseconds.
     pub(crate) since: UnixMs,
-    /// When the session ends by itself, in Unix milliseconds.
+    /// Expiry of the session, in Unix milliseconds.
     pub(crate) until: UnixMs,
 }
 
-/// What a handler has to say about the session, in the extensions of its answer.
+/// Change of the session by a handler, in the extensions of its response.
 #[derive(Clone, Debug)]
 pub(crate) enum SessionChange {
     /// The browser keeps this session from here on.
@@ -136,16 +136,15 @@ impl Sessions {
         SignedCookieJar::new(self.key.clone()).add(cookie)
     }
 
-    /// What a form of this session carries, so that no other page can send it. Every page has it in
-    /// another disguise: who makes a browser ask for many of them, and learns how well each can be
-    /// compressed with a text of theirs in it (BREACH), learns nothing of it.
+    /// Token of this session's forms, which no other site knows. Every page masks it anew, so that the
+    /// compressed sizes of many pages reveal nothing of it (BREACH).
     pub(crate) fn form_token(&self, session: &Session) -> String {
         let mask: FormToken = random_bytes();
         let masked = exclusive_or(self.form_key(session), mask);
         STANDARD.encode([mask, masked].concat())
     }
 
-    /// Whether a page of this session carries this.
+    /// True if `shown` is a form token of the session.
     pub(super) fn is_form_token(&self, session: &Session, shown: &str) -> bool {
         let mut parts = [0; 2 * size_of::<FormToken>()];
         if STANDARD.decode_slice(shown, &mut parts) != Ok(parts.len()) {
@@ -166,7 +165,7 @@ impl Sessions {
     }
 }
 
-/// What tells a session's forms from those of others.
+/// Secret of a session's forms.
 type FormToken = [u8; 32];
 
 fn exclusive_or(mut one: FormToken, other: FormToken) -> FormToken {

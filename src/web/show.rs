@@ -1,4 +1,4 @@
-//! How money, times, counts and states are written on pages.
+//! Formatting of money, times, counts and states on pages.
 
 use std::borrow::Cow;
 use std::num::NonZeroU32;
@@ -47,8 +47,7 @@ pub(crate) fn count(count: &u64) -> String {
     text
 }
 
-/// What a key may use, a limit each: `60 requests a minute`, `$2.50 a day`. Empty for a key without
-/// limits of its own.
+/// Limits of a key, one after the other: `60 requests a minute`, `$2.50 a day`. Empty without limits.
 pub(crate) fn limits(
     rates: &Rates,
     spend_per_day: Option<Nanousd>,
@@ -92,7 +91,7 @@ pub(crate) fn cut(text: &str, chars_max: usize) -> Cow<'_, str> {
     }
 }
 
-/// How long something took: `35 ms`, `1.24 s`, `3 min 20 s`.
+/// A duration: `35 ms`, `1.24 s`, `3 min 20 s`.
 pub(crate) fn took(duration: &Duration) -> String {
     let ms = duration.as_millis();
     match ms {
@@ -102,7 +101,7 @@ pub(crate) fn took(duration: &Duration) -> String {
     }
 }
 
-/// How long ago something was, roughly: `just now`, `5 min ago`, `3 h ago`, `12 days ago`.
+/// Rough age: `just now`, `5 min ago`, `3 h ago`, `12 days ago`.
 pub(crate) fn ago(at: &UnixMs, now: &UnixMs) -> String {
     let seconds = now.0.saturating_sub(at.0) / 1000;
     match seconds {

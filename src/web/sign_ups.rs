@@ -1,4 +1,4 @@
-//! How many accounts may be opened: from one address, from one site, and in all.
+//! Rate limits of sign-ups: by address, by site, and in all.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const SITE_EVERY: Duration = Duration::from_secs(60);
 /// ledger for ever.
 const ALL_AT_ONCE: u32 = 100;
 const ALL_EVERY: Duration = Duration::from_secs(10);
-/// Where others have taken those, a site that has opened none in this time opens one of these.
+/// Interval in which a site that has opened no account may open one although others have used up the total.
 const FIRST_EVERY: Duration = Duration::from_secs(3600);
 const FIRST_AT_ONCE: u32 = 1_000;
 const FIRST_ALL_EVERY: Duration = Duration::from_secs(2);

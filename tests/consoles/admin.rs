@@ -205,7 +205,7 @@ fn finished(account_id: AccountId, key_id: KeyId, model: &str) -> Finished<'_> {
         route: "/v1/chat/completions",
         operation: None,
         model,
-        asked_model: None,
+        requested_model: None,
         upstream: "up",
         upstream_request_id: None,
         status: 200,

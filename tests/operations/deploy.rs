@@ -186,7 +186,7 @@ fn the_container_builds_from_what_it_copies() {
     assert_eq!(builder.count(), 0, "{run:?} installs something before the build");
 }
 
-/// CMake is no part of a fresh machine with Rust and a C compiler (docs/adr/0060-build-without-cmake.md).
+/// CMake is no part of a fresh machine with Rust and a C compiler (docs/adr/0030-crates-and-build.md).
 #[test]
 fn no_build_script_runs_cmake() {
     let packages = text("Cargo.lock");

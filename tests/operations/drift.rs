@@ -317,7 +317,7 @@ fn every_key_of_the_newest_packages_is_offered_priced_or_reviewed() {
     let faults = faults(&surfaces, &reviews());
     assert!(
         faults.is_empty(),
-        "{} keys; docs/adr/0064-drift-gate.md says what to do:\n{}",
+        "{} keys; docs/adr/0064-new-provider-features.md says what to do:\n{}",
         faults.len(),
         faults.join("\n")
     );

@@ -32,6 +32,7 @@ mod reload;
 mod request_log;
 mod request_log_files;
 mod rolling;
+mod sources;
 mod supervisor;
 mod tidy;
 #[cfg(feature = "otlp")]

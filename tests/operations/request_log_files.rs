@@ -41,7 +41,7 @@ fn finished(account_id: Option<AccountId>) -> Finished<'static> {
         route: "/v1/chat/completions",
         operation: Some(Operation::Chat),
         model: "a-model",
-        asked_model: None,
+        requested_model: None,
         upstream: "openai",
         upstream_request_id: None,
         status: 200,
@@ -122,8 +122,9 @@ async fn what_is_owed_is_kept_beside_what_was_charged() {
 async fn the_model_that_was_asked_for_is_kept_beside_the_one_that_served() {
     let dir = directory();
     let log = open(dir.path());
-    for (model, asked_model, owed) in [("a", None, 5), ("b", Some("a"), 0), ("c", Some("b"), 5)] {
-        let mut finished = Finished { model, asked_model, ..finished(Some(account(7))) };
+    for (model, requested_model, owed) in [("a", None, 5), ("b", Some("a"), 0), ("c", Some("b"), 5)]
+    {
+        let mut finished = Finished { model, requested_model, ..finished(Some(account(7))) };
         finished.settled = finished.settled.map(|it| Settled { owed: Nanousd::new(owed), ..it });
         log.record(&finished);
     }
@@ -138,7 +139,7 @@ async fn the_model_that_was_asked_for_is_kept_beside_the_one_that_served() {
         let page = log.list(Scope::Account(account(7)), query).await.expect("a page");
         let shown = page.records.iter().map(|record| {
             let owed = record.settled.map_or(0, |settled| settled.owed.get());
-            (record.model.as_str(), record.asked_model.as_deref(), owed)
+            (record.model.as_str(), record.requested_model.as_deref(), owed)
         });
         assert_eq!(shown.collect::<Vec<_>>(), found, "{wanted:?}");
     }
@@ -148,16 +149,16 @@ async fn the_model_that_was_asked_for_is_kept_beside_the_one_that_served() {
 async fn a_lowered_output_limit_is_kept() {
     let dir = directory();
     let log = open(dir.path());
-    for (asked_model, max_tokens_clamped) in
+    for (requested_model, max_tokens_clamped) in
         [(None, None), (None, Some(4_096)), (Some("a"), Some(70_000)), (Some("a"), None)]
     {
         let finished = finished(Some(account(7)));
-        log.record(&Finished { asked_model, max_tokens_clamped, ..finished });
+        log.record(&Finished { requested_model, max_tokens_clamped, ..finished });
     }
     let page = log.list(Scope::Account(account(7)), query(10)).await.expect("a page");
     let shown = page.records.iter();
     let shown: Vec<_> =
-        shown.map(|it| (it.asked_model.as_deref(), it.max_tokens_clamped)).collect();
+        shown.map(|it| (it.requested_model.as_deref(), it.max_tokens_clamped)).collect();
     assert_eq!(
         shown,
         [(Some("a"), None), (Some("a"), Some(70_000)), (None, Some(4_096)), (None, None)]

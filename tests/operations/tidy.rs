@@ -3,42 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-fn files_below(directory: &str, extension: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut left = vec![root().join(directory)];
-    while let Some(path) = left.pop() {
-        for entry in fs::read_dir(&path).expect("a directory") {
-            let path = entry.expect("an entry").path();
-            if path.is_dir() {
-                left.push(path);
-            } else if path.extension().is_some_and(|found| found == extension) {
-                found.push(path);
-            }
-        }
-    }
-    found.sort();
-    assert!(!found.is_empty(), "no .{extension} files below {directory}");
-    found
-}
-
-/// The code of all crates.
-fn sources() -> Vec<PathBuf> {
-    [files_below("src", "rs"), files_below("crates", "rs")].concat()
-}
-
-fn relative(path: &Path) -> String {
-    path.strip_prefix(root()).expect("below the root").to_string_lossy().into_owned()
-}
+use crate::sources::{blank_unit_tests, files_below, product, relative, root};
 
 /// The code of a file without comments and without its unit tests.
 fn code(path: &Path) -> String {
-    let text = fs::read_to_string(path).expect("text");
-    let before_tests = text.split("#[cfg(test)]").next().unwrap_or_default();
-    let code_lines = before_tests.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let text = blank_unit_tests(&fs::read_to_string(path).expect("text"));
+    let code_lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
     code_lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -46,7 +16,7 @@ fn code(path: &Path) -> String {
 #[test]
 fn commands_print_through_one_module() {
     let mut looked_at = 0;
-    for path in sources() {
+    for path in product() {
         let shown = path.display().to_string();
         if !shown.contains("src/cli/") || shown.ends_with("src/cli/terminal.rs") {
             continue;
@@ -62,13 +32,13 @@ fn commands_print_through_one_module() {
 
 #[test]
 fn only_one_place_names_each_heavy_dependency() {
+    let sources: Vec<_> = product().iter().map(|path| (relative(path), code(path))).collect();
     for (name, allowed) in [
         ("sled::", &["crates/ledger/src/projection/store"][..]),
         ("prometheus::", &["src/metrics"]),
         ("pingora::", &["src/gateway/", "src/cli/"]),
         ("pingora_proxy::", &["src/gateway/"]),
         ("client::legacy", &["crates/outbound/"]),
-        ("rusty_s3", &["crates/ledger/src/archive/", "crates/options/src/archive.rs"]),
         ("opentelemetry", &["src/traces.rs"]),
         ("axum::", &["src/admin/", "src/console/", "src/web/"]),
         ("askama::", &["src/admin/console/", "src/console/", "src/web/"]),
@@ -91,12 +61,11 @@ fn only_one_place_names_each_heavy_dependency() {
         ("tokio_postgres", &["crates/fleet/src/postgres"]),
         ("deadpool_postgres", &["crates/fleet/src/postgres"]),
     ] {
-        for path in sources() {
-            let file = relative(&path);
+        for (file, code) in &sources {
             if allowed.iter().any(|prefix| file.starts_with(prefix)) {
                 continue;
             }
-            assert!(!code(&path).contains(name), "{file} names {name}; only {allowed:?} may");
+            assert!(!code.contains(name), "{file} names {name}; only {allowed:?} may");
         }
     }
 }
@@ -147,8 +116,9 @@ fn imports_point_one_way() {
     ];
     for (directory, modules) in forbidden {
         for path in files_below(directory, "rs") {
+            let code = code(&path);
             for module in modules {
-                let used = code(&path).contains(&format!("crate::{module}::"));
+                let used = code.contains(&format!("crate::{module}::"));
                 assert!(!used, "{} names crate::{module}", relative(&path));
             }
         }
@@ -189,7 +159,7 @@ fn nothing_is_left_for_later() {
 
 #[test]
 fn names_say_what_things_are() {
-    for path in sources() {
+    for path in product() {
         let file = relative(&path);
         for vague in ["utils", "helpers", "common", "manager", "misc"] {
             assert!(!file.contains(vague), "{file} says nothing about what is in it");
@@ -236,6 +206,24 @@ fn documents_link_to_what_is_there() {
     assert!(checked >= 30, "expected at least 30 links, found {checked}");
 }
 
+/// The index of decisions names every page, with its title and a status.
+#[test]
+fn the_index_of_decisions_is_complete() {
+    let index = fs::read_to_string(root().join("docs/adr/README.md")).expect("the index");
+    for path in files_below("docs/adr", "md").iter().filter(|path| !path.ends_with("README.md")) {
+        let text = fs::read_to_string(path).expect("text");
+        let name = path.file_name().expect("a name").to_string_lossy();
+        let title = text.lines().next().and_then(|line| line.strip_prefix("# "));
+        let (number, title) = title.and_then(|title| title.split_once(' ')).expect("a title");
+        let row = format!("| [{number}]({name}) | {title} | ");
+        let row = index.lines().find_map(|line| line.strip_prefix(&row));
+        assert!(
+            row.is_some_and(|status| status.len() > 2),
+            "the index lacks | [{number}]({name}) | {title} |"
+        );
+    }
+}
+
 /// Each binary of tests links everything once more: topics are modules of one of them.
 #[test]
 fn integration_tests_are_few_binaries() {
@@ -257,4 +245,37 @@ fn every_proof_is_ignored_unless_it_is_asked_for() {
         let tests = count("#[test]") + count("#[tokio::test");
         assert_eq!(tests, count("#[ignore = "), "{}", relative(&path));
     }
+}
+
+/// Settings of linking in decisions are those of `Cargo.toml`: a row of a table that begins with a profile
+/// holds for that profile, any other mention for one of them.
+#[test]
+fn decisions_quote_the_build_profiles() {
+    const SETTINGS: [&str; 2] = ["lto", "codegen-units"];
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("a manifest");
+    let sections = manifest.split("\n[").filter_map(|section| section.strip_prefix("profile."));
+    let profiles: Vec<_> = sections.filter_map(|section| section.split_once("]\n")).collect();
+    let mut quotes = 0;
+    for path in files_below("docs/adr", "md") {
+        let text = fs::read_to_string(&path).expect("text");
+        for line in text.lines() {
+            let row = line.strip_prefix("| `").and_then(|row| row.split('`').next());
+            let row = row.filter(|name| profiles.iter().any(|(profile, _)| profile == name));
+            for setting in line.split('`').skip(1).step_by(2) {
+                let is_setting =
+                    setting.split_once(" = ").is_some_and(|(key, _)| SETTINGS.contains(&key));
+                let mut matching =
+                    profiles.iter().filter(|(name, _)| row.is_none_or(|row| row == *name));
+                let is_there =
+                    matching.any(|(_, settings)| settings.lines().any(|line| line == setting));
+                assert!(
+                    !is_setting || is_there,
+                    "{}: Cargo.toml has no {setting}: {line}",
+                    relative(&path)
+                );
+                quotes += usize::from(is_setting);
+            }
+        }
+    }
+    assert!(quotes >= 4, "decisions quote {quotes} settings of profiles");
 }

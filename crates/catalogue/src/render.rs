@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use tollgate_money::money::Rate;
 use tollgate_money::price::{Condition, Unit};
-use tollgate_money::printable::one_line;
+use tollgate_types::printable::one_line;
 
 use crate::condition::{as_flow, fields};
 use crate::report::{Difference, PriceReport};

@@ -11,7 +11,7 @@ use rustls::sign::CertifiedKey;
 use sha2::{Digest as _, Sha256};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use tollgate_money::clock::UnixMs;
+use tollgate_types::clock::UnixMs;
 
 /// A PEM file is at most this long, in bytes: a chain of a dozen certificates is 32 KiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;

@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::shown::{is_known, may_be_shown};
 use super::spans::Path;
-use tollgate_money::secret::Secret;
+use tollgate_types::secret::Secret;
 
 /// Hex digits of a secret's fingerprint: enough to see that another one was written.
 const FINGERPRINT_HEX_DIGITS: usize = 8;

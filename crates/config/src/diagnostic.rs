@@ -6,8 +6,8 @@ use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use tollgate_money::closest::closest;
-use tollgate_money::printable::{escaped, is_steering};
+use tollgate_types::closest::closest;
+use tollgate_types::printable::{escaped, is_steering};
 
 /// How much a diagnostic matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

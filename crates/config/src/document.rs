@@ -12,7 +12,7 @@ use super::expand::{Env, Expansion, Unfilled};
 pub(super) use super::fault::Fault;
 use super::spans::{Mark, Path, Spans, Step, SyntaxRefusal, syntax_help};
 use super::{described, shape, shown};
-use tollgate_money::printable::shortened;
+use tollgate_types::printable::shortened;
 
 /// The largest file that is read, in bytes: ten thousand models are about 3 MiB.
 const FILE_BYTES_MAX: usize = 16 << 20;

@@ -338,7 +338,7 @@ fn nothing_of_a_file_steers_the_terminal() {
         let steering = text
             .chars()
             .filter(|c| *c != '\n')
-            .find(|c| tollgate_money::printable::is_steering(*c));
+            .find(|c| tollgate_types::printable::is_steering(*c));
         assert_eq!(steering, None, "{text:?}");
     }
 }

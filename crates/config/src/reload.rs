@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::snapshot::{Listener, Snapshot};
 use super::{Described, Diagnostic, Overrides, Sources};
-use tollgate_money::clock::UnixMs;
+use tollgate_types::clock::UnixMs;
 
 /// Hands out the configuration in force. A reload replaces it whole or not at all.
 #[derive(Debug)]

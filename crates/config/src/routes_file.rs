@@ -15,9 +15,9 @@ use super::diagnostic::{Diagnostic, Severity};
 use super::document::Document;
 use super::scalar::{Address, SecretText};
 use super::{environment_proxies, raw, routes_schema, unreadable, variable};
-use tollgate_money::secret::Secret;
 use tollgate_options::archive::Archive;
 use tollgate_options::postgres::PostgresOptions;
+use tollgate_types::secret::Secret;
 
 const ADDRESS: &[&str] = &["admin", "address"];
 const TOKEN: &[&str] = &["admin", "token"];

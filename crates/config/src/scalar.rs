@@ -11,7 +11,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 
 use tollgate_money::price;
-use tollgate_money::secret::Secret;
+use tollgate_types::secret::Secret;
 
 /// Why a text is not what a field needs.
 #[derive(Clone, Debug, PartialEq, Eq)]

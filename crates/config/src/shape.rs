@@ -14,7 +14,7 @@ use super::diagnostic::did_you_mean;
 use super::fault::Fault;
 use super::spans::{Path, Spans};
 use super::{format, shown};
-use tollgate_money::printable::shortened;
+use tollgate_types::printable::shortened;
 
 /// The most characters of a value that a message repeats.
 const TYPED_CHARS_MAX: usize = 200;

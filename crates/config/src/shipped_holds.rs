@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use tollgate_money::clock::UnixMs;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Prices, Unit, Usage};
 use tollgate_protocols::json::Object;
 use tollgate_protocols::media::PictureFamily;
 use tollgate_protocols::{Call, Dialect, NamedInPath, Operation, Request, codec};
+use tollgate_types::clock::UnixMs;
 
 use crate::snapshot::{Model, Snapshot};
 use crate::{Overrides, Sources, load_with};

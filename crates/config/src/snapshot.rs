@@ -16,16 +16,16 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use super::certificate::Certificate;
-use tollgate_money::limit::Rates;
 use tollgate_money::money::Nanousd;
-use tollgate_money::secret::Secret;
-use tollgate_money::words::words;
 use tollgate_options::archive::Archive;
 use tollgate_options::holds::HoldRules;
 use tollgate_options::ledger::{Pruning, RecoveryPolicy};
 use tollgate_options::network::ProxyRules;
 use tollgate_options::postgres::PostgresOptions;
 use tollgate_protocols::Operation;
+use tollgate_types::limit::Rates;
+use tollgate_types::secret::Secret;
+use tollgate_types::words::words;
 
 pub use super::webhook_host::WebhookHost;
 pub(super) use models::{MODEL_PUNCTUATION, NAME_BYTES_MAX};

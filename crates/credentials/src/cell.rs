@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tollgate_money::clock::uptime;
+use tollgate_types::clock::uptime;
 
 use crate::issued::Issued;
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue};
-use tollgate_money::clock::{UnixMs, uptime};
 use tollgate_options::auth::{Auth, AuthKind};
 use tollgate_outbound::{FormAnswer, FormClient, FormLimits, OutboundError};
+use tollgate_types::clock::{UnixMs, uptime};
 
 use crate::issued::{Issued, Proof};
 use crate::question::{Grant, TokenRequest, ahead_ms, is_sendable};
@@ -113,7 +113,7 @@ fn read_token(body: &[u8]) -> Result<Grant, &'static str> {
         return Err("its token cannot stand in a header");
     }
     let value = ["Bearer ", &answer.access_token].concat();
-    Ok(Grant { proof: Proof::Bearer(tollgate_money::secret::Secret::new(value)), life })
+    Ok(Grant { proof: Proof::Bearer(tollgate_types::secret::Secret::new(value)), life })
 }
 
 /// Notes how far the other side's clock is ahead; says whether that is news.

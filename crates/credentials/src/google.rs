@@ -8,9 +8,9 @@ use http::HeaderMap;
 use ring::rand::SystemRandom;
 use ring::signature::RSA_PKCS1_SHA256;
 use serde_json::json;
-use tollgate_money::clock::UnixMs;
 use tollgate_options::auth::GoogleAuth;
 use tollgate_options::key_file;
+use tollgate_types::clock::UnixMs;
 use url::form_urlencoded::Serializer;
 
 use crate::question::TokenRequest;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use tollgate_money::clock::UnixMs;
-use tollgate_money::secret::Secret;
 use tollgate_options::auth::{AwsAuth, AwsKeys};
+use tollgate_types::clock::UnixMs;
+use tollgate_types::secret::Secret;
 
 use crate::sigv4::{self, Scope, Signable};
 
@@ -13,7 +13,7 @@ use crate::sigv4::{self, Scope, Signable};
 #[derive(Debug)]
 pub(crate) struct Issued {
     pub(crate) proof: Proof,
-    /// From here on it is renewed, while it is still used: by [`tollgate_money::clock::uptime`].
+    /// From here on it is renewed, while it is still used: by [`tollgate_types::clock::uptime`].
     pub(crate) renew_at: Duration,
     /// From here on it is not used any more, by the same clock.
     pub(crate) ends_at: Duration,

@@ -15,11 +15,13 @@
 //! | `fetch` | one call to whoever issues tokens |
 //! | `question`, `entra`, `google`, `sts` | what each of them is asked, and answers |
 //! | `sigv4` | AWS's signatures |
+//! | `presigned` | URLs of objects in S3 that carry their signatures |
 
 // Tests fail by panicking; the product does not.
 #![deny(clippy::expect_used)]
 
 mod sigv4;
+mod presigned;
 mod issued;
 mod cell;
 mod token;
@@ -38,12 +40,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use tollgate_money::ids::AccountId;
 use tollgate_options::auth::Auth;
 use tollgate_outbound::{FormClient, LocalResource};
+use tollgate_types::ids::AccountId;
 
 use cell::{CellStanding, Fetch};
 pub use issued::{SignedHeaders, UnsignedRequest};
+pub use presigned::presigned_s3_url;
 pub use source::RefreshOutcome;
 use source::TokenSource;
 pub use token::Token;

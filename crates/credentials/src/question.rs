@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use http::header::DATE;
-use tollgate_money::clock::UnixMs;
+use tollgate_types::clock::UnixMs;
 use url::Url;
 
 use crate::issued::Proof;

@@ -9,16 +9,17 @@ use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use ring::digest::{Context, SHA256};
 use ring::hmac;
-use tollgate_money::clock::UnixMs;
 use tollgate_options::auth::AwsKeys;
+use tollgate_types::clock::UnixMs;
 
 /// The name of the way to sign.
-const ALGORITHM: &str = "AWS4-HMAC-SHA256";
+pub(crate) const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 /// The last word of what a signing key is for.
 const TERMINATOR: &str = "aws4_request";
 
 /// What is encoded of a query: all but unreserved letters.
-const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+pub(crate) const QUERY: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// What is encoded of a path: the same, but for what parts its segments.
 const PATH: &AsciiSet = &QUERY.remove(b'/');
 
@@ -35,7 +36,7 @@ pub(crate) struct Signable<'a> {
     pub(crate) body_sha256: &'a str,
 }
 
-/// Where and when a signature counts.
+/// The region, service and moment that a signature is valid for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scope<'a> {
     pub(crate) region: &'a str,
@@ -44,19 +45,33 @@ pub(crate) struct Scope<'a> {
     pub(crate) at: &'a str,
 }
 
-/// The value of `Authorization`.
-pub(crate) fn authorization(keys: &AwsKeys, request: &Signable<'_>, scope: &Scope<'_>) -> String {
-    let Scope { region, service, at } = *scope;
-    let date = at.get(..8).unwrap_or_default();
-    let credential_scope = [date, region, service, TERMINATOR].join("/");
-    let canonical = sha256_hex(canonical(request).as_bytes());
-    let text = [ALGORITHM, at, &credential_scope, &canonical].join("\n");
+impl Scope<'_> {
+    /// The credential scope: `20150830/us-east-1/iam/aws4_request`.
+    pub(crate) fn credential_scope(&self) -> String {
+        [self.date(), self.region, self.service, TERMINATOR].join("/")
+    }
+
+    fn date(&self) -> &str {
+        self.at.get(..8).unwrap_or_default()
+    }
+}
+
+/// The signature of a canonical request, in hex.
+pub(crate) fn signature(keys: &AwsKeys, canonical_request: &str, scope: &Scope<'_>) -> String {
+    let canonical = sha256_hex(canonical_request.as_bytes());
+    let text = [ALGORITHM, scope.at, &scope.credential_scope(), &canonical].join("\n");
     let secret = ["AWS4", keys.secret_access_key.expose()].concat();
-    let mut key = sign(secret.as_bytes(), date);
-    for part in [region, service, TERMINATOR] {
+    let mut key = sign(secret.as_bytes(), scope.date());
+    for part in [scope.region, scope.service, TERMINATOR] {
         key = sign(key.as_ref(), part);
     }
-    let signature = hex(sign(key.as_ref(), &text).as_ref());
+    hex(sign(key.as_ref(), &text).as_ref())
+}
+
+/// The value of `Authorization`.
+pub(crate) fn authorization(keys: &AwsKeys, request: &Signable<'_>, scope: &Scope<'_>) -> String {
+    let signature = signature(keys, &canonical(request), scope);
+    let credential_scope = scope.credential_scope();
     let id = keys.access_key_id.expose();
     let names = names(request.headers);
     format!(
@@ -156,7 +171,7 @@ fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_money::secret::Secret;
+    use tollgate_types::secret::Secret;
 
     use super::*;
 
@@ -170,7 +185,7 @@ mod tests {
         }
     }
 
-    fn signature(service: &str, request: &Signable<'_>) -> String {
+    fn signature_of(service: &str, request: &Signable<'_>) -> String {
         let scope = Scope { region: "us-east-1", service, at: "20150830T123600Z" };
         let value = authorization(&keys(), request, &scope);
         value.rsplit('=').next().unwrap_or_default().to_owned()
@@ -219,7 +234,7 @@ mod tests {
             ),
         ] {
             let request = Signable { method, path, headers: &headers, body_sha256: EMPTY };
-            assert_eq!(signature("service", &request), expected, "{case}");
+            assert_eq!(signature_of("service", &request), expected, "{case}");
         }
     }
 
@@ -234,7 +249,7 @@ mod tests {
         let path = "/?Action=ListUsers&Version=2010-05-08";
         let request = Signable { method: "GET", path, headers: &headers, body_sha256: EMPTY };
         assert_eq!(
-            signature("iam", &request),
+            signature_of("iam", &request),
             "5d672d79c15b13162d9279b0855cfba6789a8edb4c82c400e06b5924a6f2b5d7"
         );
     }

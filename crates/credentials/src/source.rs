@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
-use tollgate_money::clock::uptime;
 use tollgate_options::auth::{Auth, AuthKind};
 use tollgate_outbound::LocalResource;
+use tollgate_types::clock::uptime;
 
 use crate::Unavailable;
 use crate::cell::Cell;

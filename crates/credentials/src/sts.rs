@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tollgate_money::clock::UnixMs;
-use tollgate_money::secret::Secret;
 use tollgate_options::auth::{AwsAuth, AwsKeys};
 use tollgate_outbound::FormAnswer;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::secret::Secret;
 use url::form_urlencoded::Serializer;
 
 use crate::issued::{Proof, Signer, UnsignedRequest};

@@ -8,11 +8,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tollgate_money::clock::{UnixMs, uptime};
-use tollgate_money::ids::AccountId;
-use tollgate_money::secret::Secret;
 use tollgate_options::auth::{AssumeRole, Auth, AuthKind, AwsAuth, AwsKeys, EntraAuth};
 use tollgate_outbound::{Clients, Dialer, FormClient, LocalResource, Resolve};
+use tollgate_types::clock::{UnixMs, uptime};
+use tollgate_types::ids::AccountId;
+use tollgate_types::secret::Secret;
 use url::Url;
 
 use crate::source::ACCOUNTS_MAX;

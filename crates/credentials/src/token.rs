@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use tollgate_money::clock::UnixMs;
-use tollgate_money::secret::Secret;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::secret::Secret;
 
 use crate::cell::Cell;
 use crate::issued::{Issued, Proof, SignedHeaders, UnsignedRequest};

@@ -82,7 +82,7 @@ pub fn settle(
 mod tests {
     use super::*;
     use tollgate_ledger::{AccountId, KeyId, Period, Span};
-    use tollgate_money::clock::UnixMs;
+    use tollgate_types::clock::UnixMs;
 
     fn usd(amount: i64) -> Nanousd {
         Nanousd::new(amount)

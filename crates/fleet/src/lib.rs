@@ -59,8 +59,8 @@ use self::postgres::{Db, DbError, Observer, PostgresOptions};
 use self::seen::Seen;
 pub use self::shared::InFleet;
 use tollgate_ledger::{AccountId, NodeId, Seq};
-use tollgate_money::clock::uptime;
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::uptime;
 
 /// For how long behind the end of its term a node's calls wait for the exchange that would renew it. A
 /// database that is busy answers late and is not away, and a load balancer takes about as long to see

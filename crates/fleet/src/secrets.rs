@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::FleetError;
 use super::postgres::Db;
 use tollgate_ledger::write_private;
-use tollgate_money::secret::Secret;
+use tollgate_types::secret::Secret;
 
 /// Signs webhooks: receivers know one secret for each account. 32 bytes in base64.
 const WEBHOOK_KEY: &str = "webhook-key";

@@ -22,8 +22,8 @@ use tollgate_ledger::{
     Task, TaskId, TaskOpened, TaskPage, TaskQuery, TaskStore, TaskStoreError, Totals, Tried, Turn,
     UNFIT_CREDIT, UNFIT_GRANT, UsageCell, UsageOfModel, UsageTotal, WriteLog,
 };
-use tollgate_money::clock::UnixMs;
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::UnixMs;
 
 /// The fleet of a ledger.
 pub trait InFleet {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
-use tollgate_money::ids::AccountId;
+use tollgate_types::ids::AccountId;
 
 /// For how long an account is expected to have as many parallel calls again as it had: agents run tools
 /// between two calls, and come back with the next.

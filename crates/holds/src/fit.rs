@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use tollgate_money::ids::AccountId;
 use tollgate_money::money::Nanousd;
 use tollgate_options::holds::{HoldRules, Means};
+use tollgate_types::ids::AccountId;
 
 use crate::desk::{Desk, Seat};
 use crate::funds::{Allowance, Funds};

@@ -23,8 +23,8 @@ use crate::files::directory::{make_directory, sync_directory};
 use crate::files::seal::{self, Archived, Seal};
 use crate::records::error::OpenError;
 use tollgate_journal::segment;
-use tollgate_money::clock::UnixMs;
 pub use tollgate_options::archive::{Archive, ArchiveTo, BucketOptions};
+use tollgate_types::clock::UnixMs;
 
 /// How hard segments are pressed together: the level that zstd is fastest for its size at.
 const ZSTD_LEVEL: i32 = 3;

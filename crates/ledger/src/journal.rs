@@ -22,7 +22,7 @@ use crate::archive;
 use crate::files::fatal::fatal;
 use crate::records::record::{Journaled, OpenHold, Record};
 use segment::{Position, Writer};
-use tollgate_money::ids::{NodeId, Seq};
+use tollgate_types::ids::{NodeId, Seq};
 
 /// The records of the ledger, for the journal: how they become bytes, and how they are numbered.
 pub(crate) struct LedgerFormat;
@@ -185,7 +185,7 @@ pub(crate) mod segment {
 
     use super::LedgerFormat;
     use crate::records::error::OpenError;
-    use tollgate_money::ids::Seq;
+    use tollgate_types::ids::Seq;
 
     /// The journal's frames one after the other.
     pub(crate) type Reader = tollgate_journal::Reader<LedgerFormat>;
@@ -222,10 +222,10 @@ mod tests {
     use std::time::Duration;
 
     use tollgate_journal::Format as _;
-    use tollgate_money::clock::UnixMs;
-    use tollgate_money::ids::{AccountId, HoldId, KeyId, RequestId};
     use tollgate_money::money::Nanousd;
     use tollgate_money::price::{PriceVersion, Usage, UsageSource};
+    use tollgate_types::clock::UnixMs;
+    use tollgate_types::ids::{AccountId, HoldId, KeyId, RequestId};
 
     use super::LedgerFormat;
     use crate::records::record::{Journaled, Record, Reservation};

@@ -118,10 +118,10 @@ pub use self::seam::tasks::{
 pub use self::seam::writes::{Group, Logged, Page, Turn, WriteLog};
 pub use self::tasks::task::KEPT_MS;
 pub use self::upkeep::keeper::{Keeping, Kept, OnKept};
-pub use tollgate_money::ids::{
+pub use tollgate_options::ledger::{REPEATED_WITHIN, RecoveryPolicy};
+pub use tollgate_types::ids::{
     AccountId, CodeId, HoldId, KeyId, NodeId, ParseIdError, RequestId, Seq, TaskId, WriteId,
 };
-pub use tollgate_options::ledger::{REPEATED_WITHIN, RecoveryPolicy};
 
 /// One group commit, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,7 +31,7 @@ pub use model_share::AccountShare;
 pub use pool::{Exhausted, PoolRule, PooledUnits, UnitPool, share_of};
 pub use share::{Ask, MICROS, Patience, Told};
 use subject::{Entry, Taking};
-pub use tollgate_money::limit::{Gauge, Limit, Rates, Scope, Standing};
+pub use tollgate_types::limit::{Gauge, Limit, Rates, Scope, Standing};
 
 /// Who or what is limited.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -10,9 +10,6 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use governor::clock::Clock as _;
-use governor::nanos::Nanos;
-
 use super::bucket::{Clock, TokenBucket};
 use super::share::{Ask, MICROS, Patience, Share, Told};
 use super::{Gauge, Limit, Subject, Wait};
@@ -41,7 +38,7 @@ impl Metered {
             clock: clock.clone(),
             bucket: (!is_shared).then(|| TokenBucket::new(limit, clock)),
             owed_micros: AtomicU64::new(0),
-            share: is_shared.then(|| Box::new(Share::new(clock.now().as_u64()))),
+            share: is_shared.then(|| Box::new(Share::new(clock.now_ns()))),
         }
     }
 
@@ -70,7 +67,7 @@ impl Metered {
         if patience == Patience::First {
             share.ask(units);
         }
-        let now_ns = self.clock.now().as_u64();
+        let now_ns = self.clock.now_ns();
         let wait = match &self.bucket {
             _ if units == 0 => return Ok(None),
             _ if share.has_ended(now_ns) => Wait::UntilShared,
@@ -84,12 +81,12 @@ impl Metered {
     }
 
     /// Takes `units` whether they are there or not.
-    pub(super) fn charge(&self, units: u64, now: Nanos) {
+    pub(super) fn charge(&self, units: u64, now_ns: u64) {
         if let Some(share) = self.share.as_ref().filter(|_| units > 0) {
             share.charge(units);
         }
         match &self.bucket {
-            Some(bucket) => bucket.charge(units, now),
+            Some(bucket) => bucket.charge(units, now_ns),
             None => self.owe(|owed| owed.saturating_add(units.saturating_mul(MICROS))),
         }
     }
@@ -103,29 +100,29 @@ impl Metered {
     }
 
     /// How the limit stands. In a fleet, what is left is what this node has left.
-    pub(super) fn gauge(&self, now: Nanos) -> Gauge {
+    pub(super) fn gauge(&self, now_ns: u64) -> Gauge {
         let limit = self.limit.get();
-        let gauge = self.bucket.as_ref().map(|bucket| bucket.gauge(now));
+        let gauge = self.bucket.as_ref().map(|bucket| bucket.gauge(now_ns));
         let gauge = gauge.unwrap_or(Gauge { limit, remaining: 0, reset: RETRY_SHARE });
         Gauge { limit, ..gauge }
     }
 
     /// Whether a new one would say the same.
-    pub(super) fn is_idle(&self, now: Nanos) -> bool {
+    pub(super) fn is_idle(&self, now_ns: u64) -> bool {
         match &self.share {
-            None => self.bucket.as_ref().is_none_or(|bucket| bucket.is_full(now)),
-            Some(share) => self.owed_micros(now) == 0 && share.is_forgotten(now.as_u64()),
+            None => self.bucket.as_ref().is_none_or(|bucket| bucket.is_full(now_ns)),
+            Some(share) => self.owed_micros(now_ns) == 0 && share.is_forgotten(now_ns),
         }
     }
 
     /// What to tell the other nodes, if there is something to tell.
     pub(super) fn ask(&mut self, subject: &Subject, kind: Limit) -> Option<Ask> {
-        let now = self.clock.now();
-        let owed_micros = self.owed_micros(now);
+        let now_ns = self.clock.now_ns();
+        let owed_micros = self.owed_micros(now_ns);
         let share = self.share.as_ref()?;
-        let wanted = share.wanted(now.as_u64(), owed_micros, false, false)?;
+        let wanted = share.wanted(now_ns, owed_micros, false, false)?;
         let mut returned_micros = wanted.returned_micros;
-        if share.has_ended(now.as_u64()) {
+        if share.has_ended(now_ns) {
             // What came back since it ended is not this node's.
             self.set(0, 0);
             returned_micros = 0;
@@ -182,27 +179,27 @@ impl Metered {
 
     /// A share of another size, to which something comes along. Gives what does not fit.
     fn set(&mut self, size: u32, brought_micros: u64) -> u64 {
-        let now = self.clock.now();
-        let left = self.left_micros(now).saturating_add(i128::from(brought_micros));
+        let now_ns = self.clock.now_ns();
+        let left = self.remaining_micros(now_ns).saturating_add(i128::from(brought_micros));
         let room = i128::from(size) * i128::from(MICROS);
         let kept = left.min(room);
         self.bucket =
-            NonZeroU32::new(size).map(|size| TokenBucket::with_left(size, &self.clock, kept));
+            NonZeroU32::new(size).map(|size| TokenBucket::with_remaining(size, &self.clock, kept));
         let owed = if size == 0 { kept.saturating_neg().max(0) } else { 0 };
         self.owed_micros.store(u64::try_from(owed).unwrap_or(u64::MAX), Ordering::Release);
         u64::try_from(left.saturating_sub(kept)).unwrap_or(0)
     }
 
     /// What may be used at this moment, in millionths; below zero where more was used than there was.
-    fn left_micros(&self, now: Nanos) -> i128 {
+    fn remaining_micros(&self, now_ns: u64) -> i128 {
         match &self.bucket {
-            Some(bucket) => bucket.left_micros(now),
+            Some(bucket) => bucket.remaining_micros(now_ns),
             None => -i128::from(self.owed_micros.load(Ordering::Acquire)),
         }
     }
 
-    fn owed_micros(&self, now: Nanos) -> u64 {
-        u64::try_from(self.left_micros(now).saturating_neg().max(0)).unwrap_or(u64::MAX)
+    fn owed_micros(&self, now_ns: u64) -> u64 {
+        u64::try_from(self.remaining_micros(now_ns).saturating_neg().max(0)).unwrap_or(u64::MAX)
     }
 
     fn owe(&self, change: impl Fn(u64) -> u64) {
@@ -214,6 +211,6 @@ impl Metered {
 
 impl fmt::Debug for Metered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.gauge(self.clock.now()))
+        write!(f, "{:?}", self.gauge(self.clock.now_ns()))
     }
 }

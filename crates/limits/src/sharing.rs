@@ -3,8 +3,6 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use governor::clock::Clock as _;
-
 use super::Limits;
 use super::entries::SHARDS;
 use super::share::{Ask, Told};
@@ -58,6 +56,6 @@ impl Limits {
     /// The moment that shares end by.
     #[must_use]
     pub fn now(&self) -> Duration {
-        Duration::from(self.clock.now())
+        Duration::from_nanos(self.clock.now_ns())
     }
 }

@@ -3,8 +3,6 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use governor::clock::Clock as _;
-use governor::nanos::Nanos;
 use parking_lot::{RwLock, RwLockReadGuard};
 
 use super::bucket::Clock;
@@ -57,7 +55,7 @@ impl Entry {
             requests: rates.requests_per_minute.map(bucket),
             tokens: rates.tokens_per_minute.map(bucket),
         };
-        let places = Places::new(is_shared.then(|| clock.now().as_u64()));
+        let places = Places::new(is_shared.then(|| clock.now_ns()));
         let (clock, is_a_customers) = (clock.clone(), scope != Scope::Model);
         Self { clock, is_shared, is_a_customers, buckets: RwLock::new(buckets), places }
     }
@@ -65,8 +63,8 @@ impl Entry {
     /// Whether a new entry would say the same.
     pub(super) fn is_idle(&self) -> bool {
         let buckets = self.buckets.read();
-        let now = self.clock.now();
-        self.places.is_idle(now.as_u64()) && buckets.all().all(|bucket| bucket.is_idle(now))
+        let now_ns = self.clock.now_ns();
+        self.places.is_idle(now_ns) && buckets.all().all(|bucket| bucket.is_idle(now_ns))
     }
 
     /// Counts a request as over.
@@ -89,7 +87,7 @@ impl Entry {
         let buckets = self.buckets.read();
         let Some(bucket) = &buckets.tokens else { return };
         if tokens >= counted {
-            bucket.charge(tokens - counted, self.clock.now());
+            bucket.charge(tokens - counted, self.clock.now_ns());
         } else {
             bucket.give_back(counted - tokens);
         }
@@ -102,7 +100,7 @@ impl Entry {
         asks.extend(requests.as_mut().and_then(|bucket| bucket.ask(subject, Limit::Requests)));
         asks.extend(tokens.as_mut().and_then(|bucket| bucket.ask(subject, Limit::Tokens)));
         drop(buckets);
-        asks.extend(self.places.ask(subject, self.clock.now().as_u64()));
+        asks.extend(self.places.ask(subject, self.clock.now_ns()));
     }
 
     /// Takes what an exchange brought. Whether something was given up.
@@ -144,10 +142,10 @@ impl Entry {
     }
 
     /// Adds how its limits stand, for a request behind which so much was left.
-    fn tell(&self, standing: &mut Standing, left: Left, now: Nanos) {
+    fn tell(&self, standing: &mut Standing, left: Left, now_ns: u64) {
         let buckets = self.buckets.read();
         let gauge = |bucket: &Option<Metered>, left: Option<u32>| {
-            let gauge = bucket.as_ref()?.gauge(now);
+            let gauge = bucket.as_ref()?.gauge(now_ns);
             Some(Gauge { remaining: left.unwrap_or(gauge.remaining), ..gauge })
         };
         Standing::nearest(&mut standing.requests, gauge(&buckets.requests, left.requests));
@@ -156,7 +154,7 @@ impl Entry {
 
     /// Counts one more request, unless there are `limit` of them already.
     fn enter(&self, limit: Option<NonZeroU32>, patience: Patience) -> Result<(), Wait> {
-        self.places.enter(limit, || self.clock.now().as_u64(), patience)
+        self.places.enter(limit, || self.clock.now_ns(), patience)
     }
 
     /// Counts one more request of an account that may have no more than a share of the places.
@@ -166,7 +164,7 @@ impl Entry {
         share: &SharedPlaces,
         patience: Patience,
     ) -> Result<Entered, NoPlace> {
-        let now_ns = || self.clock.now().as_u64();
+        let now_ns = || self.clock.now_ns();
         self.places.enter_shared(limit, share, now_ns, patience)
     }
 }
@@ -273,8 +271,8 @@ impl Taking {
         if let Some(first) = taken.first() {
             // Read once, and behind the decisions: a bucket says less than it has left to an earlier
             // clock.
-            let now = first.entry.clock.now();
-            taken.iter().for_each(|taken| taken.entry.tell(&mut standing, taken.left, now));
+            let now_ns = first.entry.clock.now_ns();
+            taken.iter().for_each(|taken| taken.entry.tell(&mut standing, taken.left, now_ns));
         }
         if let Some(refused) = refused {
             return Err(Refused { standing, ..refused });

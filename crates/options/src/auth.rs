@@ -4,7 +4,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use tollgate_money::secret::Secret;
+use tollgate_types::secret::Secret;
 use url::Url;
 
 use crate::network::Proxy;

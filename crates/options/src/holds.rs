@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_money::words::words;
+use tollgate_types::words::words;
 
 words! {
     /// A way to serve a request that does not fit what its account has.

@@ -4,7 +4,7 @@ use ring::rsa::KeyPair;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde::Deserialize;
-use tollgate_money::secret::Secret;
+use tollgate_types::secret::Secret;
 use url::Url;
 
 use crate::auth::GoogleAuth;

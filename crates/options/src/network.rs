@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustls::RootCertStore;
 use rustls::sign::CertifiedKey;
-use tollgate_money::secret::Secret;
+use tollgate_types::secret::Secret;
 
 mod no_proxy;
 

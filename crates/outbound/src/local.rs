@@ -6,7 +6,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use rustix::io::Errno;
-use tollgate_money::words::words;
+use tollgate_types::words::words;
 
 /// Files and sockets that a look-up has open at one time: glibc reads `/etc/hosts` and `/etc/resolv.conf`,
 /// and asks a server over a socket.

@@ -1,5 +1,5 @@
-//! What it takes to read requests and to meter answers, part by part: instructions and calls of the
-//! allocator, counted with callgrind.
+//! Cost of reading requests and metering answers, step by step: instructions and allocator calls, counted
+//! with callgrind.
 //!
 //! `cargo bench -p tollgate-protocols` counts everything, `-- NAME` the parts whose names begin so, and
 //! `-- --keep DIRECTORY` leaves callgrind's files for `callgrind_annotate`. Each part is run so many
@@ -19,11 +19,11 @@ use tollgate_protocols::json::{Object, VALUES_MAX};
 use tollgate_protocols::limits::{ModelLimits, TranslationTarget};
 use tollgate_protocols::{Call, Codec, Dialect, Framing, Operation, Request, bridge, codec};
 
-/// What the gateway is built with.
+/// The allocator of the gateway's own build.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// What the allocator is asked with. It calls itself too, which is not counted.
+/// Allocator entry points. Calls between them are not counted.
 const ALLOCATING: [&str; 6] = [
     "mi_malloc",
     "mi_zalloc",
@@ -34,7 +34,7 @@ const ALLOCATING: [&str; 6] = [
 ];
 /// Documents from this length on take so long below valgrind that few runs of them must do.
 const LARGE_BYTES: usize = 64 * 1024;
-/// How often a part is run at first.
+/// Runs of a step in the first measurement.
 const RUNS: usize = 100;
 const RUNS_OF_LARGE: usize = 3;
 /// Events of a stream that carry text.
@@ -50,7 +50,7 @@ struct ReadingPart {
     work: Work,
 }
 
-/// What is done with a document.
+/// Work measured on a document.
 #[derive(Clone, Copy)]
 enum Work {
     /// A request's JSON is checked.
@@ -151,7 +151,7 @@ fn read_callgrind(text: &str) -> (u64, u64) {
 }
 
 impl ReadingPart {
-    /// What one run is divided by.
+    /// Divisor of one run's figures.
     fn steps(&self) -> usize {
         match self.work {
             Work::Stream(_) | Work::StreamOver(..) => EVENTS,
@@ -195,7 +195,7 @@ impl ReadingPart {
                 meter(customers, upstreams, times, Framing::Json, pieces)?;
             }
             Work::Pieces(operation) => {
-                /// How much the gateway takes from an upstream at one time, in bytes.
+                /// Bytes that the gateway reads from an upstream at once.
                 const PIECE_BYTES: usize = 16 * 1024;
                 let starts = (0..document.len()).step_by(PIECE_BYTES);
                 let piece = |at: usize| document.slice(at..document.len().min(at + PIECE_BYTES));
@@ -257,7 +257,7 @@ fn codec_of(operation: Operation) -> Result<&'static dyn Codec, BenchFailure> {
     codec(operation, dialect_of(operation)).ok_or_else(|| "no codec".into())
 }
 
-/// What serves customers of one dialect over upstreams of another, or of the same.
+/// The codec between customers of one dialect and upstreams of another, or of the same.
 fn over(customers: Operation, upstreams: Operation) -> Result<&'static dyn Codec, BenchFailure> {
     if customers == upstreams {
         return codec_of(customers);

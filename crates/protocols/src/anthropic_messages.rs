@@ -14,6 +14,7 @@ use super::disjoint::{
     CACHE_CONTROL, CacheWritten, NamedCount, RequestedLifetime, WireLifetimes, count,
 };
 use super::estimate::TextSize;
+use super::fields;
 use super::json::Object;
 use super::json_cursor::Cursor;
 use super::limits::{MissingUsage, ModelLimits};
@@ -29,8 +30,8 @@ use super::stored::StoredIds;
 use super::{
     Call, Codec, Contradictions, Dialect, Framing, Meter, Operation, Request, Terms, offer,
 };
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{InferenceGeo, InputWays, Speed, Traits, Unit, Usage, UsageSource};
+use tollgate_types::error::GatewayError;
 
 /// Fields that decide what is counted: a spelling that only some parsers take for them is refused.
 const COUNTED_FIELDS: [&str; 4] = ["model", "messages", "system", "tools"];
@@ -71,9 +72,9 @@ impl Codec for AnthropicMessages {
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
         let prompt = offer::read(body, &offer::MESSAGES, limits)?;
-        super::check_messages(body)?;
+        fields::check_messages(body)?;
         // Zero is legal: it only writes the prompt to the cache.
-        let asked = super::output_tokens(body, "max_tokens", 0, limits)?;
+        let asked = fields::output_tokens(body, "max_tokens", 0, limits)?;
         let output_tokens_max = asked.unwrap_or(limits.output_tokens_max);
         let terms = Terms::of_prompt(body, &prompt, limits, output_tokens_max)?.with_output_limit(
             asked,
@@ -114,7 +115,8 @@ impl Codec for AnthropicMessages {
     }
 }
 
-/// What the price depends on. A tier is never asked for: where capacity was bought, it is used.
+/// Traits of the request on which the price depends. No tier is requested from Anthropic: priority capacity
+/// is used where it was bought.
 fn traits(body: &Object<'_>) -> Traits {
     let word = |field: &str| body.get_non_null(field).and_then(|value| value.as_str());
     Traits {
@@ -125,7 +127,7 @@ fn traits(body: &Object<'_>) -> Traits {
     }
 }
 
-/// Whether the request switches thinking on or off, if it says so.
+/// True or false if the request switches thinking on or off.
 fn thinks(body: &Object<'_>) -> Option<bool> {
     let thinking = body.get_non_null("thinking")?.as_object().ok();
     let kind = thinking.and_then(|thinking| thinking.get("type"));
@@ -159,8 +161,8 @@ impl Codec for AnthropicCountTokens {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        super::refuse_case_variants(body, &COUNTED_FIELDS)?;
-        super::check_messages(body)?;
+        fields::refuse_case_variants(body, &COUNTED_FIELDS)?;
+        fields::check_messages(body)?;
         let tokens = prompt_tokens(body, MediaCount::Anthropic, limits.pictures);
         let terms = Terms::of_whole(body, Usage::ZERO, Usage::ZERO)
             .with_references(offer::references(body, &offer::MESSAGES));
@@ -185,7 +187,7 @@ struct MessagesCall {
     possible: Possible,
 }
 
-/// What the model could use at all: a report above it says that its limits are out of date.
+/// The model's limits: a report above them shows that they are out of date.
 #[derive(Clone, Copy, Debug, Default)]
 struct Possible {
     input: u64,
@@ -194,7 +196,7 @@ struct Possible {
 }
 
 impl Possible {
-    /// What all rounds together can use.
+    /// Maximum usage of all rounds together.
     fn usage(self) -> Usage {
         Usage {
             input_tokens: self.input.saturating_mul(self.loops),
@@ -409,7 +411,7 @@ fn combine(a: Usage, b: Usage, with: fn(u64, u64) -> u64) -> Usage {
     }
 }
 
-/// What an event of a stream says.
+/// The members of a stream event that count.
 #[derive(Default)]
 struct MessagesEvent<'a> {
     kind: &'a [u8],
@@ -490,12 +492,12 @@ impl<'a> MessagesEvent<'a> {
     }
 }
 
-/// What a stream has shown so far.
+/// Meters a stream of message events.
 struct MessagesTally {
     known: StreamState,
     /// The unit of cache writes of which a report does not say how long they are kept.
     unsplit: Unit,
-    /// What the reports say one after the other, of which each leaves out what has not changed.
+    /// The usage reported so far; each report leaves out unchanged members.
     reported: WireMessagesUsage,
     ended: bool,
     /// Of tools that the upstream runs, where it may.

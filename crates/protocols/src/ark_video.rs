@@ -5,6 +5,7 @@
 use bytes::Bytes;
 use serde_json::Value;
 
+use super::fields;
 use super::json::Object;
 use super::limits::{ModelLimits, VideoLimits};
 use super::media_url;
@@ -14,8 +15,8 @@ use super::video::{
     VideoUpstream, WAIT, WEBHOOK_URL, refuse,
 };
 use super::{Call, Codec, Dialect, Fault, Operation, Request};
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{Resolution, Traits, Usage};
+use tollgate_types::error::GatewayError;
 
 mod content;
 mod failure;
@@ -28,8 +29,8 @@ use series::SeriesFeatures;
 /// The path of submits, and of tasks with their id behind it.
 const TASKS_PATH: &str = "/api/v3/contents/generations/tasks";
 
-/// What a request can say (spec section 2.5, and `service_tier`). Ark also has `tools` that search the
-/// web, at a price.
+/// Request fields (spec section 2.5, and `service_tier`). Ark also has `tools` that search the web, at a
+/// price.
 const FIELDS: [&str; 19] = [
     "model",
     "content",
@@ -97,9 +98,9 @@ impl Codec for ArkVideo {
 fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Order, GatewayError> {
     let (pass, references_min) = (&limits.pass.fields, limits.images.references_min);
     let limits = &limits.video;
-    super::refuse_case_variants(body, &FIELDS)?;
-    super::refuse_unknown_fields(body, &FIELDS, pass)?;
-    let model = super::text(body, "model")?.filter(|model| !model.is_empty());
+    fields::refuse_case_variants(body, &FIELDS)?;
+    fields::refuse_unknown_fields(body, &FIELDS, pass)?;
+    let model = fields::text(body, "model")?.filter(|model| !model.is_empty());
     let model = model.ok_or_else(|| refuse(MISSING, "model", "`model` is required"))?;
     let series = SeriesFeatures::from_model(&model);
     let content = Content::read(body, series, pass)?;
@@ -224,14 +225,14 @@ fn check_switches(
     series: Option<SeriesFeatures>,
 ) -> Result<(Option<bool>, bool), GatewayError> {
     for field in ["camera_fixed", "watermark", "return_last_frame"] {
-        super::boolean(body, field)?;
+        fields::boolean(body, field)?;
     }
-    let audio = super::boolean(body, "generate_audio")?;
+    let audio = fields::boolean(body, "generate_audio")?;
     if audio == Some(true) && series.is_some_and(|series| !series.audio) {
         let message = "this model makes no sound";
         return Err(refuse(INVALID, "generate_audio", message));
     }
-    let draft = super::boolean(body, "draft")?.unwrap_or(false);
+    let draft = fields::boolean(body, "draft")?.unwrap_or(false);
     if draft && series.is_some_and(|series| !series.draft) {
         return Err(refuse(INVALID, "draft", "this model makes no drafts"));
     }
@@ -256,14 +257,14 @@ fn check_rest(body: &Object<'_>, pass: &[String]) -> Result<u64, GatewayError> {
     if !pass.iter().any(|field| field == "service_tier") {
         video::word_of(body, "service_tier", "service_tier", &SERVICE_TIERS)?;
     }
-    if let Some(url) = super::text(body, "callback_url")? {
+    if let Some(url) = fields::text(body, "callback_url")? {
         media_url::check_https("callback_url", &url)?;
     }
     if body.get_non_null(WEBHOOK_URL).is_some() {
         let message = "this family has `callback_url` in the place of `webhook_url`";
         return Err(refuse(INVALID, WEBHOOK_URL, message));
     }
-    let expires_after_s = super::integer(body, "execution_expires_after", 3600..=259_200)?;
+    let expires_after_s = fields::integer(body, "execution_expires_after", 3600..=259_200)?;
     Ok(expires_after_s.unwrap_or(EXPIRES_AFTER_S))
 }
 
@@ -283,13 +284,13 @@ fn pixels(resolution: Resolution) -> u64 {
     }
 }
 
-/// What a video counts as.
+/// Tokens billed for a video of this length and resolution.
 fn tokens(seconds: u64, resolution: Resolution) -> u64 {
     let frames = seconds.saturating_mul(FRAMES_PER_SECOND);
     frames.saturating_mul(pixels(resolution)).div_ceil(PIXELS_PER_TOKEN)
 }
 
-/// How Ark takes submits.
+/// Ark's side of submitting a task.
 #[derive(Debug)]
 struct Ark;
 
@@ -372,8 +373,8 @@ fn state_of(word: &str) -> Option<TaskState> {
     })
 }
 
-/// What a task used that has succeeded, if its record tells. It tells the seconds of the video that was
-/// made; those of videos that went in are as they were held.
+/// Usage of a task that succeeded, if its record reports it. It reports the seconds of the generated video;
+/// those of input videos stay as they were held.
 fn used(document: &Value, facts: &Facts) -> Option<Usage> {
     let usage = &document["usage"];
     let tokens = usage["completion_tokens"].as_u64().max(usage["total_tokens"].as_u64());

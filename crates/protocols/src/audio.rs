@@ -13,13 +13,13 @@ const HEADER_BYTES_MAX: usize = 64 * 1024;
 /// Sample rates of MPEG-1, MPEG-2 and MPEG-2.5 layer III.
 const RATES: [u32; 9] = [8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000];
 
-/// What is not audio that can be transcoded.
+/// Audio that cannot be transcoded, because it is not WAV.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotWav;
 
 /// Turns `wav` into `mp3` while it passes.
 pub struct Transcoder {
-    /// What came before the samples, or a sample that came in part.
+    /// Bytes before the samples, or an incomplete sample.
     held: BytesMut,
     format: Option<Format>,
     encoder: Mp3Encoder,
@@ -81,7 +81,7 @@ impl Transcoder {
         self.take()
     }
 
-    /// Whether all of the samples that the header promised have come, and there was a header.
+    /// True if a header and all samples that it promised have come.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.format.is_some_and(|format| format.left == 0 || format.left > u64::from(u32::MAX) / 2)

@@ -1,10 +1,10 @@
-//! How long the audio of a file can be at most, once it is decoded.
+//! Upper bound of the decoded length of an audio file.
 //!
 //! Headers say what they like: a file that claims a second can hold hours. So nothing here goes by what
 //! a header says of a length. What decoders make samples of is counted while the container is walked:
 //! bytes of PCM, frames of MPEG audio and FLAC, packets of Opus and Vorbis, samples of MP4. Where decoders
 //! could read a file in several ways, the longest counts, and what cannot be bounded in this way is refused
-//! by name ([ADR 50](../../../docs/adr/0050-audio-length.md)).
+//! by name ([ADR 78](../../../docs/adr/0078-bounds-of-holds.md)).
 //!
 //! A file is read once, from its first byte to its last, and nothing of it is decoded: the time grows with
 //! its bytes alone, and what is remembered of it does not.
@@ -29,7 +29,7 @@ mod webm;
 /// Nanoseconds of a second.
 const NANOS: u128 = 1_000_000_000;
 
-/// How long audio is.
+/// Length of audio.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AudioLength {
     nanoseconds: u128,
@@ -43,7 +43,7 @@ impl AudioLength {
     }
 }
 
-/// What a file is, by its first bytes.
+/// Container format of a file, by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AudioContainer {
     /// RIFF with plain samples in it.
@@ -97,7 +97,7 @@ impl AudioContainer {
     }
 }
 
-/// Why the length of a file's audio is not known.
+/// Reason why the length of a file's audio cannot be bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AudioFault {
     /// It begins like no format that is taken.
@@ -141,7 +141,7 @@ impl Samples {
     }
 }
 
-/// What a file is, and the longest that any decoder can find its audio to be.
+/// The container of a file, and the longest audio that any decoder can find in it.
 ///
 /// # Errors
 /// [`AudioFault`], for a file whose audio cannot be bounded.

@@ -5,7 +5,7 @@
 
 use super::path_segment;
 
-/// What deployments are asked for below paths of their own, as OpenAI's API calls it.
+/// Paths of OpenAI's API below which Azure has one path per deployment.
 const OF_DEPLOYMENTS: [&str; 7] = [
     "/chat/completions",
     "/embeddings",
@@ -15,10 +15,10 @@ const OF_DEPLOYMENTS: [&str; 7] = [
     "/audio/transcriptions",
     "/audio/translations",
 ];
-/// What names its deployment in the body.
+/// The path whose requests name their deployment in the body.
 const RESPONSES: &str = "/responses";
 
-/// Whether there is a path in Azure's way for what OpenAI's API has at `path`.
+/// True if Azure has an equivalent of OpenAI's `path`.
 #[must_use]
 pub fn has_path(path: &str) -> bool {
     is_of_responses(path) || OF_DEPLOYMENTS.contains(&path)

@@ -11,7 +11,7 @@ struct WireBaseResp {
     status_code: i64,
 }
 
-/// Whether a `base_resp` has a code that is not the one of success. What cannot be read says nothing.
+/// True if a `base_resp` has a code other than success. An unreadable one counts as success.
 pub(super) fn has_failed(base_resp: &[u8]) -> bool {
     // Most answers have none.
     if base_resp.is_empty() {

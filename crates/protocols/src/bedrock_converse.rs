@@ -10,13 +10,14 @@ use std::sync::LazyLock;
 
 use memchr::memmem;
 use serde::Deserialize;
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{InputWays, Traits, Unit, Usage, UsageSource};
 use tollgate_translation::Converse;
+use tollgate_types::error::GatewayError;
 
 use super::disjoint::{CacheWritten, NamedCount, RequestedLifetime, count};
 use super::estimate::TextSize;
 use super::event_stream::EventFrame;
+use super::fields;
 use super::json::Object;
 use super::json_cursor::Cursor;
 use super::limits::{MissingUsage, ModelLimits};
@@ -62,7 +63,7 @@ impl Codec for BedrockConverse {
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
         let mut prompt = offer::read(body, &offer::CONVERSE, limits)?;
-        super::check_messages(body)?;
+        fields::check_messages(body)?;
         if body.get_non_null("toolConfig").is_some() {
             let added = prompt.added_tokens_max;
             prompt.added_tokens_max =
@@ -70,7 +71,7 @@ impl Codec for BedrockConverse {
         }
         let config = body.get_non_null("inferenceConfig").and_then(|value| value.as_object().ok());
         let asked = match &config {
-            Some(config) => super::output_tokens(config, "maxTokens", 1, limits)?,
+            Some(config) => fields::output_tokens(config, "maxTokens", 1, limits)?,
             None => None,
         };
         let output_tokens_max = asked.unwrap_or(limits.output_tokens_max);
@@ -103,8 +104,7 @@ impl Codec for BedrockConverse {
     }
 }
 
-/// Whether the request switches thinking on or off, if it says so: one of Anthropic's models, in
-/// Anthropic's words.
+/// True or false if a request for a model of Anthropic's switches thinking on or off, in Anthropic's fields.
 fn thinks(body: &Object<'_>) -> Option<bool> {
     let fields = body.get_non_null("additionalModelRequestFields")?.as_object().ok()?;
     let thinking = fields.get_non_null("thinking")?.as_object().ok()?;
@@ -124,9 +124,9 @@ struct ConverseCall {
     unsplit: Unit,
     thinks: Option<bool>,
     input_ways: InputWays,
-    /// Where the body names the model, which goes into the path.
+    /// Position of the model's name in the body; it moves into the path.
     model: Option<Range<usize>>,
-    /// What the model could use at all: a report above it says that its limits are out of date.
+    /// The model's limits: a report above them shows that they are out of date.
     possible: Usage,
 }
 
@@ -201,7 +201,7 @@ struct WireConverseUsage {
     cache_details: Option<Vec<WireCacheDetail>>,
 }
 
-/// What was written to the cache for one time.
+/// Tokens written to the cache with one lifetime.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct WireCacheDetail {
@@ -264,7 +264,7 @@ pub(super) fn event_data(message: &EventFrame<'_>) -> Vec<u8> {
     data
 }
 
-/// What a stream has shown so far.
+/// Meters a stream of Converse events.
 struct ConverseTally {
     known: StreamState,
     /// The unit of cache writes of which a report does not say how long they are kept.

@@ -12,14 +12,14 @@ use std::borrow::Cow;
 use std::fmt;
 
 use bytes::Bytes;
-use tollgate_money::error::{ErrorKind, GatewayError};
-use tollgate_money::ids::RequestId;
 use tollgate_money::price::{InputWays, Traits, Usage};
 use tollgate_translation::dialect::{
     AnswerFrame, Dialect as Translate, Losses, TranslationTarget, Untranslatable, UpstreamDialect,
 };
 use tollgate_translation::part::{FailureKind, PromptPart, UpstreamFailure};
 use tollgate_translation::{Chat, Converse, Gemini, Messages, Responses};
+use tollgate_types::error::{ErrorKind, GatewayError};
+use tollgate_types::ids::RequestId;
 
 use super::anthropic_messages::AnthropicMessages;
 use super::bedrock_converse::BedrockConverse;
@@ -110,7 +110,7 @@ pub(super) fn bridges(
 struct Spoken {
     operation: Operation,
     words: &'static dyn Translate,
-    /// What reads its requests and meters its answers.
+    /// Reads its requests and meters its answers.
     codec: &'static dyn Codec,
 }
 
@@ -122,10 +122,10 @@ impl Spoken {
 
 /// One dialect as the upstreams' side of a translation needs it.
 struct UpstreamSide {
-    /// What a model is said to be for that is best asked in this dialect.
+    /// The operation through which a model configured for this dialect is best reached.
     operation: Operation,
     words: &'static dyn UpstreamDialect,
-    /// What reads its requests and meters its answers.
+    /// Reads its requests and meters its answers.
     codec: &'static dyn Codec,
 }
 
@@ -201,7 +201,7 @@ impl Codec for Bridge {
     }
 }
 
-/// What the customer reads if what was written for the upstream cannot be read.
+/// Message for a translated request that the upstream's codec cannot read.
 const UNWRITABLE: &str = "The request could not be translated for this model's provider.";
 
 /// A request in the words of the upstream.
@@ -263,9 +263,9 @@ fn refused(refusal: Untranslatable) -> GatewayError {
 
 /// A request whose customer speaks one dialect and whose upstream another.
 struct BridgedCall {
-    /// What the upstream's codec says of what it gets.
+    /// The upstream codec's reading of the translated request.
     inner: Box<dyn Call>,
-    /// How many bytes the customer's own request has.
+    /// Bytes of the customer's own request.
     length: usize,
     /// The request in the upstream's dialect.
     body: Bytes,
@@ -382,7 +382,7 @@ impl Call for BridgedCall {
     }
 }
 
-/// What an upstream says of a request that it refuses, as customers of any dialect read it.
+/// An upstream's failure as an error for customers of any dialect.
 fn in_our_words(failure: UpstreamFailure) -> GatewayError {
     let UpstreamFailure { kind, message, param } = failure;
     let (kind, code) = match kind {

@@ -28,7 +28,7 @@ pub enum Counter {
     Content,
 }
 
-/// Whether a counter takes a field.
+/// Acceptance of a field by a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Takes {
     /// The field is a part of what is counted.
@@ -146,8 +146,8 @@ impl Counter {
         }
     }
 
-    /// What the counter gets for a request to the model `model`, of which the upstream would get `body`.
-    /// `None` where the counter would not count all of it.
+    /// The counter's request for `body`, the upstream's body for the model `model`. `None` where the counter
+    /// would not count all of it.
     #[must_use]
     pub fn request(self, dialect: Dialect, model: &str, body: &Bytes) -> Option<EditedBody> {
         let object = Object::parse(body).ok()?;

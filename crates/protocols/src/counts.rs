@@ -30,7 +30,7 @@ struct CountReader<'a, const COUNTS: usize> {
     at: usize,
     objects: &'a [CountsObject],
     counts: [Option<u64>; COUNTS],
-    /// Which of the objects were read, as bits.
+    /// Objects that were read, as bits.
     seen: u64,
 }
 
@@ -273,7 +273,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is read is what a parser reads, also of text that was damaged on its way.
+        /// Reads the same as a parser, also from text damaged on its way.
         #[test]
         fn it_reads_what_a_parser_reads(
             usage in any_usage(),

@@ -1,4 +1,4 @@
-//! What DashScope's native calls have in common: bodies of objects, and how they fail.
+//! Shared parts of DashScope's native calls: bodies of objects, and failures.
 //!
 //! Source: Alibaba Cloud Model Studio, "Error messages". The codes are matched by their beginning,
 //! because they come with and without a detail behind a dot.
@@ -7,8 +7,9 @@ use bytes::Bytes;
 use serde::Deserialize;
 
 use super::Fault;
+use super::fields;
 use super::json::{self, Object};
-use tollgate_money::error::GatewayError;
+use tollgate_types::error::GatewayError;
 
 /// The path of images and of speech.
 pub(super) const GENERATION_PATH: &str = "/api/v1/services/aigc/multimodal-generation/generation";
@@ -30,7 +31,7 @@ const OPERATORS: [&str; 12] = [
 ];
 /// The account's limits are reached at the moment.
 const BUSY: [&str; 4] = ["Throttling", "LimitRequests", "RateLimit", "TooManyRequests"];
-/// What the customer sent is at fault.
+/// Codes that blame the customer's request.
 const CUSTOMERS: [&str; 6] = [
     "InvalidParameter",
     "DataInspectionFailed",
@@ -49,10 +50,10 @@ pub(super) fn object_in<'a>(
     let object = value.as_object();
     object
         .map(Some)
-        .map_err(|error| GatewayError::invalid(field, super::no_object(field, &value, &error)))
+        .map_err(|error| GatewayError::invalid(field, fields::no_object(field, &value, &error)))
 }
 
-/// Whether a code is about the operator's account or the upstream's load, not about the request.
+/// True if a code concerns the operator's account or the upstream's load, not the request.
 pub(super) fn is_operators(code: &str) -> bool {
     OPERATORS.iter().chain(&BUSY).any(|known| code.starts_with(known))
 }
@@ -78,7 +79,7 @@ pub(super) fn error_in(answer: &[u8]) -> Option<WireError> {
     Some(error).filter(|error| !has_output && !error.code.is_empty())
 }
 
-/// What a failure means. `status` is the answer's; a failure can come with a good one.
+/// Classifies a failure. `status` is the answer's; a failure can come with a successful one.
 pub(super) fn fault(status: u16, body: &Bytes) -> Fault {
     let error: WireError = json::from_upstream(body).unwrap_or_default();
     let code = error.code.as_str();

@@ -5,12 +5,13 @@ use bytes::Bytes;
 use serde::Deserialize;
 
 use super::dashscope::{self, GENERATION_PATH, object_in};
+use super::fields;
 use super::json::{self, Object, Value};
 use super::limits::{ImageLimits, ModelLimits};
 use super::{Call, Codec, Collect, Collected, Content, Dialect, Fault, Operation, Request, Terms};
 use crate::public_url;
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{ImageSize, Traits, Usage, UsageSource};
+use tollgate_types::error::GatewayError;
 
 /// All that the contract has (spec section 2.2), at every level.
 const FIELDS: [&str; 3] = ["model", "input", "parameters"];
@@ -48,9 +49,9 @@ impl Codec for DashscopeImage {
 }
 
 fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Box<dyn Call>, GatewayError> {
-    super::refuse_case_variants(body, &FIELDS)?;
+    fields::refuse_case_variants(body, &FIELDS)?;
     let pass = &limits.pass.fields;
-    super::refuse_unknown_fields(body, &FIELDS, pass)?;
+    fields::refuse_unknown_fields(body, &FIELDS, pass)?;
     let message = message_of(body, pass)?;
     check_content(&message, &limits.images, pass)?;
     let (size, images) = read_parameters(body, &limits.images, pass)?;
@@ -67,13 +68,13 @@ fn message_of<'a>(body: &Object<'a>, pass: &[String]) -> Result<Object<'a>, Gate
     let invalid = |field, message| GatewayError::invalid(field, message);
     let input = object_in(body, "input")?
         .ok_or_else(|| invalid("input", "`input` must be an object with `messages`"))?;
-    super::refuse_unknown_members(&input, "input", &INPUT_FIELDS, pass)?;
+    fields::refuse_unknown_members(&input, "input", &INPUT_FIELDS, pass)?;
     let one = || invalid("input.messages", "`input.messages` must have exactly one message");
     let messages = input.get_non_null("messages").and_then(|value| value.elements());
     let mut messages = messages.ok_or_else(one)?;
     let (Some(message), None) = (messages.next(), messages.next()) else { return Err(one()) };
     let message = message.as_object().map_err(|_| one())?;
-    super::refuse_unknown_members(&message, "input.messages[0]", &MESSAGE_FIELDS, pass)?;
+    fields::refuse_unknown_members(&message, "input.messages[0]", &MESSAGE_FIELDS, pass)?;
     let role = message.get_non_null("role");
     if role.is_none_or(|role| role.as_str().as_deref() != Some("user")) {
         return Err(invalid("input.messages[0].role", "the message's `role` must be `user`"));
@@ -98,7 +99,7 @@ fn check_content(
         let members = block.as_object().ok();
         if let Some(block) = &members {
             let at = format!("{FIELD}[{index}]");
-            super::refuse_unknown_members(block, &at, &BLOCK_FIELDS, pass)?;
+            fields::refuse_unknown_members(block, &at, &BLOCK_FIELDS, pass)?;
         }
         let text_and_image = members.map(|block| (block.get("text"), block.get("image")));
         match text_and_image {
@@ -147,7 +148,7 @@ fn read_parameters(
         None => Ok((default_size(limits), 1)),
         Some(parameters) => {
             let checked = check_parameters(&parameters, limits).map_err(inside_parameters)?;
-            super::refuse_unknown_members(&parameters, "parameters", &PARAMETERS_FIELDS, pass)?;
+            fields::refuse_unknown_members(&parameters, "parameters", &PARAMETERS_FIELDS, pass)?;
             Ok(checked)
         }
     }
@@ -163,13 +164,13 @@ fn check_parameters(
     parameters: &Object<'_>,
     limits: &ImageLimits,
 ) -> Result<(Option<ImageSize>, u64), GatewayError> {
-    super::refuse_case_variants(parameters, &PARAMETERS_FIELDS)?;
-    let n = super::integer(parameters, "n", 1..=u64::from(limits.count_max))?.unwrap_or(1);
-    super::integer(parameters, "seed", 0..=u64::from(u32::MAX))?;
-    super::boolean(parameters, "watermark")?;
-    super::boolean(parameters, "prompt_extend")?;
-    super::text(parameters, "negative_prompt")?;
-    let Some(text) = super::text(parameters, "size")? else {
+    fields::refuse_case_variants(parameters, &PARAMETERS_FIELDS)?;
+    let n = fields::integer(parameters, "n", 1..=u64::from(limits.count_max))?.unwrap_or(1);
+    fields::integer(parameters, "seed", 0..=u64::from(u32::MAX))?;
+    fields::boolean(parameters, "watermark")?;
+    fields::boolean(parameters, "prompt_extend")?;
+    fields::text(parameters, "negative_prompt")?;
+    let Some(text) = fields::text(parameters, "size")? else {
         return Ok((default_size(limits), n));
     };
     let size = ImageSize::parse(&text).filter(|_| text.contains('*'));

@@ -7,14 +7,15 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::dashscope::{self, GENERATION_PATH, WireError};
+use super::fields;
 use super::json::{self, Object};
 use super::limits::{AudioFormat, ModelLimits, SpeechLimits, choose};
 use super::openai_speech;
 use super::{Call, Codec, Collect, Collected, Content, Dialect, Fault, Operation, Request, Terms};
-use tollgate_money::error::{ErrorKind, GatewayError};
 use tollgate_money::price::{Usage, UsageSource};
+use tollgate_types::error::{ErrorKind, GatewayError};
 
-/// Who speaks where the customer names nobody whom the upstream knows.
+/// Voice used where the customer names none that the upstream has.
 const DEFAULT_VOICE: &str = "Cherry";
 /// OpenAI's voices, which its clients ask for.
 const OPENAI_VOICES: [&str; 13] = [
@@ -46,13 +47,13 @@ impl Codec for DashscopeSpeech {
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
         let text = openai_speech::read_input(body, limits)?;
-        let voice = super::text(body, "voice")?.filter(|voice| !voice.is_empty());
+        let voice = fields::text(body, "voice")?.filter(|voice| !voice.is_empty());
         let is_openais =
             |voice: &String| OPENAI_VOICES.iter().any(|known| known.eq_ignore_ascii_case(voice));
         if body.get_non_null("speed").is_some_and(|speed| speed.as_f64().is_none()) {
             return Err(GatewayError::invalid("speed", "`speed` must be a number"));
         }
-        if super::text(body, "stream_format")?.is_some_and(|format| format != "audio") {
+        if fields::text(body, "stream_format")?.is_some_and(|format| format != "audio") {
             let message = "`stream_format` must be `audio` for this model";
             return Err(GatewayError::invalid("stream_format", message));
         }
@@ -72,7 +73,7 @@ impl Codec for DashscopeSpeech {
 }
 
 fn read_format(body: &Object<'_>, limits: &SpeechLimits) -> Result<AudioFormat, GatewayError> {
-    let asked = super::text(body, "response_format")?;
+    let asked = fields::text(body, "response_format")?;
     let formats = limits.formats.as_deref();
     if let Some([only]) = formats {
         return Ok(*only);
@@ -85,7 +86,7 @@ fn read_instructions(
     body: &Object<'_>,
     limits: &SpeechLimits,
 ) -> Result<Option<String>, GatewayError> {
-    let instructions = super::text(body, "instructions")?.filter(|text| !text.is_empty());
+    let instructions = fields::text(body, "instructions")?.filter(|text| !text.is_empty());
     if instructions.is_some() && !limits.instructions {
         let message = "this model takes no `instructions`; an instruct model does";
         return Err(GatewayError::invalid("instructions", message));

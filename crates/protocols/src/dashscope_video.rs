@@ -10,13 +10,14 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::dashscope::{self, object_in};
+use super::fields;
 use super::json::Object;
 use super::limits::ModelLimits;
 use super::task::{EXPIRES_AFTER_S, Facts, Report, Shown, TaskCodec, TaskState};
 use super::video::{self, MISSING, Order, VideoCall, VideoUpstream, WAIT, WEBHOOK_URL, refuse};
 use super::{Call, Codec, Dialect, Fault, Operation, Request};
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{Resolution, Traits, Usage};
+use tollgate_types::error::GatewayError;
 
 mod input;
 mod parameters;
@@ -25,10 +26,10 @@ pub(super) use input::{Era, ModelClass, VideoSource};
 use parameters::Billed;
 pub(super) use parameters::size_of;
 
-/// What a request can say (spec section 2.4).
+/// Request fields (spec section 2.4).
 const FIELDS: [&str; 8] =
     ["model", "input", "parameters", "duration", "resolution", "aspect_ratio", WAIT, WEBHOOK_URL];
-/// Where the contract says what a request means that says nothing (spec section 2.4).
+/// Seconds of a video if the request gives none (spec section 2.4).
 pub(super) const SECONDS_DEFAULT: u32 = 5;
 pub(super) const RESOLUTION_DEFAULT: Resolution = Resolution::P720;
 pub(super) const ASPECT_RATIO_DEFAULT: &str = "16:9";
@@ -68,9 +69,9 @@ impl Codec for DashscopeVideo {
 }
 
 fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Order, GatewayError> {
-    super::refuse_case_variants(body, &FIELDS)?;
-    super::refuse_unknown_fields(body, &FIELDS, &limits.pass.fields)?;
-    let model = super::text(body, "model")?.unwrap_or_default();
+    fields::refuse_case_variants(body, &FIELDS)?;
+    fields::refuse_unknown_fields(body, &FIELDS, &limits.pass.fields)?;
+    let model = fields::text(body, "model")?.unwrap_or_default();
     let group = ModelClass::from_model(&model);
     let billed = billed(body, limits)?;
     let input =
@@ -121,7 +122,7 @@ fn billed(body: &Object<'_>, limits: &ModelLimits) -> Result<Billed, GatewayErro
     })
 }
 
-/// How DashScope takes submits.
+/// DashScope's side of submitting a task.
 #[derive(Debug)]
 struct Dashscope;
 
@@ -209,8 +210,8 @@ fn succeeded(answer: &Value) -> Result<(Option<Usage>, Value), Fault> {
     Ok((seconds.map(|seconds| Usage { seconds, ..Usage::ZERO }), document))
 }
 
-/// What is billed from version 2.6 on, input included, and before: there of each video. The most that
-/// the figures come to counts.
+/// Billed seconds: from version 2.6 on with the input, before that of each video. The largest of the figures
+/// counts.
 fn billed_seconds(usage: &Value) -> Option<u64> {
     let seconds = |field: &str| video::reported_seconds(&usage[field]);
     let videos = usage["video_count"].as_u64().unwrap_or(1).max(1);

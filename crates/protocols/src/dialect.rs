@@ -1,4 +1,4 @@
-//! What upstreams speak.
+//! Protocols that upstreams speak.
 
 use std::fmt;
 

@@ -23,7 +23,7 @@ pub(super) static CACHE_CONTROL: LazyLock<memmem::Finder<'static>> =
 /// Integers up to here are exact when they are written as floats.
 const EXACT_FLOAT_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// Why a report cannot be true as it stands.
+/// Reason why a report cannot be true as it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contradiction {
     /// A cache has read or written more than the prompt has.
@@ -90,7 +90,7 @@ impl Contradictions {
         Contradiction::ALL.into_iter().filter(move |which| self.0 & (1 << (*which as u8)) != 0)
     }
 
-    /// Whether there is none.
+    /// True if there is none.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
@@ -162,7 +162,7 @@ impl NamedCount {
         Self { least: there().min(), most: there().max().unwrap_or(0) }
     }
 
-    /// Whether it is there under any name.
+    /// True if the count is present under any name.
     pub(super) fn is_there(self) -> bool {
         self.least.is_some()
     }
@@ -194,16 +194,16 @@ impl WireLifetimes {
     }
 }
 
-/// What was written to a cache.
+/// Tokens written to a cache.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CacheWritten {
     /// Tokens written in all, whatever their lifetime.
     pub(super) total: NamedCount,
-    /// What of it is kept for five minutes.
+    /// Tokens kept for five minutes.
     pub(super) short: u64,
-    /// What of it is kept for an hour.
+    /// Tokens kept for an hour.
     pub(super) hour: u64,
-    /// What of it is kept for twelve hours.
+    /// Tokens kept for twelve hours.
     pub(super) twelve_hours: u64,
 }
 
@@ -216,7 +216,7 @@ impl CacheWritten {
         Self { total, short, hour, twelve_hours: 0 }
     }
 
-    /// Whether a report has anything of it.
+    /// True if a report has any of these counts.
     pub(super) fn is_there(&self) -> bool {
         self.total.is_there() || self.sum() > 0
     }
@@ -253,23 +253,23 @@ pub(super) struct InclusiveCounts {
     pub(super) prompt: Option<u64>,
     /// Input that is counted beside the prompt, such as what tools have read.
     pub(super) beside_prompt: u64,
-    /// What a cache has read of the prompt.
+    /// Prompt tokens read from a cache.
     pub(super) read: NamedCount,
-    /// What was written of it to a cache.
+    /// Prompt tokens written to a cache.
     pub(super) written: CacheWritten,
-    /// What of the input is sound.
+    /// Audio tokens of the input.
     pub(super) heard: u64,
-    /// What of the input is pictures.
+    /// Image tokens of the input.
     pub(super) seen: u64,
-    /// What of the input is video.
+    /// Video tokens of the input.
     pub(super) watched: u64,
     /// Tokens of the output, with those of media and reasoning.
     pub(super) output: u64,
-    /// What was thought: within the output, or beside it where there is more of it.
+    /// Reasoning tokens: within the output, or beside it where they are more.
     pub(super) reasoning: u64,
-    /// What of the output is sound.
+    /// Audio tokens of the output.
     pub(super) spoken: u64,
-    /// What of the output is pictures.
+    /// Image tokens of the output.
     pub(super) drawn: u64,
     /// Input and output together.
     pub(super) total: Option<u64>,
@@ -360,14 +360,14 @@ impl InclusiveCounts {
         }
     }
 
-    /// What the total has beyond prompt and output.
+    /// Tokens of the total beyond prompt and output.
     fn excess(&self, prompt: u64) -> u64 {
         let parts = prompt.saturating_add(self.beside_prompt).saturating_add(self.output);
         self.total.unwrap_or(0).saturating_sub(parts)
     }
 
-    /// Where the cached tokens are counted: within the prompt unless they do not fit, or the total says
-    /// that they are beside it.
+    /// Places the cached tokens: within the prompt unless they do not fit, or the total shows that they are
+    /// beside it.
     fn cached(&self, prompt: u64) -> CachedCounts {
         let (read, written) = (self.read.least.unwrap_or(0), self.written.sum());
         // The least that was read is the dearest within the prompt, the most beside it.
@@ -395,14 +395,14 @@ impl InclusiveCounts {
     }
 }
 
-/// What a cache has read and written, and where it is counted.
+/// Cache reads and writes, and their place.
 struct CachedCounts {
     read: u64,
-    /// What of it is a part of the prompt.
+    /// Cached tokens that are part of the prompt.
     inside: u64,
-    /// What of it is beside the prompt.
+    /// Cached tokens beside the prompt.
     beside: u64,
-    /// Whether it is beside the prompt because it cannot be within.
+    /// True if they are beside the prompt because they exceed it.
     is_above: bool,
 }
 
@@ -431,7 +431,7 @@ impl<const KINDS: usize> MediaSplit<KINDS> {
     }
 }
 
-/// How long what a request writes to a cache is kept, by the values behind a key such as `cache_control`.
+/// Cache lifetime that a request asks for, by the values behind a key such as `cache_control`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RequestedLifetime {
     /// Nothing is marked for a cache.
@@ -482,8 +482,8 @@ impl RequestedLifetime {
         if is_short { Self::Short } else { Self::Long }
     }
 
-    /// What of the prompt can be billed as written to a cache, where only what is marked is written.
-    /// Fields that the operator lets through may be marks as well.
+    /// Units in which the prompt's cache writes can be billed, where only marked parts are written. Fields
+    /// that the operator lets through may be marks as well.
     pub(super) fn cache_writes(self, has_passed: bool) -> CacheWrites {
         match self {
             _ if has_passed => CacheWrites::Any,
@@ -502,7 +502,7 @@ impl RequestedLifetime {
     }
 }
 
-/// Whether a letter, digit or mark of ASCII is written as an escape.
+/// True if a letter, digit or mark of ASCII is written as an escape.
 fn has_escaped_ascii(text: &[u8]) -> bool {
     memmem::find_iter(text, br"\u00").any(|at| matches!(text.get(at + 4), Some(b'2'..=b'7')))
 }

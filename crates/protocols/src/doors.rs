@@ -10,7 +10,7 @@ use super::bridge;
 use super::json::Object;
 use super::limits::{ChatTools, ModelLimits};
 use super::{Call, Codec, Dialect, Operation, Request, codec};
-use tollgate_money::error::GatewayError;
+use tollgate_types::error::GatewayError;
 
 /// Hints that chat completions carry and the Responses API does not.
 const CHAT_HINTS: [&str; 5] =
@@ -154,7 +154,7 @@ fn losses(call: &dyn Call) -> usize {
     call.left_out().map_or(0, |fields| fields.split(", ").count())
 }
 
-/// Why no door takes a request: what the first one does not carry, and what stands in the way of the other.
+/// Joins two refusals: the fields that the first operation does not carry, and the obstacle to the other.
 fn of_both(first: GatewayError, other: &GatewayError) -> GatewayError {
     if other.param.is_none() || other.param == first.param {
         return first;

@@ -15,6 +15,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::estimate::ReadTokens;
+use super::fields;
 use super::json::{Elements, Object, Value};
 use super::limits::ModelLimits;
 use super::offer::Offer;
@@ -23,8 +24,8 @@ use super::{
     Call, Codec, Collect, Collected, Content, Dialect, Fault, Framing, Meter, Operation, Request,
     Terms, offer,
 };
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{Usage, UsageSource};
+use tollgate_types::error::GatewayError;
 
 mod answer;
 mod order;
@@ -200,7 +201,7 @@ fn is_id(value: &Value<'_>) -> bool {
     value.as_u64().is_some()
 }
 
-/// How many token ids there are, if all are.
+/// Number of token ids, if all elements are ids.
 fn count_ids(elements: Elements<'_>) -> Option<usize> {
     elements.map(|element| is_id(&element)).try_fold(0, |ids, is_id| is_id.then_some(ids + 1))
 }
@@ -220,7 +221,7 @@ fn of_token_ids(count: usize) -> ReadTokens {
 fn check_dimensions(body: &Object<'_>, limits: &ModelLimits) -> Result<(), GatewayError> {
     let known = &limits.dimensions;
     if known.is_empty() {
-        return super::integer(body, "dimensions", 1..=u64::MAX).map(drop);
+        return fields::integer(body, "dimensions", 1..=u64::MAX).map(drop);
     }
     let Some(asked) = body.get_non_null("dimensions") else { return Ok(()) };
     let asked = asked.as_u64();
@@ -248,20 +249,20 @@ fn reads_base64(body: &Object<'_>) -> Result<bool, GatewayError> {
 struct EmbeddingsCall {
     base64: bool,
     terms: Terms,
-    /// How many inputs there are.
+    /// Number of inputs.
     count: u64,
-    /// What the model takes of so many inputs.
+    /// Maximum input tokens that the model accepts for so many inputs.
     input_tokens_max: u64,
-    /// What Voyage wants otherwise.
+    /// Edits for Voyage's variant of the API.
     voyage: Option<VoyageEdits>,
-    /// How the inputs are cut, where they are more than the upstream takes in one call.
+    /// Division of the inputs, where they are more than the upstream accepts in one call.
     split: Option<Split>,
 }
 
 /// The places in a body that Voyage would not understand.
 #[derive(Debug)]
 struct VoyageEdits {
-    /// Where the key `dimensions` stands in the body.
+    /// Position of the key `dimensions` in the body.
     dimensions: Option<Range<usize>>,
     /// The value of an `encoding_format` that says `float`.
     float: Option<Range<usize>>,
@@ -276,7 +277,7 @@ impl Call for EmbeddingsCall {
         &mut self.terms
     }
 
-    /// What it costs is in the request: there is no output.
+    /// True: there is no output, so the request shows the whole cost.
     fn is_all_shown(&self) -> bool {
         true
     }

@@ -24,15 +24,14 @@ const WHOLE_BYTES_MAX: usize = 256;
 /// Longer ones are measured in as many places, of so many bytes each.
 const PLACES: usize = 16;
 const PLACE_BYTES: usize = WHOLE_BYTES_MAX / PLACES;
-/// What an estimate from some places is raised by, for what is between them.
+/// Raise of an estimate from samples, as one part in so many, for the text between them.
 const PLACES_RESERVE: u64 = 8;
-/// Where the places are, nobody outside the process can tell: else dense text would stand between
-/// them.
+/// Seed of the samples' places. It is secret: otherwise dense text could be put between them.
 static SECRET: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-/// How far an estimate can be above what a text comes to, since it is what the dearest vocabulary makes of
-/// it, and places, where not all of it is looked at, have a reserve: 2.3 times for English, 2.2 for code,
-/// 2.9 for Chinese in the newest vocabularies (see the tests below).
+/// Maximum ratio of an estimate to a real count: the estimate follows the dearest vocabulary, and samples
+/// have a reserve. Measured 2.3 for English, 2.2 for code, 2.9 for Chinese in the newest vocabularies (see
+/// the tests below).
 const EXCESS_MAX: u64 = 3;
 
 /// The fewest tokens that a text can come to which was estimated so.
@@ -50,7 +49,7 @@ const READ_BYTES_MAX: usize = 1024 * 1024;
 pub struct ReadTokens {
     /// The most that any tokenizer makes of it.
     pub most: u64,
-    /// What tokenizers make of it about. It errs upwards, and can be above the most.
+    /// Approximate tokens. It errs upwards, and can exceed the maximum.
     pub about: u64,
 }
 
@@ -113,10 +112,10 @@ fn letter_tokens_max(letter: char) -> u64 {
 /// the whole, wherever between two characters it was cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TextSize {
-    /// What all characters cost but the first, which depends on what stands before it.
+    /// Cost of all characters but the first, whose cost depends on the character before it.
     parts: u64,
-    /// What the text costs counted by words and marks alone: text of short names and many marks,
-    /// such as formulas in code, has more tokens than its letters tell.
+    /// Cost by words and marks alone: text of short names and many marks, such as formulas in code, has more
+    /// tokens than its letters show.
     marks: u64,
     /// The classes of the first character and the last; [`weights::NONE`] for no text.
     first: u8,
@@ -281,7 +280,7 @@ impl TextSize {
         self.begun().div_ceil(PARTS)
     }
 
-    /// What all characters cost, the first as if it stood behind a space.
+    /// Cost of all characters, the first as if behind a space.
     fn begun(self) -> u64 {
         let begin = weights::behind(weights::SPACE, self.first);
         let parts = self.parts.saturating_add(begin.parts());
@@ -289,7 +288,7 @@ impl TextSize {
     }
 }
 
-/// What nobody outside the process can foretell of a prompt that is longer than a place.
+/// Unpredictable hash of a prompt that is longer than one sample.
 fn secret_hash(bytes: usize, head: &[u8]) -> u64 {
     let mut hasher = SECRET.build_hasher();
     hasher.write_usize(bytes);
@@ -297,16 +296,16 @@ fn secret_hash(bytes: usize, head: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// What the size of a place of ASCII alone has [begun](TextSize::begun) with: its first character is
-/// counted as if it stood behind a space.
+/// Cost of a sample of ASCII, begun like [`TextSize::begun`]: the first character counts as if behind a
+/// space.
 #[inline(never)]
 fn ascii_place_parts(place: &[u8; PLACE_BYTES]) -> u64 {
     let costs = ascii_costs(place, &mut { weights::SPACE });
     costs.parts().max(costs.marks())
 }
 
-/// What ASCII costs behind a character of the class `last`, which becomes that of its own last one; at most
-/// [`Costs::SUM_MAX`] bytes.
+/// Costs of ASCII text behind a character of class `last`, which becomes the class of the text's last one; at
+/// most [`Costs::SUM_MAX`] bytes.
 #[inline(always)]
 fn ascii_costs(text: &[u8], last: &mut u8) -> Costs {
     let mut costs = Costs::NONE;
@@ -514,8 +513,8 @@ fn finds_the_longest_run() {
         ]
     }
 
-    /// What a limit of tokens goes by: an estimate of a whole request is not below what it comes to, and
-    /// the fewest tokens by it not above.
+    /// The estimate of a whole request, which token limits use, is not below its count, and the minimum not
+    /// above.
     #[test]
     fn requests_are_estimated_within_both_bounds() {
         for (kind, text, [o200k, cl100k]) in whole_texts() {

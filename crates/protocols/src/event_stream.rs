@@ -23,7 +23,7 @@ const HEADERS_BYTES_MAX: usize = 128 * 1024;
 /// upstream could write 26,000 of them into one block.
 const HEADERS_MAX: usize = 64;
 
-/// Why bytes are no event stream.
+/// Reason why bytes are not an event stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BrokenFrame {
     /// A length is impossible, or longer than any frame may be.
@@ -130,7 +130,7 @@ fn number(bytes: &[u8]) -> Option<u32> {
     bytes.try_into().ok().map(u32::from_be_bytes)
 }
 
-/// What a frame says of its length.
+/// The lengths in a frame's prelude.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Lengths {
     frame: usize,
@@ -162,9 +162,9 @@ impl Lengths {
 pub struct EventFrames {
     /// The beginning of a frame whose end has not come.
     held: BytesMut,
-    /// What that frame says of its length, once it has.
+    /// The lengths of that frame, once its prelude is complete.
     lengths: Option<Lengths>,
-    /// Why nothing is read any more.
+    /// The error after which nothing more is read.
     broken: Option<BrokenFrame>,
 }
 
@@ -196,7 +196,7 @@ impl EventFrames {
         self.held.len()
     }
 
-    /// Whether the stream may end here: it is whole, and no frame has begun.
+    /// True if the stream may end here: it is intact, and no frame has begun.
     #[must_use]
     pub fn is_at_end_of_frame(&self) -> bool {
         self.held.is_empty() && self.broken.is_none()
@@ -262,7 +262,7 @@ pub(super) mod tests {
         frame
     }
 
-    /// What is in one frame: its headers, and its payload.
+    /// Headers and payload of one frame.
     type Frame = (Vec<(String, String)>, Vec<u8>);
 
     fn read(chunks: &[&[u8]]) -> (Vec<Frame>, Result<bool, BrokenFrame>) {

@@ -4,8 +4,8 @@ use std::ops::RangeInclusive;
 
 use super::json::{JsonError, Object, Value};
 use super::limits::{ModelLimits, has};
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::ServiceTier;
+use tollgate_types::error::GatewayError;
 
 /// Refuses a key that some parsers would take for a billing field and others would not.
 pub(super) fn refuse_case_variants(body: &Object<'_>, fields: &[&str]) -> Result<(), GatewayError> {
@@ -63,9 +63,9 @@ pub(super) fn check_known(
     Err(GatewayError::invalid(name, message))
 }
 
-/// Whether an operator lets the field `key` of the object at `at` through. An entry that ends with a `*`
-/// reaches into an object if it names it up to its dot: `parameters.*` is all of `parameters`, and
-/// `p*` are fields of the body alone.
+/// True if an operator lets the field `key` of the object at `at` through. An entry with a trailing `*`
+/// reaches into an object if it names it up to its dot: `parameters.*` is all of `parameters`, and `p*`
+/// matches fields of the body alone.
 pub(super) fn is_passed(at: &str, key: &str, pass: &[String]) -> bool {
     if at.is_empty() {
         // A dot is no part of a name: it separates one from the next.
@@ -99,7 +99,7 @@ pub(super) fn check_messages(body: &Object<'_>) -> Result<(), GatewayError> {
     Ok(())
 }
 
-/// What a customer reads whose `field` is no object, or one that is not read.
+/// Error for a `field` that is not an object, or not a readable one.
 pub(super) fn no_object(field: &str, value: &Value<'_>, error: &JsonError) -> String {
     if value.text().starts_with(b"{") {
         format!("`{field}` is not acceptable: {error}")
@@ -127,7 +127,7 @@ pub(super) fn integer(
     Ok(Some(number))
 }
 
-/// How many tokens an optional field asks for, which is no more than the model can put out.
+/// Output tokens that an optional field requests, limited to the model's maximum.
 pub(super) fn output_tokens(
     body: &Object<'_>,
     field: &'static str,

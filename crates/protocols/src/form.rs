@@ -35,7 +35,7 @@ const LINE_END: &[u8] = b"\r\n";
 /// The longest boundary, in bytes (RFC 2046, section 5.1.1).
 const BOUNDARY_BYTES_MAX: usize = 70;
 
-/// What stands between the parts of a form.
+/// The delimiter between the parts of a form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Boundary {
     /// With the two dashes that begin each delimiter.
@@ -96,18 +96,18 @@ pub struct FormScan {
     stage: Stage,
     /// Everything before this offset needs no second look.
     searched: usize,
-    /// Where the first delimiter stands.
+    /// Position of the first delimiter.
     first: usize,
     /// The last one has no end yet while the stage is [`Stage::Content`].
     parts: Vec<Part>,
 }
 
-/// What is being read. An error leaves it as it is, so that it is found again.
+/// State of the parser. An error leaves it unchanged, so that it is found again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// The preamble, up to the first delimiter.
     Start,
-    /// What follows the delimiter at this offset.
+    /// Behind the delimiter at this offset.
     Delimiter(usize),
     /// The headers of the part whose delimiter stands at this offset.
     Head(usize),
@@ -293,14 +293,14 @@ pub struct Part {
     pub filename: Option<String>,
     /// Its content type, if it has one.
     pub content_type: Option<String>,
-    /// Where its content stands.
+    /// Position of its content.
     pub content: Range<usize>,
-    /// What to cut out of the body so that the rest is a form without this part: its delimiter and
-    /// everything up to the next one.
+    /// Bytes to cut out so that the rest is a form without this part: its delimiter and everything up to the
+    /// next one.
     pub whole: Range<usize>,
     /// The `Content-Length` that it states, and where: aiohttp's reader goes by it.
     length: Option<(usize, Range<usize>)>,
-    /// Where its header lines stand, and those that go upstream in their place, where they are others.
+    /// Position of its header lines, and their replacement for upstreams, if it differs.
     rewritten: Option<(Range<usize>, String)>,
 }
 
@@ -349,11 +349,11 @@ pub struct Form {
     pub parts: Vec<Part>,
     delimiter: String,
     first: usize,
-    /// What stands before and behind its parts, and headers of these that no upstream needs.
+    /// Preamble, epilogue and unneeded headers.
     pub(super) discarded: Discarded,
 }
 
-/// What of a form does not go upstream, by position in the body.
+/// Bytes of a form that do not go upstream, by position in the body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Discarded {
     /// The preamble and the epilogue; each can be empty.
@@ -412,8 +412,8 @@ impl Form {
         self.parts.iter().map(|part| part.name.as_str()).find(|name| is_variant(name))
     }
 
-    /// Where a further part can be inserted: before the first, or before the closing delimiter of a
-    /// form without parts.
+    /// Position at which a further part can be inserted: before the first, or before the closing delimiter of
+    /// a form without parts.
     #[must_use]
     pub fn insertion_point(&self) -> usize {
         self.first

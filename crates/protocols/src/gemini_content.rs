@@ -12,6 +12,7 @@ use std::borrow::Cow;
 
 use super::counter::Counter;
 use super::estimate::TextSize;
+use super::fields;
 use super::json::Object;
 use super::json_cursor::Cursor;
 use super::limits::{MissingUsage, ModelLimits};
@@ -25,8 +26,8 @@ use super::{
 use config::GenerationConfig;
 pub use count::GeminiCountTokens;
 pub(super) use count::check_counted;
-use tollgate_money::error::{ErrorKind, GatewayError};
 use tollgate_money::price::{InputWays, Traits, Unit, Usage, UsageSource};
+use tollgate_types::error::{ErrorKind, GatewayError};
 use usage::WireContentUsage;
 
 /// The upstreams that speak it.
@@ -88,7 +89,7 @@ impl Codec for GeminiContent {
                 && !config.has_stops,
             traits: Traits {
                 thinking: config.thinks,
-                service_tier: super::service_tier(body),
+                service_tier: fields::service_tier(body),
                 ..Traits::default()
             },
             input_ways: prompt.input_ways(),
@@ -113,7 +114,7 @@ fn path_of(model: &str, method: &str) -> Option<Cow<'static, str>> {
     Some(format!("/models/{model}:{method}").into())
 }
 
-/// What the path says of a request.
+/// The parts of a request that stand in its path.
 ///
 /// # Errors
 /// Nothing has read the path, which is the gateway's fault.
@@ -170,7 +171,7 @@ struct ContentCall {
     /// The upstream may search, which it bills beside tokens.
     searches: bool,
     candidates: u64,
-    /// What the model could use at all: a report above it says that its limits are out of date.
+    /// The model's limits: a report above them shows that they are out of date.
     possible: Usage,
 }
 
@@ -225,7 +226,7 @@ impl Call for ContentCall {
     }
 }
 
-/// What an event of a stream says.
+/// The members of a stream event that count.
 #[derive(Default)]
 struct ContentEvent<'a> {
     shown: Shown,
@@ -302,8 +303,8 @@ impl<'a> ContentEvent<'a> {
     }
 }
 
-/// What a stream has shown so far. Each event tells the usage of all that has come; the last is the one
-/// by which each candidate has a reason to finish, and what was used is told.
+/// Meters a stream of generated content. Each event reports the usage so far; the last event is the one by
+/// which each candidate has a finish reason and the usage is present.
 #[derive(Default)]
 struct ContentTally {
     known: StreamState,

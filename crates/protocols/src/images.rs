@@ -1,5 +1,5 @@
-//! What OpenAI's two image endpoints have in common: what can be asked for, and what an answer tells
-//! of its use. OpenAI's API reference, "Images"; spec section 2.3.
+//! Shared parts of OpenAI's two image endpoints: request options, and the usage of an answer. OpenAI's API
+//! reference, "Images"; spec section 2.3.
 //!
 //! What an answer reports is charged as it says. One that does not tell, or not of all its images, is
 //! charged as the hold covers it: how many tokens an image has is known to nobody but who made it.
@@ -14,15 +14,15 @@ use super::limits::{ImageFormat, ImageLimits, Priced, ResponseFormat, choose};
 use super::metering::{self, StreamMeter, Tally};
 use super::sse::EventAction;
 use super::{Framing, Meter, Terms};
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{ImageSize, Quality, Traits, Unit, Usage, UsageSource};
+use tollgate_types::error::GatewayError;
 
 /// Partial images at most: OpenAI's own limit.
 pub(super) const PARTIAL_IMAGES_MAX: u64 = 3;
 /// Output tokens of a partial image (OpenAI's guide "Image generation", "Cost and latency").
 const PARTIAL_IMAGE_TOKENS: u64 = 100;
 
-/// What a request for images asks for, as it says it.
+/// Options of an image request, unchecked.
 #[derive(Debug, Default)]
 pub(super) struct ImageRequest {
     pub(super) n: u32,
@@ -35,7 +35,7 @@ pub(super) struct ImageRequest {
     pub(super) partial_images: u64,
 }
 
-/// What was asked for, once it was found to be on offer.
+/// Options of an image request, checked against the model's limits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Order {
     pub(super) traits: Traits,
@@ -43,7 +43,7 @@ pub(super) struct Order {
     images: u32,
     stream: bool,
     partial_images: u64,
-    /// Whether pictures have a price of their own beside other output.
+    /// True if image tokens have a price of their own beside other output.
     is_output_apart: bool,
 }
 
@@ -91,17 +91,17 @@ impl ImageRequest {
 }
 
 impl Order {
-    /// What was ordered, of a model with these prices.
+    /// The options for a model with these prices.
     pub(super) fn priced(self, priced: &Priced) -> Self {
         Self { is_output_apart: priced.has_unit(Unit::ImageOutputTokens), ..self }
     }
 
-    /// Whether the tokens of pictures are told from other output.
+    /// True if image tokens are counted apart from other output.
     pub(super) fn is_output_apart(&self) -> bool {
         self.is_output_apart
     }
 
-    /// Whether it is answered by a stream.
+    /// True if the answer is a stream.
     pub(super) fn streams(&self) -> bool {
         self.stream
     }
@@ -119,9 +119,8 @@ impl Order {
         }
     }
 
-    /// What it uses about, beside its input the most where the size or the quality is the model's
-    /// choice. An upstream that has begun makes all of the images, whoever waits for them, so this is
-    /// the least as well.
+    /// Estimated usage: beside the input the maximum where size or quality is the model's choice. An upstream
+    /// that has begun makes all images, even if nobody waits for them, so the estimate is also the minimum.
     pub(super) fn estimate(&self, input_tokens: u64, bound: &Usage) -> Usage {
         let each = self.tokens_per_image().unwrap_or(u64::MAX);
         let partial = self.partial_images.saturating_mul(PARTIAL_IMAGE_TOKENS);
@@ -218,7 +217,7 @@ struct WireImagesInput {
     image_tokens: Option<u64>,
 }
 
-/// What a `usage` reports.
+/// A reported usage.
 #[derive(Clone, Copy, Debug)]
 struct Reported {
     /// Its `output_tokens` are all output, of which `image_output_tokens` are pictures: see [`disjoint`].
@@ -227,7 +226,7 @@ struct Reported {
     is_total: bool,
 }
 
-/// What a `usage` says; `None` for one that says nothing, or nothing of what was made.
+/// Reads a `usage`; `None` for one that is empty or leaves out the output.
 fn read_usage(usage: &[u8], bound: &Usage) -> Option<Reported> {
     let wire: WireImagesUsage = metering::read_wire(usage)?;
     let input_tokens = wire.input_tokens.unwrap_or(0);
@@ -272,7 +271,7 @@ fn disjoint(usage: Usage, is_output_apart: bool) -> Usage {
 /// Meters an answer that comes whole.
 struct ImagesMeter {
     scan: UsageScan,
-    /// What to charge if the answer does not tell.
+    /// Usage to charge if the answer reports none.
     bound: Usage,
     is_output_apart: bool,
 }
@@ -339,7 +338,7 @@ impl Meter for ImagesMeter {
 /// The images of a stream whose usages are kept apart: more than any request can ask for.
 const KEPT_APART_MAX: usize = 256;
 
-/// Which image of a stream an event is about.
+/// The image of a stream to which an event belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Which {
     /// The one with this index.
@@ -357,7 +356,7 @@ struct StreamedImage {
     usage: Option<Usage>,
 }
 
-/// What a stream of images has shown.
+/// Meters a stream of images.
 ///
 /// OpenAI ends each image with an event that has the image's usage. Ark sends each image in an event
 /// `partial_succeeded`, and ends all of them with one that has the usage of all and no image.
@@ -365,7 +364,7 @@ struct ImageStream {
     images: Vec<StreamedImage>,
     /// Events that ended an image without saying which.
     unnumbered: u64,
-    /// What was reported of all images together.
+    /// Usage reported for all images together.
     total: Option<Usage>,
     /// Images beyond those that are kept apart, and their usages.
     rest: Usage,
@@ -376,7 +375,7 @@ struct ImageStream {
     /// The upstream has ended the stream.
     finished: bool,
     failed: bool,
-    /// What to charge if the stream does not tell.
+    /// Usage to charge if the stream reports none.
     bound: Usage,
     is_output_apart: bool,
 }

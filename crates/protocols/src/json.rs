@@ -10,6 +10,7 @@ mod count;
 mod find;
 mod grammar;
 mod spelling;
+mod unquote;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,16 +21,17 @@ pub(super) use find::{
     marks, plain_text_end, quote_or_backslash, short_string_end, string_marks, structure,
 };
 pub use grammar::DEPTH_MAX;
-use grammar::{Scanner, unquote, unquote_text};
+use grammar::Scanner;
 pub(crate) use spelling::DecodedText;
 use spelling::Spelling;
+use unquote::unquote;
 
-/// Why a body is not acceptable JSON.
+/// Reason why a body is not acceptable JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonError {
     /// Byte offset in the body.
     pub offset: usize,
-    /// What is wrong there, for the customer to read.
+    /// Description of the fault, for the customer.
     pub message: Cow<'static, str>,
 }
 
@@ -44,7 +46,7 @@ impl fmt::Display for JsonError {
 pub struct Object<'a> {
     text: &'a str,
     members: Vec<Member<'a>>,
-    /// Which lengths its keys have, as bits: most keys that are looked for are not there.
+    /// Lengths of its keys, as bits: a look-up mostly misses, and ends here.
     key_lengths: u64,
     close: usize,
     keys_escaped: bool,
@@ -55,7 +57,7 @@ pub struct Object<'a> {
 #[derive(Debug)]
 struct Member<'a> {
     key: Cow<'a, str>,
-    /// Where the key stands, its quotes included.
+    /// Position of the key, its quotes included.
     key_range: Range<usize>,
     value: Range<usize>,
 }
@@ -93,7 +95,7 @@ impl<'a> Object<'a> {
         Scanner::within(text, values_max).document().map_err(|refusal| *refusal)
     }
 
-    /// How many values are inside, at any depth.
+    /// Number of values inside, at any depth.
     #[must_use]
     pub fn values(&self) -> usize {
         self.values
@@ -121,7 +123,7 @@ impl<'a> Object<'a> {
         })
     }
 
-    /// Where `key` stands, its quotes included.
+    /// Position of `key`, its quotes included.
     #[must_use]
     pub fn key_range(&self, key: &str) -> Option<Range<usize>> {
         let member = self.members.iter().find(|member| member.key == key)?;
@@ -133,15 +135,14 @@ impl<'a> Object<'a> {
         self.members.iter().map(|member| member.key.as_ref())
     }
 
-    /// Where a member stands, with the comma that goes with it: without these bytes the object is
-    /// still one.
+    /// Position of a member with its comma: the object stays valid without these bytes.
     #[must_use]
     pub fn member_range(&self, key: &str) -> Option<Range<usize>> {
         self.member_ranges(&[key]).pop()
     }
 
-    /// Where those members stand that `keys` name, with the commas that go with them: without the
-    /// bytes of all these ranges the object is still one. The ranges do not overlap.
+    /// Positions of the members named by `keys`, with their commas: the object stays valid without all these
+    /// ranges. They do not overlap.
     #[must_use]
     pub fn member_ranges(&self, keys: &[&str]) -> Vec<Range<usize>> {
         let is_named = |member: &&Member<'_>| keys.contains(&member.key.as_ref());
@@ -181,13 +182,13 @@ impl<'a> Object<'a> {
         self.members.iter().map(|member| member.key.as_ref()).find(|key| is_variant(key))
     }
 
-    /// Whether any key, at any depth, was written with an escape.
+    /// True if any key, at any depth, was written with an escape.
     #[must_use]
     pub fn has_escaped_keys(&self) -> bool {
         self.keys_escaped
     }
 
-    /// Where a further member can be inserted, and whether a comma must stand before it.
+    /// Position at which a further member can be inserted; true if a comma must precede it.
     #[must_use]
     pub fn insertion_point(&self) -> (usize, bool) {
         match self.members.last() {
@@ -237,7 +238,7 @@ impl<'a> Value<'a> {
         Self { text, range: 0..text.len() }
     }
 
-    /// Whether the value is `null`.
+    /// True if the value is `null`.
     #[must_use]
     pub fn is_null(&self) -> bool {
         self.text == "null"
@@ -301,7 +302,7 @@ impl<'a> Value<'a> {
         scanner.enter_array().then_some(Elements(scanner))
     }
 
-    /// Whether it is an array.
+    /// True for an array.
     #[must_use]
     pub fn is_array(&self) -> bool {
         self.text.starts_with('[')

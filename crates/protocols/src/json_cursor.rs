@@ -180,7 +180,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// What stands between the quotes.
+    /// The text between the quotes.
     #[inline(always)]
     fn string(&mut self) -> Option<&'a [u8]> {
         self.eat(b'"')?;

@@ -21,7 +21,7 @@ const TIER_BYTES_MAX: usize = 16;
 /// Objects with one key twice are read as their first or their last by different parsers: so many are
 /// kept.
 const USAGES_MAX: usize = 4;
-/// How deep the members of a choice are.
+/// Depth of the members of a choice.
 const CHOICE_DEPTH: u32 = 3;
 
 /// A reader of one JSON object that is fed in pieces.
@@ -32,11 +32,11 @@ pub struct UsageScan {
     key_next: bool,
     /// The string in which the last piece has ended, if it has ended in one.
     cut_string: Option<CutString>,
-    /// What the key at the top level that was read last says of its member, until its colon.
+    /// The role of the top-level member whose key was read last, until its colon.
     named: Option<Captured>,
     captured: Captured,
     usage: Vec<u8>,
-    /// Those that stood before it.
+    /// Usages before the last.
     earlier_usages: Vec<Vec<u8>>,
     /// Each `meta` at the top level.
     metas: Vec<Vec<u8>>,
@@ -48,7 +48,7 @@ pub struct UsageScan {
     has_failed_choice: bool,
     /// A choice has ended at the most output that was asked for.
     has_long_choice: bool,
-    /// Why the answer has ended, where it says so at the top level.
+    /// The top-level reason for the end of the answer.
     end: StartOfText<END_BYTES_MAX>,
     data_items: u64,
     /// Bytes inside string values of the member that is being read, and what those before it have had.
@@ -78,7 +78,7 @@ enum Captured {
 }
 
 impl Captured {
-    /// What is kept of the member at the top level that has this key.
+    /// The role of the top-level member with this key.
     fn named(key: &[u8]) -> Self {
         match key {
             b"usage" | b"usageMetadata" => Self::Usage,
@@ -188,7 +188,7 @@ impl UsageScan {
         piece.len()
     }
 
-    /// Whether exactly one whole object was fed.
+    /// True if exactly one complete object was fed.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.done && !self.broken
@@ -216,20 +216,20 @@ impl UsageScan {
         metas.filter(|meta| meta.len() <= USAGE_BYTES_MAX)
     }
 
-    /// Whether there is a top-level `error` that is not `null`.
+    /// True if there is a top-level `error` that is not `null`.
     #[must_use]
     pub fn has_error(&self) -> bool {
         self.error.length > 0 && self.error.text() != b"null"
     }
 
-    /// Whether the answer says that there is none: by an `error`, by MiniMax's `base_resp`, or by the
-    /// `error` or the `finish_reason` of a choice, as OpenRouter and Zhipu have it.
+    /// True if the answer reports its own failure: by `error`, by MiniMax's `base_resp`, or by the `error` or
+    /// `finish_reason` of a choice, as OpenRouter and Zhipu do.
     #[must_use]
     pub fn says_it_failed(&self) -> bool {
         self.has_error() || self.has_failed_choice || base_resp::has_failed(&self.base_resp)
     }
 
-    /// Whether the answer has ended at the most output that was asked for, or at the end of the context.
+    /// True if the answer ended at the requested maximum of output, or at the end of the context.
     #[must_use]
     pub fn ended_at_limit(&self) -> bool {
         let is_limit = |end: &[u8]| {
@@ -241,13 +241,13 @@ impl UsageScan {
         self.has_long_choice || is_limit(self.end.text())
     }
 
-    /// Whether a `usage` was too long to be kept.
+    /// True if a `usage` was too long to be kept.
     #[must_use]
     pub fn has_unread_usage(&self) -> bool {
         self.usage.len() > USAGE_BYTES_MAX
     }
 
-    /// Whether there is an `error`, and no object in `data` or `results` beside it.
+    /// True if there is an `error`, and no object in `data` or `results` beside it.
     #[must_use]
     pub fn has_only_error(&self) -> bool {
         self.has_error() && self.data_items == 0
@@ -259,7 +259,7 @@ impl UsageScan {
         Some(self.tier.text()).filter(|tier| !tier.is_empty())
     }
 
-    /// How many objects the top-level `data`, or `results`, has so far.
+    /// Number of objects in the top-level `data`, or `results`, so far.
     #[must_use]
     pub fn data_items(&self) -> u64 {
         self.data_items
@@ -341,7 +341,7 @@ impl UsageScan {
         self.member_bytes = 0;
     }
 
-    /// What the string is read for that begins.
+    /// The role of the string that begins.
     fn role(&mut self) -> StringRole {
         match self.captured {
             _ if std::mem::take(&mut self.key_next) => StringRole::Key,

@@ -1,13 +1,13 @@
-//! What one request to a model can use at most, and ask for: `limits` in `models.yaml`.
+//! Limits of one request to a model, and of its options: `limits` in `models.yaml`.
 
 use super::media::PictureFamily;
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{ImageSize, Quality, Resolution, Unit};
-use tollgate_money::words::{Word, words};
 pub use tollgate_translation::dialect::{
     ChatStyle, Efforts, Mode, ThinkingField, ThinkingStyle, TranslationTarget,
 };
 pub use tollgate_translation::names::CallIds;
+use tollgate_types::error::GatewayError;
+use tollgate_types::words::{Word, words};
 
 /// Images in one request where `models.yaml` does not say: OpenAI's own limit.
 const IMAGES_MAX: u32 = 10;
@@ -38,37 +38,37 @@ pub struct ModelLimits {
     pub dimensions: Vec<u32>,
     /// Inputs that an embedding model takes in one call; longer arrays are split.
     pub batch_inputs_max: Option<u32>,
-    /// Whether an embedding model takes token ids in the place of text.
+    /// True if an embedding model accepts token ids instead of text.
     pub token_ids: bool,
     /// Documents that one request can have ranked.
     pub documents_max: u32,
-    /// What can be asked of a model that makes images.
+    /// Options of a model that generates images.
     pub images: ImageLimits,
-    /// What can be asked of a model that speaks.
+    /// Options of a model that generates speech.
     pub speech: SpeechLimits,
-    /// What can be asked of a model that writes down what it hears.
+    /// Options of a model that transcribes audio.
     pub transcription: TranscriptionLimits,
-    /// What can be asked of a model that makes videos.
+    /// Options of a model that generates videos.
     pub video: VideoLimits,
-    /// Whether the model may think without showing all of it. True where nobody says otherwise.
+    /// True if the model may reason without showing all of it; the default.
     pub reasoning: bool,
-    /// What is charged for an answer whose upstream does not report what it used.
+    /// Charge for an answer whose upstream reports no usage.
     pub missing_usage: MissingUsage,
     /// Searches in the web that an upstream may run for one request where the customer sets no limit; zero
     /// leaves such requests as they are.
     pub searches_max: u32,
-    /// What may be asked of it beyond what is known to cost no more than it is charged for.
+    /// Fields, tools and contents that the operator permits beyond the allowlist.
     pub pass: Pass,
-    /// What may be asked of it because it has prices of its own.
+    /// Features that may be requested because they have prices.
     pub priced: Priced,
-    /// How requests of other dialects are written for the model; `None` where they are not.
+    /// Settings for translating requests of other dialects; `None` where they are not translated.
     pub translation: Option<TranslationTarget>,
-    /// Where the model takes tools over chat completions.
+    /// API through which the model accepts tools.
     pub chat_tools: ChatTools,
 }
 
-/// Where a model takes tools over OpenAI's chat completions. Elsewhere it takes them over the Responses API
-/// alone.
+/// API through which a model accepts tools in OpenAI's chat completions. Otherwise only the Responses API
+/// does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChatTools {
     /// In every request, at any reasoning effort.
@@ -82,43 +82,43 @@ pub enum ChatTools {
     Never,
 }
 
-/// What is charged for a whole answer whose upstream does not report what it used.
+/// Charge for a complete answer whose upstream reports no usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MissingUsage {
-    /// What was seen of it, unless the request asks for more than is seen. The rest up to the most that
-    /// it can have cost is noted as the operator's loss.
+    /// The visible part, unless the request asks for hidden output. The rest up to the maximum cost is
+    /// recorded as the operator's loss.
     #[default]
     Estimate,
     /// The most that it can have cost, unless all of it is to be seen.
     Bound,
 }
 
-/// What requests can ask for that has prices of its own: without them, it is refused.
+/// Features with prices of their own: a request for one without a price is refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Priced {
     /// Top-level fields, each with a word that it may have.
     pub words: Vec<(&'static str, &'static str)>,
-    /// Whether a model that thinks costs otherwise than one that does not.
+    /// True if a model that thinks has other prices than one that does not.
     pub thinking: bool,
     /// The units that have a price, such as searches in the web.
     pub units: Vec<Unit>,
 }
 
 impl Priced {
-    /// Whether a top-level field may have this word.
+    /// True if a top-level field may have this value.
     #[must_use]
     pub fn has_word(&self, field: &str, word: &str) -> bool {
         self.words.contains(&(field, word))
     }
 
-    /// Whether a unit has a price.
+    /// True if a unit has a price.
     #[must_use]
     pub fn has_unit(&self, unit: Unit) -> bool {
         self.units.contains(&unit)
     }
 }
 
-/// What an operator has looked at and lets through: names, or how they begin with a `*` behind it.
+/// Names that an operator has reviewed and permits; a trailing `*` matches a prefix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pass {
     /// The names of top-level fields that are let through.
@@ -130,26 +130,26 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// Whether a top-level field of this name is let through.
+    /// True if a top-level field of this name is permitted.
     #[must_use]
     pub fn has_field(&self, name: &str) -> bool {
         has(&self.fields, name)
     }
 
-    /// Whether tools of this type are let through.
+    /// True if tools of this type are permitted.
     #[must_use]
     pub fn has_tool(&self, kind: &str) -> bool {
         has(&self.tools, kind)
     }
 
-    /// Whether content of this type is let through.
+    /// True if content of this type is permitted.
     #[must_use]
     pub fn has_content(&self, kind: &str) -> bool {
         has(&self.content, kind)
     }
 }
 
-/// Whether a list has the name.
+/// True if a list matches the name.
 #[must_use]
 pub fn has(list: &[String], name: &str) -> bool {
     list.iter().any(|known| match known.strip_suffix('*') {
@@ -183,7 +183,7 @@ impl Default for ModelLimits {
     }
 }
 
-/// What can be asked of a model that makes images. `None` stands for "anything".
+/// Options of a model that generates images. `None` permits any value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageLimits {
     /// Images made by one request.
@@ -196,7 +196,7 @@ pub struct ImageLimits {
     pub sizes: Vec<ImageSize>,
     /// The rules for sizes that are not among them; none of them, and `sizes` is all there is.
     pub side_max: Option<u16>,
-    /// What both sides are multiples of.
+    /// Divisor of both sides.
     pub side_multiple: Option<u16>,
     /// The long side over the short one.
     pub aspect_ratio_max: Option<u16>,
@@ -206,9 +206,9 @@ pub struct ImageLimits {
     pub output_formats: Option<Vec<ImageFormat>>,
     /// The ways in which an answer may hold its images.
     pub response_formats: Option<Vec<ResponseFormat>>,
-    /// Whether a mask is taken.
+    /// True if a mask is accepted.
     pub mask: bool,
-    /// Whether they can be streamed.
+    /// True if images can be streamed.
     pub stream: bool,
 }
 
@@ -232,7 +232,7 @@ impl Default for ImageLimits {
 }
 
 impl ImageLimits {
-    /// Whether images of this size are made.
+    /// True if images of this size can be generated.
     #[must_use]
     pub fn has_size(&self, size: ImageSize) -> bool {
         let ImageSize { width, height } = size;
@@ -271,7 +271,7 @@ impl ImageLimits {
     }
 }
 
-/// What can be asked of a model that makes videos.
+/// Options of a model that generates videos.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VideoLimits {
     /// Resolutions; empty for any.
@@ -284,14 +284,14 @@ pub struct VideoLimits {
     pub minus_one: bool,
 }
 
-/// What can be asked of a model that speaks. `None` stands for "anything".
+/// Options of a model that generates speech. `None` permits any value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpeechLimits {
     /// Characters of one request.
     pub characters_max: u32,
     /// Formats of audio, of upstreams that make `wav` alone.
     pub formats: Option<Vec<AudioFormat>>,
-    /// Whether the model can be told how to speak.
+    /// True if the model accepts instructions on how to speak.
     pub instructions: bool,
 }
 
@@ -301,7 +301,7 @@ impl Default for SpeechLimits {
     }
 }
 
-/// What can be asked of a model that writes down what it hears, and how its upstream counts.
+/// Options of a model that transcribes audio, and its upstream's counting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TranscriptionLimits {
     /// The longest audio, in seconds; `None` where only the upstream has a limit.
@@ -353,7 +353,7 @@ words! {
 }
 
 words! {
-    /// How images are answered.
+    /// Delivery of images: by URL or inline.
     ResponseFormat {
         /// In the answer itself.
         B64Json = "b64_json",

@@ -1,5 +1,5 @@
 //! Input tokens that pictures, documents, sound and videos come to, by the formulas that the makers of
-//! models publish ([ADR 81](../../../docs/adr/0081-bounds-of-media.md)).
+//! models publish ([ADR 78](../../../docs/adr/0078-bounds-of-holds.md)).
 //!
 //! A formula has the dimensions of a picture and how closely the model is to look at it. The dimensions are
 //! in the first bytes of a file: nothing else of it is decoded. A picture that nobody has seen, since it is

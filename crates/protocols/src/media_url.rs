@@ -4,9 +4,9 @@
 use url::Url;
 
 use crate::public_url::{self, NotPublic};
-use tollgate_money::error::GatewayError;
+use tollgate_types::error::GatewayError;
 
-/// What a URL is to lead to.
+/// Medium to which a URL must lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Medium {
     Image,
@@ -14,7 +14,7 @@ pub(super) enum Medium {
     Audio,
 }
 
-/// Where a URL may lead.
+/// Permitted targets of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
     /// To the public internet, by `https`.
@@ -33,7 +33,7 @@ impl Reach {
     }
 }
 
-/// What the text of a URL tells.
+/// Facts that the text of a URL shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     /// It leads to this.
@@ -148,7 +148,7 @@ fn parse(text: &str, reach: Reach) -> Result<Url, String> {
     })
 }
 
-/// What can be seen of a medium in a data URL, behind its `data:`: `image/png;base64,AAAA`.
+/// Facts that a data URL shows, read behind its `data:`: `image/png;base64,AAAA`.
 fn seen_in_data(data: &str) -> Option<Seen> {
     let (head, body) = data.split_once(',')?;
     let media_type = head.strip_suffix(";base64")?.to_ascii_lowercase();

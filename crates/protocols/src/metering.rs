@@ -26,8 +26,8 @@ use tollgate_money::price::{ServiceTier, Side, Traits, UNITS, Usage, UsageSource
 /// Reads a `usage` as a protocol writes it; `None` for one that does not parse.
 pub(super) type ReadUsage = Box<dyn Fn(&[u8]) -> Option<UsageReport> + Send + Sync>;
 
-/// How many times what any vocabulary makes of a text an estimate can be: Thai is four times as much in
-/// one as in another.
+/// Maximum ratio of an estimate to the count of any vocabulary: Thai has four times as many tokens in one as
+/// in another.
 const ESTIMATE_OVER_COUNT_MAX: u64 = 4;
 /// xAI's unit of money in a nano-dollar.
 const TICKS_PER_NANOUSD: u64 = 10;
@@ -52,8 +52,8 @@ pub(super) fn read_wire<T: DeserializeOwned>(usage: &[u8]) -> Option<T> {
     })
 }
 
-/// Whether a count in a `usage` is negative, a fraction or too large. It is asked of those that are not
-/// written as nearly all are.
+/// True if a count in a `usage` is negative, a fraction or too large. Called only for a `usage` that the fast
+/// reader could not read.
 pub(super) fn has_no_count(usage: &[u8]) -> bool {
     // Few have a sign or a point at all.
     memchr::memchr2(b'-', b'.', usage).is_some_and(|_| {
@@ -106,9 +106,9 @@ pub(super) fn dollars(number: &Number) -> Option<Nanousd> {
     i64::try_from(nano).ok().map(Nanousd::new)
 }
 
-/// What an upstream says that an answer costs the operator: in dollars, as OpenRouter does, or in xAI's
-/// ten-billionths of one. `None` where it says neither, or what is no amount. Of a call that a key of the
-/// operator's own has paid for, as `byok` says, the provider bills what it costs beside that.
+/// The operator's cost of an answer as the upstream reports it: in dollars (OpenRouter), or in ten-billionths
+/// of a dollar (xAI). `None` without a valid amount. For a call paid with the operator's own key (`byok`),
+/// the provider's bill is added.
 pub(super) fn cost(
     said: Option<&Number>,
     ticks: Option<u64>,
@@ -121,7 +121,7 @@ pub(super) fn cost(
     Some(said.unwrap_or(Nanousd::ZERO).checked_add(provider).unwrap_or(Nanousd::MAX))
 }
 
-/// What OpenRouter says that the provider behind it asks for a call.
+/// Costs of the provider behind OpenRouter, as OpenRouter reports them.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct WireCostDetails {
@@ -162,19 +162,19 @@ pub(super) fn if_readable<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     Ok(serde_json::from_value(value).ok())
 }
 
-/// What an upstream has reported.
+/// A usage report of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UsageReport {
     pub(super) usage: Usage,
     /// It says which part of the input a cache has read or written.
     pub(super) has_details: bool,
-    /// How often the model was run for it: its limits hold for each time.
+    /// Number of model runs that it covers: the model's limits hold for each.
     pub(super) rounds: u64,
-    /// How the request was served, as far as it says so.
+    /// Reported traits of service, such as the tier.
     pub(super) served: Traits,
-    /// What it cost the operator, as far as it says so.
+    /// Reported cost to the operator.
     pub(super) cost: Option<Nanousd>,
-    /// What it contradicts itself in.
+    /// Contradictions within the report.
     pub(super) contradictions: Contradictions,
 }
 
@@ -243,10 +243,10 @@ impl UsageReport {
     }
 }
 
-/// What is known of a request before its answer comes.
+/// Facts of a request that its meter needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Frame {
-    /// What it has used at least, once an upstream has taken it.
+    /// Minimum usage once an upstream has accepted the request.
     floor: Usage,
     /// The most output that it has asked for: no estimate exceeds it.
     output_tokens_max: u64,
@@ -266,8 +266,8 @@ impl Frame {
         })
     }
 
-    /// What was used: as reported, or, without a report that can be true, at least what was reported
-    /// and what the output seen comes to.
+    /// The usage: as reported, or, without a plausible report, at least the reported part and the visible
+    /// output.
     fn measure(&self, report: Option<UsageReport>, seen: u64) -> (Usage, UsageSource) {
         let input = |usage: &Usage| usage.input_tokens_total();
         match report.map(|report| report.usage) {
@@ -294,7 +294,7 @@ pub(super) struct JsonMeter {
     scan: UsageScan,
     frame: Frame,
     read_usage: ReadUsage,
-    /// What a whole document reports.
+    /// The report of a complete document.
     reported: OnceLock<Option<UsageReport>>,
     /// Looks for ids of what the upstream keeps, where it keeps something.
     ids: Option<IdScan>,
@@ -330,7 +330,7 @@ impl JsonMeter {
         Self { thoughts, ..self }
     }
 
-    /// What was reported; looked for once in a document that is whole.
+    /// The report; parsed once for a complete document.
     fn report(&self) -> Option<UsageReport> {
         if self.scan.is_whole() {
             return *self.reported.get_or_init(|| self.read_report());
@@ -440,7 +440,7 @@ pub(super) struct ThoughtScan {
 }
 
 impl ThoughtScan {
-    /// That the model has thought, if its thoughts are there. An answer without any tells nothing.
+    /// `Some(true)` if reasoning was found. An answer without any proves nothing.
     fn thinks(&self) -> Option<bool> {
         self.has_thoughts.then_some(true)
     }
@@ -460,65 +460,11 @@ impl ThoughtScan {
     }
 }
 
-/// Whether this is a colon and a text that is not empty.
+/// True for a colon followed by a text that is not empty.
 fn begins_text(behind_key: &[u8]) -> bool {
     let value = behind_key.trim_ascii_start().strip_prefix(b":").map(<[u8]>::trim_ascii_start);
     let text = value.and_then(|value| value.strip_prefix(b"\""));
     text.and_then(<[u8]>::first).is_some_and(|first| *first != b'"')
-}
-
-/// Meters an answer whose use is known before it is sent. It counts as used from its first byte: the
-/// upstream bills all of it, however much of it is taken.
-#[derive(Clone, Debug)]
-pub struct KnownMeter {
-    usage: Usage,
-    source: UsageSource,
-    /// Some of it has come.
-    begun: bool,
-    /// All of it has been sent.
-    complete: bool,
-}
-
-impl KnownMeter {
-    /// A meter for an answer that is yet to come.
-    #[must_use]
-    pub fn new(usage: Usage, source: UsageSource) -> Self {
-        Self { usage, source, begun: false, complete: false }
-    }
-
-    /// A meter for an answer that is there, and about to be sent.
-    #[must_use]
-    pub fn of_answer(usage: Usage, source: UsageSource) -> Self {
-        Self { begun: true, ..Self::new(usage, source) }
-    }
-}
-
-impl Meter for KnownMeter {
-    fn relay(&mut self, chunk: Bytes) -> Bytes {
-        self.begun |= !chunk.is_empty();
-        chunk
-    }
-
-    fn finish(&mut self) -> Bytes {
-        self.complete = true;
-        Bytes::new()
-    }
-
-    fn is_complete(&self) -> bool {
-        self.complete
-    }
-
-    fn relayed(&self) -> Usage {
-        if self.begun { self.usage } else { Usage::ZERO }
-    }
-
-    fn measure(&self) -> (Usage, UsageSource) {
-        (self.usage, self.source)
-    }
-
-    fn changes_length(&self) -> bool {
-        false
-    }
 }
 
 /// The output that a stream has shown, counted for when no usage is reported.
@@ -530,7 +476,7 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    /// What one delta shows.
+    /// The output of one delta.
     pub(super) fn from_text(text: TextSize) -> Self {
         let mut shown = Self::default();
         shown.add(text);
@@ -554,24 +500,24 @@ impl Shown {
         self.text.add(more.text);
     }
 
-    /// What it comes to, where at most `tokens_max` were asked for: an estimate, but a delta has a
-    /// token at least, and an upstream that was asked for less than the estimate has sent no more than
-    /// that, unless it is so much that it cannot be keeping to it.
+    /// Estimated tokens, where at most `tokens_max` were requested. A delta has a token at least. An upstream
+    /// that was asked for less than the estimate is trusted to have kept to it, unless the text is too long
+    /// for that.
     fn tokens(self, tokens_max: u64) -> u64 {
         let estimate = self.text.tokens();
         estimate.min(tokens_max).max(self.deltas).max(estimate / ESTIMATE_OVER_COUNT_MAX)
     }
 }
 
-/// What is known of a stream.
+/// State of a metered stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StreamState {
     frame: Frame,
     shown: Shown,
     report: Option<UsageReport>,
-    /// What was reported last is about all that was shown.
+    /// True if the last report covers all visible output.
     is_final: bool,
-    /// What it has shown that the upstream ran beside the model.
+    /// Usage of tools that the upstream ran beside the model.
     pub(super) made: Usage,
     /// The tier that the stream has named, in which it is served.
     pub(super) service_tier: Option<ServiceTier>,
@@ -606,13 +552,13 @@ impl StreamState {
         report.add_to(&mut self.report);
     }
 
-    /// Whether the upstream said that it failed, and reported no usage with it.
+    /// True if the upstream failed, and reported no usage with it.
     pub(super) fn has_failed(&self) -> bool {
         self.failed && !(self.is_final && self.report.is_some_and(|report| !report.is_empty()))
     }
 
-    /// What has been relayed so far, by the rule that bills it. The last report is the bill's
-    /// alone: all of the answer has come with it.
+    /// Usage relayed so far, by the billing rule. The last report counts for the bill alone: the whole answer
+    /// precedes it.
     pub(super) fn relayed(&self) -> Usage {
         let partial = self.report.filter(|_| !self.is_final).map(|report| report.usage);
         let usage = self.frame.estimate(partial, self.seen());
@@ -620,8 +566,7 @@ impl StreamState {
         if self.made == Usage::ZERO { usage } else { usage.plus(&self.made) }
     }
 
-    /// What the stream used as far as it got, and how that is known: [`Meter::measure`] of the
-    /// answer.
+    /// Usage of the stream so far and its source: [`Meter::measure`] of the answer.
     pub(super) fn measure(&self) -> (Usage, UsageSource) {
         if self.is_final {
             let (usage, source) = self.frame.measure(self.report, self.seen());
@@ -631,18 +576,18 @@ impl StreamState {
         }
     }
 
-    /// What of it was reported. A report with more text behind it has only what went in.
+    /// The reported sides. A report with more text behind it covers only the input.
     fn reported_sides(&self) -> ReportedSides {
         let sides = self.report.map(|report| report.sides()).unwrap_or_default();
         ReportedSides { output: sides.output && self.is_final, ..sides }
     }
 
-    /// What the upstream says that the stream costs.
+    /// The upstream's reported cost of the stream.
     pub(super) fn reported_cost(&self) -> Option<Nanousd> {
         self.report?.cost
     }
 
-    /// How the request is served, as far as the stream has shown it.
+    /// Traits of service that the stream has shown.
     pub(super) fn served(&self) -> Traits {
         let reported = self.report.map(|report| report.served).unwrap_or_default();
         let service_tier = self.service_tier;
@@ -652,7 +597,7 @@ impl StreamState {
         seen.as_served(&reported).as_served(&Traits { service_tier, ..Traits::default() })
     }
 
-    /// Whether the upstream has reported more than the model can use by its limits.
+    /// True if the upstream reported more than the model's limits allow.
     pub(super) fn is_above_limits(&self) -> bool {
         self.frame.is_exceeded_by(self.report)
     }
@@ -662,29 +607,27 @@ impl StreamState {
     }
 }
 
-/// What a stream has shown so far.
+/// A dialect's part of metering a stream.
 pub(super) trait Tally: Send + Sync {
     /// Looks at the data of an event, and says whether the customer gets the event.
     fn judge(&mut self, data: &[u8]) -> EventAction;
 
-    /// Whether the stream was whole: it ended as its protocol has it, or the upstream said in it
-    /// that it failed.
+    /// True if the stream ended as its protocol requires, or the upstream reported its failure.
     fn is_complete(&self) -> bool;
 
-    /// Whether the upstream said in the stream that it failed, and reported no usage with it.
+    /// True if the upstream failed in the stream, and reported no usage with it.
     fn has_failed(&self) -> bool;
 
-    /// What has been relayed so far, by the rule that bills it.
+    /// Usage relayed so far, by the billing rule.
     fn relayed(&self) -> Usage;
 
-    /// What the stream used as far as it got, and how that is known: [`Meter::measure`] of the
-    /// answer.
+    /// Usage of the stream so far and its source: [`Meter::measure`] of the answer.
     fn measure(&self) -> (Usage, UsageSource);
 
     /// The upstream ended the stream in an orderly way.
     fn finish(&mut self) {}
 
-    /// What is known of a stream of text; `None` for others.
+    /// State of a stream of text; `None` for others.
     fn state(&self) -> Option<&StreamState> {
         None
     }
@@ -694,17 +637,17 @@ pub(super) trait Tally: Send + Sync {
         &[]
     }
 
-    /// What the upstream says that the stream costs.
+    /// The upstream's reported cost of the stream.
     fn reported_cost(&self) -> Option<Nanousd> {
         None
     }
 
-    /// How the request is served, as far as the stream has shown it.
+    /// Traits of service that the stream has shown.
     fn served(&self) -> Traits {
         Traits::default()
     }
 
-    /// Whether the upstream has reported more than the model can use by its limits.
+    /// True if the upstream reported more than the model's limits allow.
     fn is_above_limits(&self) -> bool {
         false
     }

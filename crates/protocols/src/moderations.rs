@@ -13,8 +13,8 @@ use super::json_scan::UsageScan;
 use super::limits::ModelLimits;
 use super::splice::{Splice, json_string};
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, metering, offer};
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{Unit, Usage, UsageSource};
+use tollgate_types::error::GatewayError;
 
 /// Inputs at most in one request: as many as OpenAI embeds.
 const INPUTS_MAX: u64 = 2048;
@@ -66,7 +66,7 @@ impl Codec for OpenaiModerations {
     }
 }
 
-/// What there is to judge.
+/// Inputs to moderate.
 #[derive(Default)]
 struct Inputs {
     count: u64,
@@ -137,9 +137,9 @@ impl Inputs {
 #[derive(Debug)]
 struct ModerationCall {
     terms: Terms,
-    /// Where the model's name goes, and whether a comma goes before it, in a body that has none.
+    /// Position for the model's name in a body without one; true if a comma precedes it.
     insertion: Option<(usize, bool)>,
-    /// What the model takes of so many inputs.
+    /// Maximum tokens that the model accepts for so many inputs.
     tokens_max: u64,
 }
 
@@ -152,7 +152,7 @@ impl Call for ModerationCall {
         &mut self.terms
     }
 
-    /// What it costs is in the request.
+    /// True: there is no output, so the request shows the whole cost.
     fn is_all_shown(&self) -> bool {
         true
     }

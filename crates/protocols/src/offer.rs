@@ -1,4 +1,5 @@
-//! What a prompt may ask for, and whether its bytes bound its tokens: one rule for every dialect.
+//! Request policy: the fields, tools and contents that a request may have, and the bound of its tokens by its
+//! bytes; one rule for every dialect.
 //!
 //! Denied by default, twice. What is not in a dialect's table may have a price that nobody knows, and
 //! is refused unless the operator passes it. What is in the table and not known to be bounded by its
@@ -30,8 +31,8 @@ use super::media::PictureFamily;
 use super::public_url;
 use super::server_tools::{CallLimit, Reread, ServerTool, ToolResult};
 use super::stored::Reference;
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{CacheWrites, InputWays, Unit, Usage};
+use tollgate_types::error::GatewayError;
 
 use inline::MediaShape;
 
@@ -47,18 +48,18 @@ pub(super) use responses::{COMPACT, RESPONSES};
 pub(super) use search_limit::SearchLimit;
 pub(super) use setting::{Setting, SettingTable};
 
-/// What an upstream adds to a prompt that has tools: Anthropic's system prompt for them has some 700
-/// tokens, and the definition of a tool that it names itself as many.
+/// Tokens that an upstream adds to a prompt with tools: Anthropic's system prompt for them has some 700, and
+/// the definition of a tool that it names itself as many.
 pub(super) const TOOLS_TOKENS_MAX: u64 = 1024;
-/// How often a model may read its whole context within one request: once, or after each call of a
-/// tool that the upstream runs itself. Anthropic stops after ten.
+/// Maximum readings of the context within one request: one, and one after each call of a tool that the
+/// upstream runs itself. Anthropic stops after ten.
 const ROUNDS_MAX: u64 = 10;
 /// The key of xAI's `search_parameters` that says how many sources an answer may use.
 const SOURCES_MAX_KEY: &str = "max_search_results";
 /// Letters of a customer's name for something that a message repeats.
 const SHOWN_MAX: usize = 64;
 
-/// What an operation offers in one dialect.
+/// The allowlist of an operation in one dialect.
 pub(super) struct Offer {
     /// Its top-level fields, the commonest first.
     pub(super) fields: &'static [(&'static str, Field)],
@@ -70,7 +71,7 @@ pub(super) struct Offer {
     pub(super) tool_keys: &'static [(&'static str, ToolKey)],
 }
 
-/// What may stand in a top-level field.
+/// Content of a top-level field.
 pub(super) enum Field {
     /// It changes no price.
     Plain,
@@ -90,7 +91,7 @@ pub(super) enum Field {
     Sounds,
     /// It says what the answer is made of: sound and pictures need a price.
     Modalities,
-    /// What the upstream does with a context that has grown long.
+    /// Handling of a long context by the upstream.
     ContextManagement,
     /// An object whose members are looked at by their values.
     Settings(SettingTable),
@@ -102,7 +103,7 @@ pub(super) enum Field {
 
 /// The objects of an array: messages, items or parts of a content.
 pub(super) struct ObjectTable {
-    /// What they are called in a refusal.
+    /// Name of the objects in a refusal.
     pub(super) what: &'static str,
     /// Keys that say no more than their bytes do; 64 at most.
     pub(super) keys: &'static [(&'static str, Key)],
@@ -110,7 +111,7 @@ pub(super) struct ObjectTable {
     pub(super) kinds: &'static [Kind],
 }
 
-/// What stands behind a key.
+/// Value behind a key.
 pub(super) enum Key {
     /// Data that says no more than its bytes do.
     Plain,
@@ -124,7 +125,7 @@ pub(super) enum Key {
     Tools,
     /// A tool of a type that is offered, wherever it stands.
     Definition,
-    /// Where a picture is. Some upstreams hear what is no picture, at another price.
+    /// URL of a picture. Some upstreams take other media there as sound, at another price.
     Picture,
     /// A medium, inline or at an address.
     Medium(MediaShape),
@@ -135,9 +136,9 @@ pub(super) enum Key {
     Citations,
     /// A setting of how a medium is read, with an undocumented effect on its tokens.
     Media,
-    /// What names a file by where it is. One that the operator's account keeps may be another's.
+    /// Reference to a file. One in the operator's account may belong to another customer.
     File,
-    /// What is billed as this unit, which needs a price, unless it is `null`.
+    /// Billed in this unit, which needs a price, unless it is `null`.
     Billed(Unit),
     /// Inline sound, which needs a price.
     Sound,
@@ -151,7 +152,7 @@ pub(super) struct Kind {
     pub(super) size: Size,
 }
 
-/// What bounds the tokens of an object.
+/// Bound of an object's tokens.
 pub(super) enum Size {
     /// Its bytes, if it has all these keys: without them it may stand for what is elsewhere.
     Bytes(&'static [&'static str]),
@@ -167,22 +168,22 @@ pub(super) enum Size {
     Sound(&'static [&'static str]),
 }
 
-/// What stands behind a key of a tool.
+/// Value behind a key of a tool.
 #[derive(Clone, Copy)]
 pub(super) enum ToolKey {
-    /// What describes the tool.
+    /// Description of the tool.
     Plain,
     /// The type of the tool.
     Type,
-    /// What a [`Tool`] may need.
+    /// A key that [`Tool::needs`] may require.
     Needed,
     /// Tools that it is made of.
     Tools,
-    /// How often the upstream may run it.
+    /// Maximum calls by the upstream.
     Uses,
     /// The most entries of one of its results.
     Results,
-    /// What else it costs, unless it is one of these words or numbers, as they are written.
+    /// Makes the tool dearer, unless it is one of these values, as they are written.
     Dearer(&'static [&'static str]),
 }
 
@@ -190,16 +191,16 @@ pub(super) enum ToolKey {
 pub(super) struct Tool {
     /// The empty name is that of tools without a type.
     pub(super) name: &'static str,
-    /// Whether types have a date behind the name.
+    /// True if types have a date behind the name.
     pub(super) is_dated: bool,
     /// A key that must be there, and the word that must be its value or the value's type; any, where
     /// that is empty.
     pub(super) needs: Option<(&'static str, &'static str)>,
-    /// What the upstream adds to the prompt for it; `None` if nobody can say.
+    /// Tokens that the upstream adds to the prompt for it; `None` if unknown.
     pub(super) added_tokens: Option<u64>,
 }
 
-/// What a prompt can come to.
+/// Properties of a prompt that bound its usage.
 #[derive(Debug)]
 pub(super) struct Prompt {
     /// The most tokens that an upstream adds to those of the body; `None` when the body does not bound
@@ -209,29 +210,29 @@ pub(super) struct Prompt {
     pub(super) media_bytes: u64,
     /// True where some of it can be a picture, sound or video.
     pub(super) has_media: bool,
-    /// Whether all of it is text for the model.
+    /// True if all of it is text for the model.
     pub(super) is_text: bool,
-    /// How often the upstream may read its context and put out an answer.
+    /// Maximum number of times that the upstream reads its context and answers.
     pub(super) rounds: u64,
-    /// What each round but the last adds to the prompt, where searches are all that the upstream runs and
+    /// Addition of each round but the last to the prompt, where searches are all that the upstream runs and
     /// the prompt is bounded but for them.
     pub(super) search: Option<ToolResult>,
     /// The limit of searches that goes upstream, since the customer has set none.
     pub(super) search_limit: Option<SearchLimit>,
-    /// Whether the upstream may sum the prompt up first, which is an answer more.
+    /// True if the upstream may summarize the prompt first, which is one more answer.
     pub(super) is_compacted: bool,
-    /// Whether something is there that only the operator's word lets through.
+    /// True if it has something that only the operator permits.
     pub(super) has_passed: bool,
-    /// What the upstream may run for it beside the model, at most.
+    /// Maximum usage of tools that the upstream runs beside the model.
     pub(super) ran_max: Usage,
-    /// How long what is written to a prompt cache may be kept.
+    /// Lifetimes of prompt cache writes that it may cause.
     pub(super) cache_writes: CacheWrites,
     /// The dearest unit of a cache that the request asks for, beside the usual one: what a report that
     /// does not tell lifetimes apart counts as.
     pub(super) written_as: Option<Unit>,
     /// Top-level fields that do not go upstream.
     pub(super) left_out_fields: Vec<&'static str>,
-    /// What upstreams keep that it refers to, but for responses and their items.
+    /// Upstream objects that it refers to, but for responses and their items.
     pub(super) references: Vec<Reference>,
 }
 
@@ -264,12 +265,12 @@ impl Prompt {
         InputWays { cache_writes, has_media }
     }
 
-    /// Whether the upstream may run something.
+    /// True if the upstream may run a tool.
     pub(super) fn has_server_tools(&self) -> bool {
         self.ran_max != Usage::ZERO
     }
 
-    /// Whether the answer is all that the upstream makes of it: text in, one round, nothing else.
+    /// True if nothing is hidden: text in, one round, nothing else.
     pub(super) fn is_plain(&self) -> bool {
         self.added_tokens_max.is_some()
             && !self.has_media
@@ -319,7 +320,7 @@ pub(super) fn read_without(
     Ok(prompt)
 }
 
-/// What upstreams keep that a request refers to, whether or not it is offered.
+/// Upstream objects that a request refers to, permitted or not.
 pub(super) fn references(body: &Object<'_>, offer: &'static Offer) -> Vec<Reference> {
     let limits = ModelLimits::default();
     let mut reader = OfferReader::new(body, offer, &limits, None);
@@ -363,11 +364,11 @@ struct OfferReader<'a> {
     /// The searches of a tool that sets no limit, where one is set for it; zero where none is.
     searches_max: u64,
     has_server_tools: bool,
-    /// What searches add to the prompt.
+    /// Addition of a search to the prompt.
     search: Option<ToolResult>,
     /// The upstream may run something else than searches of which it is known what they add.
     runs_others: bool,
-    /// What those are billed as, and how many there can be where it is not one after each round.
+    /// Billing units of the calls, and their maximum where it is not one after each round.
     units: Vec<(Unit, Option<u64>)>,
     cache_writes: CacheWrites,
     written_as: Option<Unit>,
@@ -520,7 +521,7 @@ impl OfferReader<'_> {
         }
     }
 
-    /// What cannot be read is not bounded.
+    /// Notes an unreadable value as unbounded.
     fn within(
         &mut self,
         value: &Value<'_>,
@@ -819,8 +820,7 @@ impl OfferReader<'_> {
         })
     }
 
-    /// What bounds an object of the type that is written so; notes a refusal of one that is not
-    /// offered.
+    /// The bound of an object of this type, as written; notes a refusal of a type that is not allowed.
     fn size(&mut self, written: &[u8], table: &'static ObjectTable) -> Option<&'static Size> {
         let inner = written.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\""));
         let find = |name: &[u8]| table.kinds.iter().find(|kind| kind.name.as_bytes() == name);
@@ -1095,21 +1095,21 @@ fn priced_as(name: &'static str) -> &'static str {
     if name == "serviceTier" { "service_tier" } else { name }
 }
 
-/// Whether all tools are told by their keys, and none by a type.
+/// True if all tools are recognized by their keys, and none by a type.
 pub(super) fn offer_by_keys(offer: &Offer) -> bool {
     offer.tools.iter().all(|tool| tool.name.is_empty())
 }
 
-/// What an object says of itself.
+/// An object as read.
 #[derive(Default)]
 struct Item<'a> {
     /// Its type, as it is written.
     kind: &'a [u8],
-    /// Which keys of the table are there.
+    /// Keys of the table that are present, as bits.
     seen: u64,
     /// A key is there that is not known, or is there twice.
     is_odd: bool,
-    /// What is not offered, further inside.
+    /// Refusal of something further inside.
     inner_refusal: Option<Box<GatewayError>>,
     /// The medium that it holds or refers to, as it is written.
     medium: Option<(MediaShape, &'a [u8])>,
@@ -1139,7 +1139,7 @@ impl<'a> Item<'a> {
     }
 }
 
-/// What a tool says of itself.
+/// A tool as read.
 #[derive(Default)]
 struct ReadTool<'a> {
     /// Its type, as it is written.
@@ -1148,7 +1148,7 @@ struct ReadTool<'a> {
     needed: Vec<(&'static str, &'a [u8])>,
     /// The last key that is not known.
     odd: Option<String>,
-    /// How many keys are not known: each may be a tool of its own.
+    /// Number of unlisted keys: each may be a tool of its own.
     odd_count: usize,
     /// A key with a value that costs more.
     dearer: Option<&'static str>,
@@ -1164,7 +1164,7 @@ struct ReadTool<'a> {
 }
 
 impl ReadTool<'_> {
-    /// Whether `key` is there once, and its value or the value's type is `word`.
+    /// True if `key` is present once, and its value or the value's type is `word`.
     fn has(&self, key: &str, word: &str) -> bool {
         let mut values = self.needed.iter().filter(|(known, _)| *known == key);
         let (Some((_, value)), None) = (values.next(), values.next()) else { return false };
@@ -1175,7 +1175,7 @@ impl ReadTool<'_> {
     }
 }
 
-/// Whether what is done with a context that has grown long only takes things out of it.
+/// True if the management of a long context only removes parts of it.
 fn only_clears(text: &[u8]) -> bool {
     let mut clears = true;
     let mut edit = |edit: &mut Cursor<'_>| {
@@ -1199,7 +1199,7 @@ fn only_clears(text: &[u8]) -> bool {
     text == b"null" || (text.starts_with(b"{") && is_read && clears)
 }
 
-/// Whether a URL, as it is written, is none with data, or one with the data of an image.
+/// True if a URL, as written, is no data URL, or one of an image.
 fn may_be_picture(written: &[u8]) -> bool {
     /// More than a media type has.
     const START: usize = 64;
@@ -1218,8 +1218,8 @@ fn begins_as_picture(url: &[u8]) -> bool {
     start.strip_prefix(b"data:").is_none_or(|data| data.starts_with(b"image/"))
 }
 
-/// Whether a file, as it is written, is somewhere on the web, where whoever asks could have it
-/// themselves: not in Google's storage, which the operator's account opens.
+/// True if a file, as written, is on the public web, where any customer could fetch it: not in Google's
+/// storage, to which the operator's account has access.
 fn is_public_file(written: &[u8]) -> bool {
     let Ok(file) = Value::new(written).as_object() else { return false };
     let uris = ["fileUri", "file_uri"].into_iter().filter_map(|key| file.get(key));

@@ -1,4 +1,4 @@
-//! What operations offer as a list of keys, to be held against a provider's own types.
+//! Lists the keys of an operation's allowlist, for comparison with a provider's own types.
 
 use super::offer::{
     CHAT, COMPACT, Field, GEMINI, Key, MESSAGES, MODERATIONS, OPENAI_EMBEDDINGS, ObjectTable,
@@ -17,7 +17,7 @@ const FAST: &str = "fast";
 /// A key that requests of an operation may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OfferedKey {
-    /// Where it stands: `messages.content.text`. Lists do not show in it.
+    /// Path of the key: `messages.content.text`. Lists do not show in it.
     pub path: String,
     /// The words that it may have, also those that need a price; a `*` stands for any ending. `None`
     /// where its value is not looked at.

@@ -12,6 +12,7 @@ use super::disjoint::{
     CACHE_CONTROL, CacheWritten, InclusiveCounts, LIFETIMES, NamedCount, RequestedLifetime,
     WireLifetimes, count,
 };
+use super::fields;
 use super::json::{Object, Value};
 use super::limits::{MissingUsage, ModelLimits};
 use super::metering::{
@@ -21,9 +22,9 @@ use super::metering::{
 use super::splice::Splice;
 use super::sse::EventAction;
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
-use tollgate_money::error::GatewayError;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{InputWays, Traits, Unit, Usage, UsageSource};
+use tollgate_types::error::GatewayError;
 
 mod chunk;
 
@@ -65,18 +66,14 @@ impl Codec for OpenaiChat {
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
         let prompt = offer::read(body, &offer::CHAT, limits)?;
-        super::check_messages(body)?;
+        fields::check_messages(body)?;
         for (field, range) in RANGES {
             check_range(body, field, &range)?;
         }
         check_stop(body)?;
-        let choices = super::integer(body, "n", 1..=CHOICES_MAX)?.unwrap_or(1);
-        let asked = super::output_tokens(body, "max_tokens", 1, limits)?.max(super::output_tokens(
-            body,
-            "max_completion_tokens",
-            1,
-            limits,
-        )?);
+        let choices = fields::integer(body, "n", 1..=CHOICES_MAX)?.unwrap_or(1);
+        let asked = fields::output_tokens(body, "max_tokens", 1, limits)?
+            .max(fields::output_tokens(body, "max_completion_tokens", 1, limits)?);
         // Some models make them unasked.
         let makes_pictures = limits.priced.has_unit(Unit::ImageOutputTokens);
         let hidden = hidden_tokens(body, limits);
@@ -107,7 +104,7 @@ impl Codec for OpenaiChat {
             makes_pictures,
             is_thinking_priced: limits.priced.thinking,
             traits: Traits {
-                service_tier: super::service_tier(body),
+                service_tier: fields::service_tier(body),
                 thinking: thinking(body),
                 ..Traits::default()
             },
@@ -167,7 +164,7 @@ fn hidden_tokens(body: &Object<'_>, limits: &ModelLimits) -> u64 {
     prediction.saturating_add(thought)
 }
 
-/// Whether Qwen's models are told to think, or not to.
+/// True or false if the request switches the thinking of Qwen's models on or off.
 fn thinking(body: &Object<'_>) -> Option<bool> {
     body.get_non_null("enable_thinking").and_then(|value| value.as_bool())
 }
@@ -178,7 +175,7 @@ fn asks_for_reasoning(body: &Object<'_>) -> bool {
     effort.is_some_and(|effort| effort.as_str().as_deref() != Some("none"))
 }
 
-/// What must change so that the upstream reports usage at the end of a stream.
+/// Edit that makes the upstream report usage at the end of a stream.
 #[derive(Debug)]
 enum UsageOptions {
     /// The customer asked for it: the chunk is the customer's too.
@@ -204,8 +201,8 @@ impl UsageOptions {
         }
         let object = options
             .as_object()
-            .map_err(|error| invalid(super::no_object(FIELD, &options, &error)))?;
-        super::refuse_case_variants(&object, &["include_usage"])?;
+            .map_err(|error| invalid(fields::no_object(FIELD, &options, &error)))?;
+        fields::refuse_case_variants(&object, &["include_usage"])?;
         let offset = options.range.start;
         let Some(value) = object.get("include_usage") else {
             let (at, comma) = object.insertion_point();
@@ -250,9 +247,9 @@ struct ChatCall {
     input_ways: InputWays,
     sounds: bool,
     makes_pictures: bool,
-    /// Whether a model that thinks costs otherwise than one that does not.
+    /// True if a model that thinks has other prices than one that does not.
     is_thinking_priced: bool,
-    /// What the model could use at all: a report above it says that its limits are out of date.
+    /// The model's limits: a report above them shows that they are out of date.
     possible: Usage,
 }
 
@@ -331,7 +328,7 @@ struct WireChatUsage {
     /// DeepSeek's name for cached input.
     #[serde(deserialize_with = "count")]
     prompt_cache_hit_tokens: Option<u64>,
-    /// Where Moonshot and Together count cached input.
+    /// Cached input tokens at the place where Moonshot and Together count them.
     #[serde(deserialize_with = "count")]
     cached_tokens: Option<u64>,
     /// Anthropic's names, which LiteLLM has beside the details.
@@ -341,21 +338,22 @@ struct WireChatUsage {
     cache_creation_input_tokens: Option<u64>,
     cache_creation: Option<WireLifetimes>,
     cache_creation_token_details: Option<WireLifetimes>,
-    /// Where SGLang counts what was thought, which is among the completion.
+    /// Reasoning tokens at the place where SGLang counts them; they are among the completion.
     #[serde(deserialize_with = "count")]
     reasoning_tokens: Option<u64>,
     /// Sources that xAI's search has used, each of which it bills.
     #[serde(deserialize_with = "count")]
     num_sources_used: Option<u64>,
-    /// What OpenRouter charges the operator, in dollars.
+    /// OpenRouter's charge to the operator, in dollars.
     #[serde(deserialize_with = "metering::if_readable")]
     cost: Option<serde_json::Number>,
-    /// Whether a key of the operator's own has paid OpenRouter's provider, and what that was.
+    /// True if a key of the operator's own has paid OpenRouter's provider; [`WireCostDetails`] has the
+    /// amount.
     #[serde(deserialize_with = "metering::if_readable")]
     is_byok: Option<bool>,
     #[serde(deserialize_with = "metering::if_readable")]
     cost_details: Option<WireCostDetails>,
-    /// What xAI charges the operator, in ten-billionths of a dollar.
+    /// xAI's charge to the operator, in ten-billionths of a dollar.
     #[serde(deserialize_with = "metering::if_readable")]
     cost_in_usd_ticks: Option<u64>,
     /// Searches that Qwen's models ran.
@@ -410,7 +408,7 @@ struct WireCompletionDetails {
     reasoning_tokens: Option<u64>,
 }
 
-/// Where the counts of a [`WireChatUsage`] stand.
+/// Objects with the counts of a [`WireChatUsage`].
 const COUNTS: [CountsObject; 5] = [
     (
         "",
@@ -527,8 +525,8 @@ impl WireChatUsage {
         UsageReport { usage, has_details, rounds: 1, served, cost, contradictions }
     }
 
-    /// What it says of the prompt and of the completion. xAI counts reasoning beside
-    /// `completion_tokens`, and Gemini its thoughts nowhere but in the total.
+    /// The counts of prompt and completion. xAI counts reasoning beside `completion_tokens`, and Gemini its
+    /// reasoning nowhere but in the total.
     fn totals(&self, unsplit: Unit) -> InclusiveCounts {
         let nothing = (WirePromptDetails::default(), WireCompletionDetails::default());
         let prompt = self.prompt_tokens_details.as_ref().unwrap_or(&nothing.0);
@@ -565,7 +563,7 @@ impl WireChatUsage {
         }
     }
 
-    /// Whether the model has thought, where it says so.
+    /// True if the usage shows that the model has reasoned; `None` without a count.
     fn thinks(&self) -> Option<bool> {
         let details = self.completion_tokens_details.as_ref();
         let tokens = details.and_then(|details| details.reasoning_tokens);
@@ -573,7 +571,7 @@ impl WireChatUsage {
     }
 }
 
-/// What a stream has shown so far.
+/// Meters a stream of chunks.
 struct ChatTally {
     /// The usage chunk was asked for by us, not by the customer.
     usage_is_ours: bool,

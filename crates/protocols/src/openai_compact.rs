@@ -3,13 +3,14 @@
 //!
 //! Fields and usage figures: OpenAI's API reference, "Compact a response".
 
+use super::fields;
 use super::limits::ModelLimits;
 use super::metering::{Frame, JsonMeter};
 use super::openai_responses::report;
 use super::stored;
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{InputWays, Traits, Unit, Usage};
+use tollgate_types::error::GatewayError;
 
 /// The codec of OpenAI's compaction of conversations.
 #[derive(Debug)]
@@ -40,7 +41,7 @@ impl Codec for OpenaiCompact {
             .with_references(stored::references(body));
         Ok(Box::new(CompactCall {
             terms,
-            traits: Traits { service_tier: super::service_tier(body), ..Traits::default() },
+            traits: Traits { service_tier: fields::service_tier(body), ..Traits::default() },
             input_ways: prompt.input_ways(),
             written_as: prompt.written_as,
             possible: Usage {
@@ -57,9 +58,9 @@ struct CompactCall {
     terms: Terms,
     traits: Traits,
     input_ways: InputWays,
-    /// What a report of writes to a cache counts as that does not tell lifetimes apart.
+    /// Unit of reported cache writes without lifetimes.
     written_as: Option<Unit>,
-    /// What the model could use at all: a report above it says that its limits are out of date.
+    /// The model's limits: a report above them shows that they are out of date.
     possible: Usage,
 }
 
@@ -88,8 +89,7 @@ impl Call for CompactCall {
     }
 }
 
-/// What is said of a request for a model whose provider has another protocol: what it sums up could be
-/// read by nobody.
+/// Error for a model whose provider has another protocol: nobody could read its summary.
 #[must_use]
 pub fn not_translated(model: &str) -> GatewayError {
     let message = format!(

@@ -3,14 +3,16 @@
 
 use imagesize::ImageType;
 
+use super::fields;
 use super::form::{Form, Part};
 use super::images::{ImageRequest, Order, PARTIAL_IMAGES_MAX};
 use super::limits::{ImageLimits, ModelLimits, ResponseFormat};
 use super::splice::Splice;
-use super::{Call, Codec, Dialect, Framing, Meter, ModelField, Operation, Request, Terms};
+use super::terms::ModelField;
+use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms};
 use crate::estimate::TextSize;
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::Traits;
+use tollgate_types::error::GatewayError;
 
 /// Fields that a form can have once, and that decide what a call costs or how it is answered.
 pub(super) const FIELDS: [&str; 11] = [
@@ -28,7 +30,7 @@ pub(super) const FIELDS: [&str; 11] = [
 ];
 /// The names of image files: SDKs send the second for lists.
 pub(super) const IMAGES: [&str; 2] = ["image", "image[]"];
-/// What else OpenAI takes (its API reference, "Create image edit"), at no price of its own.
+/// Further fields of OpenAI's (its API reference, "Create image edit"), without a price of their own.
 pub(super) const OTHERS: [&str; 5] =
     ["user", "safety_identifier", "input_fidelity", "output_compression", "moderation"];
 
@@ -99,7 +101,7 @@ fn check_names(form: &Form, pass: &[String]) -> Result<(), GatewayError> {
         return Err(GatewayError::invalid(name, message));
     }
     let mut names = form.parts.iter().map(|part| part.name.as_str());
-    names.try_for_each(|name| super::check_known("", name, &known, pass))
+    names.try_for_each(|name| fields::check_known("", name, &known, pass))
 }
 
 /// The fields of a form.
@@ -192,7 +194,7 @@ fn check_images(fields: &Fields<'_>, limits: &ImageLimits) -> Result<(), Gateway
     }
 }
 
-/// What becomes of `response_format` on the way to the upstream.
+/// Edit of `response_format` on the way to the upstream.
 #[derive(Debug)]
 enum ResponseFormatEdit {
     /// It stays as it is.

@@ -2,17 +2,18 @@
 //! it. OpenAI's API reference, "Create image"; Ark's "Image generation API" (Seedream), which adds
 //! images to refer to and series of images. Spec section 4, the variants whose shape is not shown.
 
+use super::fields;
 use super::images::{ImageRequest, Order, PARTIAL_IMAGES_MAX};
 use super::json::Object;
 use super::limits::ModelLimits;
 use super::offer::Prompt;
 use super::splice::Splice;
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms};
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::Traits;
+use tollgate_types::error::GatewayError;
 
-/// What a request can say of OpenAI's own (its API reference, "Create image"): what decides the price
-/// is read below, and the rest has none.
+/// Request fields of OpenAI's own (its API reference, "Create image"): those that decide the price are read
+/// below, and the rest has none.
 pub(super) const OPENAI_FIELDS: [&str; 15] = [
     "model",
     "prompt",
@@ -79,7 +80,7 @@ impl Codec for OpenaiImages {
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
         check_fields(body, &OPENAI_FIELDS, limits)?;
-        let n = super::integer(body, "n", 1..=u64::from(limits.images.count_max))?.unwrap_or(1);
+        let n = fields::integer(body, "n", 1..=u64::from(limits.images.count_max))?.unwrap_or(1);
         read(body, limits, n)
     }
 }
@@ -109,8 +110,8 @@ impl Codec for ArkImages {
         let body = request.json()?;
         check_fields(body, &ARK_FIELDS, limits)?;
         let images_max = u64::from(limits.images.count_max);
-        super::integer(body, "n", 1..=1)?;
-        let n = match super::text(body, SERIES)?.as_deref() {
+        fields::integer(body, "n", 1..=1)?;
+        let n = match fields::text(body, SERIES)?.as_deref() {
             None | Some("disabled") => 1,
             Some("auto") => series(body, images_max, limits)?,
             Some(_) => {
@@ -123,14 +124,14 @@ impl Codec for ArkImages {
     }
 }
 
-/// What can be said must have no price that nobody knows.
+/// Refuses fields whose price is unknown.
 fn check_fields(
     body: &Object<'_>,
     fields: &[&str],
     limits: &ModelLimits,
 ) -> Result<(), GatewayError> {
-    super::refuse_case_variants(body, fields)?;
-    super::refuse_unknown_fields(body, fields, &limits.pass.fields)
+    fields::refuse_case_variants(body, fields)?;
+    fields::refuse_unknown_fields(body, fields, &limits.pass.fields)
 }
 
 /// The most images that a series can have. One that does not say can have as many as Ark makes,
@@ -144,9 +145,9 @@ fn series(body: &Object<'_>, images_max: u64, limits: &ModelLimits) -> Result<u6
         return Ok(SERIES_MAX);
     };
     let options = options.as_object().map_err(|_| invalid())?;
-    super::refuse_case_variants(&options, &["max_images"])?;
+    fields::refuse_case_variants(&options, &["max_images"])?;
     let pass = &limits.pass.fields;
-    super::refuse_unknown_members(&options, SERIES_OPTIONS, &["max_images"], pass)?;
+    fields::refuse_unknown_members(&options, SERIES_OPTIONS, &["max_images"], pass)?;
     match options.get_non_null("max_images") {
         None => Ok(SERIES_MAX),
         Some(max) => max.as_u64().filter(|max| (1..=images_max).contains(max)).ok_or_else(invalid),
@@ -169,18 +170,18 @@ fn read(
     limits: &ModelLimits,
     images: u64,
 ) -> Result<Box<dyn Call>, GatewayError> {
-    if super::text(body, "prompt")?.is_none_or(|prompt| prompt.is_empty()) {
+    if fields::text(body, "prompt")?.is_none_or(|prompt| prompt.is_empty()) {
         return Err(GatewayError::invalid("prompt", "`prompt` must be a non-empty string"));
     }
-    let partial_images = super::integer(body, "partial_images", 0..=PARTIAL_IMAGES_MAX)?;
+    let partial_images = fields::integer(body, "partial_images", 0..=PARTIAL_IMAGES_MAX)?;
     let order = ImageRequest {
         n: u32::try_from(images).unwrap_or(u32::MAX),
-        size: super::text(body, "size")?,
-        quality: super::text(body, "quality")?,
-        output_format: super::text(body, "output_format")?,
-        response_format: super::text(body, "response_format")?,
-        background: super::text(body, "background")?,
-        stream: super::boolean(body, "stream")?.unwrap_or(false),
+        size: fields::text(body, "size")?,
+        quality: fields::text(body, "quality")?,
+        output_format: fields::text(body, "output_format")?,
+        response_format: fields::text(body, "response_format")?,
+        background: fields::text(body, "background")?,
+        stream: fields::boolean(body, "stream")?.unwrap_or(false),
         partial_images: partial_images.unwrap_or(0),
     }
     .check(&limits.images)?
@@ -352,7 +353,7 @@ mod tests {
         }
     }
 
-    /// What a stream of `events` comes to, for a request with these fields.
+    /// Measurement of a stream of `events`, for a request with these fields.
     fn streamed(
         codec: &dyn Codec,
         fields: &str,

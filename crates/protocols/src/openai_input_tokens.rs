@@ -5,13 +5,14 @@
 
 use bytes::Bytes;
 
+use super::fields;
 use super::limits::ModelLimits;
 use super::metering::{Frame, JsonMeter};
 use super::prompt_count::{MediaCount, prompt_tokens};
 use super::stored;
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::Usage;
+use tollgate_types::error::GatewayError;
 
 /// Fields that decide what is counted: a spelling that only some parsers take for them is refused.
 const COUNTED_FIELDS: [&str; 4] = ["model", "input", "instructions", "tools"];
@@ -39,7 +40,7 @@ impl Codec for OpenaiInputTokens {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        super::refuse_case_variants(body, &COUNTED_FIELDS)?;
+        fields::refuse_case_variants(body, &COUNTED_FIELDS)?;
         Ok(Box::new(InputTokensCall {
             tokens: prompt_tokens(body, MediaCount::Openai, limits.pictures),
             terms: Terms::of_whole(body, Usage::ZERO, Usage::ZERO)

@@ -13,6 +13,7 @@ use super::disjoint::{
     WireLifetimes, count,
 };
 use super::estimate::TextSize;
+use super::fields;
 use super::json::Object;
 use super::json_cursor::Cursor;
 use super::limits::{MissingUsage, ModelLimits};
@@ -26,11 +27,11 @@ use super::splice::Splice;
 use super::sse::EventAction;
 use super::stored::{self, StoredIds};
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
-use tollgate_money::error::GatewayError;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{
     ImageSize, InputWays, Quality, ServiceTier, Traits, Unit, Usage, UsageSource,
 };
+use tollgate_types::error::GatewayError;
 
 /// The codec of OpenAI's Responses API.
 #[derive(Debug)]
@@ -61,11 +62,11 @@ impl Codec for OpenaiResponses {
         let body = request.json()?;
         let left_out = offer::searches(body, limits);
         let prompt = offer::read_without(body, &offer::RESPONSES, limits, left_out.as_ref())?;
-        if super::boolean(body, "background")? == Some(true) {
+        if fields::boolean(body, "background")? == Some(true) {
             let message = "`background` is not offered here: nobody could meter such an answer";
             return Err(GatewayError::invalid("background", message));
         }
-        let asked = super::output_tokens(body, "max_output_tokens", 1, limits)?;
+        let asked = fields::output_tokens(body, "max_output_tokens", 1, limits)?;
         let output_tokens_max = asked.unwrap_or(limits.output_tokens_max);
         let terms = Terms::of_prompt(body, &prompt, limits, output_tokens_max)?
             .with_output_limit(asked, limits.output_tokens_max, 1)
@@ -79,7 +80,7 @@ impl Codec for OpenaiResponses {
             unsplit: prompt
                 .written_as
                 .unwrap_or_else(|| RequestedLifetime::in_body(body, &CACHE_CONTROL).unsplit()),
-            traits: Traits { service_tier: super::service_tier(body), ..pictures(body) },
+            traits: Traits { service_tier: fields::service_tier(body), ..pictures(body) },
             runs_tools: prompt.has_server_tools(),
             input_ways: prompt.input_ways(),
             terms,
@@ -125,11 +126,11 @@ struct ResponsesCall {
     unsplit: Unit,
     traits: Traits,
     is_stored: bool,
-    /// Whether the upstream may run tools.
+    /// True if the upstream may run tools.
     runs_tools: bool,
     /// The ways in which its input can be billed.
     input_ways: InputWays,
-    /// What the model could use at all: a report above it says that its limits are out of date.
+    /// The model's limits: a report above them shows that they are out of date.
     possible: Usage,
 }
 
@@ -197,8 +198,7 @@ impl Call for ResponsesCall {
     }
 }
 
-/// What the `usage` object of a response reports. `unsplit` is the unit of cache writes of which it does
-/// not say how long they are kept.
+/// Reads the `usage` object of a response. `unsplit` is the unit of cache writes without a reported lifetime.
 pub(super) fn report(usage: &[u8], unsplit: Unit) -> Option<UsageReport> {
     if let Some(plain) = WireResponsesUsage::plain(usage) {
         return Some(plain.to_report(unsplit));
@@ -227,15 +227,16 @@ struct WireResponsesUsage {
     cache_creation_input_tokens: Option<u64>,
     cache_creation: Option<WireLifetimes>,
     cache_creation_token_details: Option<WireLifetimes>,
-    /// What OpenRouter charges the operator, in dollars.
+    /// OpenRouter's charge to the operator, in dollars.
     #[serde(deserialize_with = "metering::if_readable")]
     cost: Option<serde_json::Number>,
-    /// Whether a key of the operator's own has paid OpenRouter's provider, and what that was.
+    /// True if a key of the operator's own has paid OpenRouter's provider; [`WireCostDetails`] has the
+    /// amount.
     #[serde(deserialize_with = "metering::if_readable")]
     is_byok: Option<bool>,
     #[serde(deserialize_with = "metering::if_readable")]
     cost_details: Option<WireCostDetails>,
-    /// What xAI charges the operator, in ten-billionths of a dollar.
+    /// xAI's charge to the operator, in ten-billionths of a dollar.
     #[serde(deserialize_with = "metering::if_readable")]
     cost_in_usd_ticks: Option<u64>,
 }
@@ -260,7 +261,7 @@ struct WireInputDetails {
     cache_creation_token_details: Option<WireLifetimes>,
 }
 
-/// What was written to the cache, by how long it is kept.
+/// Tokens written to the cache, by lifetime.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 struct WireWriteDetails {
@@ -279,7 +280,7 @@ struct WireOutputDetails {
     audio_tokens: Option<u64>,
 }
 
-/// Where the counts of a [`WireResponsesUsage`] stand.
+/// Objects with the counts of a [`WireResponsesUsage`].
 const COUNTS: [CountsObject; 5] = [
     (
         "",
@@ -371,8 +372,7 @@ impl WireResponsesUsage {
         UsageReport { usage, has_details, rounds: 1, served, cost, contradictions }
     }
 
-    /// What was written to a cache: for the usual time and twelve hours by OpenAI's words, for other times
-    /// by Anthropic's.
+    /// Cache writes: for the usual time and twelve hours by OpenAI's words, for other times by Anthropic's.
     fn written(&self, total: NamedCount, lifetimes: &[Option<WireLifetimes>]) -> CacheWritten {
         let written = CacheWritten::new(total, lifetimes);
         let details = self.input_tokens_details.as_ref();
@@ -385,8 +385,7 @@ impl WireResponsesUsage {
         }
     }
 
-    /// What it says of input and output. Some imitators count reasoning beside the output, as some do
-    /// for chat.
+    /// The counts of input and output. Some imitators count reasoning beside the output, as some do for chat.
     fn totals(&self, unsplit: Unit) -> InclusiveCounts {
         let nothing = (WireInputDetails::default(), WireOutputDetails::default());
         let input = self.input_tokens_details.as_ref().unwrap_or(&nothing.0);
@@ -417,7 +416,7 @@ impl WireResponsesUsage {
     }
 }
 
-/// What an event of a stream says.
+/// The members of a stream event that count.
 #[derive(Default)]
 struct ResponsesEvent<'a> {
     /// The event's type, with its quotes.
@@ -476,7 +475,7 @@ impl<'a> ResponsesEvent<'a> {
     }
 }
 
-/// What a stream has shown so far.
+/// Meters a stream of response events.
 struct ResponsesTally {
     known: StreamState,
     /// The unit of cache writes of which a report does not say how long they are kept.

@@ -4,14 +4,15 @@
 //! The answer is a file, or with `stream_format: "sse"` events. Neither is billed by what it reports
 //! but by the characters of the request, so both pass as they are.
 
+use super::fields;
 use super::json::Object;
 use super::limits::ModelLimits;
 use super::{Call, Codec, Dialect, Operation, Reference, Request, Terms};
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::Usage;
+use tollgate_types::error::GatewayError;
 
-/// What a request can say (spec section 2.9, and `stream_format`). What is spoken decides what it
-/// costs, however it is spoken.
+/// Request fields (spec section 2.9, and `stream_format`). The text alone decides the cost, not the voice or
+/// format.
 pub(super) const FIELDS: [&str; 7] =
     ["model", "input", "voice", "response_format", "instructions", "speed", "stream_format"];
 
@@ -40,7 +41,7 @@ impl Codec for OpenaiSpeech {
         let body = request.json()?;
         let text = read_input(body, limits)?;
         let used = Usage { characters: text.chars().count() as u64, ..Usage::ZERO };
-        let stream = match super::text(body, "stream_format")?.as_deref() {
+        let stream = match fields::text(body, "stream_format")?.as_deref() {
             None | Some("audio") => false,
             Some("sse") => true,
             Some(_) => {
@@ -65,9 +66,9 @@ fn own_voice(body: &Object<'_>) -> Vec<Reference> {
 
 /// The text to speak.
 pub(super) fn read_input(body: &Object<'_>, limits: &ModelLimits) -> Result<String, GatewayError> {
-    super::refuse_case_variants(body, &FIELDS)?;
-    super::refuse_unknown_fields(body, &FIELDS, &limits.pass.fields)?;
-    let text = super::text(body, "input")?.filter(|text| !text.is_empty());
+    fields::refuse_case_variants(body, &FIELDS)?;
+    fields::refuse_unknown_fields(body, &FIELDS, &limits.pass.fields)?;
+    let text = fields::text(body, "input")?.filter(|text| !text.is_empty());
     let missing = || GatewayError::invalid("input", "`input` must be a non-empty string");
     let text = text.ok_or_else(missing)?;
     let (count, max) = (text.chars().count(), limits.speech.characters_max);

@@ -1,8 +1,8 @@
-//! What customers ask for.
+//! Operations that customers can request.
 
 use std::fmt;
 
-/// What a customer can ask for: one per kind of endpoint.
+/// An operation that customers can request: one per kind of endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// `POST /v1/chat/completions`
@@ -78,19 +78,19 @@ impl Operation {
         (self == Self::Moderations).then_some("omni-moderation-latest")
     }
 
-    /// Whether its requests are forms; the others are JSON.
+    /// True if its requests are forms; the others are JSON.
     #[must_use]
     pub fn takes_form(self) -> bool {
         matches!(self, Self::ImageEdit | Self::Transcription | Self::AudioTranslation)
     }
 
-    /// Whether it costs anything.
+    /// True if it costs anything.
     #[must_use]
     pub fn is_billed(self) -> bool {
         !matches!(self, Self::CountTokens | Self::CountContentTokens | Self::InputTokens)
     }
 
-    /// Whether its requests name their model, and how they are answered, in the path.
+    /// True if the path of its requests names the model and the form of the answer.
     #[must_use]
     pub fn is_named_in_path(self) -> bool {
         matches!(self, Self::GenerateContent | Self::CountContentTokens)

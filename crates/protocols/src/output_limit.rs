@@ -35,7 +35,7 @@ pub struct OutputLimit {
     budgets: Vec<ThinkingBudget>,
 }
 
-/// Where a limit is written, or goes.
+/// Position of a limit in the body, or of its insertion.
 #[derive(Clone, Debug)]
 enum LimitPlace {
     /// These numbers, each with its place in the body.
@@ -184,7 +184,7 @@ impl OutputLimit {
         self.choices
     }
 
-    /// Whether a limit of `tokens` is lower than the one that holds.
+    /// True if a limit of `tokens` is lower than the one in force.
     #[must_use]
     pub fn is_lowered_by(&self, tokens: u64) -> bool {
         tokens < self.tokens

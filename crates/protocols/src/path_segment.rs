@@ -17,9 +17,8 @@ pub fn encode(text: &str) -> Option<String> {
     is_safe(text).then(|| utf8_percent_encode(text, RESERVED).to_string())
 }
 
-/// Whether no server reads another path for the text, however often it decodes it: no segment is
-/// empty or made of dots, whichever slash divides them, and nothing ends the path or begins a
-/// parameter in it.
+/// True if no server reads the text as another path, however often it decodes it: no segment is empty or made
+/// of dots, with either slash, and nothing ends the path or begins a parameter in it.
 #[must_use]
 pub fn is_safe(text: &str) -> bool {
     let mut decoded = text.to_owned();
@@ -41,7 +40,7 @@ pub fn is_safe(text: &str) -> bool {
     false
 }
 
-/// Whether the text, decoded no further, stays where it is put.
+/// True if the text, decoded no further, stays within its segment.
 fn is_plain(text: &str) -> bool {
     let is_bad = |letter: char| letter.is_control() || matches!(letter, '?' | '#' | ';');
     if text.is_empty() || text.chars().map(folded).any(is_bad) {

@@ -1,5 +1,5 @@
-//! What is asked for in plain words, written as each dialect has it: for callers that do not know
-//! which upstream makes an image or a video. The codecs check what comes of it like anything else.
+//! Requests for an image or a video in plain parameters, written in each dialect: for callers that do not
+//! know the upstream. The codecs check the result like any other request.
 
 mod dashscope;
 
@@ -13,9 +13,9 @@ use super::limits::ModelLimits;
 pub struct PlainImage<'a> {
     /// The model as customers name it.
     pub model: &'a str,
-    /// What is to be seen.
+    /// Description of the image.
     pub prompt: &'a str,
-    /// How many images are wanted.
+    /// Number of images.
     pub count: Option<u32>,
     /// The size of each image in pixels, such as `1024x1024`.
     pub size: Option<&'a str>,
@@ -32,9 +32,9 @@ pub struct PlainImage<'a> {
 pub struct PlainVideo<'a> {
     /// The model as customers name it.
     pub model: &'a str,
-    /// What is to happen.
+    /// Description of the video.
     pub prompt: &'a str,
-    /// How long, in seconds.
+    /// Length in seconds.
     pub seconds: Option<u32>,
     /// The resolution of the video, such as `720p`.
     pub resolution: Option<&'a str>,

@@ -17,7 +17,7 @@ const VIDEO_BYTES_PER_SECOND: u64 = 250_000;
 /// The bytes of a page of a PDF whose pages cannot be counted, since they are compressed.
 const PAGE_BYTES: u64 = 50_000;
 
-/// How the makers of models count what is no text.
+/// Counting of media by the makers of models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MediaCount {
     /// OpenAI's guides: pages of a PDF are read as text and as a picture.

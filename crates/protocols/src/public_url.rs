@@ -1,4 +1,4 @@
-//! Which addresses on the internet a URL of a stranger may lead to.
+//! Public internet addresses to which a customer's URL may lead.
 //!
 //! A gateway that fetches or calls what a customer or an upstream names could be made to reach its
 //! operator's own network. So such a URL is `https`, and every address behind it is public: the ones
@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use url::{Host, Url};
 
-/// Why a URL is refused.
+/// Reason for refusing a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotPublic {
     /// It cannot be read.
@@ -76,7 +76,7 @@ fn is_public_name(name: &str) -> bool {
     !matches!(last, "localhost" | "local" | "internal" | "test" | "invalid" | "arpa" | "lan")
 }
 
-/// Whether an address is one of the public internet.
+/// True if an address belongs to the public internet.
 #[must_use]
 pub fn is_public(ip: IpAddr) -> bool {
     match ip {

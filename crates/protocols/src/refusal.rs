@@ -1,5 +1,6 @@
-//! Whose fault a refusal is. Many providers say "your account" with the status of a malformed request,
-//! so the body decides, and the status only where the body does not tell.
+//! Attributes an upstream's refusal to the customer, the operator or the provider. Many providers say "your
+//! account" with the status of a malformed request, so the body decides, and the status only where the body
+//! is silent.
 //!
 //! | File | What |
 //! |---|---|
@@ -39,7 +40,7 @@ use rule::Rule;
 
 use crate::Dialect;
 
-/// Whose fault it is that an upstream does not serve a request.
+/// Party at fault for a refused request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalFault {
     /// The operator's credential is wrong, revoked or expired.
@@ -72,18 +73,18 @@ impl RefusalFault {
     }
 }
 
-/// What an upstream says in the place of an answer.
+/// An upstream's error instead of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamRefusal {
-    /// Whose fault it is; `None` where the status has to tell.
+    /// Party at fault; `None` where the status must decide.
     pub fault: Option<RefusalFault>,
     /// The status that tells then: the one in the body, where the answer's is one of success.
     pub status: u16,
-    /// When to come again, if the body says so.
+    /// Delay before a retry, if the body gives one.
     pub delay: Option<Duration>,
     /// The most telling of its codes and types; empty without one.
     pub code: String,
-    /// What it says for people, as it came.
+    /// The upstream's message, unchanged.
     pub message: String,
 }
 

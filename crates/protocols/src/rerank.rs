@@ -12,15 +12,15 @@
 use std::ops::Range;
 
 use super::estimate::ReadTokens;
+use super::fields;
+use super::fields::{boolean, integer};
 use super::json::{Object, Value};
 use super::limits::ModelLimits;
 use super::offer::Offer;
 use super::splice::Splice;
-use super::{
-    Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, boolean, integer, offer,
-};
-use tollgate_money::error::GatewayError;
+use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
 use tollgate_money::price::{Unit, Usage};
+use tollgate_types::error::GatewayError;
 
 mod answer;
 mod count;
@@ -100,7 +100,7 @@ fn read(
     boolean(body, "return_documents")?;
     boolean(body, "truncation")?;
     let chunk_tokens = integer(body, "max_tokens_per_doc", 1..=u64::MAX)?;
-    let instruction = super::text(body, "instruction")?.unwrap_or_default();
+    let instruction = fields::text(body, "instruction")?.unwrap_or_default();
     let measured = |text: &str| ReadTokens::measure(text).bounded();
     let query = measured(&query(body)?).plus(measured(&instruction));
     let context = Some(limits.input_tokens_max).filter(|tokens| *tokens > 0);
@@ -128,7 +128,7 @@ fn read(
 
 /// The text that the documents are ranked by.
 fn query(body: &Object<'_>) -> Result<String, GatewayError> {
-    let query = super::text(body, "query")?.filter(|text| !text.is_empty());
+    let query = fields::text(body, "query")?.filter(|text| !text.is_empty());
     query.ok_or_else(|| GatewayError::invalid("query", "`query` must be a non-empty string"))
 }
 
@@ -173,7 +173,7 @@ fn text_of<'a>(document: &Value<'a>) -> Option<Value<'a>> {
     }
 }
 
-/// Where documents stand that are objects, and their texts as they are written.
+/// Positions of documents that are objects, and of their texts.
 fn objects(body: &Object<'_>) -> Vec<(Range<usize>, Range<usize>)> {
     let Some(documents) = body.get_non_null("documents") else { return Vec::new() };
     let start = documents.range.start;
@@ -191,18 +191,18 @@ fn objects(body: &Object<'_>) -> Vec<(Range<usize>, Range<usize>)> {
 struct RerankCall {
     terms: Terms,
     billed: PricedUnits,
-    /// What the model takes of so many documents.
+    /// Maximum tokens that the model accepts for so many documents.
     tokens_max: u64,
-    /// What Voyage wants otherwise.
+    /// Edits for Voyage's variant of the API.
     voyage: Option<VoyageEdits>,
 }
 
 /// The places in a body that Voyage would not understand.
 #[derive(Debug)]
 struct VoyageEdits {
-    /// Where the key `top_n` stands in the body.
+    /// Position of the key `top_n` in the body.
     top_n: Option<Range<usize>>,
-    /// Where documents stand that are objects, and their texts.
+    /// Positions of documents that are objects, and of their texts.
     objects: Vec<(Range<usize>, Range<usize>)>,
 }
 
@@ -215,7 +215,7 @@ impl Call for RerankCall {
         &mut self.terms
     }
 
-    /// What it costs is in the request: there is no output.
+    /// True: there is no output, so the request shows the whole cost.
     fn is_all_shown(&self) -> bool {
         true
     }

@@ -12,24 +12,24 @@ use tollgate_money::price::{Unit, Usage};
 pub(super) struct ServerTool {
     /// Its type, or how its types begin.
     pub(super) name: &'static str,
-    /// Whether types have a date behind the name.
+    /// True if types have a date behind the name.
     pub(super) is_dated: bool,
-    /// What its calls are billed as beside their tokens; `None` for one that costs nothing else.
+    /// Billing unit of its calls beside their tokens; `None` if they cost nothing else.
     pub(super) unit: Option<Unit>,
-    /// What one of its calls adds to the context; `None` where nobody can say.
+    /// Addition of one call to the context; `None` if unknown.
     pub(super) result: Option<ToolResult>,
 }
 
-/// What a call of a tool that the upstream runs adds to the context, and what reading that again costs.
+/// Addition of a server tool's call to the context, and the cost of reading the context again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ToolResult {
     /// Tokens of one result, as its vendor documents or shows them.
     pub(super) tokens: u64,
     /// Tokens of each entry of a result, where requests can say how many it has.
     pub(super) entry_tokens: Option<u64>,
-    /// What the rounds after the first read again of the prompt.
+    /// Billing of the prompt in the rounds after the first.
     pub(super) reread: Reread,
-    /// Where a limit is written for customers who set none; `None` where the vendor has no word for it.
+    /// Field for a limit, for customers who set none; `None` where the vendor has no such field.
     pub(super) limit: Option<CallLimit>,
 }
 
@@ -49,7 +49,7 @@ impl ToolResult {
     }
 }
 
-/// What it costs that each round after a call reads the prompt and the results so far again.
+/// Billing of the prompt and of earlier results in the rounds after a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reread {
     /// It is read from the cache, which the vendor fills unasked.
@@ -60,7 +60,7 @@ pub(super) enum Reread {
     Free,
 }
 
-/// Where a request says how often the upstream may call a tool.
+/// Field of a request that limits the upstream's calls of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallLimit {
     /// In `max_tool_calls`, for all tools together.
@@ -70,7 +70,7 @@ pub(super) enum CallLimit {
 }
 
 impl ServerTool {
-    /// Whether tools of this type are this one.
+    /// True if this entry describes tools of this type.
     pub(super) fn is_named(&self, kind: &str) -> bool {
         kind.strip_prefix(self.name).is_some_and(|date| {
             let is_date = |byte: u8| byte.is_ascii_digit() || byte == b'_';
@@ -95,12 +95,12 @@ pub(super) struct RanTools {
 }
 
 impl RanTools {
-    /// What they are billed as.
+    /// The calls as billed usage.
     pub(super) fn usage(&self) -> Usage {
         Usage { container_sessions: self.containers.len() as u64, ..self.made }
     }
 
-    /// What a list of items shows.
+    /// Counts the calls in a list of items.
     pub(super) fn of_items(items: &[u8]) -> Self {
         let mut ran = Self::default();
         // Of a list that is cut, what stands before the cut is read.
@@ -176,7 +176,7 @@ pub(super) struct QueryScan {
     queries: u64,
 }
 
-/// Where a [`QueryScan`] is.
+/// Position of a [`QueryScan`] in its document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum QueryPlace {
     #[default]
@@ -188,7 +188,7 @@ enum QueryPlace {
 }
 
 impl QueryScan {
-    /// What ran, as far as it was fed.
+    /// Usage of the calls found so far.
     fn usage(&self) -> Usage {
         Usage { web_searches: self.queries, ..Usage::ZERO }
     }
@@ -234,7 +234,7 @@ impl QueryScan {
     }
 }
 
-/// What counts the calls of tools in a document.
+/// Counts the calls of server tools in a document.
 #[derive(Debug)]
 pub(super) enum RanScan {
     /// Items of a list.
@@ -244,7 +244,7 @@ pub(super) enum RanScan {
 }
 
 impl RanScan {
-    /// What ran, as far as it was fed.
+    /// Usage of the calls found so far.
     pub(super) fn usage(&self) -> Usage {
         match self {
             Self::Items(scan) => scan.usage(),
@@ -295,7 +295,7 @@ impl ItemScan {
         }
     }
 
-    /// What ran, as far as it was fed.
+    /// Usage of the calls found so far.
     pub(super) fn usage(&self) -> Usage {
         self.ran.usage()
     }

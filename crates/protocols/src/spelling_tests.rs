@@ -109,7 +109,7 @@ impl Speller {
     }
 }
 
-/// What a request comes to: its hold, its estimate and its count, or its refusal.
+/// Sizes of a request: hold, estimate and count, or the refusal.
 type Sizes = (Result<(Usage, Usage), String>, u64, u64);
 
 fn sizes(codec: &dyn Codec, json: &str, in_path: bool) -> Sizes {

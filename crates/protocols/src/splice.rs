@@ -20,13 +20,13 @@ pub enum EditedBody {
 }
 
 impl EditedBody {
-    /// How many bytes it has.
+    /// Number of bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pieces().iter().map(Bytes::len).sum()
     }
 
-    /// Whether it has no bytes.
+    /// True if it has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pieces().iter().all(Bytes::is_empty)
@@ -50,7 +50,7 @@ impl EditedBody {
         }
     }
 
-    /// How many of its bytes are in memory of their own, beside the `original` body.
+    /// Number of bytes in memory of their own, beside the `original` body.
     #[must_use]
     pub fn copied_bytes(&self, original: &Bytes) -> usize {
         let shared = original.as_ptr_range();
@@ -155,7 +155,7 @@ impl Splice {
     }
 }
 
-/// What an edited body is made of.
+/// A piece of an edited body.
 enum EditPiece {
     /// Bytes of the body before.
     Kept(Range<usize>),

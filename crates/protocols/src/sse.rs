@@ -12,7 +12,7 @@ const EVENT_BYTES_MAX: usize = 1024 * 1024;
 /// The longest event that carries images, in bytes. A longer one is relayed as it comes, unread.
 const IMAGE_EVENT_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// What to do with a complete event.
+/// Handling of a complete event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventAction {
     /// The event goes to the customer.
@@ -38,7 +38,7 @@ pub struct Events {
     has_unread: bool,
 }
 
-/// Where in a line the stream is.
+/// Position of the stream in a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum LinePosition {
     /// At the first byte of a line.
@@ -70,7 +70,7 @@ impl Events {
         Self { held, bytes_max, line, oversize: false, has_unread: false }
     }
 
-    /// Whether an event was too long to be read.
+    /// True if an event was too long to be read.
     #[must_use]
     pub fn has_unread(&self) -> bool {
         self.has_unread

@@ -1,4 +1,5 @@
-//! What upstreams of the Responses API keep: ids in requests that refer to it, and ids in answers.
+//! Objects that upstreams of the Responses API store: their ids in requests that refer to them, and in
+//! answers.
 //!
 //! An id says who may read what is behind it to nobody but the upstream, which knows all customers of
 //! the gateway as one. So requests that refer to something are told from those that bring all they
@@ -40,7 +41,7 @@ pub struct Reference {
     pub id: String,
 }
 
-/// What a request refers to.
+/// Stored objects that a request refers to.
 pub(super) fn references(body: &Object<'_>) -> Vec<Reference> {
     let mut found = Vec::new();
     let mut add = |field, value: Option<&Value<'_>>| {
@@ -64,7 +65,7 @@ pub(super) fn references(body: &Object<'_>) -> Vec<Reference> {
     found
 }
 
-/// Whether an item stands for one that the upstream keeps.
+/// True if an item stands for one that the upstream stores.
 fn refers(item: &Object<'_>) -> bool {
     // A reader that takes another spelling for these sees another item.
     if item.case_variant_of(&["id", "type", "encrypted_content", "content"]).is_some() {
@@ -165,7 +166,7 @@ impl IdScan {
         }
     }
 
-    /// Whether members stand here whose ids count.
+    /// True if the ids of members at this place count.
     fn is_looked_at(&self) -> bool {
         self.depth == 1 || self.depth == 3 && self.in_output || self.depth == 2 && self.in_container
     }

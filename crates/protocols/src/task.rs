@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Dialect, Fault};
-use tollgate_money::error::GatewayError;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::Usage;
-use tollgate_money::words::words;
+use tollgate_types::error::GatewayError;
+use tollgate_types::words::words;
 
-/// How long tasks are waited for where the request does not say (spec section 2.5).
+/// Lifetime of tasks whose request sets none (spec section 2.5).
 pub const EXPIRES_AFTER_S: u64 = 172_800;
 /// The document of a result that is kept as it came, in bytes. Two prompts of 4,096 characters are
 /// 48 KiB at most, and nothing else in a result has come to 4 KiB. What is cut above it are texts:
@@ -20,7 +20,7 @@ pub const EXPIRES_AFTER_S: u64 = 172_800;
 pub const DOCUMENT_BYTES_MAX: usize = 64 << 10;
 
 words! {
-    /// Where a task is, in the customers' words (spec section 3).
+    /// State of a task, in the customers' words (spec section 3).
     #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     TaskState {
@@ -42,7 +42,7 @@ words! {
 }
 
 impl TaskState {
-    /// Whether nothing more happens.
+    /// True if the state is final.
     #[must_use]
     pub fn is_end(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Expired | Self::Cancelled)
@@ -59,13 +59,13 @@ pub trait Submit {
         &[]
     }
 
-    /// What must be known of the request when the task ends: it is kept with the task.
+    /// Facts of the request that are needed when the task ends: stored with the task.
     fn facts(&self) -> Facts;
 
-    /// Whether the customer wants to wait for the end.
+    /// True if the customer's connection waits for the end.
     fn waits(&self) -> bool;
 
-    /// Where the gateway announces the end.
+    /// URL that is notified of the end.
     fn webhook_url(&self) -> Option<&str> {
         None
     }
@@ -81,17 +81,17 @@ pub trait Submit {
     /// What the upstream said instead, with a good status.
     fn read(&self, answer: &Bytes) -> Result<String, Fault>;
 
-    /// What a refusal says.
+    /// Classifies a refusal.
     fn refusal(&self, status: u16, body: &Bytes) -> Fault;
 
-    /// What the customer reads of a failure of the upstream's own, if no other target can serve: `None`
-    /// for what every failure is answered with.
+    /// The error shown to the customer for a failure of the upstream's own, if no other target can serve;
+    /// `None` for the general error.
     fn failure(&self, _status: u16, _body: &Bytes) -> Option<GatewayError> {
         None
     }
 }
 
-/// What is kept of a submit with its task.
+/// Facts of a submit that are stored with its task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
     /// The most that it can use: what the hold covers, and what is charged if a task that has
@@ -122,13 +122,13 @@ impl Facts {
     }
 }
 
-/// How the tasks of a dialect are asked about, and shown.
+/// A dialect's polling and presentation of tasks.
 pub trait TaskCodec: Sync {
-    /// Which upstreams it is about.
+    /// The upstreams' dialect.
     fn dialect(&self) -> Dialect;
 
-    /// Whether customers know the upstream's id and answer to a submit as they are; else the gateway
-    /// gives a task an id of its own.
+    /// True if customers get the upstream's id and answer to a submit unchanged; otherwise the gateway gives
+    /// a task an id of its own.
     fn is_native(&self) -> bool {
         false
     }
@@ -152,45 +152,45 @@ pub trait TaskCodec: Sync {
     }
 }
 
-/// How a task is. What it used is as the upstream reports it, also beyond what was asked for.
+/// State of a task. Its usage is the upstream's report, also beyond what was requested.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// The state in which the task is.
     pub state: TaskState,
-    /// What it used, of a task that has ended: `None` for "nothing that is charged" where it came to
-    /// nothing, and for "not told" where it succeeded.
+    /// Usage of a task that has ended. `None` means no charge for a task that failed, and no report for one
+    /// that succeeded.
     pub usage: Option<Usage>,
-    /// What the upstream says that it bills, where it says so in money.
+    /// The amount that the upstream bills, where it reports money.
     pub billed: Option<Nanousd>,
-    /// What the customer's record needs of the answer, without the operator's matters: JSON, and no
-    /// larger than [`DOCUMENT_BYTES_MAX`] but for what the customer has paid for.
+    /// Members of the answer for the customer's record, without the operator's matters: JSON, and no larger
+    /// than [`DOCUMENT_BYTES_MAX`] but for paid content.
     pub document: String,
 }
 
-/// Why a task came to nothing, as its record says it.
+/// Error of a failed task, as its record shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Error {
     /// A word for programs.
     pub code: &'static str,
-    /// What happened, in words for the customer.
+    /// Description of the error for the customer.
     pub message: &'static str,
 }
 
-/// What a record is made of.
+/// Contents of a task's record.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'a> {
     /// The id that the customer knows.
     pub id: &'a str,
     /// The public id of the model.
     pub model: &'a str,
-    /// Where the task is.
+    /// State of the task.
     pub state: TaskState,
-    /// What the request said.
+    /// Facts of the request.
     pub facts: &'a Facts,
     /// The document of the last report; empty before the first.
     pub document: &'a str,
-    /// When it was submitted, in seconds since 1970.
+    /// Time of the submit, in seconds since 1970.
     pub created_at: u64,
-    /// When its state was last seen to change, likewise.
+    /// Time of the last observed change of state, in seconds since 1970.
     pub updated_at: u64,
 }

@@ -1,5 +1,4 @@
-//! What every request says, whatever its protocol: its model, the most that it can use and the
-//! least.
+//! Facts of every request, whatever its protocol: its model, and its maximum and minimum usage.
 
 use std::ops::Range;
 
@@ -13,10 +12,10 @@ use super::offer::Prompt;
 use super::server_tools::{Reread, ToolResult};
 use super::splice::{Splice, json_string};
 use super::stored::Reference;
-use tollgate_money::error::{ErrorKind, GatewayError};
 use tollgate_money::price::Usage;
+use tollgate_types::error::{ErrorKind, GatewayError};
 
-/// What every request says, whatever its protocol.
+/// Model, usage bounds and references of a request, whatever its protocol.
 #[derive(Debug)]
 pub struct Terms {
     pub(super) stream: bool,
@@ -26,11 +25,11 @@ pub struct Terms {
     /// The input as the bound was computed from it; `None` where a provider's count does not cover it.
     pub(super) countable: Option<CountableInput>,
     pub(super) output_bound: OutputBound,
-    /// What upstreams keep that the request refers to.
+    /// Upstream objects that the request refers to.
     pub(super) references: Vec<Reference>,
 }
 
-/// How the bound of a request follows from its limit of output tokens.
+/// Derivation of a request's maximum usage from its limit of output tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutputBound {
     /// The output limit of one choice, in tokens: the request's own, or else the model's. Zero where no
@@ -183,7 +182,7 @@ impl InputBound {
     }
 }
 
-/// What bounds the usage of a prompt: its input, its output and how often the upstream reads it.
+/// Factors that bound the usage of a prompt: input, output and number of readings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PromptBound {
     input: InputBound,
@@ -231,7 +230,7 @@ impl PromptBound {
         bound.plus(&self.ran_max)
     }
 
-    /// How [`Self::usage`] follows from the output that was asked for, which its codec knows.
+    /// Derives [`Self::usage`] from the requested output, which its codec knows.
     fn output_bound(&self) -> OutputBound {
         let room = self.input.context.saturating_sub(self.input.once());
         OutputBound {
@@ -256,9 +255,9 @@ const ESTIMATE_PART_MIN: u64 = 4;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CountableInput {
     input: InputBound,
-    /// How often the upstream reads the prompt.
+    /// Number of times that the upstream reads the prompt.
     rounds: u64,
-    /// What a search adds to the prompt for the rounds after it.
+    /// Addition of a search to the prompt for the rounds after it.
     search: Option<ToolResult>,
 }
 
@@ -301,15 +300,15 @@ impl CountableInput {
 }
 
 /// The most tokens that any tokenizer makes of what a document of text says: one for each byte of it,
-/// whichever way it is spelled, and what numbers can grow by where a provider writes them anew. ADR 77
+/// whichever way it is spelled, and what numbers can grow by where a provider writes them anew. ADR 16
 /// says why that covers how providers render tools and messages.
 fn text_tokens_max(body: &Object<'_>) -> u64 {
     body.decoded_bytes().saturating_add(body.rewritten_bytes()) as u64
 }
 
-/// What a prompt comes to whose upstream searches for the answer, of which each round but the last adds a
-/// result to it. The most output that was asked for is that of all rounds together, as vendors define it
-/// ("for a response", "absolute maximum"). What a vendor bills beyond that is charged by its report.
+/// Maximum usage of a prompt whose upstream searches for the answer: each round but the last adds a result to
+/// the prompt. The requested output is that of all rounds together, as vendors define it ("for a response",
+/// "absolute maximum"). A vendor's bill beyond that is charged by its report.
 fn searching(search: ToolResult, rounds: u64, input: InputBound, output_tokens_max: u64) -> Usage {
     /// Rounds of which each is added up by itself; those after it are taken for a whole context.
     const COUNTED_MAX: u64 = 128;
@@ -343,7 +342,7 @@ fn too_long(tokens: u64, context: u64) -> GatewayError {
     GatewayError::new(ErrorKind::InvalidRequest, message).code("context_length_exceeded")
 }
 
-/// Where a request names its model, and how.
+/// Position and form of the model's name in a request.
 #[derive(Debug)]
 pub(super) struct ModelField {
     place: ModelLocation,

@@ -9,12 +9,14 @@
 
 use super::audio_length::{self, AudioContainer};
 use super::estimate::ReadTokens;
+use super::fields;
 use super::form::{Form, Part};
 use super::limits::{ModelLimits, TranscriptionLimits};
 use super::metering::StreamMeter;
-use super::{Call, Codec, Dialect, Framing, Meter, ModelField, Operation, Request, Terms};
-use tollgate_money::error::GatewayError;
+use super::terms::ModelField;
+use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms};
 use tollgate_money::price::{CacheWrites, InputWays, Unit, Usage};
+use tollgate_types::error::GatewayError;
 
 pub(super) mod chunking;
 mod meter;
@@ -23,7 +25,7 @@ mod usage;
 use meter::{DocumentMeter, TextMeter, TranscriptTally};
 use usage::BilledUnits;
 
-/// AudioForm that a form can have once.
+/// Fields that a form can have once.
 pub(super) const FIELDS: [&str; 7] =
     ["file", "model", "language", "prompt", "response_format", "temperature", "stream"];
 /// Lists, whose parts SDKs name with brackets or without. The words of the first two are read by the model.
@@ -37,7 +39,7 @@ pub(super) const LISTS: [&str; 8] = [
     "timestamp_granularities",
     "timestamp_granularities[]",
 ];
-/// AudioForm of a form that asks for a translation.
+/// Fields of a form that requests a translation.
 pub(super) const TRANSLATION_FIELDS: [&str; 5] =
     ["file", "model", "prompt", "response_format", "temperature"];
 /// Text tokens that stand around the prompt at most: OpenAI's models bill ten and fewer.
@@ -120,7 +122,7 @@ impl<'a> AudioForm<'a> {
             return Err(GatewayError::invalid(name, message));
         }
         let mut names = form.parts.iter().map(|part| part.name.as_str());
-        names.try_for_each(|name| super::check_known("", name, known, pass))?;
+        names.try_for_each(|name| fields::check_known("", name, known, pass))?;
         let fields = Self { form, body };
         for name in known.iter().filter(|name| !LISTS.contains(name) && **name != "file") {
             fields.text(name)?;
@@ -154,7 +156,7 @@ impl<'a> AudioForm<'a> {
         }
     }
 
-    /// Whether the answer is no JSON.
+    /// True if the requested answer is not JSON.
     fn asks_for_text(&self) -> Result<bool, GatewayError> {
         match self.text("response_format")? {
             None | Some("json" | "verbose_json" | "diarized_json") => Ok(false),

@@ -1,5 +1,5 @@
-//! What the families of video have in common: the codes of their refusals, the call that submits a
-//! task, and the record that customers of families V, H and G read. Spec sections 2.4 to 2.7 and 7.
+//! Shared parts of the families of video: the codes of their refusals, the call that submits a task, and the
+//! record that customers of families V, H and G read. Spec sections 2.4 to 2.7 and 7.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,13 +10,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use super::fields;
 use super::json::{self, Object};
 use super::limits::VideoLimits;
 use super::splice::Splice;
 use super::task::{DOCUMENT_BYTES_MAX, Facts, Shown, Submit, TaskState};
 use super::{Call, Fault, Terms};
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{Resolution, Traits, Usage};
+use tollgate_types::error::GatewayError;
 
 /// Codes of spec section 7.
 pub(super) const INVALID: &str = "InvalidParameter";
@@ -35,7 +36,7 @@ const INTERNAL: (&str, &str) = ("InternalError", "The upstream failed to make th
 pub(super) const WAIT: &str = "wait";
 pub(super) const WEBHOOK_URL: &str = "webhook_url";
 
-/// What a record is, in OpenAI's manner of naming.
+/// `object` of a record, in OpenAI's style.
 pub(super) const OBJECT: &str = "video.generation";
 
 /// The longest URL of a customer's that a task keeps, in bytes: as long as browsers and servers take.
@@ -48,7 +49,7 @@ const TASK_ID_BYTES_MAX: usize = 128;
 const TEXT_CHARS_MAX: usize = 4096;
 /// The longest prompt in a document that would be too large.
 const CUT_CHARS_MAX: usize = 256;
-/// What a document says of prompts: the one that was sent, and what the upstream made of it.
+/// Members of a document that hold prompts: the customer's, and the upstream's rewriting.
 const PROMPTS: [&str; 2] = ["orig_prompt", "actual_prompt"];
 
 /// A 400 with a code of spec section 7.
@@ -152,7 +153,7 @@ pub(super) fn word_of(
 
 /// `webhook_url`. Where it may lead is configured, so the gateway checks that.
 fn webhook_url(body: &Object<'_>) -> Result<Option<String>, GatewayError> {
-    let url = super::text(body, WEBHOOK_URL)?;
+    let url = fields::text(body, WEBHOOK_URL)?;
     if url.as_ref().is_some_and(|url| url.len() > WEBHOOK_URL_BYTES_MAX) {
         let message = format!("`{WEBHOOK_URL}` must have at most {WEBHOOK_URL_BYTES_MAX} bytes");
         return Err(refuse(URL_INVALID, WEBHOOK_URL, message));
@@ -163,7 +164,7 @@ fn webhook_url(body: &Object<'_>) -> Result<Option<String>, GatewayError> {
 /// `aspect_ratio` of an upstream whose ratios are not listed: two whole numbers, `16:9`.
 pub(super) fn aspect_ratio(body: &Object<'_>) -> Result<Option<String>, GatewayError> {
     const FIELD: &str = "aspect_ratio";
-    let Some(ratio) = super::text(body, FIELD)? else { return Ok(None) };
+    let Some(ratio) = fields::text(body, FIELD)? else { return Ok(None) };
     let is_side = |side: &str| !side.is_empty() && side.bytes().all(|byte| byte.is_ascii_digit());
     let is_ratio = ratio.len() <= ASPECT_RATIO_BYTES_MAX
         && ratio.split_once(':').is_some_and(|(wide, high)| is_side(wide) && is_side(high));
@@ -174,7 +175,7 @@ pub(super) fn aspect_ratio(body: &Object<'_>) -> Result<Option<String>, GatewayE
     Ok(Some(ratio))
 }
 
-/// How one kind of upstream takes submits.
+/// An upstream's side of submitting a task.
 pub(super) trait VideoUpstream: fmt::Debug + Send + Sync + 'static {
     /// Headers that it wants beside the usual ones.
     const HEADERS: &'static [(&'static str, &'static str)] = &[];
@@ -185,20 +186,20 @@ pub(super) trait VideoUpstream: fmt::Debug + Send + Sync + 'static {
     /// Reads a good answer.
     fn read(answer: &Bytes) -> Result<String, Fault>;
 
-    /// What a refusal says.
+    /// Classifies a refusal.
     fn refusal(status: u16, body: &Bytes) -> Fault;
 
-    /// What the customer reads of a failure of the upstream's own, if no other target can serve;
-    /// `None` for what every failure is answered with.
+    /// The error shown to the customer for a failure of the upstream's own, if no other target can serve;
+    /// `None` for the general error.
     fn failure(_status: u16, _body: &Bytes) -> Option<GatewayError> {
         None
     }
 }
 
-/// Where a value stands in the body, and how it goes on.
+/// Position of a value in the body, and its spelling for the upstream.
 pub(super) type Respelled = (Range<usize>, String);
 
-/// What was read of a request.
+/// A request as read.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     pub(super) facts: Facts,
@@ -227,7 +228,7 @@ impl<U: VideoUpstream> VideoCall<U> {
         Ok(Self {
             // A submit that is refused costs nothing, and a task that was begun is settled later.
             terms: Terms::of_whole(body, order.facts.bound, Usage::ZERO),
-            waits: super::boolean(body, WAIT)?.unwrap_or(false),
+            waits: fields::boolean(body, WAIT)?.unwrap_or(false),
             webhook_url: if has_webhook { webhook_url(body)? } else { None },
             cut: body.member_ranges(U::CUT),
             order,

@@ -7,6 +7,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use super::fields;
 use super::json::{self, Object};
 use super::limits::{ModelLimits, VideoLimits};
 use super::media_url::{self, Medium, Reach};
@@ -16,12 +17,12 @@ use super::video::{
     WAIT, WEBHOOK_URL, refuse,
 };
 use super::{Call, Codec, Dialect, Fault, Operation, Request};
-use tollgate_money::error::{ErrorKind, GatewayError};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Resolution, Traits, Usage};
+use tollgate_types::error::{ErrorKind, GatewayError};
 
-/// What a request can say (spec section 2.6), and xAI's `user`. It also knows videos and further images
-/// to go by, and a place to put the video: what those cost is in no price.
+/// Request fields (spec section 2.6), and xAI's `user`. xAI also has fields for reference videos and images,
+/// and for a storage place: their cost is in no price.
 const FIELDS: [&str; 9] = [
     "model",
     "prompt",
@@ -33,7 +34,7 @@ const FIELDS: [&str; 9] = [
     WAIT,
     WEBHOOK_URL,
 ];
-/// What an `image` can say.
+/// Fields of an `image`.
 const IMAGE_FIELDS: [&str; 1] = ["url"];
 /// Ticks in which xAI says what it bills: ten thousand million are a dollar.
 const TICKS_PER_NANOUSD: u64 = 10;
@@ -77,10 +78,10 @@ impl Codec for XaiVideo {
 }
 
 fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Order, GatewayError> {
-    super::refuse_case_variants(body, &FIELDS)?;
-    super::refuse_unknown_fields(body, &FIELDS, &limits.pass.fields)?;
+    fields::refuse_case_variants(body, &FIELDS)?;
+    fields::refuse_unknown_fields(body, &FIELDS, &limits.pass.fields)?;
     let has_image = check_image(body, limits)?;
-    match super::text(body, "prompt")? {
+    match fields::text(body, "prompt")? {
         Some(prompt) if has_image || !prompt.trim().is_empty() => {}
         None if has_image => {}
         Some(_) => return Err(refuse(CONTENT_EMPTY, "prompt", "`prompt` must not be empty")),
@@ -130,7 +131,7 @@ fn check_image(body: &Object<'_>, limits: &ModelLimits) -> Result<bool, GatewayE
     const FIELD: &str = "image";
     const URL: &str = "image.url";
     let Some(image) = body.get_non_null(FIELD) else {
-        let model = super::text(body, "model")?.unwrap_or_default();
+        let model = fields::text(body, "model")?.unwrap_or_default();
         let is_needed = limits.images.references_min > 0 || model.ends_with(IMAGE_ONLY);
         return if is_needed {
             let message = "this model makes videos from an `image`: `{\"url\": \"https://…\"}`";
@@ -145,12 +146,12 @@ fn check_image(body: &Object<'_>, limits: &ModelLimits) -> Result<bool, GatewayE
     let image = image.as_object().map_err(|error| {
         let message = match image.as_str() {
             Some(_) => "`image` must be an object: `{\"url\": \"https://…\"}`".to_owned(),
-            None => super::no_object(FIELD, &image, &error),
+            None => fields::no_object(FIELD, &image, &error),
         };
         refuse(INVALID, FIELD, message)
     })?;
-    super::refuse_case_variants(&image, &IMAGE_FIELDS)?;
-    super::refuse_unknown_members(&image, FIELD, &IMAGE_FIELDS, &limits.pass.fields)?;
+    fields::refuse_case_variants(&image, &IMAGE_FIELDS)?;
+    fields::refuse_unknown_members(&image, FIELD, &IMAGE_FIELDS, &limits.pass.fields)?;
     let url =
         image.get_non_null("url").ok_or_else(|| refuse(MISSING, URL, "`image.url` is required"))?;
     let url = url
@@ -160,7 +161,7 @@ fn check_image(body: &Object<'_>, limits: &ModelLimits) -> Result<bool, GatewayE
     Ok(true)
 }
 
-/// How xAI takes submits.
+/// xAI's side of submitting a task.
 #[derive(Debug)]
 struct Xai;
 
@@ -180,8 +181,8 @@ impl VideoUpstream for Xai {
     }
 }
 
-/// What a refusal says: `{"error": {"message", "type", "param", "code"}}`, or flat, with two strings,
-/// `{"code", "error"}`.
+/// A refusal: `{"error": {"message", "type", "param", "code"}}`, or flat, with two strings, `{"code",
+/// "error"}`.
 #[derive(Debug, Default)]
 struct XaiError {
     code: String,
@@ -225,7 +226,7 @@ impl XaiError {
     }
 }
 
-/// What a failure means. `status` is the answer's; a failure can come with a good one.
+/// Classifies a failure. `status` is the answer's; a failure can come with a successful one.
 fn fault(status: u16, body: &Bytes) -> Fault {
     let refusal = XaiError::read(body);
     if refusal.is_moderation() && status <= 403 {
@@ -327,7 +328,7 @@ fn done(read: &Value, facts: &Facts) -> Result<Report, Fault> {
     Ok(Report { state: TaskState::Failed, usage: Some(charged), billed, document })
 }
 
-/// What xAI bills the operator, rounded up.
+/// xAI's bill to the operator, rounded up.
 fn billed(usage: &Value) -> Option<Nanousd> {
     let ticks = usage["cost_in_usd_ticks"].as_u64()?;
     i64::try_from(ticks.div_ceil(TICKS_PER_NANOUSD)).ok().map(Nanousd::new)

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tollgate_money::clock::{MS_PER_DAY, UnixMs};
+use tollgate_types::clock::{MS_PER_DAY, UnixMs};
 
 /// A day in UTC, counted from 1970-01-01.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -8,10 +8,10 @@ use std::hash::BuildHasher;
 
 use serde::Deserialize;
 use thiserror::Error;
-use tollgate_money::clock::{MS_PER_DAY, UnixMs};
-use tollgate_money::ids::{RequestId, Seq};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{UNITS, Usage};
+use tollgate_types::clock::{MS_PER_DAY, UnixMs};
+use tollgate_types::ids::{RequestId, Seq};
 
 use crate::day::Day;
 use crate::own::{OwnKey, OwnKind, OwnLine};

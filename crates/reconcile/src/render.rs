@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use tollgate_money::printable::{one_line, shortened};
+use tollgate_types::printable::{one_line, shortened};
 
 use crate::amount::Femtousd;
 use crate::report::{DifferenceClass, MoneyLine, QuantityLine, Reconciliation, StatementKey};

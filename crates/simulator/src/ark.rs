@@ -20,7 +20,7 @@ use super::behaviour::{Behaviour, TaskEnd};
 use super::tasks::{self, Task, TaskState, TaskStore, Work};
 use super::usage::Usage;
 use super::{error, results};
-use tollgate_money::clock::UnixMs;
+use tollgate_types::clock::UnixMs;
 
 /// How many frames make a second.
 const FRAMES_PER_SECOND: u32 = 24;

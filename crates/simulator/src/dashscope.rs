@@ -14,7 +14,7 @@ use super::asked::ReceivedRequest;
 use super::behaviour::{Behaviour, Faults, Refusal, UsageDialect};
 use super::results;
 use super::usage::Usage;
-use tollgate_money::clock::UnixMs;
+use tollgate_types::clock::UnixMs;
 
 /// The voices that are known; any other is refused.
 const VOICES: [&str; 7] = ["Cherry", "Ethan", "Serena", "Chelsie", "Dylan", "Jada", "Sunny"];

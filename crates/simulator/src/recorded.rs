@@ -7,7 +7,7 @@ use http::{HeaderMap, Method, Version};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use tollgate_money::clock::UnixMs;
+use tollgate_types::clock::UnixMs;
 
 /// How many requests are kept; enough to look back over a burst of a test.
 const KEPT_MAX: usize = 1024;

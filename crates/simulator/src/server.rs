@@ -28,7 +28,7 @@ use super::recorded::Recorded;
 use super::route;
 use super::script::{ConnectionCut, Script};
 use super::state::Server;
-use tollgate_money::clock::UnixMs;
+use tollgate_types::clock::UnixMs;
 
 /// Connections that may wait to be accepted: more than a benchmark opens at one moment.
 const BACKLOG: u32 = 4096;

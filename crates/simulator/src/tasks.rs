@@ -15,7 +15,7 @@ use super::answer::Answer;
 use super::asked::ReceivedRequest;
 use super::behaviour::{Behaviour, Refusal, TaskEnd, TaskSettings};
 use super::{ark, dashscope, xai};
-use tollgate_money::clock::UnixMs;
+use tollgate_types::clock::UnixMs;
 
 /// How many tasks are remembered; then the oldest are forgotten. More than any test submits.
 const TASKS_MAX: usize = 100_000;

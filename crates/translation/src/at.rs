@@ -20,7 +20,7 @@ const KEY_LETTERS_MAX: usize = 64;
 /// The members of an object, in the order in which they were written.
 pub(crate) type Members<'a> = Vec<(Cow<'a, str>, Raw<'a>)>;
 
-/// Where in a request something stands.
+/// Path of a JSON value in a request, for error messages and for the names of dropped fields.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FieldPath<'p> {
     up: Option<&'p FieldPath<'p>>,
@@ -74,7 +74,7 @@ impl<'p> FieldPath<'p> {
         }
         let PathStep::Root(Some(OmissionLog(noted))) = step.step else { return };
         let Ok(mut noted) = noted.try_borrow_mut() else { return };
-        if noted.len() < OMISSIONS_MAX && !noted.iter().any(|known| known.name == name) {
+        if noted.len() < OMISSIONS_MAX && !noted.iter().any(|omission| omission.name == name) {
             noted.push(Omission { name, field: self.to_string() });
         }
     }
@@ -112,8 +112,8 @@ impl<'p> FieldPath<'p> {
     }
 
     /// The refusal of something that is not what it should be, such as "a string".
-    pub(crate) fn malformed(&self, wanted: &str) -> Untranslatable {
-        Untranslatable::malformed(self.to_string(), wanted)
+    pub(crate) fn malformed(&self, expected: &str) -> Untranslatable {
+        Untranslatable::malformed(self.to_string(), expected)
     }
 
     /// The value as a text.
@@ -209,12 +209,12 @@ fn push_key(key: &str, out: &mut String) {
     out.extend(letters.map(|letter| if is_plain(letter) { letter } else { '_' }));
 }
 
-/// Whether a value is there and says something.
+/// True unless the value is `null`.
 pub(crate) fn is_given(value: Raw<'_>) -> bool {
     value.get() != "null"
 }
 
-/// Whether a text is one JSON object.
+/// True if a text is exactly one JSON object.
 pub(crate) fn is_object(text: &str) -> bool {
     text.trim_start().starts_with('{') && json::read::<&serde_json::value::RawValue>(text).is_some()
 }
@@ -236,8 +236,8 @@ fn repeated_key<'m>(members: &'m Members<'_>) -> Option<&'m str> {
             .find(|(key, rest)| rest.clone().any(|(later, _)| later == *key))
             .map(|(key, _)| &**key);
     }
-    let mut known = HashSet::with_capacity(members.len());
-    members.iter().map(|(key, _)| &**key).find(|key| !known.insert(*key))
+    let mut seen = HashSet::with_capacity(members.len());
+    members.iter().map(|(key, _)| &**key).find(|key| !seen.insert(*key))
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use crate::kit;
 use crate::names::Naming;
 use crate::part::{AnswerPart, PromptPart, UpstreamFailure};
 
-/// What marks an entry of `reasoning_details` that was written here.
+/// `format` of the entries of `reasoning_details` that this gateway writes.
 const DETAIL_FORMAT: &str = "tollgate";
 
 /// The dialect of OpenAI's chat completions.

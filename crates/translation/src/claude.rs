@@ -1,5 +1,4 @@
-//! What Anthropic's models are told in the same words, whichever API they are reached by: how much to
-//! think, which tool to call, and how to choose words.
+//! Request settings that Anthropic's models share across APIs: reasoning, tool choice and sampling.
 
 use crate::dialect::{Losses, ThinkingStyle, TranslationTarget, Untranslatable};
 use crate::json::Members;
@@ -15,7 +14,7 @@ const THINKING_TOP_P_MIN: f64 = 0.95;
 /// The name of a beginning of the answer, among what is left out.
 pub(crate) const PREFILL: &str = "messages: prefill";
 
-/// How the model is told to think, if it is.
+/// Reasoning setting sent to an Anthropic model.
 #[derive(Clone, Copy)]
 pub(crate) enum Thinks {
     /// The model thinks as much as it likes, or what the word stands for.
@@ -26,8 +25,8 @@ pub(crate) enum Thinks {
     Off,
 }
 
-/// How the model is told to think by what was asked for, as far as its protocol and the conversation
-/// allow it.
+/// Chooses the reasoning setting for the requested effort, as far as the model's protocol and the
+/// conversation allow it.
 ///
 /// # Errors
 /// What is asked for and cannot be, where nothing may be dropped.
@@ -38,11 +37,11 @@ pub(crate) fn thinking(
     losses: &mut Losses,
     conversation: &AlternatingTurns<'_>,
 ) -> Result<Option<Thinks>, Untranslatable> {
-    let asked = parts.iter().rev().find_map(|part| match part {
+    let requested = parts.iter().rev().find_map(|part| match part {
         PromptPart::Thinking(thinking) => Some(*thinking),
         _ => None,
     });
-    let wanted = match (asked, target.thinking) {
+    let setting = match (requested, target.thinking) {
         (None, _) => return Ok(None),
         (Some(Thinking::Off), ThinkingStyle::None) => return Ok(None),
         (Some(Thinking::Off), _) => return Ok(Some(Thinks::Off)),
@@ -66,11 +65,11 @@ pub(crate) fn thinking(
     let is_forced = parts
         .iter()
         .any(|part| matches!(part, PromptPart::ToolChoice(ToolChoice::Any | ToolChoice::Named(_))));
-    let wanted = match wanted {
+    let setting = match setting {
         Thinks::Budget(tokens) => Thinks::Budget(budget_below(tokens, output_max)),
         other => other,
     };
-    let is_refused = match wanted {
+    let is_refused = match setting {
         Thinks::Budget(tokens) => tokens < BUDGET_MIN || conversation.has_unsealed_calls(),
         _ => false,
     };
@@ -78,7 +77,7 @@ pub(crate) fn thinking(
         losses.drop_hint(target.mode, "reasoning_effort")?;
         return Ok(None);
     }
-    Ok(Some(wanted))
+    Ok(Some(setting))
 }
 
 /// A budget of `tokens` for an answer of `output_max` tokens, which Anthropic has it be below. One that is
@@ -120,7 +119,7 @@ pub(crate) fn end_turns(
     Ok(())
 }
 
-/// Whether a request has a temperature that the model takes.
+/// True if a request has a temperature that the model accepts.
 pub(crate) fn has_temperature(parts: &[PromptPart<'_>], thinks: bool) -> bool {
     parts.iter().any(|part| match part {
         PromptPart::Sampling(one @ Sampling::Temperature(_)) => takes(*one, thinks, true),
@@ -154,13 +153,13 @@ impl Thinks {
         })
     }
 
-    /// Whether anything is thought.
+    /// True if the model reasons before its answer.
     pub(crate) fn is_on(self) -> bool {
         !matches!(self, Self::Off)
     }
 }
 
-/// Whether a model takes the setting beside what else it is told.
+/// True if a model accepts a sampling setting beside its reasoning and temperature.
 pub(crate) fn takes(sampling: Sampling, thinks: bool, has_temperature: bool) -> bool {
     match sampling {
         Sampling::Temperature(number) => {

@@ -1,4 +1,4 @@
-//! What a dialect must be able to do: read and write requests, answers, streams and failures.
+//! The trait of a dialect: reading and writing requests, answers, streams and failures.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -30,7 +30,7 @@ pub trait UpstreamDialect: Sync + fmt::Debug {
     /// It is not an answer of this dialect.
     fn read_answer<'a>(&self, body: &'a [u8]) -> Result<Vec<AnswerPart<'a>>, Malformed>;
 
-    /// What reads an upstream's stream.
+    /// Creates a reader for an upstream's stream.
     fn stream_reader(&self) -> Box<dyn ReadStream>;
 
     /// Reads what an upstream says with a status of 400 or above.
@@ -54,18 +54,18 @@ pub trait Dialect: UpstreamDialect {
     /// Writes a whole answer for a customer.
     fn write_answer(&self, answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8>;
 
-    /// What writes a stream for a customer.
+    /// Creates a writer of a stream for a customer.
     fn stream_writer(&self, frame: &AnswerFrame) -> Box<dyn WriteStream>;
 }
 
 /// A request as its dialect reads it.
 #[derive(Clone, Debug)]
 pub struct TranslatableRequest<'a> {
-    /// What it is made of, in order.
+    /// The parts of the prompt and its settings, in order.
     pub parts: Vec<PromptPart<'a>>,
-    /// What its answer needs to know.
+    /// Data of the request that the answer repeats or needs.
     pub frame: AnswerFrame,
-    /// What no part stands for and what the customer learns of: hints, and what repeats earlier answers.
+    /// Fields that no part carries, reported to the customer: hints, and repetitions of earlier answers.
     pub left_out: Vec<Omission>,
     /// The prompt is to be cached up to its end, as far as the upstream has marks for that.
     pub caches: bool,
@@ -80,7 +80,7 @@ pub struct Omission {
     pub field: String,
 }
 
-/// What an answer must know of its request.
+/// Data of a request that its answer repeats or needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AnswerFrame {
     /// The model, as the customer calls it.
@@ -137,19 +137,19 @@ impl AnswerFrame {
     }
 }
 
-/// What is known of the upstream's model.
+/// Capabilities of the upstream's model, as configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TranslationTarget {
-    /// Whether hints that have no words there are dropped or refused.
+    /// Handling of hints that the upstream's dialect cannot express.
     pub mode: Mode,
-    /// How the model is told how much to think.
+    /// Form of the reasoning setting.
     pub thinking: ThinkingStyle,
-    /// Whether the model takes `temperature`, `top_p` and `top_k`. The newest of some providers refuse
-    /// them.
+    /// True if the model accepts `temperature`, `top_p` and `top_k`; the newest models of some providers
+    /// refuse them.
     pub takes_sampling: bool,
-    /// Whether the upstream speaks OpenAI's chat as OpenAI does now, or as those who copied it do.
+    /// Variant of chat completions: OpenAI's current one, or its copies'.
     pub chat: ChatStyle,
-    /// Which ids of calls the upstream takes, in OpenAI's chat.
+    /// Format of call ids that the upstream accepts, in OpenAI's chat.
     pub call_ids: CallIds,
     /// The words for how much to think that the model knows, over OpenAI's dialects.
     pub efforts: Efforts,
@@ -158,23 +158,23 @@ pub struct TranslationTarget {
     /// The most tokens that the model can put out: where a dialect must be told and the customer has
     /// not said.
     pub output_max: u64,
-    /// Whether the prompt is marked for the upstream's cache where the customer's dialect has no marks.
+    /// True if the prompt is marked for the upstream's cache where the customer's dialect has no cache marks.
     pub caches: bool,
     /// The answer is to come as events.
     pub streams: bool,
 }
 
-/// What happens with hints that cannot be carried.
+/// Handling of hints that cannot be carried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// They are dropped and named.
+    /// Hints are dropped, and listed in a response header.
     #[default]
     Lenient,
     /// The request is refused.
     Strict,
 }
 
-/// How a model of Anthropic's protocol is told how much to think.
+/// Form of the reasoning setting of a model with Anthropic's protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ThinkingStyle {
     /// By `output_config.effort` and adaptive thinking, as models since Opus 4.6 have it.
@@ -186,10 +186,10 @@ pub enum ThinkingStyle {
     None,
 }
 
-/// Which chat completions an upstream speaks.
+/// Variant of chat completions that an upstream speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChatStyle {
-    /// Those that every copy understands: `max_tokens`, `system`.
+    /// Fields that every copy understands: `max_tokens`, `system`.
     #[default]
     Common,
     /// OpenAI's own: `max_completion_tokens`, `developer`.
@@ -228,7 +228,7 @@ impl Efforts {
     #[must_use]
     pub fn of_words<'w>(words: impl IntoIterator<Item = &'w str>) -> Self {
         let places = words.into_iter().filter_map(|word| {
-            let found = Self::WORDS.iter().position(|known| *known == word);
+            let found = Self::WORDS.iter().position(|candidate| *candidate == word);
             found.and_then(|place| u32::try_from(place).ok())
         });
         Self(places.fold(0, |words, place| words | 1_u8.wrapping_shl(place)))
@@ -238,7 +238,7 @@ impl Efforts {
     /// or else the least. `none` is no effort.
     #[must_use]
     pub fn nearest(self, effort: Effort) -> Option<&'static str> {
-        let wanted = match effort {
+        let level = match effort {
             Effort::Minimal => 1,
             Effort::Low => 2,
             Effort::Medium => 3,
@@ -246,9 +246,9 @@ impl Efforts {
             Effort::ExtraHigh => 5,
             Effort::Max => 6,
         };
-        let known = || (1..Self::WORDS.len()).filter(|place| self.has(*place));
-        let below = known().rfind(|place| *place <= wanted);
-        below.or_else(|| known().next()).and_then(|place| Self::WORDS.get(place).copied())
+        let supported = || (1..Self::WORDS.len()).filter(|place| self.has(*place));
+        let below = supported().rfind(|place| *place <= level);
+        below.or_else(|| supported().next()).and_then(|place| Self::WORDS.get(place).copied())
     }
 
     /// The word for no thoughts, if the model knows it.
@@ -263,7 +263,7 @@ impl Efforts {
 }
 
 impl Default for Efforts {
-    /// Those of OpenAI's APIs.
+    /// The efforts of OpenAI's APIs.
     fn default() -> Self {
         Self::of_words(["none", "minimal", "low", "medium", "high", "xhigh"])
     }
@@ -291,7 +291,7 @@ impl Default for TranslationTarget {
 pub struct Losses(Vec<Cow<'static, str>>);
 
 impl Losses {
-    /// What the reader of a request left out.
+    /// Starts with the fields that the reader of a request left out.
     ///
     /// # Errors
     /// The first of it, where nothing may be dropped.
@@ -331,12 +331,12 @@ impl Losses {
     }
 }
 
-/// Why a request is not translated: the customer reads it.
+/// Reason why a request cannot be translated, returned to the customer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Untranslatable {
     /// The field at fault, such as `messages[2].content`.
     pub field: Cow<'static, str>,
-    /// What is wrong, as a whole sentence.
+    /// The fault, as a complete sentence.
     pub message: String,
 }
 
@@ -362,9 +362,9 @@ impl Untranslatable {
 
     /// A field that is not what it should be, such as "a string".
     #[must_use]
-    pub fn malformed(field: impl Into<Cow<'static, str>>, wanted: &str) -> Self {
+    pub fn malformed(field: impl Into<Cow<'static, str>>, expected: &str) -> Self {
         let field = field.into();
-        let message = format!("`{field}` must be {wanted}.");
+        let message = format!("`{field}` must be {expected}.");
         Self { field, message }
     }
 }
@@ -392,7 +392,7 @@ pub trait ReadStream: Send + Sync {
     /// on what was held back.
     fn finish(&mut self, out: &mut dyn FnMut(AnswerPart<'_>));
 
-    /// Whether something was read that waits for something else before it is handed on.
+    /// True if the reader holds something back until something else has arrived.
     fn has_waiting(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! What becomes of the parts of a customer's request that no other dialect has words for.
+//! Handling of the fields of a customer's request that no other dialect can express.
 //!
 //! Each dialect has its tables in a file `fields.rs`: one row for each field, item or block that its
 //! reader does not carry. A new field of a client is one row.
@@ -9,7 +9,7 @@ use crate::dialect::Untranslatable;
 /// The longest type of a customer's that a refusal repeats, in letters.
 const KIND_LETTERS_MAX: usize = 64;
 
-/// What becomes of something that is not carried.
+/// Handling of a field that is not carried.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FieldFate {
     /// Passed over in silence: it repeats what an answer said of itself, or is the client's own record.
@@ -54,19 +54,19 @@ pub(crate) type Rows = &'static [(&'static str, FieldFate)];
 pub(crate) struct FateTable {
     /// The known names, each with its fate.
     pub(crate) rows: Rows,
-    /// What becomes of all else.
+    /// Handling of all other names.
     pub(crate) others: FieldFate,
 }
 
 impl FateTable {
     fn fate(&self, name: &str) -> FieldFate {
-        let row = self.rows.iter().find(|(known, _)| *known == name);
+        let row = self.rows.iter().find(|(row_name, _)| *row_name == name);
         row.map_or(self.others, |(_, fate)| *fate)
     }
 
-    /// Whether there is a row of this name.
+    /// True if the table has a row of this name.
     pub(crate) fn knows(&self, name: &str) -> bool {
-        self.rows.iter().any(|(known, _)| *known == name)
+        self.rows.iter().any(|(row_name, _)| *row_name == name)
     }
 
     /// Deals with a field that is not carried.
@@ -101,7 +101,7 @@ impl FateTable {
     }
 }
 
-/// Whether a value says nothing.
+/// True if a value is null or an empty text, array or object.
 fn is_empty(value: Raw<'_>) -> bool {
     let text = value.get();
     !is_given(value)

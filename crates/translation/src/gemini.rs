@@ -30,8 +30,8 @@ use crate::names::Naming;
 use crate::part::{AnswerPart, PromptPart, UpstreamFailure};
 use crate::seal::{self, Maker};
 
-/// What Gemini 3 takes in the place of a signature for a call that another model has made: without
-/// any it refuses the call (Gemini API docs, "Thought signatures").
+/// Placeholder that Gemini 3 accepts instead of a signature for a call of another model; a call without any
+/// signature is refused (Gemini API docs, "Thought signatures").
 const FOREIGN_CALL_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// Reads base64 with padding or without it.

@@ -108,8 +108,8 @@ pub(crate) fn push_string(out: &mut Vec<u8>, text: &str) {
     drop(serde_json::to_writer(out, text));
 }
 
-/// Whether something in a text cannot stand between quotes as it is. All of it is looked at, without a
-/// branch: so it takes many bytes at a time.
+/// True if a text must be escaped inside quotes. Every byte is checked without a branch, so the compiler
+/// vectorizes the loop.
 fn needs_escapes(text: &[u8]) -> bool {
     text.iter()
         .fold(false, |found, byte| found | (*byte < 0x20) | (*byte == b'"') | (*byte == b'\\'))

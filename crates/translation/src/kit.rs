@@ -1,4 +1,4 @@
-//! What several dialects need.
+//! Functions that several dialects share.
 
 use std::borrow::Cow;
 
@@ -54,8 +54,7 @@ pub(crate) fn to_data_url(media_type: &str, data: &str) -> String {
     format!("data:{media_type};base64,{data}")
 }
 
-/// How much of the output a model may think, where one word is to become a number of tokens. Anthropic's
-/// least is 1,024.
+/// Reasoning budget in tokens for an effort word. Anthropic's minimum is 1,024.
 pub(crate) fn budget_of(effort: Effort) -> u64 {
     match effort {
         Effort::Minimal => 1024,
@@ -91,7 +90,7 @@ pub(crate) fn effort(word: &str) -> Option<Effort> {
     })
 }
 
-/// How much is thought, by a word of OpenAI's APIs.
+/// Reads an effort word of OpenAI's APIs.
 pub(crate) fn openai_thinking(
     at: &FieldPath<'_>,
     value: Raw<'_>,
@@ -107,13 +106,13 @@ pub(crate) fn openai_thinking(
 /// Of several ways to say how much is thought, the one that says most: not at all, or how much.
 pub(crate) fn strongest(all: &[Thinking]) -> Option<Thinking> {
     let off = all.iter().find(|one| **one == Thinking::Off);
-    let told = all.iter().find(|one| **one != Thinking::Adaptive);
-    off.or(told).or(all.first()).copied()
+    let definite = all.iter().find(|one| **one != Thinking::Adaptive);
+    off.or(definite).or(all.first()).copied()
 }
 
-/// How much is to be thought, where a request says it several times: Anthropic's has a switch and a word.
-pub(crate) fn asked_thinking(parts: &[PromptPart<'_>]) -> Option<Thinking> {
-    let asked = parts.iter().filter_map(|part| match part {
+/// The requested reasoning where a request sets it several times: Anthropic's has a switch and an effort.
+pub(crate) fn requested_thinking(parts: &[PromptPart<'_>]) -> Option<Thinking> {
+    let requested = parts.iter().filter_map(|part| match part {
         PromptPart::Thinking(thinking) => Some(*thinking),
         _ => None,
     });
@@ -122,7 +121,7 @@ pub(crate) fn asked_thinking(parts: &[PromptPart<'_>]) -> Option<Thinking> {
         Thinking::Effort(_) | Thinking::Budget(_) => 1,
         Thinking::Off => 2,
     };
-    asked.max_by_key(weight)
+    requested.max_by_key(weight)
 }
 
 /// Texts at which an answer ends, each once. An empty one is refused, and ends nothing.
@@ -146,7 +145,7 @@ pub(crate) fn check_openai_picture(media_type: &str) -> Result<(), Untranslatabl
     }
 }
 
-/// Where media are, by a URL of the web or one that holds them.
+/// The source of media from a `data:` or web URL.
 pub(crate) fn source_of_url<'a>(
     at: &FieldPath<'_>,
     url: Cow<'a, str>,
@@ -167,8 +166,8 @@ pub(crate) fn source_of_url<'a>(
     }
 }
 
-/// How long a prompt is cached, by Anthropic's `cache_control`. What is neither of its two periods is
-/// the shorter one, as a mark is a hint.
+/// Lifetime of a cached prompt by Anthropic's `cache_control`. An unknown `ttl` counts as the shorter one, as
+/// a mark is only a hint.
 pub(crate) fn cache_control(
     at: &FieldPath<'_>,
     value: Raw<'_>,
@@ -362,7 +361,7 @@ pub(crate) fn thought_signature(value: &str) -> Option<Cow<'_, str>> {
     json::read::<Extra<'_>>(value).map(|extra| extra.google.thought_signature)
 }
 
-/// What an upstream says with a status of 400 or above, in any of the shapes that are in use.
+/// Reads a failure with a status of 400 or above, in any of the shapes that providers use.
 pub(crate) fn failure(status: u16, body: &[u8]) -> UpstreamFailure {
     let value = serde_json::from_slice::<serde_json::Value>(body);
     let value = value.unwrap_or_else(|_| failure::plain_text(body));
@@ -370,14 +369,15 @@ pub(crate) fn failure(status: u16, body: &[u8]) -> UpstreamFailure {
     failure_of(status, value)
 }
 
-/// What an error object says: `{"error": {"message", …}}` and its relatives.
+/// Reads an error object: `{"error": {"message", …}}` and its relatives.
 pub(crate) fn failure_of(status: u16, value: &serde_json::Value) -> UpstreamFailure {
     let error = match &value["error"] {
         serde_json::Value::Null => value,
         error => error,
     };
-    let said = [&error["message"], error, &value["message"], &error["detail"], &value["detail"]];
-    let message = said.into_iter().find_map(|one| one.as_str()).filter(|text| !text.is_empty());
+    let messages =
+        [&error["message"], error, &value["message"], &error["detail"], &value["detail"]];
+    let message = messages.into_iter().find_map(|one| one.as_str()).filter(|text| !text.is_empty());
     let (named, param) = match failure::first_detail(value) {
         Some((message, field)) => (Some(message), Some(field)),
         None => (None, error["param"].as_str().map(str::to_owned)),
@@ -450,7 +450,7 @@ pub(crate) fn openai_schema<'t>(
     Ok((written.text, holds))
 }
 
-/// Whether the tool that is to be called takes free text.
+/// True if the tool choice names a tool that takes free text.
 pub(crate) fn names_free(parts: &[PromptPart<'_>], choice: &ToolChoice<'_>) -> bool {
     let ToolChoice::Named(name) = choice else { return false };
     parts
@@ -529,8 +529,8 @@ pub(crate) fn push_signature(signature: &mut String, more: &str) -> Result<(), M
     Ok(())
 }
 
-/// What is wrong with an answer that shows a picture: it is what was asked for, and would be charged
-/// without being delivered.
+/// Error for an answer that holds a picture: the picture was requested, and must not be charged without being
+/// delivered.
 pub(crate) fn picture() -> Malformed {
     Malformed("a picture, for which the customer's dialect has no words".to_owned())
 }
@@ -591,7 +591,7 @@ pub(crate) fn attach_seals(parts: &mut Vec<PromptPart<'_>>) {
     *parts = kept;
 }
 
-/// What a tool has put out, in dialects that cannot say beside it that the tool failed.
+/// A tool's output in dialects without a field for its failure: marked by a prefix.
 pub(crate) fn marked_output(text: &str, is_error: bool) -> Cow<'_, str> {
     let says_so = text.trim_start().to_ascii_lowercase().starts_with("error");
     if is_error && !says_so { format!("Error: {text}").into() } else { text.into() }
@@ -604,7 +604,7 @@ pub(crate) fn counted(members: &mut Members, key: &str, count: u64, out: &mut Ve
     }
 }
 
-/// What was written to a cache, by how long it is kept, in Anthropic's words.
+/// Writes Anthropic's `cache_creation`: written tokens by lifetime.
 pub(crate) fn cache_creation(counts: &Counts, out: &mut Vec<u8>) {
     let mut creation = Members::object(out);
     creation.integer(out, "ephemeral_5m_input_tokens", counts.cache_write);
@@ -612,8 +612,8 @@ pub(crate) fn cache_creation(counts: &Counts, out: &mut Vec<u8>) {
     creation.end(out);
 }
 
-/// What was written to a cache, in dialects that know one period only: where something is kept for an
-/// hour, which has a price of its own, Anthropic's words follow.
+/// Writes cache writes for dialects with one lifetime. Tokens kept for an hour have a price of their own, so
+/// Anthropic's object follows if there are any.
 pub(crate) fn cache_writes(
     details: &mut Members,
     counts: &Counts,
@@ -630,7 +630,7 @@ pub(crate) fn cache_writes(
     }
 }
 
-/// Which part of the input is sound, and which is pictures and videos that are counted apart.
+/// Writes the audio, image and video tokens of the input, if counted apart.
 pub(crate) fn media_input(details: &mut Members, counts: &Counts, out: &mut Vec<u8>) {
     counted(details, "audio_tokens", counts.audio_input, out);
     counted(details, "image_tokens", counts.image_input, out);

@@ -13,7 +13,7 @@ use crate::part::{MediaPart, Source};
 /// Letters of base64 in which a type is told: 24 bytes.
 const HEAD_CHARS: usize = 32;
 
-/// What is shown inline.
+/// Content of a media part that is sent inline.
 pub(crate) enum MediaContent<'m> {
     /// A picture of this media type, in base64.
     Image(Cow<'m, str>, &'m str),
@@ -28,7 +28,7 @@ pub(crate) enum MediaContent<'m> {
 }
 
 impl<'m> MediaContent<'m> {
-    /// What the part shows, by its bytes, or else by its label.
+    /// The content of a part: its bytes, or else its label.
     pub(crate) fn from_part(media: &'m MediaPart<'_>) -> Self {
         let (label, data) = match &media.source {
             Source::Url(url) => return Self::Url(url),
@@ -81,7 +81,7 @@ fn named(label: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether the bytes of such files are texts.
+/// True if files of this media type are texts.
 fn is_textual(media_type: &str) -> bool {
     let Some(word) = media_type.strip_prefix("application/") else {
         return media_type.starts_with("text/");

@@ -11,8 +11,8 @@ use std::collections::{HashMap, HashSet};
 
 use crate::part::{AnswerFormat, AnswerPart, PromptPart, ToolChoice};
 
-/// What stands between a namespace and a name until both are written as one: a control, which no tool's
-/// own name has.
+/// Separator of a namespace and a name until both are written as one: a control character, which no tool's
+/// name contains.
 const NAMESPACE_END: char = '\u{1f}';
 /// The separator of namespace and name for upstreams without namespaces.
 const NAMESPACE_END_WRITTEN: &str = "__";
@@ -52,7 +52,7 @@ pub struct Naming {
     pub ids: IdNaming,
 }
 
-/// Which ids of calls of tools an upstream takes.
+/// Format of tool call ids that an upstream accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CallIds {
     /// Any: they stay as they are.
@@ -109,7 +109,7 @@ impl Naming {
         ids: IdNaming::Any(64),
     };
 
-    /// Whether every name and id of the parts is taken as it is.
+    /// True if every name and id of the parts is accepted unchanged.
     #[must_use]
     pub fn fits(&self, parts: &[PromptPart<'_>]) -> bool {
         let mut calls = HashSet::new();
@@ -267,8 +267,8 @@ impl Aliases {
     pub fn restore<'a>(&self, piece: AnswerPart<'a>) -> AnswerPart<'a> {
         match piece {
             AnswerPart::ToolCall { id, name, seal } if !self.by_name.is_empty() => {
-                let known = self.by_name.iter().find(|(_, alias)| **alias == name);
-                let name = known.map_or(name, |(known, _)| Cow::Owned(known.clone()));
+                let original = self.by_name.iter().find(|(_, alias)| **alias == name);
+                let name = original.map_or(name, |(original, _)| Cow::Owned(original.clone()));
                 AnswerPart::ToolCall { id, name, seal }
             }
             other => other,

@@ -10,8 +10,8 @@ use crate::schemas::{self, Subset};
 use crate::tool_schema;
 use crate::turns::AlternatingTurns;
 
-/// What is said of a tool that stands in the conversation and is not offered any more.
-const GONE: &str =
+/// Description of a tool that the conversation calls and the request no longer offers.
+const NOT_OFFERED: &str =
     "Was called earlier in this conversation and is not available any more. Do not call it.";
 /// The most strict tools of a request to Claude (Anthropic's documentation of structured outputs, "Schema
 /// complexity limits").
@@ -104,7 +104,7 @@ impl<'p> Offer<'p> {
     pub(crate) fn declare(&mut self, conversation: &AlternatingTurns<'p>) {
         let called = conversation.called();
         self.marks = vec![None; called.len()];
-        self.tools = called.into_iter().map(OfferedTool::gone).collect();
+        self.tools = called.into_iter().map(OfferedTool::no_longer_offered).collect();
         self.is_history = true;
     }
 
@@ -122,9 +122,9 @@ impl<'p> Offer<'p> {
 }
 
 impl<'p> OfferedTool<'p> {
-    fn gone(name: &'p str) -> Self {
+    fn no_longer_offered(name: &'p str) -> Self {
         let schema = tool_schema::EMPTY_SCHEMA.into();
-        Self { name, description: Some(GONE), schema, is_strict: false }
+        Self { name, description: Some(NOT_OFFERED), schema, is_strict: false }
     }
 
     /// Makes the schema one of Claude's strict tools, and returns whether that loses nothing of it. Tools
@@ -151,7 +151,7 @@ pub(crate) fn tool_choice<'p>(parts: &'p [PromptPart<'p>]) -> Option<&'p ToolCho
     })
 }
 
-/// Whether only one tool may be called at a time.
+/// True if only one tool may be called at a time.
 pub(crate) fn is_single(parts: &[PromptPart<'_>]) -> bool {
     parts.iter().any(|part| matches!(part, PromptPart::ParallelTools(false)))
 }

@@ -12,7 +12,7 @@ use crate::dialect::Untranslatable;
 use crate::names;
 use crate::part::{PromptPart, Tool, ToolChoice};
 
-/// Why a call of a tool that was left out cannot be asked for.
+/// Reason for refusing a choice that names a tool that was left out.
 pub(crate) const RUN_BY_PROVIDER: &str =
     "it asks for a call of a tool that only the provider of another model runs";
 
@@ -42,9 +42,9 @@ impl<'a> OfferedTools<'a> {
     /// Adds a tool. One of the same name is replaced where it stands: providers take each name once.
     pub(crate) fn offer(&mut self, tool: Tool<'a>, is_deferred: bool) {
         match self.places.get(&tool.name).and_then(|place| self.tools.get_mut(*place)) {
-            Some(known) => {
-                let is_deferred = is_deferred && known.is_deferred;
-                *known = OfferedTool { tool, is_deferred };
+            Some(offered) => {
+                let is_deferred = is_deferred && offered.is_deferred;
+                *offered = OfferedTool { tool, is_deferred };
             }
             None => {
                 self.places.insert(tool.name.clone(), self.tools.len());
@@ -101,9 +101,9 @@ impl<'a> OfferedTools<'a> {
     }
 
     /// Writes the tools that the model sees. What was called, or is to be called, has been found.
-    pub(crate) fn put(mut self, said: &[PromptPart<'a>], parts: &mut Vec<PromptPart<'a>>) {
+    pub(crate) fn put(mut self, conversation: &[PromptPart<'a>], parts: &mut Vec<PromptPart<'a>>) {
         if self.tools.iter().any(|offered| offered.is_deferred) {
-            for part in said.iter().chain(parts.iter()) {
+            for part in conversation.iter().chain(parts.iter()) {
                 match part {
                     PromptPart::ToolCall(call) => self.referenced.push(call.name.clone()),
                     PromptPart::ToolChoice(ToolChoice::Named(name)) => {
@@ -144,7 +144,7 @@ impl<'a> OfferedTools<'a> {
     }
 }
 
-/// What a model reads in the place of a search's result: the tools stand in the prompt.
+/// Text that a model reads instead of a tool search's result: the tools themselves stand in the prompt.
 pub(crate) fn found_text<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
     // As providers see the tools of a namespace.
     let names: Vec<String> = names.into_iter().map(names::shown).collect();

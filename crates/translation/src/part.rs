@@ -1,4 +1,4 @@
-//! What a conversation with a language model is made of, in the words of no dialect.
+//! Parts of a conversation with a language model, independent of any dialect.
 //!
 //! A request is a list of [`PromptPart`]s in the order in which its dialect writes them; an answer is a
 //! stream of [`AnswerPart`]s. Texts are those of the request or the answer, unchanged: what is JSON there
@@ -10,43 +10,43 @@ use std::borrow::Cow;
 /// A piece of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PromptPart<'a> {
-    /// What the model is to do in every turn: `system`, `developer`, `instructions`.
+    /// Instructions for every turn: `system`, `developer`, `instructions`.
     Instruction(Text<'a>),
-    /// What follows, up to the next of these, was said by this role.
+    /// Start of a turn of this role; it lasts until the next one.
     Turn(Speaker),
     /// Something said in the turn that is open.
     Content(ContentPart<'a>),
     /// A call of a tool in the assistant's turn that is open.
     ToolCall(ToolCall<'a>),
-    /// What a call of a tool came to, in the user's turn that is open.
+    /// The result of a tool call, in the user's turn that is open.
     ToolResult(ToolResult<'a>),
-    /// What the assistant thought in the turn that is open.
+    /// The assistant's reasoning, in the turn that is open.
     Reasoning(Reasoning<'a>),
     /// A tool that the customer runs.
     Tool(Tool<'a>),
-    /// Which tool is to be called.
+    /// The tool to call.
     ToolChoice(ToolChoice<'a>),
-    /// Whether several tools may be called in one turn.
+    /// True if several tools may be called in one turn.
     ParallelTools(bool),
     /// The most tokens of the answer, with what is thought for it.
     OutputMax(u64),
     /// Texts before which the answer ends.
     Stop(Vec<Cow<'a, str>>),
-    /// How the answer is formed.
+    /// The format of the answer.
     Format(AnswerFormat<'a>),
-    /// How much is thought before the answer.
+    /// The amount of reasoning before the answer.
     Thinking(Thinking),
-    /// How words are chosen.
+    /// A sampling setting.
     Sampling(Sampling),
-    /// Who asks, as the customer calls their user.
+    /// Identifier of the end user, chosen by the customer.
     User(Cow<'a, str>),
     /// A name for prompts that begin alike, for the upstream's cache.
     CacheKey(Cow<'a, str>),
-    /// How long and detailed the answer is to be: `low`, `medium` or `high`.
+    /// Desired length and detail of the answer: `low`, `medium` or `high`.
     Verbosity(Cow<'a, str>),
 }
 
-/// Who speaks in a turn of a conversation.
+/// Role of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speaker {
     /// The customer, or a tool of the customer's.
@@ -93,17 +93,17 @@ pub enum ContentPart<'a> {
 /// A picture, a document, a recording or a video.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MediaPart<'a> {
-    /// Where its bytes are found.
+    /// Location of the bytes.
     pub source: Source<'a>,
     /// The name of its file.
     pub name: Option<Cow<'a, str>>,
-    /// How closely a picture is looked at: `low`, `high`, `auto`.
+    /// Resolution at which the model looks at a picture: `low`, `high`, `auto`.
     pub detail: Option<Cow<'a, str>>,
     /// The prompt up to here is to be cached.
     pub cache: Option<Cache>,
 }
 
-/// Where the bytes of media are found.
+/// Location of the bytes of media.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source<'a> {
     /// Whoever reads it fetches it from there.
@@ -136,12 +136,12 @@ pub struct ToolCall<'a> {
     pub cache: Option<Cache>,
 }
 
-/// What a call of a tool came to.
+/// The result of a tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolResult<'a> {
     /// The id of the call.
     pub id: Cow<'a, str>,
-    /// What came out: texts, pictures and documents.
+    /// The output: texts, pictures and documents.
     pub content: Vec<ContentPart<'a>>,
     /// The tool says that it failed.
     pub is_error: bool,
@@ -149,12 +149,12 @@ pub struct ToolResult<'a> {
     pub cache: Option<Cache>,
 }
 
-/// What the assistant thought.
+/// Reasoning of the assistant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reasoning<'a> {
     /// The thoughts, or a summary of them; empty where only the upstream can read them.
     pub text: Cow<'a, str>,
-    /// What the upstream needs in order to know that they are its own, wrapped as [`crate::seal`] says.
+    /// Token by which the upstream recognizes its own reasoning, wrapped as [`crate::seal`] describes.
     pub seal: Option<Cow<'a, str>>,
 }
 
@@ -163,7 +163,7 @@ pub struct Reasoning<'a> {
 pub struct Tool<'a> {
     /// The name by which the model calls it.
     pub name: Cow<'a, str>,
-    /// What it is for.
+    /// Description of the tool's purpose.
     pub description: Option<Cow<'a, str>>,
     /// The JSON schema of its input, byte for byte; `None` where it takes none, or free text.
     pub schema: Option<Cow<'a, str>>,
@@ -175,7 +175,7 @@ pub struct Tool<'a> {
     pub cache: Option<Cache>,
 }
 
-/// Which tool is to be called.
+/// The tool to call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolChoice<'a> {
     /// The model calls tools as it likes.
@@ -188,16 +188,16 @@ pub enum ToolChoice<'a> {
     Named(Cow<'a, str>),
 }
 
-/// How the answer is formed.
+/// The format of the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnswerFormat<'a> {
     /// The answer is any JSON object.
     Json,
-    /// What fits a JSON schema.
+    /// JSON that fits a schema.
     Schema {
         /// The name of the schema, where it has one.
         name: Option<Cow<'a, str>>,
-        /// What it is for.
+        /// Description of the schema's purpose.
         description: Option<Cow<'a, str>>,
         /// The schema, byte for byte.
         schema: Cow<'a, str>,
@@ -206,7 +206,7 @@ pub enum AnswerFormat<'a> {
     },
 }
 
-/// How much is thought.
+/// The amount of reasoning before the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Thinking {
     /// Nothing is thought before the answer.
@@ -219,14 +219,14 @@ pub enum Thinking {
     Budget(u64),
 }
 
-/// How much is thought, as a word.
+/// The amount of reasoning, as a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effort {
     /// The least that a model knows beside nothing.
     Minimal,
     /// Less than is usual.
     Low,
-    /// What is usual for the model.
+    /// The model's usual amount.
     Medium,
     /// More than is usual.
     High,
@@ -274,9 +274,9 @@ impl Sampling {
 pub enum AnswerPart<'a> {
     /// The upstream has begun. First of all, once.
     Begin {
-        /// What the upstream calls the answer.
+        /// The upstream's id of the answer.
         id: Cow<'a, str>,
-        /// What is known of its cost by now.
+        /// Usage reported so far.
         counts: Counts,
     },
     /// A sign of life of the upstream, which says nothing. Anywhere before the end.
@@ -289,8 +289,8 @@ pub enum AnswerPart<'a> {
     Refusal(Cow<'a, str>),
     /// More of what the model thinks.
     Reasoning(Cow<'a, str>),
-    /// What the upstream needs to know these thoughts again, which end here; wrapped as
-    /// [`crate::seal`] says. Thoughts without text have only this.
+    /// Token by which the upstream recognizes the reasoning that ends here, wrapped as [`crate::seal`]
+    /// describes. Reasoning without text has only this.
     Seal(Cow<'a, str>),
     /// A call of a tool begins; its input follows.
     ToolCall {
@@ -303,7 +303,7 @@ pub enum AnswerPart<'a> {
     },
     /// More of the input of the call that began last: a JSON object, as text.
     Input(Cow<'a, str>),
-    /// Why the model stopped. Once, behind all that it said.
+    /// The stop reason; once, after all content.
     Stop(Stop<'a>),
     /// The answer is whole. Last of all.
     End(Counts),
@@ -345,8 +345,7 @@ impl AnswerPart<'_> {
 /// A page of the web that a text refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Citation<'a> {
-    /// Where the words begin and end that refer to it: in characters, counted back from the end of the
-    /// text that was said so far.
+    /// Start and end of the cited words: in characters, counted back from the end of the text so far.
     pub back: (u64, u64),
     /// The address of the page.
     pub url: Cow<'a, str>,
@@ -354,7 +353,7 @@ pub struct Citation<'a> {
     pub title: Cow<'a, str>,
 }
 
-/// Why a model stopped.
+/// Reason why a model stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop<'a> {
     /// It had said all.
@@ -386,7 +385,7 @@ impl Stop<'_> {
     }
 }
 
-/// What an answer used, in disjoint kinds of input; zero where nothing is known.
+/// Usage of an answer, in disjoint kinds of input; zero where nothing was reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Tokens of input that no cache has read or written.
@@ -435,10 +434,10 @@ impl Counts {
     }
 }
 
-/// What an upstream says of a request that it refuses, or of an answer that it breaks off.
+/// An upstream's failure, before or in the middle of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamFailure {
-    /// What is at fault.
+    /// The kind of fault.
     pub kind: FailureKind,
     /// The upstream's own words.
     pub message: String,
@@ -446,14 +445,14 @@ pub struct UpstreamFailure {
     pub param: Option<String>,
 }
 
-/// What is at fault.
+/// The kind of fault in a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
     /// The request is malformed, or asks for what the upstream does not have.
     Invalid,
     /// The prompt is longer than the model's context.
     TooLong,
-    /// What was asked for breaks a rule of the upstream's.
+    /// The request breaks the upstream's content policy.
     Filtered,
     /// The credential, or what it may do.
     Denied,

@@ -84,7 +84,8 @@ impl<'a> InsideReader<'a> {
         (self.peek()? == byte).then(|| self.at += 1)
     }
 
-    /// Whether a value follows: goes behind the comma before it, or behind the end, where the text ends.
+    /// Moves to the next value: past the comma before it. `false` at the closing bracket; `None` if the text
+    /// ends.
     fn has_next(&mut self, close: u8) -> Option<bool> {
         let is_first = std::mem::take(&mut self.is_first);
         if self.peek()? == close {
@@ -169,7 +170,7 @@ mod tests {
 
     use super::*;
 
-    /// What a parser makes of a value, by way of what is read here.
+    /// The value that a parser reads from the members and elements found here.
     fn rebuilt(raw: Raw<'_>) -> Option<Value> {
         match raw.get().as_bytes().first()? {
             b'"' => Some(raw.string()?.into_owned().into()),

@@ -87,7 +87,7 @@ fn member<'a>(members: &Read<'a>, key: &str) -> Option<Raw<'a>> {
     members.iter().find(|(name, _)| name == key).map(|(_, value)| *value)
 }
 
-/// Whether a schema says of which type a value is, or of which others it is one.
+/// True if a schema states the type of a value, or the choices of which it is one.
 fn is_typed(members: &Read<'_>) -> bool {
     let words = ["type", "enum", "const", "anyOf", "oneOf", "$ref"];
     members.iter().any(|(key, value)| words.contains(&&**key) && is_given(*value))
@@ -136,7 +136,7 @@ fn implied_type(key: &str) -> Option<&'static str> {
     }
 }
 
-/// What becomes of a member of a schema.
+/// Handling of a keyword of a schema.
 enum KeywordFate {
     /// It stays, as it was written.
     Keep,
@@ -296,7 +296,8 @@ impl Fitter<'_> {
         Ok(())
     }
 
-    /// What of a level goes into its description, as the SDKs write it: `{minimum: 1, maximum: 10}`.
+    /// Keywords of a level that move into its description, formatted as the SDKs do: `{minimum: 1, maximum:
+    /// 10}`.
     fn notes(&mut self, members: &Read<'_>, types: Types) -> String {
         let mut notes = String::new();
         for (key, value) in members {
@@ -494,7 +495,7 @@ fn choice<'a>(members: &Read<'a>) -> Option<(&'static str, Raw<'a>)> {
     (!is_restriction).then_some(found)
 }
 
-/// Whether the choices only say which properties must be there, as MCP servers write "one of the two".
+/// True if the choices only state required properties, as MCP servers write "one of the two".
 fn only_restricts(list: Raw<'_>) -> bool {
     let describes = |one: Raw<'_>| {
         one.members().is_none_or(|members| {
@@ -520,9 +521,9 @@ fn check_object(
     if named && !more.starts_with('{') || more == "false" {
         return Ok(());
     }
-    let wanted =
+    let expected =
         "an object whose properties all have names: the provider of this model takes no other";
-    Err(at.malformed(wanted))
+    Err(at.malformed(expected))
 }
 
 fn untyped(at: &FieldPath<'_>) -> Untranslatable {

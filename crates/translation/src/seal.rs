@@ -7,10 +7,10 @@
 
 use std::borrow::Cow;
 
-/// What every seal begins with.
+/// Prefix of every seal.
 const PREFIX: &str = "tg1.";
 
-/// Whose token a seal holds.
+/// Dialect whose token a seal wraps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Maker {
     /// OpenAI's chat completions: an entry of `reasoning_details`, as JSON.
@@ -55,14 +55,14 @@ pub fn open(maker: Maker, seal: &str) -> Option<&str> {
     seal.strip_prefix(PREFIX)?.strip_prefix(maker.word())?.strip_prefix('.')
 }
 
-/// Whether the text is a token of any dialect that was wrapped here.
+/// True if the text is a seal that this gateway wrote.
 #[must_use]
 pub fn is_wrapped(text: &str) -> bool {
     text.starts_with(PREFIX)
 }
 
-/// What a customer of the dialect `maker` sends back: unwrapped where it travelled wrapped, else a token
-/// of that dialect itself, which is wrapped.
+/// Reads a token that a customer of the dialect `maker` sends back: a seal stays as it is, and a bare token
+/// is that dialect's own and is wrapped.
 #[must_use]
 pub fn of_customer<'a>(maker: Maker, token: &'a str) -> Cow<'a, str> {
     if is_wrapped(token) { token.into() } else { wrap(maker, token).into() }

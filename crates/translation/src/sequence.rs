@@ -37,7 +37,7 @@ impl<K: Copy + PartialEq> Sequencer<K> {
         self.open
     }
 
-    /// Whether a block of this key has begun behind the open one and not ended.
+    /// True if a block of this key has begun behind the open one and not ended.
     pub(crate) fn is_waiting(&self, key: K) -> bool {
         self.waiting.iter().any(|block| block.key == key && !block.has_ended)
     }
@@ -110,7 +110,7 @@ impl<K: Copy + PartialEq> Sequencer<K> {
         }
     }
 
-    /// Whether a block waits.
+    /// True if a block waits.
     pub(crate) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -163,14 +163,14 @@ impl ObjectEnd {
         }
     }
 
-    /// Whether what has come is a whole object.
+    /// True if the pieces so far form a complete object.
     pub(crate) fn is_whole(&self) -> bool {
         self.is_object && self.has_ended && self.depth == 0 && !self.is_in_string
     }
 }
 
-/// How much of a text was passed on in pieces: what is repeated as a whole is compared with it, and only
-/// the rest passed on.
+/// Length and hash of a text passed on in pieces. A later repetition as a whole is compared with them, and
+/// only its rest is passed on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Passed {
     bytes: usize,
@@ -192,7 +192,7 @@ impl Passed {
         self.bytes += piece.len();
     }
 
-    /// What of the whole text has not been passed on; nothing where another text was.
+    /// The part of the complete text that has not been passed on; empty if the pieces were of another text.
     pub(crate) fn rest<'t>(&self, whole: &'t str) -> &'t str {
         let Some((begin, rest)) = whole.split_at_checked(self.bytes) else { return "" };
         let mut same = Self::default();

@@ -1,4 +1,5 @@
-//! What holds for every dialect: what is written is read again, through any of them and back.
+//! Round trips through every dialect: a written request or answer reads back the same, through any dialect
+//! and back.
 
 use std::borrow::Cow;
 
@@ -77,18 +78,18 @@ fn any_picture() -> impl Strategy<Value = ContentPart<'static>> {
     })
 }
 
-/// What a user says, an assistant answers, and tools give back.
+/// A user's text, an assistant's answer, and results of tools.
 fn any_exchange() -> impl Strategy<Value = Vec<PromptPart<'static>>> {
-    let said = prop::collection::vec(
+    let contents = prop::collection::vec(
         prop_oneof![3 => any_text().prop_map(text), 1 => any_picture()],
         1..3,
     );
     let calls = prop::collection::vec(("[a-z]{1,6}", any_json(), any_text()), 0..3);
     // Calls of a conversation have different ids: what repeats one is written otherwise.
-    (said, prop::option::of(any_text()), calls, any::<u64>()).prop_map(
-        |(said, answered, calls, id)| {
+    (contents, prop::option::of(any_text()), calls, any::<u64>()).prop_map(
+        |(contents, answered, calls, id)| {
             let mut parts = vec![PromptPart::Turn(Speaker::User)];
-            parts.extend(said.into_iter().map(PromptPart::Content));
+            parts.extend(contents.into_iter().map(PromptPart::Content));
             let answered = answered.or_else(|| calls.is_empty().then(|| "so".to_owned()));
             parts.push(PromptPart::Turn(Speaker::Assistant));
             parts.extend(answered.map(|answered| PromptPart::Content(text(answered))));
@@ -171,42 +172,42 @@ prop_compose! {
     }
 }
 
-/// What a user says last: upstreams want it so.
+/// A last turn of the user, as upstreams require.
 fn user_at_end() -> [PromptPart<'static>; 2] {
     [PromptPart::Turn(Speaker::User), PromptPart::Content(text("Go on."))]
 }
 
-/// Whether the tool is declared because the conversation has calls of it.
+/// True if the tool is declared because the conversation has calls of it.
 fn is_of_history(tool: &Tool<'_>) -> bool {
     tool.description.as_deref().is_some_and(|text| text.starts_with("Was called earlier"))
 }
 
-/// What is said, in one order for all dialects, with turns of one role joined.
-fn list_said(parts: &[PromptPart<'_>]) -> Vec<String> {
-    let mut said = Vec::new();
+/// Lists the conversation in one order for all dialects, with consecutive turns of one role joined.
+fn conversation_contents(parts: &[PromptPart<'_>]) -> Vec<String> {
+    let mut list = Vec::new();
     let mut role = None;
     for part in parts {
         match part {
             PromptPart::Turn(next) if role == Some(*next) => {}
             PromptPart::Turn(next) => {
                 role = Some(*next);
-                said.push(format!("{part:?}"));
+                list.push(format!("{part:?}"));
             }
             PromptPart::Instruction(_)
             | PromptPart::Content(_)
             | PromptPart::ToolCall(_)
             | PromptPart::ToolResult(_)
-            | PromptPart::Reasoning(_) => said.push(format!("{part:?}")),
+            | PromptPart::Reasoning(_) => list.push(format!("{part:?}")),
             _ => {}
         }
     }
-    said
+    list
 }
 
-/// What is asked for beside that, in one order.
-fn asked(parts: &[PromptPart<'_>]) -> Vec<String> {
+/// Lists the settings of a request, in one order.
+fn settings(parts: &[PromptPart<'_>]) -> Vec<String> {
     let must_call = parts.contains(&PromptPart::ToolChoice(ToolChoice::Any));
-    let mut asked: Vec<String> = parts
+    let mut settings: Vec<String> = parts
         .iter()
         .filter_map(|part| match part {
             // Gemini has one word for calls that must come and for calls that fit their schemas.
@@ -225,8 +226,8 @@ fn asked(parts: &[PromptPart<'_>]) -> Vec<String> {
             _ => None,
         })
         .collect();
-    asked.sort();
-    asked
+    settings.sort();
+    settings
 }
 
 fn write(dialect: &dyn Dialect, parts: &[PromptPart<'_>]) -> Vec<u8> {
@@ -243,13 +244,13 @@ proptest! {
         for one in DIALECTS {
             let body = write(one, &parts);
             let read = one.read_request(&body).expect("read").parts;
-            prop_assert_eq!(list_said(&read), list_said(&parts), "{:?}", one);
-            prop_assert_eq!(asked(&read), asked(&parts), "{:?}", one);
+            prop_assert_eq!(conversation_contents(&read), conversation_contents(&parts), "{:?}", one);
+            prop_assert_eq!(settings(&read), settings(&parts), "{:?}", one);
             for other in DIALECTS {
                 let body = write(other, &read);
                 let again = other.read_request(&body).expect("read").parts;
-                prop_assert_eq!(list_said(&again), list_said(&parts), "{:?} over {:?}", one, other);
-                prop_assert_eq!(asked(&again), asked(&parts), "{:?} over {:?}", one, other);
+                prop_assert_eq!(conversation_contents(&again), conversation_contents(&parts), "{:?} over {:?}", one, other);
+                prop_assert_eq!(settings(&again), settings(&parts), "{:?} over {:?}", one, other);
             }
         }
     }
@@ -297,8 +298,9 @@ fn any_answer() -> impl Strategy<Value = Vec<AnswerPart<'static>>> {
     let counts = (0..1000_u64, 0..1000_u64, 0..1000_u64, 0..1000_u64, 100..1000_u64, 0..100_u64);
     (pieces, calls, counts).prop_map(|(pieces, calls, counts)| {
         let (input, cache_read, cache_write, cache_write_1h, output, reasoning) = counts;
-        let known = Counts { input, cache_read, cache_write, cache_write_1h, ..Counts::default() };
-        let counts = Counts { output, reasoning, ..known };
+        let input_counts =
+            Counts { input, cache_read, cache_write, cache_write_1h, ..Counts::default() };
+        let counts = Counts { output, reasoning, ..input_counts };
         let mut answer = vec![AnswerPart::Begin { id: "up".into(), counts: Counts::default() }];
         answer.extend(pieces.into_iter().map(|text| AnswerPart::Text(text.into())));
         let stop = if calls.is_empty() { Stop::Done } else { Stop::Tools };
@@ -315,9 +317,9 @@ fn any_answer() -> impl Strategy<Value = Vec<AnswerPart<'static>>> {
     })
 }
 
-/// What an answer says, with pieces of one block joined.
-fn list_told<'a>(answer: impl IntoIterator<Item = AnswerPart<'a>>) -> Vec<String> {
-    let mut told: Vec<String> = Vec::new();
+/// Lists the contents of an answer, with pieces of one block joined.
+fn answer_contents<'a>(answer: impl IntoIterator<Item = AnswerPart<'a>>) -> Vec<String> {
+    let mut contents: Vec<String> = Vec::new();
     for piece in answer {
         let (kind, more) = match &piece {
             AnswerPart::Begin { .. } | AnswerPart::End(_) => continue,
@@ -326,17 +328,17 @@ fn list_told<'a>(answer: impl IntoIterator<Item = AnswerPart<'a>>) -> Vec<String
             AnswerPart::Reasoning(text) => ("thought ", text),
             AnswerPart::Refusal(text) => ("refusal ", text),
             other => {
-                told.push(format!("{other:?}"));
+                contents.push(format!("{other:?}"));
                 continue;
             }
         };
-        match told.last_mut().filter(|last| last.starts_with(kind)) {
+        match contents.last_mut().filter(|last| last.starts_with(kind)) {
             Some(last) => last.push_str(more),
             None if more.is_empty() => {}
-            None => told.push(format!("{kind}{more}")),
+            None => contents.push(format!("{kind}{more}")),
         }
     }
-    told
+    contents
 }
 
 fn frame() -> AnswerFrame {
@@ -348,7 +350,7 @@ fn frame() -> AnswerFrame {
     }
 }
 
-/// What a reader makes of a whole stream.
+/// Reads a complete stream.
 fn read_events(dialect: &dyn Dialect, events: &[u8]) -> Vec<AnswerPart<'static>> {
     let mut reader = dialect.stream_reader();
     let (mut answer, keep) = (Vec::new(), |answer: &mut Vec<_>, piece: AnswerPart<'_>| {
@@ -406,12 +408,12 @@ proptest! {
         for dialect in DIALECTS {
             let document = dialect.write_answer(&answer, &frame());
             let read = dialect.read_answer(&document).expect("read");
-            prop_assert_eq!(list_told(read), list_told(answer.clone()), "{:?}", dialect);
+            prop_assert_eq!(answer_contents(read), answer_contents(answer.clone()), "{:?}", dialect);
             let events = write_events(dialect, &answer);
             let read = read_events(dialect, &events);
             prop_assert!(matches!(read.first(), Some(AnswerPart::Begin { .. })), "{:?}", read);
             prop_assert!(matches!(read.last(), Some(AnswerPart::End(_))), "{:?}", read);
-            prop_assert_eq!(list_told(read), list_told(answer.clone()), "{:?}", dialect);
+            prop_assert_eq!(answer_contents(read), answer_contents(answer.clone()), "{:?}", dialect);
         }
     }
 
@@ -455,7 +457,7 @@ proptest! {
 
 // Seals.
 
-/// What the assistant said, as the customer sends it back.
+/// The assistant's message as the customer sends it back.
 fn sent_back(place: usize, document: &Value) -> Value {
     match place {
         0 => json!({"messages": [document["choices"][0]["message"]]}),
@@ -776,7 +778,7 @@ fn videos_and_sound_are_carried_to_gemini_and_back() {
 }
 
 #[test]
-fn claude_is_told_to_think_as_its_models_take_it() {
+fn thinking_is_set_in_the_form_of_each_claude_model() {
     let write = |parts: &[PromptPart<'_>], target: TranslationTarget| {
         let mut losses = Losses::default();
         let body = Messages.write_request(parts, &target, &mut losses).expect("written");
@@ -898,7 +900,7 @@ fn imitators_of_chat_completions_lose_nothing() {
     for (what, chunks, expected) in rows {
         let events: Vec<String> = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
         let read = read_events(&Chat, events.concat().as_bytes());
-        assert_eq!(list_told(read), expected, "{what}");
+        assert_eq!(answer_contents(read), expected, "{what}");
     }
     let mut reader = Chat.stream_reader();
     let lost =

@@ -16,9 +16,9 @@ use crate::raw::Raw;
 
 /// The schema of a tool that takes nothing.
 pub(crate) const EMPTY_SCHEMA: &str = r#"{"type":"object","properties":{}}"#;
-/// What no root of a schema may have.
+/// Keywords that OpenAI forbids at the root of a schema.
 const CHOICES: [&str; 6] = ["anyOf", "oneOf", "allOf", "enum", "not", "$ref"];
-/// What a strict schema may have beside what [`is_strict`] looks into.
+/// Keywords that a strict schema may contain beside those that [`is_strict`] checks.
 const STRICT_KEYWORDS: [&str; 20] = [
     "$schema",
     "$id",
@@ -44,7 +44,7 @@ const STRICT_KEYWORDS: [&str; 20] = [
 const STRICT_BOUNDS: [&str; 4] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"];
 const STRICT_FORMATS: [&str; 9] =
     ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
-/// How deep the objects of a strict schema may be nested.
+/// Maximum nesting of objects in a strict schema.
 const STRICT_DEPTH_MAX: usize = 10;
 
 /// The schema of a tool, and whether it could not be said as it was written.
@@ -81,7 +81,7 @@ pub(crate) fn with_items(schema: &str) -> Cow<'_, str> {
     root.to_string().into()
 }
 
-/// Whether the root is an object with properties, and nothing else.
+/// True if the root is an object with properties, and nothing else.
 fn is_object(schema: &str) -> bool {
     let Some(root) = Raw::document(schema).and_then(|raw| FieldPath::ROOT.object(raw).ok()) else {
         return false;
@@ -206,7 +206,7 @@ fn merge(root: &mut Map<String, Value>, choices: &[Value], is_all: bool) {
     }
 }
 
-/// Whether OpenAI takes the schema with `strict: true`.
+/// True if OpenAI accepts the schema with `strict: true`.
 pub(crate) fn is_strict(schema: &str) -> bool {
     let Some(root) = json::read::<Value>(schema) else { return false };
     root["type"] == "object" && root.get("anyOf").is_none() && is_strict_node(&root, 0)
@@ -216,10 +216,10 @@ fn is_strict_node(node: &Value, depth: usize) -> bool {
     let Some(members) = node.as_object().filter(|_| depth <= STRICT_DEPTH_MAX) else {
         return false;
     };
-    let is_known = |key: &String| {
+    let is_supported = |key: &String| {
         STRICT_KEYWORDS.contains(&key.as_str()) || STRICT_BOUNDS.contains(&key.as_str())
     };
-    if !members.keys().all(is_known) {
+    if !members.keys().all(is_supported) {
         return false;
     }
     let has_kind = ["type", "anyOf", "$ref"].iter().any(|key| members.contains_key(*key));
@@ -227,9 +227,9 @@ fn is_strict_node(node: &Value, depth: usize) -> bool {
     if !has_kind || format.is_some_and(|format| !STRICT_FORMATS.contains(&format)) {
         return false;
     }
-    let is_kind = |wanted: &str| match members.get("type") {
-        Some(Value::String(kind)) => kind == wanted,
-        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == wanted),
+    let is_kind = |expected: &str| match members.get("type") {
+        Some(Value::String(kind)) => kind == expected,
+        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == expected),
         _ => false,
     };
     if (is_kind("object") || members.contains_key("properties")) && !is_strict_object(members) {

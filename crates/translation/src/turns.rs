@@ -11,13 +11,14 @@ mod marks;
 
 pub(crate) use marks::CacheMarks;
 
-/// What stands in front of a conversation that the assistant begins: "first message must use the user
+/// User text inserted before a conversation that begins with the assistant: "first message must use the user
 /// role" (Anthropic), "A conversation must start with a user message" (Bedrock), "function call turn comes
 /// immediately after a user turn" (Gemini).
 const OPENING: &str = "(The conversation begins here.)";
-/// What stands behind one that the assistant ends, where the model cannot go on with its own words.
+/// User text appended to a conversation that ends with the assistant, where the model cannot continue its own
+/// words.
 const CONTINUE: &str = "Continue.";
-/// What stands between results and what a user says behind them, where a turn has one or the other.
+/// Assistant text inserted between tool results and a user's text, where a turn holds only one of the two.
 const RECEIVED: &str = "(The results were received.)";
 /// The result of a call that has none: "`tool_use` ids were found without `tool_result` blocks immediately
 /// after" (claude-code 7929).
@@ -25,7 +26,7 @@ pub(crate) const NO_RESULT: &str = "There is no result: the call was interrupted
 /// A failure that says nothing: "content cannot be empty if `is_error` is true".
 pub(crate) const EMPTY_FAILURE: &str = "The tool failed.";
 
-/// What is said, in turns of changing roles.
+/// A conversation in turns of alternating roles.
 pub(crate) struct AlternatingTurns<'p> {
     /// The instructions before the first turn.
     pub(crate) system: Vec<SystemText<'p>>,
@@ -53,18 +54,18 @@ pub(crate) struct TurnBlock<'p> {
     pub(crate) cache: Option<Cache>,
 }
 
-/// What a block says.
+/// The content of a block.
 pub(crate) enum TurnContent<'p> {
     /// Something said or shown.
     Content(&'p ContentPart<'p>),
     /// A text that no part has as it is: an instruction in the middle of a conversation, which only a user
     /// can give there, or a remark on what is missing.
     Note(Cow<'p, str>),
-    /// What the assistant thought, sealed by this upstream.
+    /// The assistant's reasoning, sealed by this upstream.
     Reasoning(&'p Reasoning<'p>),
     /// A call of a tool.
     Call(&'p ToolCall<'p>),
-    /// What the call came to; `None` where nobody says.
+    /// The result of a call; `None` if the conversation has none.
     Result(&'p ToolCall<'p>, Option<&'p ToolResult<'p>>),
 }
 
@@ -78,10 +79,10 @@ impl TurnContent<'_> {
     }
 }
 
-/// How a conversation is gathered.
+/// Handling of reasoning at the end of an assistant's turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ThoughtsAtEnd {
-    /// They stay where they stood: Gemini signs the last part of a turn.
+    /// It stays: Gemini signs the last part of a turn.
     Stay,
     /// "The final block in an assistant message cannot be `thinking`" (forgecode 2107): an interrupted
     /// turn has nothing behind its thoughts.
@@ -195,7 +196,7 @@ impl<'p> AlternatingTurns<'p> {
         }
     }
 
-    /// Whether the assistant has spoken last.
+    /// True if the last turn is the assistant's.
     pub(crate) fn ends_with_assistant(&self) -> bool {
         self.turns.last().is_some_and(|turn| turn.role == Speaker::Assistant)
     }
@@ -263,9 +264,9 @@ impl<'p> AlternatingTurns<'p> {
         names
     }
 
-    /// Whether the last that the assistant did was to call tools without beginning with a thought that this
-    /// dialect has sealed: "Expected `thinking` or `redacted_thinking`, but found `text`. When `thinking`
-    /// is enabled, a final `assistant` message must start with a thinking block" (pydantic-ai 2075).
+    /// True if the assistant's last turn calls tools without beginning with reasoning sealed by this dialect:
+    /// "Expected `thinking` or `redacted_thinking`, but found `text`. When `thinking` is enabled, a final
+    /// `assistant` message must start with a thinking block" (pydantic-ai 2075).
     pub(crate) fn has_unsealed_calls(&self) -> bool {
         let last = self.turns.iter().rev().find(|turn| turn.role == Speaker::Assistant);
         let ends_in_result = self
@@ -280,8 +281,8 @@ impl<'p> AlternatingTurns<'p> {
 }
 
 impl<'p> MergedTurn<'p> {
-    fn push(&mut self, said: TurnContent<'p>, cache: Option<Cache>) {
-        self.blocks.push(TurnBlock { content: said, cache });
+    fn push(&mut self, content: TurnContent<'p>, cache: Option<Cache>) {
+        self.blocks.push(TurnBlock { content: content, cache });
     }
 
     /// Adds a text, unless it is blank: "text content blocks must contain non-whitespace text"
@@ -339,7 +340,7 @@ fn open_call<'c, 'p>(calls: &'c mut [OpenCall<'p>], id: &str) -> Option<&'c mut 
     calls.get_mut(first..)?.iter_mut().find(|call| is_open(call))
 }
 
-/// Whether a text says nothing.
+/// True if a text is empty or white space.
 pub(crate) fn is_blank(text: &str) -> bool {
     text.trim_start().is_empty()
 }

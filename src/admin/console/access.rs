@@ -24,9 +24,9 @@ use crate::web::{
     self, Client, FailurePage, Form, HtmlPage, PageFrame, Session, SessionChange, Tone,
 };
 
-/// How long an operator stays logged in: a working day.
+/// Lifetime of an operator's session: a working day.
 const LIFETIME: Duration = Duration::from_secs(10 * 3600);
-/// What is said of an address that leads nowhere.
+/// Text of the page for an unknown address.
 const NOWHERE: &str = "The address may have been mistyped, or what it named is gone.";
 /// The page of the form.
 const LOG_IN: &str = "/operator/login";
@@ -36,12 +36,12 @@ pub(super) struct LoggedInOperator {
     console: OperatorConsole,
     name: String,
     session: Session,
-    /// What the form before came to, if the address says so.
+    /// Result of the previous form, from the address.
     done: Option<&'static str>,
 }
 
 impl LoggedInOperator {
-    /// What the admin API works with.
+    /// State of the admin API.
     pub(super) fn admin(&self) -> &AdminState {
         &self.console.admin
     }
@@ -53,10 +53,10 @@ impl LoggedInOperator {
 
     /// Writes of this operator that a form asks for: sent twice, it is done once.
     pub(super) fn by(&self, form: &Form) -> FormResult<By<'_>> {
-        Ok(self.ledger().by(&self.actor()).asked(form::idempotency(form)?))
+        Ok(self.ledger().by(&self.actor()).query(form::idempotency(form)?))
     }
 
-    /// Who it is in the journal.
+    /// The operator as the journal records it.
     pub(super) fn actor(&self) -> Actor {
         Actor::operator(&self.name)
     }
@@ -96,7 +96,7 @@ impl FromRequestParts<OperatorConsole> for LoggedInOperator {
         let name = session.as_ref().and_then(|session| name(console, session));
         match name.zip(session) {
             Some((name, session)) => {
-                connections::mark_known(&parts.extensions);
+                connections::mark_authenticated(&parts.extensions);
                 let done = done::DONE.text_in(parts.uri.query());
                 Ok(Self { console: console.clone(), name, session, done })
             }
@@ -133,7 +133,7 @@ impl FromRequestParts<OperatorConsole> for Visit {
     }
 }
 
-/// Whose session it is, as long as that operator's token is what it was.
+/// Name of the session's operator; `None` once that operator's token has changed.
 fn name(console: &OperatorConsole, session: &Session) -> Option<String> {
     let (name, mark) = session.who.as_deref()?.rsplit_once(' ')?;
     let token = console.admin.token_of(name)?;
@@ -141,7 +141,7 @@ fn name(console: &OperatorConsole, session: &Session) -> Option<String> {
     (mark == self::mark(&token) && !is_over).then(|| name.to_owned())
 }
 
-/// What tells in a session that a token has been changed, and tells nothing of the token.
+/// Fingerprint of a token in a session: it changes with the token and reveals nothing of it.
 fn mark(token: &Secret) -> String {
     let digest = Sha256::digest(format!("tollgate operator {}", token.expose()));
     digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
@@ -232,6 +232,6 @@ impl<T: DeserializeOwned + Default> FromRequestParts<OperatorConsole> for Lenien
         _: &OperatorConsole,
     ) -> Result<Self, Infallible> {
         let read = Query::<T>::try_from_uri(&parts.uri);
-        Ok(Self(read.map(|Query(asked)| asked).unwrap_or_default()))
+        Ok(Self(read.map(|Query(query)| query).unwrap_or_default()))
     }
 }

@@ -1,4 +1,4 @@
-//! Who did what, newest first: of everybody, or on one customer's account.
+//! The audit log, newest first: of all writes, or of those to one customer's account.
 
 use askama::Template;
 use axum::response::{IntoResponse as _, Response};
@@ -12,7 +12,7 @@ use crate::web::{HtmlPage, PageFrame, show};
 /// Acts on one page.
 const PAGE: usize = 50;
 
-/// Which acts are listed, as the address says.
+/// Filter of the audit log, from the address.
 #[derive(Default, Deserialize)]
 pub(super) struct AuditQuery {
     before: Option<Seq>,
@@ -38,9 +38,9 @@ struct OfCustomer {
 /// `GET /operator/audit`
 pub(super) async fn page(
     operator: LoggedInOperator,
-    LenientQuery(wanted): LenientQuery<AuditQuery>,
+    LenientQuery(query): LenientQuery<AuditQuery>,
 ) -> Response {
-    match acts(&operator, None, wanted).await {
+    match acts(&operator, None, query).await {
         Ok((acts, older)) => {
             HtmlPage(AuditPage { frame: operator.frame("/audit"), acts, older }).into_response()
         }
@@ -51,10 +51,10 @@ pub(super) async fn page(
 /// `GET /operator/customers/{account}/audit`
 pub(super) async fn of_customer(
     Visit { operator, account }: Visit,
-    LenientQuery(wanted): LenientQuery<AuditQuery>,
+    LenientQuery(query): LenientQuery<AuditQuery>,
 ) -> Response {
     let head = CustomerHead::new(operator.ledger(), &account, "/audit");
-    match acts(&operator, Some(account.id), wanted).await {
+    match acts(&operator, Some(account.id), query).await {
         Ok((acts, older)) => {
             let frame = operator.frame(customer::HERE);
             HtmlPage(OfCustomer { frame, head, acts, older }).into_response()
@@ -67,9 +67,9 @@ pub(super) async fn of_customer(
 async fn acts(
     operator: &LoggedInOperator,
     account: Option<AccountId>,
-    wanted: AuditQuery,
+    query: AuditQuery,
 ) -> Result<(Vec<ListedAct>, Option<String>), LedgerError> {
-    let mut acts = operator.ledger().acts(account, wanted.before, PAGE + 1).await?;
+    let mut acts = operator.ledger().acts(account, query.before, PAGE + 1).await?;
     let has_more = acts.len() > PAGE;
     acts.truncate(PAGE);
     let last = acts.last().filter(|_| has_more).map(|last| last.seq);

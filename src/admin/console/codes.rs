@@ -19,7 +19,7 @@ const HERE: &str = "/codes";
 /// Codes on one page.
 const PAGE: usize = 50;
 
-/// Where the list of codes goes on.
+/// Position in the list of codes.
 #[derive(Default, Deserialize)]
 pub(super) struct CodesQuery {
     after: Option<CodeId>,
@@ -41,21 +41,21 @@ struct Codes {
 /// `GET /operator/codes`
 pub(super) async fn page(
     operator: LoggedInOperator,
-    LenientQuery(wanted): LenientQuery<CodesQuery>,
+    LenientQuery(query): LenientQuery<CodesQuery>,
 ) -> Response {
-    render(&operator, operator.frame(HERE), Form::default(), wanted, None).into_response()
+    render(&operator, operator.frame(HERE), Form::default(), query, None).into_response()
 }
 
 fn render(
     operator: &LoggedInOperator,
     frame: PageFrame,
     form: Form,
-    wanted: CodesQuery,
+    query: CodesQuery,
     made: Option<Secret>,
 ) -> HtmlPage<Codes> {
     let ledger = operator.ledger();
     let place = |issued: &IssuedCode| (issued.code.created_at, issued.code.id);
-    let after = wanted.after.and_then(|id| ledger.code(id)).map(|after| place(&after));
+    let after = query.after.and_then(|id| ledger.code(id)).map(|after| place(&after));
     let mut rows = ledger.codes();
     rows.retain(|issued| after.is_none_or(|after| place(issued) < after));
     rows.reverse();
@@ -128,7 +128,7 @@ async fn submit_revocation(operator: &LoggedInOperator, id: CodeId, form: &Form)
     Ok(())
 }
 
-/// How a code is doing, and a class of the style sheet.
+/// State of a code, with its class of the style sheet.
 fn state(issued: &IssuedCode, now: UnixMs) -> (&'static str, &'static str) {
     let is_expired = issued.code.expires_at.is_some_and(|at| at <= now);
     let is_used_up = issued.used as u64 >= u64::from(issued.code.uses_max);

@@ -35,14 +35,14 @@ struct Configuration {
     files: Files,
 }
 
-/// How the last reload ended.
+/// Outcome of the last reload.
 struct Last {
     at: UnixMs,
     by: String,
     outcome: AttemptOutcome,
 }
 
-/// What an attempt has to say.
+/// Report of a reload.
 struct AttemptOutcome {
     in_order: bool,
     /// Errors and warnings as the command line writes them.
@@ -50,7 +50,7 @@ struct AttemptOutcome {
     restart_only: String,
 }
 
-/// What the files hold now.
+/// State of the files on disk.
 enum Files {
     Same,
     Other { hash: String, changes: Vec<Difference>, left_out: usize },

@@ -17,7 +17,7 @@ use crate::web::{Form, HtmlPage, NavItem, PageFrame, new_submit_token, show};
 
 /// The way through the console that customers are on.
 pub(super) const HERE: &str = "/customers";
-/// What there is of each.
+/// Pages of a customer.
 const TABS: &[NavItem] = &[
     NavItem { path: "", label: "Account" },
     NavItem { path: "/keys", label: "Keys" },
@@ -30,7 +30,7 @@ const TABS: &[NavItem] = &[
 /// The longest note of a grant, in bytes: it stands before the id of the form in that of the grant.
 const NOTE_BYTES_MAX: usize = 160;
 
-/// What stands above all tabs of a customer.
+/// Header of all pages of a customer.
 pub(super) struct CustomerHead {
     pub(super) id: AccountId,
     pub(super) name: String,
@@ -62,7 +62,7 @@ pub(super) struct CustomerPage {
     head: CustomerHead,
     form: Form,
     once: String,
-    /// What it has, or why that cannot be told now.
+    /// Balance of the account, or the reason why it cannot be read now.
     figures: Result<(Balance, Nanousd), String>,
     rates: TypedRates,
     /// The credit line as it stands in its field.

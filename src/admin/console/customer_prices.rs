@@ -1,4 +1,4 @@
-//! What a customer pays in the place of the list.
+//! Prices of a customer that differ from the list.
 
 use askama::Template;
 use axum::response::{IntoResponse as _, Response};

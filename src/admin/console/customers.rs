@@ -14,7 +14,7 @@ use crate::web::{Form, HtmlPage, PageFrame, new_submit_token, show};
 /// Customers on one page.
 const PAGE: usize = 50;
 
-/// Which customers are listed, and where the list goes on.
+/// Filter of the list of customers, and position in it.
 #[derive(Default, Deserialize)]
 pub(super) struct CustomersQuery {
     #[serde(default)]
@@ -55,9 +55,9 @@ impl CustomerRow {
 /// `GET /operator/customers`
 pub(super) async fn page(
     operator: LoggedInOperator,
-    LenientQuery(asked): LenientQuery<CustomersQuery>,
+    LenientQuery(query): LenientQuery<CustomersQuery>,
 ) -> Response {
-    match render(&operator, operator.frame("/customers"), Form::default(), asked).await {
+    match render(&operator, operator.frame("/customers"), Form::default(), query).await {
         Ok(page) => page.into_response(),
         Err(error) => operator.failed(error),
     }
@@ -67,12 +67,12 @@ async fn render(
     operator: &LoggedInOperator,
     frame: PageFrame,
     form: Form,
-    asked: CustomersQuery,
+    query: CustomersQuery,
 ) -> Result<HtmlPage<Customers>, LedgerError> {
     let ledger = operator.ledger();
-    let q = asked.q.trim().to_lowercase();
+    let q = query.q.trim().to_lowercase();
     let place = |account: &Account| (account.created_at, account.id);
-    let after = asked.after.and_then(|id| ledger.account(id)).map(|after| place(&after));
+    let after = query.after.and_then(|id| ledger.account(id)).map(|after| place(&after));
     let mut found = ledger.accounts();
     found.retain(|account| {
         after.is_none_or(|after| place(account) < after)
@@ -80,10 +80,10 @@ async fn render(
     });
     // Newest first.
     let older = found.len().checked_sub(PAGE + 1).and_then(|at| found.get(at + 1));
-    let older = older.map(|last| link(&asked.q, last.id));
+    let older = older.map(|last| link(&query.q, last.id));
     let found = ledger.with_figures(found.into_iter().rev().take(PAGE).collect()).await?;
     let rows = found.into_iter().map(|account| CustomerRow::new(ledger, account)).collect();
-    Ok(HtmlPage(Customers { frame, form, once: new_submit_token(), q: asked.q, rows, older }))
+    Ok(HtmlPage(Customers { frame, form, once: new_submit_token(), q: query.q, rows, older }))
 }
 
 fn matches(ledger: &Ledger, account: &Account, q: &str) -> bool {

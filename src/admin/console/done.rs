@@ -1,4 +1,4 @@
-//! What the operators' forms come to.
+//! Results of the operators' forms.
 
 use axum::response::Response;
 

@@ -1,4 +1,4 @@
-//! What a crash left in doubt, and what an operator makes of it.
+//! Unresolved calls after a crash, and their resolution by an operator.
 
 use askama::Template;
 use axum::extract::Path;
@@ -19,7 +19,7 @@ const HERE: &str = "/in-doubt";
 /// Of each kind, on one page.
 const PAGE: usize = 50;
 
-/// Where the list of holds goes on.
+/// Position in the list of holds.
 #[derive(Default, Deserialize)]
 pub(super) struct DoubtsQuery {
     after: Option<HoldId>,
@@ -64,23 +64,23 @@ impl From<&Task> for TaskRow {
 /// `GET /operator/in-doubt`
 pub(super) async fn page(
     operator: LoggedInOperator,
-    LenientQuery(wanted): LenientQuery<DoubtsQuery>,
+    LenientQuery(query): LenientQuery<DoubtsQuery>,
 ) -> Response {
-    render(&operator, operator.frame(HERE), Form::default(), wanted).await
+    render(&operator, operator.frame(HERE), Form::default(), query).await
 }
 
 async fn render(
     operator: &LoggedInOperator,
     frame: PageFrame,
     form: Form,
-    wanted: DoubtsQuery,
+    query: DoubtsQuery,
 ) -> Response {
     let mut holds = match operator.ledger().in_doubt().await {
         Ok(holds) => holds,
         Err(error) => return operator.failed(error),
     };
     // Oldest first: they wait for longest.
-    if let Some(after) = wanted.after {
+    if let Some(after) = query.after {
         let place = holds.iter().position(|doubt| doubt.call.hold == after);
         holds.drain(..place.map_or(0, |place| place + 1));
     }

@@ -1,4 +1,4 @@
-//! What happened to a customer's money, and giving back what a call has cost.
+//! Statement of a customer's account, and refunds of calls.
 
 use askama::Template;
 use axum::response::{IntoResponse as _, Response};
@@ -18,7 +18,7 @@ use crate::web::{Form, HtmlPage, PageFrame, new_submit_token, show};
 /// Entries on one page.
 const PAGE: usize = 50;
 
-/// Where the statement goes on: before this record.
+/// Position in the statement: before this record.
 #[derive(Default, Deserialize)]
 pub(super) struct StatementQuery {
     before: Option<Seq>,
@@ -45,7 +45,7 @@ struct EntryRow {
     detail: String,
     call: Option<Call>,
     amount: Option<String>,
-    /// What a refund may give back.
+    /// Largest amount that can be refunded.
     charged: Option<Nanousd>,
 }
 
@@ -92,16 +92,16 @@ impl From<Entry> for EntryRow {
                 plain("debt paid", "", "what was owed".to_owned(), minus(&amount))
             }
             EntryKind::CreditLine { limit, lent, withdrawn, owed } => {
-                let mut said = format!("set to {}", show::money(&limit));
+                let mut text = format!("set to {}", show::money(&limit));
                 if !owed.is_zero() {
-                    said.push_str(&format!(", {} owed", show::money(&owed)));
+                    text.push_str(&format!(", {} owed", show::money(&owed)));
                 }
                 let moved = if lent.is_zero() { minus(&withdrawn) } else { plus(&lent) };
-                plain("credit line", "", said, moved)
+                plain("credit line", "", text, moved)
             }
             EntryKind::WriteOff { id, amount, note } => {
-                let said = format!("{} not owed any more: {note} ({id})", show::money(&amount));
-                plain("written off", "warn", said, None)
+                let text = format!("{} not owed any more: {note} ({id})", show::money(&amount));
+                plain("written off", "warn", text, None)
             }
             EntryKind::SuspenseCharged { node, amount } => {
                 plain("suspense", "bad", format!("node {node} was lost"), minus(&amount))
@@ -114,16 +114,16 @@ impl From<Entry> for EntryRow {
 }
 
 fn spent(usage: &Usage, owed: Nanousd, written_off: Nanousd) -> String {
-    let mut said = used(usage);
+    let mut text = used(usage);
     for (amount, what) in [(owed, "owed"), (written_off, "written off")] {
         if !amount.is_zero() {
-            said.push_str(&format!(", {} {what}", show::money(&amount)));
+            text.push_str(&format!(", {} {what}", show::money(&amount)));
         }
     }
-    said
+    text
 }
 
-/// What a call has used, in a few words.
+/// Usage of a call, in a few words.
 pub(super) fn used(usage: &Usage) -> String {
     let tokens =
         [(usage.total(Side::Input), "input tokens"), (usage.total(Side::Output), "output tokens")];
@@ -138,9 +138,9 @@ pub(super) fn used(usage: &Usage) -> String {
 /// `GET /operator/customers/{account}/entries`
 pub(super) async fn page(
     Visit { operator, account }: Visit,
-    LenientQuery(wanted): LenientQuery<StatementQuery>,
+    LenientQuery(query): LenientQuery<StatementQuery>,
 ) -> Response {
-    render(&operator, operator.frame(HERE), Form::default(), account, wanted).await
+    render(&operator, operator.frame(HERE), Form::default(), account, query).await
 }
 
 async fn render(
@@ -148,9 +148,9 @@ async fn render(
     frame: PageFrame,
     form: Form,
     account: Account,
-    wanted: StatementQuery,
+    query: StatementQuery,
 ) -> Response {
-    let entries = operator.ledger().entries(account.id, wanted.before, PAGE + 1).await;
+    let entries = operator.ledger().entries(account.id, query.before, PAGE + 1).await;
     let mut entries = match entries {
         Ok(entries) => entries,
         Err(error) => return operator.failed(error),

@@ -41,7 +41,7 @@ struct FleetPage {
     overview: Overview,
     suspense: Vec<LeaseOut>,
     more_suspense: bool,
-    /// What one node has out, if it was asked for.
+    /// Leases of one node, if the address selects one.
     of_node: Option<OfNode>,
 }
 
@@ -54,16 +54,16 @@ struct OfNode {
 /// `GET /operator/fleet`
 pub(super) async fn page(
     operator: LoggedInOperator,
-    LenientQuery(wanted): LenientQuery<LeasesQuery>,
+    LenientQuery(filter): LenientQuery<LeasesQuery>,
 ) -> Response {
-    render(&operator, operator.frame(HERE), Form::default(), wanted).await
+    render(&operator, operator.frame(HERE), Form::default(), filter).await
 }
 
 async fn render(
     operator: &LoggedInOperator,
     frame: PageFrame,
     form: Form,
-    wanted: LeasesQuery,
+    filter: LeasesQuery,
 ) -> Response {
     let (fleet, standing) =
         match (fleet::require_fleet(operator.admin()), operator.ledger().standing()) {
@@ -73,7 +73,7 @@ async fn render(
                 return operator.failed(ApiError::not_found(crate::admin::error::NO_FLEET));
             }
         };
-    match read(&fleet, wanted).await {
+    match read(&fleet, filter).await {
         Ok((overview, (suspense, more_suspense), of_node)) => HtmlPage(FleetPage {
             frame,
             sent: form.text("about").to_owned(),
@@ -92,14 +92,14 @@ async fn render(
 
 type Read = (Overview, (Vec<LeaseOut>, bool), Option<OfNode>);
 
-async fn read(fleet: &Fleet, wanted: LeasesQuery) -> Result<Read, LedgerError> {
+async fn read(fleet: &Fleet, filter: LeasesQuery) -> Result<Read, LedgerError> {
     let overview = fleet.db().overview().await?;
     let suspended = LeasesWanted { only_suspended: true, ..LeasesWanted::default() };
     let suspense = leases(fleet, suspended).await?;
-    let of_node = match wanted.node.and_then(NodeId::from_number) {
+    let of_node = match filter.node.and_then(NodeId::from_number) {
         None => None,
         Some(node) => {
-            let after = wanted.after.map(|account| (node, account));
+            let after = filter.after.map(|account| (node, account));
             let of_node = LeasesWanted { node: Some(node), after, ..LeasesWanted::default() };
             let (leases, has_more) = leases(fleet, of_node).await?;
             let node = node.number();
@@ -112,9 +112,9 @@ async fn read(fleet: &Fleet, wanted: LeasesQuery) -> Result<Read, LedgerError> {
 }
 
 /// A page of leases, and whether there are more.
-async fn leases(fleet: &Fleet, wanted: LeasesWanted) -> Result<(Vec<LeaseOut>, bool), LedgerError> {
+async fn leases(fleet: &Fleet, filter: LeasesWanted) -> Result<(Vec<LeaseOut>, bool), LedgerError> {
     let limit = PAGE.saturating_add(1);
-    let mut leases = fleet.db().leases(LeasesWanted { limit, ..wanted }).await?;
+    let mut leases = fleet.db().leases(LeasesWanted { limit, ..filter }).await?;
     let has_more = leases.len() > PAGE as usize;
     leases.truncate(PAGE as usize);
     Ok((leases, has_more))
@@ -150,17 +150,17 @@ async fn submit_resolution(operator: &LoggedInOperator, form: &Form) -> FormResu
     Ok(())
 }
 
-/// What tells the form of a lease from others.
+/// Identity of a lease's form among others on the page.
 fn about(lease: &LeaseOut) -> String {
     format!("{}-{}", lease.node.number(), lease.account)
 }
 
-/// How long something of so many milliseconds takes.
+/// Duration of `ms` milliseconds.
 fn took(ms: &u64) -> String {
     show::took(&Duration::from_millis(*ms))
 }
 
-/// What stands beside a node, and a class of the style sheet.
+/// State of a node, with its class of the style sheet.
 fn state(node: &NodeSeen) -> (&'static str, &'static str) {
     let tone = match node.state {
         NodeState::Alive => "good",

@@ -1,5 +1,4 @@
-//! What the operators' forms have beside those of the customers: errors of the admin API, and writes
-//! that a form asks for once.
+//! Extensions of forms for operators: errors of the admin API, and idempotent writes.
 
 use axum::http::StatusCode;
 
@@ -8,7 +7,7 @@ use crate::ledger::key_rules::{self, NAME_BYTES_MAX, NOTE_CHARS_MAX, TextError};
 use crate::ledger::{Asked, LedgerError};
 use crate::web::{FieldError, Form, PageFrame, Tone};
 
-/// Why nothing was done.
+/// Reason why a form had no effect.
 #[derive(Debug)]
 pub(super) enum FormError {
     /// Something is wrong with one field.
@@ -55,7 +54,7 @@ pub(super) fn require_token(form: &Form) -> FormResult<&str> {
     form.submit_token().ok_or_else(|| ApiError::malformed("The form was not whole.").into())
 }
 
-/// What the ledger tells a form from others by, so that sending it twice does it once.
+/// Idempotency key of a form, so that sending it twice has one effect.
 ///
 /// # Errors
 /// When the form carries no token.
@@ -112,7 +111,7 @@ pub(super) fn refuse(
     }
 }
 
-/// What the ledger refuses of an amount, at the field of the amount.
+/// Show the ledger's refusal of an amount at the field of the amount.
 pub(super) fn refuse_amount(field: &'static str, error: LedgerError) -> FormError {
     match error {
         LedgerError::RefundTooLarge { .. }

@@ -138,8 +138,8 @@ pub(super) async fn switch(
     Path((_, key)): Path<(String, String)>,
     form: Form,
 ) -> Response {
-    let known = key.parse().ok().and_then(|id| operator.ledger().key_by_id(id));
-    let Some(key) = known.filter(|key| key.account == account.id) else {
+    let found = key.parse().ok().and_then(|id| operator.ledger().key_by_id(id));
+    let Some(key) = found.filter(|key| key.account == account.id) else {
         return operator.failed(ApiError::not_found("This customer has no such key."));
     };
     let disabled = form.text("to") != "on";

@@ -14,7 +14,7 @@ use crate::web::{HtmlPage, PageFrame, Tone, new_submit_token, show};
 
 /// The way through the console.
 const HERE: &str = "/ledger";
-/// What is wrong, as far as it is shown: one of them is enough to stop and look.
+/// Violations shown at most: one of them is enough to stop and investigate.
 const VIOLATIONS_MAX: usize = 50;
 
 #[derive(Template)]
@@ -48,7 +48,7 @@ pub(super) async fn verify(operator: LoggedInOperator) -> Response {
         .into_response()
 }
 
-/// What to export, as typed.
+/// Parameters of an export, as typed.
 #[derive(Default, Deserialize)]
 pub(super) struct TypedExport {
     #[serde(default)]
@@ -62,9 +62,9 @@ pub(super) struct TypedExport {
 /// `GET /operator/ledger/export`: a file to keep.
 pub(super) async fn export(
     operator: LoggedInOperator,
-    LenientQuery(wanted): LenientQuery<TypedExport>,
+    LenientQuery(typed): LenientQuery<TypedExport>,
 ) -> Response {
-    let (account, from_seq) = (wanted.account.trim(), wanted.from_seq.trim());
+    let (account, from_seq) = (typed.account.trim(), typed.from_seq.trim());
     let (account, from_seq) = match (whole::<AccountId>(account), whole::<Seq>(from_seq)) {
         (Ok(account), Ok(from_seq)) => (account, from_seq),
         _ => {
@@ -75,13 +75,13 @@ pub(super) async fn export(
             return (StatusCode::UNPROCESSABLE_ENTITY, page).into_response();
         }
     };
-    let (format, name) = match wanted.format.as_str() {
+    let (format, name) = match typed.format.as_str() {
         "focus" => (ExportFormat::Focus, "attachment; filename=\"focus.csv\""),
         "csv" => (ExportFormat::Csv, "attachment; filename=\"ledger.csv\""),
         _ => (ExportFormat::Jsonl, "attachment; filename=\"ledger.jsonl\""),
     };
-    let wanted = ledger::ExportQuery { from_seq, format: Some(format), account };
-    match ledger::export(State(operator.admin().clone()), Params(wanted)).await {
+    let typed = ledger::ExportQuery { from_seq, format: Some(format), account };
+    match ledger::export(State(operator.admin().clone()), Params(typed)).await {
         Ok(exported) => ([(header::CONTENT_DISPOSITION, name)], exported).into_response(),
         Err(error) => operator.failed(error),
     }

@@ -1,4 +1,4 @@
-//! What calls brought in and what they cost: by day, model, upstream or customer.
+//! Revenue, cost and margin of calls by day, model, upstream or customer.
 
 use askama::Template;
 use axum::response::{IntoResponse as _, Response};
@@ -19,7 +19,7 @@ const DAYS: [u32; 4] = [1, 7, 30, 90];
 const DAYS_DEFAULT: u32 = 30;
 /// Rows of the table; what is left out is in the admin API.
 const ROWS_MAX: usize = 200;
-/// What can be summed by, with the heading of the first column.
+/// Groupings of the table, with the heading of the first column.
 const WAYS: [(MarginBy, &str, &str); 4] = [
     (MarginBy::Model, "model", "Model"),
     (MarginBy::Upstream, "upstream", "Upstream"),
@@ -27,7 +27,7 @@ const WAYS: [(MarginBy, &str, &str); 4] = [
     (MarginBy::Day, "day", "Day (UTC)"),
 ];
 
-/// What is asked for, as it was typed.
+/// Parameters of the table, as typed.
 #[derive(Default, Deserialize)]
 pub(super) struct MarginsQuery {
     days: Option<u32>,
@@ -59,7 +59,7 @@ struct MarginLine {
     unpaid: Nanousd,
 }
 
-/// What came in, what it cost, and what is left.
+/// Revenue, cost and margin.
 struct MarginMoney {
     charged: Nanousd,
     cost: Nanousd,
@@ -111,10 +111,10 @@ fn share(margin: Nanousd, charged: Nanousd) -> String {
 /// `GET /operator/margins`
 pub(super) async fn page(
     operator: LoggedInOperator,
-    LenientQuery(asked): LenientQuery<MarginsQuery>,
+    LenientQuery(query): LenientQuery<MarginsQuery>,
 ) -> Response {
-    let days = asked.days.filter(|days| DAYS.contains(days)).unwrap_or(DAYS_DEFAULT);
-    let by = asked.by.unwrap_or(MarginBy::Model);
+    let days = query.days.filter(|days| DAYS.contains(days)).unwrap_or(DAYS_DEFAULT);
+    let by = query.by.unwrap_or(MarginBy::Model);
     let today = u32::try_from(UnixMs::now().0 / MS_PER_DAY).unwrap_or(u32::MAX - 1);
     let cells = operator.ledger().margins(today.saturating_sub(days - 1)..today + 1).await;
     let cells = match cells {

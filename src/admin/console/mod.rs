@@ -47,7 +47,7 @@ use crate::fleet::InFleet;
 use crate::forwarded;
 use crate::web::{self, Attempts, Client, Guarded, NavItem, PageFrame, Session, Sessions};
 
-/// Where the console is.
+/// Path prefix of the console.
 const BASE: &str = "/operator";
 /// Its cookie. Browsers do not tell ports apart: it must not be the customers'.
 const COOKIE: &str = "tollgate_operator";
@@ -77,7 +77,7 @@ fn nav(admin: &AdminState) -> &'static [NavItem] {
     }
 }
 
-/// What its pages work with.
+/// Shared state of the console's pages.
 #[derive(Clone)]
 struct OperatorConsole {
     admin: AdminState,

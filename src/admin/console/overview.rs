@@ -20,7 +20,7 @@ struct Overview {
     figures: Figures,
     requests_chart: String,
     ttfb_chart: String,
-    /// What stands in the charts, by the hour, newest first.
+    /// Data of the charts by hour, newest first.
     hours: Vec<Hour>,
     spend_chart: String,
     days: Vec<Day>,

@@ -93,7 +93,7 @@ struct GroupPage {
     form: Form,
     once: String,
     name: String,
-    /// What the form would replace.
+    /// Current value that the form would replace.
     was: String,
     rules: String,
 }
@@ -157,7 +157,7 @@ struct PricePage {
     version: PriceVersion,
     model: String,
     lines: Vec<PriceLine>,
-    /// Where it came from, and since when.
+    /// Source of the price, and the time since when it applies.
     notes: Vec<PriceNote>,
 }
 

@@ -1,4 +1,4 @@
-//! What requests came to: a list with filters, and one of them.
+//! Finished requests: a list with filters, and the page of one request.
 
 use askama::Template;
 use axum::extract::Path;
@@ -37,12 +37,12 @@ pub(super) struct RequestsQuery {
 #[template(path = "operator_requests.html")]
 struct Requests {
     frame: PageFrame,
-    wanted: RequestsQuery,
+    typed: RequestsQuery,
     wrong: Option<(&'static str, &'static str)>,
     rows: Vec<Logged>,
     older: Option<String>,
     enabled: bool,
-    /// Whether the newest are shown, so that a tail may stand above them.
+    /// True on the first page, where a live tail can be shown above the list.
     tail: bool,
 }
 
@@ -57,11 +57,11 @@ pub(super) struct RequestRow<'a> {
 /// `GET /operator/requests`
 pub(super) async fn page(
     operator: LoggedInOperator,
-    LenientQuery(wanted): LenientQuery<RequestsQuery>,
+    LenientQuery(typed): LenientQuery<RequestsQuery>,
 ) -> Response {
     let log = &operator.admin().requests;
     let frame = operator.frame(HERE);
-    let (found, wrong) = match query(&wanted) {
+    let (found, wrong) = match query(&typed) {
         Ok((scope, query)) => match log.list(scope, query).await {
             Ok(page) => (page, None),
             // Its file has gone, or the address was mistyped.
@@ -70,19 +70,19 @@ pub(super) async fn page(
         },
         Err(wrong) => (crate::request_log::Page::default(), Some(wrong)),
     };
-    let older = found.next.map(|next| link(&wanted, next));
-    let is_plain = [&wanted.account, &wanted.key, &wanted.model, &wanted.status, &wanted.errors]
+    let older = found.next.map(|next| link(&typed, next));
+    let is_plain = [&typed.account, &typed.key, &typed.model, &typed.status, &typed.errors]
         .iter()
         .all(|field| field.is_empty());
-    let tail = is_plain && wanted.before.is_none() && log.is_on();
+    let tail = is_plain && typed.before.is_none() && log.is_on();
     let rows = found.records;
-    let page = Requests { frame, wanted, wrong, rows, older, enabled: log.is_on(), tail };
+    let page = Requests { frame, typed, wrong, rows, older, enabled: log.is_on(), tail };
     HtmlPage(page).into_response()
 }
 
-/// What is form, or the field that cannot be.
-fn query(wanted: &RequestsQuery) -> Result<(Scope, Query), (&'static str, &'static str)> {
-    let account = wanted.account.trim();
+/// Parse the filters, or name the field that is invalid.
+fn query(typed: &RequestsQuery) -> Result<(Scope, Query), (&'static str, &'static str)> {
+    let account = typed.account.trim();
     let scope = match account {
         "" => Scope::All,
         "none" => Scope::Strangers,
@@ -91,23 +91,23 @@ fn query(wanted: &RequestsQuery) -> Result<(Scope, Query), (&'static str, &'stat
             Scope::Account(id.map_err(|_| ("account", "The id of a customer, or `none`."))?)
         }
     };
-    let key = match wanted.key.trim() {
+    let key = match typed.key.trim() {
         "" => None,
         key => Some(key.parse::<KeyId>().map_err(|_| ("key", "The id of a key."))?),
     };
-    let status = request_list::status_filter(&wanted.status).map_err(|text| ("status", text))?;
-    let model = Some(wanted.model.trim().to_owned()).filter(|model| !model.is_empty());
-    let errors_only = !wanted.errors.is_empty();
-    Ok((scope, Query { before: wanted.before, limit: PAGE, model, key, status, errors_only }))
+    let status = request_list::status_filter(&typed.status).map_err(|text| ("status", text))?;
+    let model = Some(typed.model.trim().to_owned()).filter(|model| !model.is_empty());
+    let errors_only = !typed.errors.is_empty();
+    Ok((scope, Query { before: typed.before, limit: PAGE, model, key, status, errors_only }))
 }
 
-fn link(wanted: &RequestsQuery, before: Position) -> String {
+fn link(typed: &RequestsQuery, before: Position) -> String {
     let filter = [
-        ("account", wanted.account.as_str()),
-        ("key", &wanted.key),
-        ("model", &wanted.model),
-        ("status", &wanted.status),
-        ("errors", &wanted.errors),
+        ("account", typed.account.as_str()),
+        ("key", &typed.key),
+        ("model", &typed.model),
+        ("status", &typed.status),
+        ("errors", &typed.errors),
     ];
     format!("?{}", request_list::query_before(&filter, before))
 }

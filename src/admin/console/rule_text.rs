@@ -77,7 +77,7 @@ pub(super) fn typed(form: &Form) -> FormResult<Vec<PriceRule>> {
     read(form.text("rules")).map_err(|why| FormError::at("rules", why))
 }
 
-/// What the ledger refuses of prices: what has come in their place is said beside the rules.
+/// The ledger's refusal of prices, as an error of the form. A newer version of the rules is shown beside it.
 pub(super) fn refuse(error: LedgerError) -> FormError {
     match error {
         LedgerError::Changed => {

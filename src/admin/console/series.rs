@@ -1,4 +1,4 @@
-//! What the overview draws: the last day by the minute, the last days by what was charged.
+//! Series of the overview's charts: the last day by minute, the last days by charges.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const MINUTE_MS: u64 = 60 * 1000;
 /// Days that are shown.
 const DAYS: u64 = 30;
 
-/// What happened within an hour.
+/// Totals of one hour.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Hour {
     pub(super) begin: UnixMs,
@@ -32,7 +32,7 @@ pub(super) struct Hour {
 }
 
 impl Hour {
-    /// How many times the charges their holds were; empty where nothing was charged.
+    /// Ratio of holds to charges; empty where nothing was charged.
     pub(super) fn held_over_charged(&self) -> String {
         if self.spend.is_zero() {
             return String::new();
@@ -42,7 +42,7 @@ impl Hour {
     }
 }
 
-/// What all customers together were charged on a day.
+/// Charges of all customers on one day.
 pub(super) struct Day {
     pub(super) begin: UnixMs,
     pub(super) total: UsageTotal,
@@ -92,7 +92,7 @@ pub(super) fn hours(minutes: &[Minute]) -> Vec<Hour> {
     hours.into_values().rev().collect()
 }
 
-/// What was charged since the full hour and since midnight in UTC.
+/// Charges since the full hour and since midnight UTC.
 pub(super) async fn spent(ledger: &Ledger, now: UnixMs) -> Result<(Nanousd, Nanousd), LedgerError> {
     let midnight = UnixMs(now.0 / MS_PER_DAY * MS_PER_DAY);
     let hour = now.0 / MS_PER_HOUR * MS_PER_HOUR;
@@ -115,7 +115,7 @@ pub(super) async fn days(ledger: &Ledger, now: UnixMs) -> Result<Vec<Day>, Ledge
     Ok(days.into_iter().rev().map(|(begin, total)| Day { begin, total }).collect())
 }
 
-/// What each day up to now has cost, also those on which nothing was used, as app.js draws it.
+/// Charges by day up to now, days without usage included, in the form that app.js draws.
 pub(super) fn spend(days: &[Day], now: UnixMs) -> String {
     let first = (now.0 / MS_PER_DAY + 1).saturating_sub(DAYS);
     let x: Vec<u64> = (first..first + DAYS).map(|day| day * MS_PER_DAY / 1000).collect();

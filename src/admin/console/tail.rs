@@ -15,7 +15,7 @@ use super::requests::RequestRow;
 use crate::admin::requests::TAILS_MAX;
 use crate::request_log::{Feed, Live, Scope};
 
-/// How often a tail says that it is alive when nothing comes.
+/// Interval of the keep-alives of an idle tail.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// `GET /operator/requests/tail`

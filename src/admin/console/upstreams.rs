@@ -1,4 +1,4 @@
-//! How the upstreams are doing, and which way a request would take.
+//! Health of the upstreams, and the targets that a request would try.
 
 use askama::Template;
 use axum::response::{IntoResponse as _, Response};
@@ -28,7 +28,7 @@ struct UpstreamsPage {
     frame: PageFrame,
     upstreams: Vec<UpstreamView>,
     left_out: usize,
-    wanted: RouteQuery,
+    typed: RouteQuery,
     explained: Option<Explained>,
     wrong: Option<(&'static str, String)>,
 }
@@ -36,17 +36,17 @@ struct UpstreamsPage {
 /// `GET /operator/upstreams`
 pub(super) async fn page(
     operator: LoggedInOperator,
-    LenientQuery(wanted): LenientQuery<RouteQuery>,
+    LenientQuery(typed): LenientQuery<RouteQuery>,
 ) -> Response {
     let mut upstreams = upstreams::seen(operator.admin()).upstreams;
     let left_out = cut(&mut upstreams);
-    let (explained, wrong) = match explained(&operator, &wanted) {
+    let (explained, wrong) = match explained(&operator, &typed) {
         None => (None, None),
         Some(Ok(explained)) => (Some(explained), None),
         Some(Err(wrong)) => (None, Some(wrong)),
     };
     let frame = operator.frame("/upstreams");
-    HtmlPage(UpstreamsPage { frame, upstreams, left_out, wanted, explained, wrong }).into_response()
+    HtmlPage(UpstreamsPage { frame, upstreams, left_out, typed, explained, wrong }).into_response()
 }
 
 /// Keeps as many targets as fit a page; says how many it has taken away.
@@ -63,9 +63,9 @@ fn cut(upstreams: &mut [UpstreamView]) -> usize {
 /// The way of a request, or which field names nothing.
 fn explained(
     operator: &LoggedInOperator,
-    wanted: &RouteQuery,
+    typed: &RouteQuery,
 ) -> Option<Result<Explained, (&'static str, String)>> {
-    let (model, key) = (wanted.model.trim(), wanted.key.trim());
+    let (model, key) = (typed.model.trim(), typed.key.trim());
     if model.is_empty() && key.is_empty() {
         return None;
     }
@@ -73,8 +73,8 @@ fn explained(
     if !key.is_empty() && parsed.is_none_or(|id| operator.ledger().key_by_id(id).is_none()) {
         return Some(Err(("key", "There is no key with this id.".to_owned())));
     }
-    let asked = explain::ExplainQuery { model: model.to_owned(), key: parsed };
-    let explained = explain::explain(operator.admin(), &asked);
+    let query = explain::ExplainQuery { model: model.to_owned(), key: parsed };
+    let explained = explain::explain(operator.admin(), &query);
     Some(explained.map_err(|error| ("model", error.message().to_owned())))
 }
 
@@ -96,7 +96,7 @@ fn state(target: &TargetView) -> (String, &'static str) {
     }
 }
 
-/// Whether the targets at an upstream are shown at once: they are few, or one is not ready.
+/// True if the targets of an upstream are shown unfolded: they are few, or one is not ready.
 fn is_remarkable(upstream: &UpstreamView) -> bool {
     const FEW: usize = 6;
     let ready = |target: &TargetView| {

@@ -1,4 +1,4 @@
-//! What a customer has used, by day.
+//! Usage of a customer by day.
 
 use std::collections::BTreeMap;
 
@@ -73,7 +73,7 @@ fn by_model(rows: &[UsageRow]) -> Vec<(String, UsageTotal)> {
     models
 }
 
-/// What each day has cost, as app.js draws it.
+/// Charges by day, in the form that app.js draws.
 fn chart(days: &[(UnixMs, UsageTotal)]) -> String {
     let x: Vec<u64> = days.iter().map(|(day, _)| day.seconds()).collect();
     let values: Vec<f64> = days.iter().map(|(_, total)| show::dollars(total.charged)).collect();

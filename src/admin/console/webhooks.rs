@@ -19,7 +19,7 @@ const HERE: &str = "/webhooks";
 /// Tasks on one page.
 const PAGE: usize = 50;
 
-/// Where the list of tasks goes on.
+/// Position in the list of tasks.
 #[derive(Default, Deserialize)]
 pub(super) struct TasksQuery {
     after: Option<TaskId>,
@@ -32,7 +32,7 @@ struct Webhooks {
     once: String,
     tasks: Vec<ListedTask>,
     older: Option<String>,
-    /// Where the forms lead back to.
+    /// Address that the forms return to.
     back: &'static str,
 }
 
@@ -50,9 +50,9 @@ struct OfCustomer {
 /// `GET /operator/webhooks`
 pub(super) async fn page(
     operator: LoggedInOperator,
-    LenientQuery(wanted): LenientQuery<TasksQuery>,
+    LenientQuery(query): LenientQuery<TasksQuery>,
 ) -> Response {
-    match tasks(&operator, None, wanted).await {
+    match tasks(&operator, None, query).await {
         Ok((tasks, older)) => {
             let (frame, once) = (operator.frame(HERE), new_submit_token());
             HtmlPage(Webhooks { frame, once, tasks, older, back: "all" }).into_response()
@@ -64,9 +64,9 @@ pub(super) async fn page(
 /// `GET /operator/customers/{account}/tasks`
 pub(super) async fn of_customer(
     Visit { operator, account }: Visit,
-    LenientQuery(wanted): LenientQuery<TasksQuery>,
+    LenientQuery(query): LenientQuery<TasksQuery>,
 ) -> Response {
-    match tasks(&operator, Some(account.id), wanted).await {
+    match tasks(&operator, Some(account.id), query).await {
         Ok((tasks, older)) => {
             let head = CustomerHead::new(operator.ledger(), &account, "/tasks");
             let (frame, once) = (operator.frame(customer::HERE), new_submit_token());
@@ -80,9 +80,9 @@ pub(super) async fn of_customer(
 async fn tasks(
     operator: &LoggedInOperator,
     account: Option<AccountId>,
-    wanted: TasksQuery,
+    query: TasksQuery,
 ) -> Result<(Vec<ListedTask>, Option<String>), LedgerError> {
-    let found = operator.ledger().tasks(account, None, wanted.after, PAGE).await;
+    let found = operator.ledger().tasks(account, None, query.after, PAGE).await;
     let page = found?.unwrap_or_default();
     Ok((page.tasks, page.next_after.map(|id| format!("?after={id}"))))
 }
@@ -120,7 +120,7 @@ async fn submit_announcement(
     }
 }
 
-/// How a task is doing, and a class of the style sheet.
+/// State of a task, with its class of the style sheet.
 fn state(listed: &ListedTask) -> (String, &'static str) {
     match &listed.task.stage {
         Stage::Submitting => ("submitting".to_owned(), ""),
@@ -133,7 +133,7 @@ fn state(listed: &ListedTask) -> (String, &'static str) {
     }
 }
 
-/// What became of the announcement, and a class of the style sheet.
+/// State of a task's webhook, with its class of the style sheet.
 fn announcement(listed: &ListedTask) -> (String, &'static str) {
     let has_ended = listed.task.ended().is_some();
     match listed.task.webhook {
@@ -146,7 +146,7 @@ fn announcement(listed: &ListedTask) -> (String, &'static str) {
     }
 }
 
-/// Whether the end can be announced once more.
+/// True if the webhook can be sent again.
 fn can_be_announced(listed: &ListedTask) -> bool {
     listed.task.ended().is_some() && listed.task.intent.webhook_url.is_some()
 }

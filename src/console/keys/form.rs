@@ -61,12 +61,12 @@ impl KeyForm {
         Self { typed: Form::filled(fields) }
     }
 
-    /// Whether only the models that are chosen may be called.
+    /// True if the key is limited to the chosen models.
     pub(super) fn limits_models(&self) -> bool {
         self.typed.text("models") == "some"
     }
 
-    /// Whether a model is ticked.
+    /// True if the model is ticked.
     pub(super) fn is_ticked(&self, model: &str) -> bool {
         self.typed.texts("model").any(|ticked| ticked == model)
     }

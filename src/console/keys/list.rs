@@ -14,7 +14,7 @@ use crate::web::{HtmlPage, PageFrame, show};
 /// Keys on one page of the list.
 const PAGE_KEYS: usize = 50;
 
-/// Whether a key works at the moment.
+/// State of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyState {
     Works,
@@ -98,7 +98,7 @@ struct KeysPage {
     suspended: bool,
 }
 
-/// Which part of the list, and what was done before.
+/// Position in the list, and result of the previous form.
 #[derive(Default, Deserialize)]
 pub(in crate::console) struct KeysQuery {
     /// Only keys that were made before this one.
@@ -109,14 +109,14 @@ pub(in crate::console) struct KeysQuery {
 pub(in crate::console) async fn page(
     State(console): State<CustomerConsole>,
     customer: LoggedInCustomer,
-    Query(wanted): Query<KeysQuery>,
+    Query(query): Query<KeysQuery>,
 ) -> PageResult {
     let now = UnixMs::now();
     let mut keys = console.ledger.keys_of(customer.account.id);
     // A key of the playground that has ended is of no use to anybody.
     keys.retain(|key| !(playground::is_its(key) && key.is_expired(now)));
     keys.reverse();
-    if let Some(before) = &wanted.before {
+    if let Some(before) = &query.before {
         let place = before.parse().ok().and_then(|id| keys.iter().position(|key| key.id == id));
         let place = place.ok_or_else(|| customer.nowhere(&console))?;
         keys.drain(..=place);

@@ -37,14 +37,14 @@ const EVER_MAX: usize = 10_000;
 struct NewKeyPage {
     frame: PageFrame,
     form: KeyForm,
-    known: ListedModels,
+    listed: ListedModels,
     once: String,
 }
 
 impl NewKeyPage {
     fn new(console: &CustomerConsole, customer: &LoggedInCustomer, form: KeyForm) -> Self {
-        let known = ListedModels::from_config(&console.config.load());
-        Self { frame: customer.frame(console, "/keys"), form, known, once: new_submit_token() }
+        let listed = ListedModels::from_config(&console.config.load());
+        Self { frame: customer.frame(console, "/keys"), form, listed, once: new_submit_token() }
     }
 }
 
@@ -94,8 +94,8 @@ pub(super) async fn make(
     let refused = |status: StatusCode, text: &str| {
         let frame = customer.frame(console, "/keys").saying(Tone::Bad, text);
         let form = KeyForm::from_sent(sent);
-        let known = ListedModels::from_config(&console.config.load());
-        let page = NewKeyPage { frame, form, known, once: new_submit_token() };
+        let listed = ListedModels::from_config(&console.config.load());
+        let page = NewKeyPage { frame, form, listed, once: new_submit_token() };
         (status, HtmlPage(page)).into_response()
     };
     if let Some(why) = why_no_key(console, customer) {
@@ -122,7 +122,7 @@ pub(super) async fn make(
     }
 }
 
-/// Why this account can make no key now.
+/// Reason why this account can make no key now.
 pub(super) fn why_no_key(
     console: &CustomerConsole,
     customer: &LoggedInCustomer,
@@ -148,7 +148,7 @@ struct KeyPage {
     standing: KeyState,
     row: KeyRow,
     form: KeyForm,
-    known: ListedModels,
+    listed: ListedModels,
 }
 
 impl KeyPage {
@@ -167,12 +167,12 @@ impl KeyPage {
             standing: row.standing,
             row,
             form,
-            known: ListedModels::from_config(&console.config.load()),
+            listed: ListedModels::from_config(&console.config.load()),
         }
     }
 }
 
-/// What the forms of a key come to.
+/// Results of a key's forms.
 const DONE: DoneMessages = DoneMessages(&[
     ("saved", "The key was changed. It counts for calls that begin from now on."),
     ("off", "The key is switched off. Calls with it are refused."),
@@ -180,7 +180,7 @@ const DONE: DoneMessages = DoneMessages(&[
     ("revoked", "The key is revoked. Calls with it are refused for good."),
 ]);
 
-/// What was done before the page was asked for again.
+/// Result of the previous form, from the address.
 #[derive(Default, Deserialize)]
 pub(super) struct DoneQuery {
     done: Option<String>,

@@ -24,12 +24,12 @@ use crate::ledger::{
 use crate::money::Nanousd;
 use crate::web::{Form, HtmlPage, PageFrame, ShowsMedia};
 
-/// What keys of the playground are called.
+/// Name of the playground's keys.
 const KEY_NAME: &str = "Playground";
-/// How long one works.
+/// Lifetime of such a key, in milliseconds.
 const KEY_LIFETIME_MS: u64 = 3_600_000;
 
-/// Whether a key is one of the playground's.
+/// True for a key of the playground.
 pub(super) fn is_its(key: &Key) -> bool {
     let lives = key.expires_at.map(|end| end.0.saturating_sub(key.created_at.0));
     key.name == KEY_NAME && lives.is_some_and(|lives| lives <= KEY_LIFETIME_MS)
@@ -39,7 +39,7 @@ pub(super) fn is_its(key: &Key) -> bool {
 #[template(path = "customer_playground.html")]
 struct Playground {
     frame: PageFrame,
-    /// What the script works with, as JSON.
+    /// Configuration of the page's script, as JSON.
     setup: String,
     has_models: bool,
     suspended: bool,
@@ -117,7 +117,7 @@ fn refused(status: StatusCode, message: &str) -> Response {
     (status, Json(json!({"error": {"message": message}}))).into_response()
 }
 
-/// Which call is meant.
+/// Id of the call.
 #[derive(Deserialize)]
 pub(super) struct CostQuery {
     request: String,
@@ -140,7 +140,7 @@ pub(super) async fn cost(
     }
 }
 
-/// What a call came to.
+/// Hold and charge of a call.
 fn billed(money: &CallMoney) -> Value {
     let (charged, held) = match money.end.as_ref().map(|end| &end.kind) {
         None => (Nanousd::ZERO, money.call.held),

@@ -1,4 +1,4 @@
-//! What can be tried in the playground: models by what they do, and how each is asked.
+//! Models that can be tried in the playground, by operation, with their request forms.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ pub(super) fn all(config: &Snapshot) -> Vec<Value> {
         ("video", &[Operation::Video], video),
         ("speech", &[Operation::Speech], speech),
     ];
-    let listed = kinds.into_iter().map(|(kind, operations, asked)| {
-        let models = operations.iter().flat_map(|operation| models_for(config, *operation, asked));
+    let listed = kinds.into_iter().map(|(kind, operations, form)| {
+        let models = operations.iter().flat_map(|operation| models_for(config, *operation, form));
         let models: Vec<Value> = models.take(EACH_MAX).collect();
         (kind, models)
     });
@@ -33,7 +33,7 @@ pub(super) fn all(config: &Snapshot) -> Vec<Value> {
 fn models_for(
     config: &Snapshot,
     operation: Operation,
-    asked: fn(&Model, Operation) -> Option<Value>,
+    form: fn(&Model, Operation) -> Option<Value>,
 ) -> Vec<Value> {
     let Some(path) = path_of(config, operation) else { return Vec::new() };
     let named = config.models.iter().filter(|model| !model.is_wildcard());
@@ -44,13 +44,13 @@ fn models_for(
             operation == Operation::Chat && model.serves(operation) && !speaks(Operation::Messages);
         speaks(operation) || is_translated
     });
-    let asked = |model: &Arc<Model>| {
-        let mut asked = asked(model, operation)?;
-        asked["id"] = json!(model.id);
-        asked["path"] = json!(path);
-        Some(asked)
+    let described = |model: &Arc<Model>| {
+        let mut form = form(model, operation)?;
+        form["id"] = json!(model.id);
+        form["path"] = json!(path);
+        Some(form)
     };
-    doing.filter_map(asked).collect()
+    doing.filter_map(described).collect()
 }
 
 fn dialect(model: &Model) -> Option<Dialect> {
@@ -61,7 +61,7 @@ fn chat(_: &Model, operation: Operation) -> Option<Value> {
     Some(json!({"as": if operation == Operation::Messages { "messages" } else { "chat" }}))
 }
 
-/// Those that need no picture to begin with.
+/// Form of models that generate images from a text alone.
 fn image(model: &Model, _: Operation) -> Option<Value> {
     let limits = &model.limits.images;
     if limits.references_min > 0 {
@@ -73,7 +73,7 @@ fn image(model: &Model, _: Operation) -> Option<Value> {
     Some(json!({"as": family, "sizes": sizes.collect::<Vec<_>>()}))
 }
 
-/// Those that a text is enough for.
+/// Form of models that generate videos from a text alone.
 fn video(model: &Model, _: Operation) -> Option<Value> {
     let family = match dialect(model)? {
         Dialect::Ark => "content",
@@ -95,7 +95,7 @@ fn video(model: &Model, _: Operation) -> Option<Value> {
     }))
 }
 
-/// How a text is sent to a model of family V: by size up to version 2.6, by resolution after that
+/// Request form of a text-to-video model of family V: by size up to version 2.6, by resolution after that
 /// (spec section 2.4).
 fn dashscope_video(id: &str) -> Option<&'static str> {
     if !id.split('-').any(|word| word == "t2v") {

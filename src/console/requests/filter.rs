@@ -1,4 +1,4 @@
-//! Which requests are wanted: what was typed, and what it means.
+//! Filter of the request list: the submitted text, and its meaning.
 
 use serde::Deserialize;
 
@@ -28,13 +28,13 @@ pub(in crate::console) struct TypedFilter {
 #[derive(Debug, Default)]
 pub(super) struct Filter {
     pub(super) model: String,
-    /// What is wrong with the model.
+    /// Error of the field for the model.
     pub(super) model_wrong: &'static str,
     pub(super) key: Option<KeyId>,
-    /// What is wrong with the key.
+    /// Error of the field for the key.
     pub(super) key_wrong: &'static str,
     pub(super) status: String,
-    /// What is wrong with the status.
+    /// Error of the field for the status.
     pub(super) status_wrong: &'static str,
     status_filter: Option<StatusFilter>,
     pub(super) errors_only: bool,
@@ -44,19 +44,19 @@ pub(super) struct Filter {
 
 impl Filter {
     /// Reads what was typed, for an account that has these keys.
-    pub(super) fn from_typed(asked: TypedFilter, keys: &KeyNames) -> Self {
+    pub(super) fn from_typed(typed: TypedFilter, keys: &KeyNames) -> Self {
         let mut filter = Self {
-            errors_only: !asked.errors.is_empty(),
-            model: asked.model.trim().to_owned(),
-            status: asked.status.trim().to_owned(),
+            errors_only: !typed.errors.is_empty(),
+            model: typed.model.trim().to_owned(),
+            status: typed.status.trim().to_owned(),
             ..Self::default()
         };
         if filter.model.len() > MODEL_BYTES_MAX {
             filter.model_wrong = "A model's name has at most 256 bytes.";
         }
-        if !asked.key.is_empty() {
+        if !typed.key.is_empty() {
             // Another account's key is like none.
-            filter.key = asked.key.parse().ok().filter(|key| keys.has(*key));
+            filter.key = typed.key.parse().ok().filter(|key| keys.has(*key));
             if filter.key.is_none() {
                 filter.key_wrong = "There is no such key.";
             }
@@ -65,19 +65,19 @@ impl Filter {
             Ok(status) => filter.status_filter = status,
             Err(text) => filter.status_wrong = text,
         }
-        let before = asked.before.map(|before| before.parse().ok());
+        let before = typed.before.map(|before| before.parse().ok());
         filter.before_wrong = matches!(before, Some(None));
         filter.before = before.flatten();
         filter
     }
 
-    /// Whether anything that was typed will not do.
+    /// True if any field has an error.
     pub(super) fn is_wrong(&self) -> bool {
         let texts = [self.model_wrong, self.key_wrong, self.status_wrong];
         self.before_wrong || texts.iter().any(|text| !text.is_empty())
     }
 
-    /// Whether anything is left out.
+    /// True if the filter excludes anything.
     pub(super) fn is_set(&self) -> bool {
         !self.model.is_empty()
             || self.key.is_some()
@@ -85,7 +85,7 @@ impl Filter {
             || self.errors_only
     }
 
-    /// What the request log is asked for; `None` if something is wrong.
+    /// Query of the request log; `None` if a field has an error.
     pub(super) fn query(&self, limit: usize) -> Option<Query> {
         (!self.is_wrong()).then(|| Query {
             before: self.before,

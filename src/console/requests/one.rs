@@ -25,11 +25,11 @@ use crate::web::{HtmlPage, PageFrame, PriceLine, price_lines, request_list, show
 struct OneRequest {
     frame: PageFrame,
     id: RequestId,
-    /// What the request log has.
+    /// Record of the request log.
     logged: Option<Facts>,
-    /// What the ledger has.
+    /// Entries of the ledger.
     lines: Vec<StatementLine>,
-    /// What it cost in the end.
+    /// Final cost.
     cost: Option<Nanousd>,
     price: Option<AppliedPrice>,
     units: Vec<(&'static str, u64)>,
@@ -44,7 +44,7 @@ struct AppliedPrice {
     lines: Vec<PriceLine>,
 }
 
-/// What the request log has of it.
+/// Facts from the request log.
 struct Facts {
     status: String,
     tone: &'static str,
@@ -57,7 +57,7 @@ struct Facts {
     operation: String,
     route: String,
     model: String,
-    asked_model: Option<String>,
+    requested_model: Option<String>,
     key: String,
     streamed: bool,
     bytes_in: u64,
@@ -79,7 +79,7 @@ impl Facts {
             operation: logged.operation.clone(),
             route: logged.route.clone(),
             model: logged.model.clone(),
-            asked_model: logged.asked_model.clone(),
+            requested_model: logged.requested_model.clone(),
             key: logged.key_id.map_or_else(String::new, |key| keys.name(key)),
             streamed: logged.streamed,
             bytes_in: logged.bytes_in,
@@ -89,7 +89,7 @@ impl Facts {
     }
 }
 
-/// Where the request log has it, as lists know it.
+/// Position in the request log, as lists pass it.
 #[derive(Deserialize)]
 pub(in crate::console) struct LogPositionQuery {
     at: Option<Position>,
@@ -111,7 +111,7 @@ pub(in crate::console) async fn page(
     };
     let logged = match logged {
         Ok(None) => console.requests.find(scope, id).await,
-        known => known,
+        other => other,
     };
     let logged = logged.map_err(|error| super::failed(&console, &customer, &error))?;
     let task = task(&console, &customer, logged.as_ref()).await?;
@@ -155,7 +155,7 @@ async fn task(
     console.ledger.task(customer.account.id, &id.to_string()).await.map_err(failed)
 }
 
-/// What happened to the request's money, looked for where its hold ended.
+/// Entries of the ledger for the request, searched around the end of its hold.
 async fn money(
     console: &CustomerConsole,
     customer: &LoggedInCustomer,
@@ -187,11 +187,11 @@ async fn price(
     let Some(version) = money.call.price else { return Ok(None) };
     let note = console.ledger.price(version).await;
     let note = note.map_err(|error| customer.failed(console, &error))?;
-    let told = note.first().and_then(|note| serde_json::from_str(&note.pricing).ok());
-    Ok(told.map(|told| AppliedPrice { version, lines: price_lines(&told) }))
+    let price = note.first().and_then(|note| serde_json::from_str(&note.pricing).ok());
+    Ok(price.map(|price| AppliedPrice { version, lines: price_lines(&price) }))
 }
 
-/// What a call that is over has cost, less what was given back.
+/// Charge of a finished call, less refunds.
 fn cost(money: &CallMoney) -> Option<Nanousd> {
     let charged = match money.end.as_ref()?.kind {
         EntryKind::Settlement { charged, .. } | EntryKind::InDoubt { charged } => charged,

@@ -15,7 +15,7 @@ use crate::price::Side;
 /// Models with a line of their own; all others share one more.
 const MODELS_MAX: usize = 7;
 
-/// What each model cost on each day, as the chart's script reads it.
+/// Charges of each model by day, in the form that the chart's script reads.
 pub(super) fn cost(period: &UsagePeriod, sums: &Sums) -> String {
     series(period, sums, "$", |total| dollars(total.charged))
 }

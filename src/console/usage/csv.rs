@@ -21,9 +21,9 @@ const BEHIND: &str = "cost_usd";
 pub(in crate::console) async fn download(
     State(console): State<CustomerConsole>,
     customer: LoggedInCustomer,
-    Query(asked): Query<UsageDaysQuery>,
+    Query(query): Query<UsageDaysQuery>,
 ) -> PageResult {
-    let period = UsagePeriod::from_query(&asked, UnixMs::now());
+    let period = UsagePeriod::from_query(&query, UnixMs::now());
     let used = used(&console, &customer, &period).await?;
     let names = KeyNames::load(&console, &customer);
     let file = file(&used, &names).map_err(|error| {
@@ -42,9 +42,9 @@ pub(in crate::console) async fn download(
 fn file(used: &[UsageRow], names: &KeyNames) -> Result<Vec<u8>, String> {
     let mut writer =
         csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(Vec::new());
-    let told = |error: csv::Error| error.to_string();
+    let describe = |error: csv::Error| error.to_string();
     let units = Usage::ZERO.shown().map(|(unit, _)| unit.name);
-    writer.write_record(BEFORE.into_iter().chain(units).chain([BEHIND])).map_err(told)?;
+    writer.write_record(BEFORE.into_iter().chain(units).chain([BEHIND])).map_err(describe)?;
     for UsageRow { begin: day, model, key, total } in used {
         let counts = [total.calls].into_iter().chain(total.usage.shown().map(|(_, count)| count));
         let texts = [show::day(day), plain(model), key.to_string(), plain(&names.name(*key))];
@@ -52,7 +52,7 @@ fn file(used: &[UsageRow], names: &KeyNames) -> Result<Vec<u8>, String> {
             .into_iter()
             .chain(counts.map(|count| count.to_string()))
             .chain([total.charged.to_string()]);
-        writer.write_record(cells).map_err(told)?;
+        writer.write_record(cells).map_err(describe)?;
     }
     writer.into_inner().map_err(|error| error.to_string())
 }

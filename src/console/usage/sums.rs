@@ -20,7 +20,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// Those of all of `used`.
+    /// Sums over all rows of `used`.
     pub(super) fn add_up(used: &[UsageRow]) -> Self {
         let mut sums = Self::default();
         let mut models: BTreeMap<Arc<str>, UsageTotal> = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! What the record of a task says: the document that `GET /v1/videos/generations/{id}` answers, as far
-//! as a page shows it. Its texts are a stranger's.
+//! Record of a task, the document that `GET /v1/videos/generations/{id}` returns, as far as a page shows it.
+//! Its texts come from an upstream and are not trusted.
 
 use serde_json::Value;
 use url::Url;
@@ -14,15 +14,15 @@ const URL_BYTES_MAX: usize = 8 << 10;
 
 /// The parts of a record that a page shows.
 pub(super) struct Record {
-    /// Where the task is, in the customers' words; `in doubt` where nobody knows.
+    /// State of the task for customers; `in doubt` where it is unknown.
     pub(super) state: String,
-    /// When that was last seen to change, in seconds since 1970.
+    /// Time at which the state was last seen to change, in seconds since 1970.
     pub(super) updated_at: u64,
-    /// Where the video is, if a browser may be sent there.
+    /// URL of the video, if a browser may be sent there.
     pub(super) video_url: Option<String>,
-    /// What was made or asked for, and how the upstream put the prompt.
+    /// Properties of the request or the video, and the prompt as the upstream rewrote it.
     pub(super) facts: Vec<(&'static str, String)>,
-    /// Why it failed: a code and a message.
+    /// Error of a failed task: a code and a message.
     pub(super) error: Option<(String, String)>,
 }
 
@@ -80,8 +80,8 @@ fn text(value: &Value) -> Option<String> {
 /// fetched over HTTP: an upstream could name anything.
 fn video_url(record: &Value) -> Option<String> {
     let content = &record["content"];
-    let said = content[0]["video_url"].as_str().or_else(|| content["video_url"].as_str())?;
-    let url = Url::parse(said).ok().filter(|_| said.len() <= URL_BYTES_MAX)?;
+    let url_text = content[0]["video_url"].as_str().or_else(|| content["video_url"].as_str())?;
+    let url = Url::parse(url_text).ok().filter(|_| url_text.len() <= URL_BYTES_MAX)?;
     matches!(url.scheme(), "http" | "https").then(|| url.to_string())
 }
 
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn only_what_is_fetched_over_http_is_played() {
-        for (said, expected) in [
+        for (url_text, expected) in [
             (json!("https://cdn.example/a.mp4?x=1&y=2"), Some("https://cdn.example/a.mp4?x=1&y=2")),
             (json!("http://127.0.0.1:1/a.mp4"), Some("http://127.0.0.1:1/a.mp4")),
             (json!("javascript:alert(1)"), None),
@@ -105,8 +105,8 @@ mod tests {
             (json!(7), None),
         ] {
             for record in [
-                json!({"content": [{"video_url": said.clone()}]}),
-                json!({"content": {"video_url": said}}),
+                json!({"content": [{"video_url": url_text.clone()}]}),
+                json!({"content": {"video_url": url_text}}),
             ] {
                 assert_eq!(video_url(&record).as_deref(), expected, "{record}");
             }

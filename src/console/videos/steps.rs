@@ -7,9 +7,9 @@ use crate::web::show;
 
 /// One step of a task, taken or to come.
 pub(super) struct TaskStep {
-    /// What happens in this step, in a few words.
+    /// Name of the step, in a few words.
     pub(super) what: String,
-    /// When it happened, or what else there is to say.
+    /// Time of the step, or another remark.
     pub(super) note: String,
     /// The class of the step: empty when it was done.
     pub(super) class: &'static str,
@@ -51,7 +51,7 @@ pub(super) fn list(task: &Task, record: &Record, tried: Option<&Tried>) -> Vec<T
     steps
 }
 
-/// Whether an upstream has it.
+/// Step of the submission to an upstream.
 fn taken(task: &Task) -> TaskStep {
     match &task.stage {
         Stage::Submitting => TaskStep::waiting("Handed to a provider", ""),
@@ -67,7 +67,7 @@ fn taken(task: &Task) -> TaskStep {
     }
 }
 
-/// What became of the announcement, where one was asked for.
+/// Step of the webhook, where one was requested.
 fn announced(task: &Task, tried: Option<&Tried>) -> Option<TaskStep> {
     let last =
         tried.map_or_else(String::new, |tried| format!("{} at {}", answer(tried), utc(tried.at)));
@@ -87,7 +87,7 @@ fn announced(task: &Task, tried: Option<&Tried>) -> Option<TaskStep> {
     })
 }
 
-/// What a receiver answered.
+/// Response of a receiver.
 pub(in crate::console) fn answer(tried: &Tried) -> String {
     match (tried.status, &tried.error) {
         (Some(status), _) => format!("answered {status}"),

@@ -31,11 +31,11 @@ impl Gateway {
         let conf = server_conf();
         let (deadline, open) = (Arc::clone(&self.deadline), Arc::clone(&self.open));
         let ledger = Arc::clone(&self.ledger);
-        let is_known = Arc::new(move |header: &RequestHeader| {
+        let is_authenticated = Arc::new(move |header: &RequestHeader| {
             pipeline::authenticate(&ledger, &header.headers, None, UnixMs::now()).is_ok()
         });
         Connections::new(&Arc::new(conf), self, transport, h2c, respond::refusal, open)
-            .tied_to(deadline, is_known)
+            .tied_to(deadline, is_authenticated)
     }
 }
 

@@ -9,12 +9,12 @@ use pingora::http::RequestHeader;
 pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// The time within which a head must be complete, and within which the first one must begin.
 pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection may wait for its next request. Cloud load balancers keep idle connections
-/// for up to 600 s, and lose a request when the other end closes first.
+/// Idle timeout of a connection. Cloud load balancers keep idle connections for up to 600 s, and lose a
+/// request when the other end closes first.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(620);
 /// Requests on one connection before it is closed, so that clients spread anew over load-balanced
 /// gateways.
 pub(crate) const REQUESTS_MAX: u32 = 10_000;
 
-/// Whether a request's header shows a key that is good.
-pub(crate) type IsKnown = Arc<dyn Fn(&RequestHeader) -> bool + Send + Sync>;
+/// Check of a request header: true if it has a valid API key.
+pub(crate) type IsAuthenticated = Arc<dyn Fn(&RequestHeader) -> bool + Send + Sync>;

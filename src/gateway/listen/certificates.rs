@@ -1,5 +1,4 @@
-//! Which certificate an address shows: that of the configuration in force, or a newer one that its
-//! files have come to hold since.
+//! TLS certificates of listeners: the configured one, or a newer version of its files that was read since.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,7 +20,7 @@ pub struct Certificates {
     in_force: ArcSwap<InForce>,
 }
 
-/// Whose address it is.
+/// The address that a certificate belongs to.
 #[derive(Debug)]
 enum TlsEndpoint {
     /// The customers': its place in the list of listeners, and what it was opened as.
@@ -31,14 +30,14 @@ enum TlsEndpoint {
 }
 
 struct InForce {
-    /// What the configuration said when it was chosen.
+    /// The certificate of the configuration from which the current one was chosen.
     configured: Arc<Certificate>,
     /// The certificate that is shown to clients.
     shown: Arc<Certificate>,
 }
 
 impl Certificates {
-    /// Those of the listener at `index`; `None` if it was opened without TLS.
+    /// Certificates of the listener at `index`; `None` if it was opened without TLS.
     #[must_use]
     pub fn for_listener(
         config: &Arc<ConfigHandle>,
@@ -49,7 +48,7 @@ impl Certificates {
         Some(Self::new(config, TlsEndpoint::Listener(index, opened.clone()), configured))
     }
 
-    /// Those of the admin address; `None` if it has no TLS.
+    /// Certificates of the admin address; `None` if it has no TLS.
     #[must_use]
     pub fn of_admin(config: &Arc<ConfigHandle>) -> Option<Arc<Self>> {
         let configured = config.load().admin.tls.clone()?;
@@ -81,7 +80,7 @@ impl Certificates {
         Ok(config)
     }
 
-    /// Where the certificate in force is kept.
+    /// Paths of the current certificate and its key.
     #[must_use]
     pub fn files(&self) -> CertificateFiles {
         self.current().shown.files.clone()
@@ -105,7 +104,7 @@ impl Certificates {
         Ok(true)
     }
 
-    /// What is in force: what a reload has read since, before anything older.
+    /// The certificate to present: the configured one, or the result of a later renewal.
     fn current(&self) -> Arc<InForce> {
         let current = self.in_force.load_full();
         let snapshot = self.config.load();

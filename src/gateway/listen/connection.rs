@@ -26,28 +26,28 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::listen::bounds::{
-    HEAD_BYTES_MAX, HEAD_TIMEOUT, IDLE_TIMEOUT, IsKnown, REQUESTS_MAX,
+    HEAD_BYTES_MAX, HEAD_TIMEOUT, IDLE_TIMEOUT, IsAuthenticated, REQUESTS_MAX,
 };
 use crate::gateway::listen::deadline::{Cuttable, Deadline};
 use crate::gateway::listen::http1::{CustomerWire, Http1Session, Returned, SoundHead};
-use crate::gateway::listen::open::{Member, Open, Ticket};
+use crate::gateway::listen::open::{ConnectionState, ConnectionTable, OpenConnection};
 use crate::gateway::listen::origin::Origin;
 use crate::gateway::listen::transport::{self, Transport};
 use crate::gateway::listen::{driver, http2};
 use crate::gateway::wire::patience::Patience;
 
-/// How an HTTP/2 connection begins (RFC 9113, section 3.4).
+/// Connection preface of HTTP/2 (RFC 9113, section 3.4).
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// What a head gets at first; ordinary ones need no more.
+/// Initial capacity of the buffer for a request head; ordinary heads need no more.
 const HEAD_BYTES_INITIAL: usize = 4 * 1024;
-/// How long a connection that has just been accepted may take to begin its first request when the
-/// gateway shuts down: the request is on its way, and closing would lose it.
+/// Time that a newly accepted connection has for its first request during a shutdown: the request is probably
+/// on its way, and closing would lose it.
 const FRESH_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a connection may be idle on which nobody has shown a key: browsers and probes come again at
-/// no cost, and whoever only wants to keep connections open has to open them anew.
-const STRANGERS_IDLE_TIMEOUT: Duration = Duration::from_secs(120);
-/// How long, and for how many bytes, a refused customer is listened to after the answer. Closing
-/// with unread bytes resets the connection, and the answer may be lost with it.
+/// Idle timeout of a connection without any authenticated request. Browsers and probes reconnect at no cost,
+/// and a client that only wants to occupy connections has to open them anew.
+const UNAUTHENTICATED_IDLE_TIMEOUT: Duration = Duration::from_secs(120);
+/// Time, and below it bytes, for which the gateway goes on reading after a refusal. Closing with unread bytes
+/// resets the connection, and the answer may be lost with it.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 const LINGER_BYTES_MAX: usize = 1024 * 1024;
 
@@ -56,17 +56,17 @@ pub(crate) type Refuse = fn(&GatewayError) -> Bytes;
 
 /// The application behind every customer-facing address.
 pub struct Connections<P> {
-    /// What answers requests over HTTP/1.1.
+    /// Application for HTTP/1.1.
     proxy: P,
-    /// What answers streams over HTTP/2, as Pingora drives it.
+    /// Application for HTTP/2, as Pingora drives streams.
     driven: Arc<HttpProxy<P>>,
     transport: Transport,
-    /// Whether HTTP/2 may begin without having been agreed on.
+    /// Accept HTTP/2 with prior knowledge, that is, without ALPN.
     h2c: bool,
     refuse: Refuse,
-    open: Arc<Open>,
+    open: Arc<ConnectionTable>,
     deadline: Arc<Deadline>,
-    is_known: IsKnown,
+    is_authenticated: IsAuthenticated,
 }
 
 impl<P> Connections<P>
@@ -84,20 +84,24 @@ where
         transport: Transport,
         h2c: bool,
         refuse: Refuse,
-        open: Arc<Open>,
+        open: Arc<ConnectionTable>,
     ) -> Self {
         let h2c = h2c && !transport.is_tls();
         let driven = Arc::new(http_proxy(conf, proxy.clone()));
-        let (deadline, is_known) = (Arc::default(), Arc::new(|_: &RequestHeader| true));
-        Self { proxy, driven, transport, h2c, refuse, open, deadline, is_known }
+        let (deadline, is_authenticated) = (Arc::default(), Arc::new(|_: &RequestHeader| true));
+        Self { proxy, driven, transport, h2c, refuse, open, deadline, is_authenticated }
     }
 
-    /// Cuts requests at this deadline, and asks `is_known` whose streams are taken.
-    pub(crate) fn tied_to(self, deadline: Arc<Deadline>, is_known: IsKnown) -> Self {
-        Self { deadline, is_known, ..self }
+    /// Cuts requests at this deadline, and asks `is_authenticated` whose streams are taken.
+    pub(crate) fn tied_to(
+        self,
+        deadline: Arc<Deadline>,
+        is_authenticated: IsAuthenticated,
+    ) -> Self {
+        Self { deadline, is_authenticated, ..self }
     }
 
-    /// What decides about connections before they come here.
+    /// The filter that admits connections to this listener before they are accepted.
     #[must_use]
     pub fn filter(&self) -> Arc<dyn ConnectionFilter> {
         self.open.filter(self.transport.is_proxied())
@@ -107,13 +111,13 @@ where
     async fn open(
         &self,
         stream: Stream,
-        ticket: &mut Ticket,
+        ticket: &mut OpenConnection,
         shutdown: &mut ShutdownWatch,
     ) -> Option<Stream> {
         let stream = tokio::select! {
             biased; // most connections are open at once
             opened = self.transport.open(stream) => opened?,
-            () = ticket.told_to_leave() => return None,
+            () = ticket.close_requested() => return None,
             () = closing(shutdown, true) => return None,
         };
         let told = self.transport.is_proxied().then(|| transport::peer(&stream)).flatten();
@@ -121,7 +125,12 @@ where
         told.is_none_or(|told| self.open.tell(ticket, told.ip())).then_some(stream)
     }
 
-    async fn serve(&self, mut stream: Stream, member: &Arc<Member>, mut shutdown: ShutdownWatch) {
+    async fn serve(
+        &self,
+        mut stream: Stream,
+        member: &Arc<ConnectionState>,
+        mut shutdown: ShutdownWatch,
+    ) {
         if matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
             return self.serve_http2(stream, member, shutdown).await;
         }
@@ -148,7 +157,7 @@ where
         mut wire: CustomerWire,
         mut next: ReceivedHead,
         mut patience: Patience,
-        member: &Arc<Member>,
+        member: &Arc<ConnectionState>,
         mut shutdown: ShutdownWatch,
     ) {
         let (returned, mut session) = (Returned::default(), driver::session());
@@ -173,12 +182,18 @@ where
             let Some(back) = returned.lock().take() else { return };
             wire = back;
             member.end();
-            let wait = if member.is_known() { IDLE_TIMEOUT } else { STRANGERS_IDLE_TIMEOUT };
+            let wait =
+                if member.is_authenticated() { IDLE_TIMEOUT } else { UNAUTHENTICATED_IDLE_TIMEOUT };
             next = self.next_head(&mut wire.stream, wait, &mut patience, &mut shutdown).await;
         }
     }
 
-    async fn serve_http2(&self, stream: Stream, member: &Arc<Member>, shutdown: ShutdownWatch) {
+    async fn serve_http2(
+        &self,
+        stream: Stream,
+        member: &Arc<ConnectionState>,
+        shutdown: ShutdownWatch,
+    ) {
         let begin = |session, busy| {
             let (proxy, shutdown) = (Arc::clone(&self.driven), shutdown.clone());
             tokio::spawn(async move {
@@ -186,7 +201,11 @@ where
                 proxy.process_new_http(ServerSession::new_http2(session), &shutdown).await;
             });
         };
-        let door = http2::Door { member, streams: self.open.streams(), is_known: &self.is_known };
+        let door = http2::StreamAdmission {
+            member,
+            streams: self.open.streams(),
+            is_authenticated: &self.is_authenticated,
+        };
         http2::serve(Cuttable::in_turns(stream), shutdown.clone(), &door, begin).await;
     }
 
@@ -232,7 +251,7 @@ async fn closing(shutdown: &mut ShutdownWatch, is_first: bool) {
     }
 }
 
-/// What came over a connection.
+/// First bytes of a request, as they were received.
 enum ReceivedHead {
     /// A complete and sound HTTP/1 head, and what follows it.
     Sound(Box<SoundHead>),
@@ -300,7 +319,7 @@ impl LineScan {
 
 /// Sends `answer`, says that no more will come, and listens a little for what is still under way.
 async fn say_and_close(mut stream: Stream, answer: &[u8]) {
-    let said = async {
+    let lingered = async {
         stream.write_all(answer).await?;
         stream.flush().await?;
         AsyncWriteExt::shutdown(&mut stream).await?;
@@ -316,7 +335,7 @@ async fn say_and_close(mut stream: Stream, answer: &[u8]) {
         std::io::Result::Ok(())
     };
     // A customer who does not read the answer has been refused all the same.
-    drop(timeout(LINGER_TIMEOUT, said).await);
+    drop(timeout(LINGER_TIMEOUT, lingered).await);
 }
 
 #[async_trait]
@@ -338,7 +357,7 @@ where
         tokio::select! {
             biased;
             () = self.serve(stream, &member, shutdown) => {}
-            () = ticket.told_to_leave() => {}
+            () = ticket.close_requested() => {}
         }
         None
     }

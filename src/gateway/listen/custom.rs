@@ -1,4 +1,4 @@
-//! What all sessions that Pingora did not make have in common.
+//! Shared parts of sessions that are not Pingora's own.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use pingora::protocols::http::custom::server::Session as CustomSession;
 use pingora::time::timeout;
 use pingora::{Error, ErrorType, Result};
 
-/// How long a session waits for the other side.
+/// Read, write and drain timeouts of a session.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Timeouts {
     /// For the next piece of a request.
@@ -21,7 +21,7 @@ pub(crate) struct Timeouts {
     pub(crate) drain: Option<Duration>,
 }
 
-/// What `work` comes to, or an error of this kind if it takes longer than `limit`.
+/// Run `work` for at most `limit`; an error of type `kind` when the time is over.
 ///
 /// # Errors
 /// Those of `work`, and the one of this kind; `doing` says what took too long.
@@ -68,7 +68,7 @@ pub(crate) async fn write_tasks(
     Ok(false)
 }
 
-/// What a log calls a request.
+/// Summary of a request for logs: method, path and host.
 pub(crate) fn summary(head: &RequestHeader) -> String {
     format!("{} {}", head.method, head.uri.path())
 }

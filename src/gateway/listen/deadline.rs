@@ -18,28 +18,28 @@ use tokio::sync::watch;
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::listen::wrapped::tells_of_inner;
 
-/// When requests in flight must end.
+/// Deadline of requests in flight during a shutdown.
 #[derive(Debug, Default)]
 pub struct Deadline {
     is_near: AtomicBool,
     is_over: AtomicBool,
-    told_near: watch::Sender<bool>,
-    told: watch::Sender<bool>,
+    near: watch::Sender<bool>,
+    over: watch::Sender<bool>,
 }
 
 impl Deadline {
     /// From now on connections are closed behind each answer, since there will be no further one.
     pub fn approach(&self) {
         self.is_near.store(true, Ordering::Release);
-        self.told_near.send_replace(true);
+        self.near.send_replace(true);
     }
 
     /// Waits until connections are to be closed behind each answer.
     pub(crate) fn approached(&self) -> impl Future<Output = ()> + Send + Sync + 'static {
-        waits(&self.told_near)
+        waits(&self.near)
     }
 
-    /// Whether connections are to be closed behind each answer.
+    /// True while connections are to be closed after each answer.
     pub(crate) fn is_near(&self) -> bool {
         self.is_near.load(Ordering::Acquire)
     }
@@ -47,16 +47,16 @@ impl Deadline {
     /// Ends the requests in flight, for good.
     pub fn end(&self) {
         self.is_over.store(true, Ordering::Release);
-        self.told.send_replace(true);
+        self.over.send_replace(true);
     }
 
-    /// Whether requests in flight must end.
+    /// True once requests in flight must end.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// What `work` comes to, or `None` if they must end before it is done.
+    /// The result of `work`, or `None` if the deadline comes first.
     pub(crate) async fn or_done<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             done = work => Some(done),
@@ -66,22 +66,22 @@ impl Deadline {
 
     /// Waits until they must.
     pub(crate) fn reached(&self) -> impl Future<Output = ()> + Send + Sync + 'static {
-        waits(&self.told)
+        waits(&self.over)
     }
 }
 
 /// Waits until it is told.
-fn waits(told: &watch::Sender<bool>) -> impl Future<Output = ()> + Send + Sync + 'static {
-    let mut told = told.subscribe();
+fn waits(over: &watch::Sender<bool>) -> impl Future<Output = ()> + Send + Sync + 'static {
+    let mut over = over.subscribe();
     async move {
         // A deadline that is gone is not reached any more.
-        if told.wait_for(|is_told| *is_told).await.is_err() {
+        if over.wait_for(|is_reached| *is_reached).await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 }
 
-/// What a customer reads whose request the deadline has cut.
+/// Error for a customer whose request is cut at the deadline.
 pub(crate) fn stopping(has_begun: bool) -> GatewayError {
     let message = if has_begun {
         "The gateway is stopping and had to cut the answer. What was delivered is charged."
@@ -101,11 +101,12 @@ pub(crate) struct Cuttable {
     inner: Stream,
     deadline: Arc<Deadline>,
     reached: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
-    /// Who is woken at the deadline. A connection is nearly always read by one task.
+    /// Waker of the task that reads the connection, woken at the deadline. A connection is nearly always read
+    /// by one task.
     woken: Option<Waker>,
     /// Reads in one turn; 0 for as many as there are.
     reads_max: u8,
-    /// Those in this turn.
+    /// Reads in the current turn.
     reads: u8,
 }
 

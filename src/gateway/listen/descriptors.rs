@@ -1,4 +1,4 @@
-//! What becomes of the file descriptors that the process may have.
+//! Division of the process's file descriptors among their uses.
 
 /// Connections of the admin address at most. Operators, probes and Prometheus need a handful.
 const ADMIN_MAX: u64 = 256;
@@ -15,8 +15,8 @@ const CUSTOMERS_MAX: u64 = 20_000;
 /// Streams over HTTP/2 at most: at 32 KiB each, 640 MiB.
 const STREAMS_MAX: u64 = 20_000;
 
-/// Who gets how many descriptors. Together they are fewer than there are, so that nobody's share can
-/// be used up by others.
+/// File descriptors for each use. Their sum is below the process's limit, so that no use can exhaust
+/// another's part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptors {
     /// Connections of the admin address.

@@ -3,7 +3,7 @@
 //! Pingora takes sessions of any kind. This one has the head that was read and checked before, so that
 //! nothing is parsed twice; it reads bodies by the scanner that checks them; and it writes the head of an
 //! answer together with the first of its body. What a hook asks for, and what a customer sees, is as with
-//! Pingora's own session ([ADR 55](../../../docs/adr/0055-customers-over-http1.md)).
+//! Pingora's own session ([ADR 15](../../../docs/adr/0015-http-on-both-sides.md)).
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -52,15 +52,15 @@ impl CustomerWire {
     }
 }
 
-/// What is read at once of what nobody waits for.
+/// Bytes of one read of data that nobody waits for.
 const STRAY_BYTES: usize = 512;
 /// The most that may come behind a request while its answer is waited for, in bytes. A line break behind a
 /// body, or another request, is no reason to take the answer from whoever pays for it.
 const STRAY_BYTES_MAX: usize = 64 * 1024;
-/// How long closing a connection may take that nothing else bounds.
+/// Time for closing a connection where nothing else bounds it.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where a session leaves its connection for the next request.
+/// Slot in which a session leaves its connection for the next request.
 pub(crate) type Returned = Arc<Mutex<Option<CustomerWire>>>;
 
 /// The connection is to be closed behind the answer.
@@ -87,7 +87,7 @@ pub(crate) fn drain_behind(session: &mut Session) {
 pub(crate) struct Http1Session {
     /// `None` once it was left for the next request, or closed.
     wire: Option<CustomerWire>,
-    /// What was known of the connection, once it was closed.
+    /// Digest of the connection, kept once it is closed.
     closed: Option<Digest>,
     returned: Returned,
     head: Box<SoundHead>,
@@ -100,7 +100,7 @@ pub(crate) struct Http1Session {
     unsent: BytesMut,
     /// A piece of the answer may have left in part: nothing can follow it.
     is_torn: bool,
-    /// What has come behind the request, in bytes, while its answer was waited for.
+    /// Bytes that arrived after the request while its answer was pending.
     stray_bytes: usize,
     bytes_read: usize,
     bytes_sent: usize,
@@ -139,7 +139,7 @@ impl Http1Session {
         self.head.request.extensions.get::<M>().is_some()
     }
 
-    /// Whether the connection can have another request behind this answer, as far as is known.
+    /// True if the connection can serve another request after this answer, as far as can be decided by now.
     fn will_keep(&self) -> bool {
         let is_over = self.head.body.is_done() || self.is_marked::<DrainBehind>();
         self.head.keeps && !self.is_torn && is_over && !self.is_marked::<CloseBehind>()
@@ -206,7 +206,7 @@ impl Http1Session {
         Ok(())
     }
 
-    /// What comes next of the request's body.
+    /// The next piece of the request body; `None` at its end.
     async fn read(&mut self) -> Result<Option<Bytes>> {
         let Some(wire) = &mut self.wire else {
             return Error::e_explain(ErrorType::InternalError, "the session is over");

@@ -14,9 +14,9 @@ use pingora::time::{sleep, timeout};
 use tokio::sync::Notify;
 
 use crate::gateway::listen::bounds::{
-    HEAD_BYTES_MAX, HEAD_TIMEOUT, IDLE_TIMEOUT, IsKnown, REQUESTS_MAX,
+    HEAD_BYTES_MAX, HEAD_TIMEOUT, IDLE_TIMEOUT, IsAuthenticated, REQUESTS_MAX,
 };
-use crate::gateway::listen::open::{Member, StreamPlace, Streams};
+use crate::gateway::listen::open::{ConnectionState, StreamSlot, Streams};
 use crate::gateway::listen::origin::Origin;
 use crate::metrics::StreamRefused;
 
@@ -34,29 +34,29 @@ const ERROR_RESETS_MAX: usize = 256;
 const REFUSED_MAX: u32 = 32;
 /// Streams of one connection that are turned away. Libraries that are told so wait for others to end.
 const TURNED_AWAY_MAX: u32 = 1000;
-/// What one stream may have waiting to be sent, in bytes: a customer who opens 100 streams, grants
-/// every window and reads nothing costs 6 MiB.
+/// Bytes of one stream that may wait to be sent: a customer who opens 100 streams, grants every window and
+/// reads nothing costs 6 MiB.
 const SEND_BUFFER_BYTES_MAX: usize = 64 * 1024;
-/// How long the client has, after its last request, to see that the connection is being closed.
+/// Time that the client has, after its last request, to notice GOAWAY.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What decides whether a stream is taken.
-pub(crate) struct Door<'a> {
+/// Admission of streams on a connection.
+pub(crate) struct StreamAdmission<'a> {
     /// The connection that the request came over.
-    pub(crate) member: &'a Arc<Member>,
+    pub(crate) member: &'a Arc<ConnectionState>,
     /// The streams of all connections.
     pub(crate) streams: &'a Arc<Streams>,
-    /// Whether a stream shows a key that is good.
-    pub(crate) is_known: &'a IsKnown,
+    /// True if the header of a stream has a valid API key.
+    pub(crate) is_authenticated: &'a IsAuthenticated,
 }
 
-impl Door<'_> {
+impl StreamAdmission<'_> {
     /// A place for this stream, with `active` others on its connection. Whoever shows a key has it
     /// looked up before anything is counted, so that strangers take nothing from those who are known.
-    fn enter(&self, session: &HttpSession, active: usize) -> Result<StreamPlace, StreamRefused> {
+    fn enter(&self, session: &HttpSession, active: usize) -> Result<StreamSlot, StreamRefused> {
         let header = session.req_header();
-        if !self.member.is_known() && (self.is_known)(header) {
-            self.member.know();
+        if !self.member.is_authenticated() && (self.is_authenticated)(header) {
+            self.member.set_authenticated();
         }
         self.streams.enter(self.member, &header.headers, active)
     }
@@ -65,7 +65,7 @@ impl Door<'_> {
 /// A stream's share in its connection: as long as there is one, the connection is not idle.
 pub(crate) struct Busy {
     active: Arc<Active>,
-    _place: StreamPlace,
+    _place: StreamSlot,
 }
 
 impl Drop for Busy {
@@ -79,13 +79,13 @@ impl Drop for Busy {
 
 /// The streams that are being served.
 struct Active {
-    member: Arc<Member>,
+    member: Arc<ConnectionState>,
     count: AtomicUsize,
     idle: Notify,
 }
 
 impl Active {
-    fn new(member: &Arc<Member>) -> Arc<Self> {
+    fn new(member: &Arc<ConnectionState>) -> Arc<Self> {
         let (count, idle) = (AtomicUsize::new(0), Notify::new());
         Arc::new(Self { member: Arc::clone(member), count, idle })
     }
@@ -95,7 +95,7 @@ impl Active {
     }
 
     /// `None` when the connection has been told to give way.
-    fn begin(self: &Arc<Self>, place: StreamPlace) -> Option<Busy> {
+    fn begin(self: &Arc<Self>, place: StreamSlot) -> Option<Busy> {
         self.count.fetch_add(1, Ordering::Relaxed);
         let busy = Busy { active: Arc::clone(self), _place: place };
         self.member.begin().then_some(busy)
@@ -114,7 +114,7 @@ impl Active {
 pub(crate) async fn serve(
     stream: Stream,
     mut shutdown: ShutdownWatch,
-    door: &Door<'_>,
+    door: &StreamAdmission<'_>,
     begin: impl Fn(HttpSession, Busy),
 ) {
     let digest = Arc::new(Digest {

@@ -2,7 +2,7 @@
 //! gives way to whoever comes when there are as many.
 //!
 //! Nothing of this is asked for during a request: a connection has one word of its own
-//! ([`Member`]), and the list of all is locked when one comes or goes.
+//! ([`ConnectionState`]), and the list of all is locked when one comes or goes.
 
 mod member;
 mod streams;
@@ -24,12 +24,12 @@ use crate::forwarded as client;
 use crate::gateway::listen::descriptors::Descriptors;
 use crate::metrics::{ConnectionShed, Metrics};
 
-pub(crate) use member::Member;
-pub(crate) use streams::{StreamPlace, Streams, stream_bytes};
-use table::Table;
+pub(crate) use member::ConnectionState;
+pub(crate) use streams::{StreamSlot, Streams, stream_bytes};
+use table::Entries;
 
-/// How long one who comes waits for one who gives way: that takes microseconds, unless the machine
-/// is out of breath.
+/// Time that a newcomer waits for another connection to close: that takes microseconds, unless the machine is
+/// overloaded.
 const LEAVE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Time for which a connection does not give way to one from elsewhere: in it the first request can be read and
@@ -39,15 +39,15 @@ const GRACE: Duration = Duration::from_millis(50);
 /// Time after which it is looked again whether anybody can give way.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// What connections, and streams, may take of the process's memory: one in so many parts each.
+/// Part of the process's memory for connections, and the same for streams: one in so many.
 const MEMORY_SHARE: u64 = 8;
 /// Memory of a call to an upstream, beside bodies: an abandoned one over plain TCP was measured to take
 /// 43 KiB, and the call of an MCP tool several times that.
 const UPSTREAM_CALL_BYTES: u64 = 64 * 1024;
-/// What a connection takes before anything is asked over it: measured, 20 KiB.
+/// Memory of a connection before its first request: measured, 20 KiB.
 const CONNECTION_BYTES: u64 = 20 * 1024;
 
-/// How many connections there may be.
+/// Largest numbers of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bounds {
     all: usize,
@@ -64,8 +64,8 @@ pub(crate) struct SharedBounds {
 }
 
 /// The connections that are open.
-pub(crate) struct Open {
-    table: Mutex<Table>,
+pub(crate) struct ConnectionTable {
+    table: Mutex<Entries>,
     freed: Notify,
     count: Arc<AtomicUsize>,
     streams: Arc<Streams>,
@@ -74,13 +74,13 @@ pub(crate) struct Open {
 }
 
 /// A connection's place among them, given back on drop. It outlives the socket.
-pub(crate) struct Ticket {
-    open: Arc<Open>,
+pub(crate) struct OpenConnection {
+    open: Arc<ConnectionTable>,
     index: usize,
-    member: Arc<Member>,
+    member: Arc<ConnectionState>,
 }
 
-/// What becomes of a connection that has been accepted.
+/// Decision about a connection in the kernel's accept queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Arrival {
     /// The connection may be served.
@@ -91,7 +91,7 @@ enum Arrival {
     Full,
 }
 
-impl Open {
+impl ConnectionTable {
     /// None yet. `count` is kept at their number.
     pub(crate) fn new(
         descriptors: Descriptors,
@@ -123,7 +123,7 @@ impl Open {
         let memory = source.as_ref().and_then(|(config, _)| config.load().limits.memory_bytes);
         let streams_max = descriptors.streams.min(fitting(memory, streams::STREAM_BYTES as u64));
         let streams = Arc::new(Streams::new(streams_max, metrics));
-        let table = Table { grace: GRACE, ..Table::default() };
+        let table = Entries { grace: GRACE, ..Entries::default() };
         let (table, freed) = (Mutex::new(table), Notify::new());
         Self { table, freed, count, streams, descriptors, source }
     }
@@ -133,14 +133,18 @@ impl Open {
         &self.streams
     }
 
-    /// What decides about connections to a listener. Behind one with a PROXY header (`is_proxied`) it
-    /// is not known yet who comes.
+    /// Connection filter of a listener. With a PROXY header (`is_proxied`) the client's address is unknown
+    /// before that is read.
     pub(crate) fn filter(self: &Arc<Self>, is_proxied: bool) -> Arc<dyn ConnectionFilter> {
         Arc::new(Filter { open: Arc::clone(self), is_proxied })
     }
 
     /// A connection begins. `peer` is whoever connected, and whose it is unless `is_proxied`.
-    pub(crate) fn register(self: &Arc<Self>, peer: Option<SocketAddr>, is_proxied: bool) -> Ticket {
+    pub(crate) fn register(
+        self: &Arc<Self>,
+        peer: Option<SocketAddr>,
+        is_proxied: bool,
+    ) -> OpenConnection {
         let metrics = self.source.as_ref().map(|(_, metrics)| Arc::clone(metrics));
         self.count.fetch_add(1, Ordering::Relaxed);
         if let Some(metrics) = &metrics {
@@ -151,17 +155,17 @@ impl Open {
         if let Some(peer) = peer {
             table.arrived(&peer);
         }
-        let member = Arc::new(Member::new(network, metrics));
+        let member = Arc::new(ConnectionState::new(network, metrics));
         let index = table.add(Arc::clone(&member));
         drop(table);
         // Whoever waits may have waited for this one, to take its place.
         self.freed.notify_one();
-        Ticket { open: Arc::clone(self), index, member }
+        OpenConnection { open: Arc::clone(self), index, member }
     }
 
     /// It is told whose a connection is: false when that address has too many and none of them can
     /// give way.
-    pub(crate) fn tell(self: &Arc<Self>, ticket: &mut Ticket, address: IpAddr) -> bool {
+    pub(crate) fn tell(self: &Arc<Self>, ticket: &mut OpenConnection, address: IpAddr) -> bool {
         let (Some(network), Some(bounds)) = (self.network(address), self.bounds()) else {
             return true;
         };
@@ -170,10 +174,10 @@ impl Open {
             self.shed(ConnectionShed::AddressFull);
             return false;
         }
-        ticket.member.gone();
+        ticket.member.set_closed();
         table.remove(ticket.index);
         let metrics = self.source.as_ref().map(|(_, metrics)| Arc::clone(metrics));
-        ticket.member = Arc::new(Member::new(Some(network), metrics));
+        ticket.member = Arc::new(ConnectionState::new(Some(network), metrics));
         ticket.index = table.add(Arc::clone(&ticket.member));
         true
     }
@@ -184,8 +188,8 @@ impl Open {
         SharedBounds { connections, stream_bytes: self.streams.bytes_max() }
     }
 
-    /// How many calls to upstreams may be under way, abandoned ones included: as many as the descriptors
-    /// that customers leave for them, and as fit into their part of the memory.
+    /// Largest number of calls to upstreams at one time, abandoned ones included: bounded by the descriptors
+    /// that are left for them and by their part of the memory.
     pub(crate) fn upstream_calls_max(&self, limits: &Limits) -> usize {
         let default = || fitting(limits.memory_bytes, UPSTREAM_CALL_BYTES);
         limits.upstream_calls_max.unwrap_or_else(default).min(self.descriptors.upstream_calls())
@@ -204,7 +208,7 @@ impl Open {
         Some(Bounds { all, of_address })
     }
 
-    /// What `address` is counted by; `None` for proxies, which stand for many.
+    /// Network by which `address` is counted; `None` for trusted proxies, which stand for many clients.
     fn network(&self, address: IpAddr) -> Option<IpAddr> {
         let (config, _) = self.source.as_ref()?;
         let snapshot: Arc<Snapshot> = config.load();
@@ -238,10 +242,11 @@ impl Open {
         Arrival::Welcome
     }
 
-    /// Whether there may be one more from this address; if need be, one of its own gives way.
-    fn has_room_at(&self, table: &mut Table, network: IpAddr, bounds: Bounds) -> bool {
-        let arriving =
-            |table: &Table| table.arriving.values().filter(|(at, _)| *at == Some(network)).count();
+    /// True if the network may have one more connection; if need be, one of its own is closed for it.
+    fn has_room_at(&self, table: &mut Entries, network: IpAddr, bounds: Bounds) -> bool {
+        let arriving = |table: &Entries| {
+            table.arriving.values().filter(|(at, _)| *at == Some(network)).count()
+        };
         let here = table.addresses.get(&network).map_or(0, |address| address.count);
         // Those about to come are looked for only where they could matter.
         if here + table.arriving.len() < bounds.of_address {
@@ -259,7 +264,7 @@ impl Open {
     }
 
     /// Nobody can give way. Those about to come could, once they are here, and new ones after their grace.
-    fn nobody_leaves(&self, table: &Table, reason: ConnectionShed) -> Arrival {
+    fn nobody_leaves(&self, table: &Entries, reason: ConnectionShed) -> Arrival {
         if !table.arriving.is_empty() || table.is_grace_pending {
             return Arrival::Wait;
         }
@@ -274,27 +279,28 @@ impl Open {
     }
 }
 
-/// How many of so many bytes fit into their share of the memory, where that is known.
+/// Number of items of `each_bytes` that fit into their part of the memory; no bound where the memory is
+/// unknown.
 fn fitting(memory: Option<u64>, each_bytes: u64) -> usize {
     let count = memory.map(|memory| (memory / MEMORY_SHARE / each_bytes).max(1));
     count.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX)
 }
 
-impl Ticket {
+impl OpenConnection {
     /// The connection, as others see it.
-    pub(crate) fn member(&self) -> &Arc<Member> {
+    pub(crate) fn member(&self) -> &Arc<ConnectionState> {
         &self.member
     }
 
     /// Ends when the connection has to give way.
-    pub(crate) async fn told_to_leave(&self) {
-        self.member.told_to_leave().await;
+    pub(crate) async fn close_requested(&self) {
+        self.member.close_requested().await;
     }
 }
 
-impl Drop for Ticket {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
-        self.member.gone();
+        self.member.set_closed();
         self.open.table.lock().remove(self.index);
         self.open.count.fetch_sub(1, Ordering::Relaxed);
         if let Some((_, metrics)) = &self.open.source {
@@ -307,7 +313,7 @@ impl Drop for Ticket {
 /// Decides about connections as they are accepted: whoever comes when there are as many as may be waits
 /// in the kernel's queue until one has given way, so there is never a descriptor more.
 struct Filter {
-    open: Arc<Open>,
+    open: Arc<ConnectionTable>,
     is_proxied: bool,
 }
 

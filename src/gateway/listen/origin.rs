@@ -7,7 +7,7 @@ use pingora::http::ResponseHeader;
 use pingora::protocols::raw_connect::ProxyDigest;
 use pingora_proxy::Session;
 
-use crate::gateway::listen::open::Member;
+use crate::gateway::listen::open::ConnectionState;
 use crate::limits::PooledUnits;
 
 /// The customer's connection on behalf of which a request is served.
@@ -18,14 +18,14 @@ use crate::limits::PooledUnits;
 /// whichever task serves it.
 #[derive(Clone)]
 pub struct Origin {
-    connection: Arc<Member>,
+    connection: Arc<ConnectionState>,
     /// The request is made by the process on behalf of the connection, and does not come over it.
     is_inner: bool,
 }
 
 impl Origin {
     /// The origin of requests over `connection`.
-    pub(crate) fn new(connection: Arc<Member>) -> Self {
+    pub(crate) fn new(connection: Arc<ConnectionState>) -> Self {
         Self { connection, is_inner: false }
     }
 
@@ -50,12 +50,12 @@ impl Origin {
     /// Notes that a request was authenticated as the account's.
     pub(crate) fn authenticate(&self, account: u64) {
         self.connection.is_of(account);
-        self.connection.know();
+        self.connection.set_authenticated();
     }
 
-    /// Whether any request over the connection was ever authenticated.
+    /// True if any request over the connection was authenticated.
     pub(crate) fn is_authenticated(&self) -> bool {
-        self.connection.is_known()
+        self.connection.is_authenticated()
     }
 
     /// Let the connection give way to others: its one request was turned away, or nothing is under way on

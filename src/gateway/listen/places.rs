@@ -20,29 +20,29 @@ use crate::limits::{
 };
 use crate::metrics::{Metrics, Pool, Shed};
 
-/// When to try again: places become free with every answer.
+/// `Retry-After` of a refusal: slots become free with every answer.
 const RETRY_PLACE: Duration = Duration::from_secs(1);
-/// How long an account's reads wait for each other before one is refused.
+/// Time that the reads of an account wait for each other before one is refused.
 const READ_WAIT: Duration = Duration::from_secs(2);
 
 /// All places of this process, over all listeners.
-pub(crate) struct Places {
+pub(crate) struct Admission {
     customers: Count,
     unauthenticated: Count,
     /// Connections with a customer's request under way.
     connections: Arc<UnitPool>,
     /// The bytes of customers' streams over HTTP/2.
     stream_bytes: Arc<UnitPool>,
-    /// What comes from where, of those without a key.
+    /// Requests in flight of unauthenticated clients, counted by client network.
     networks: Holders<Option<IpAddr>>,
-    /// What accounts have in use.
+    /// Usage of each account.
     accounts: Arc<limits::Limits>,
     metrics: Arc<Metrics>,
 }
 
 /// A request's place, given back on drop.
-pub(crate) struct Place {
-    places: Arc<Places>,
+pub(crate) struct AdmissionSlot {
+    places: Arc<Admission>,
     pool: Pool,
     holder: Arc<InUse>,
     /// The account's part of the connection.
@@ -51,14 +51,14 @@ pub(crate) struct Place {
     _stream: Option<PooledUnits>,
 }
 
-impl Place {
-    /// What the account has in use, for a customer's.
+impl AdmissionSlot {
+    /// Usage of the account, for a customer's request.
     pub(crate) fn account(&self) -> Option<&Arc<InUse>> {
         (self.pool == Pool::Customers).then_some(&self.holder)
     }
 }
 
-impl Drop for Place {
+impl Drop for AdmissionSlot {
     fn drop(&mut self) {
         self.holder.requests.give_back(1);
         self.places.pool(self.pool).give_back(1);
@@ -66,7 +66,7 @@ impl Drop for Place {
     }
 }
 
-impl Places {
+impl Admission {
     /// Places of which all are free.
     pub(crate) fn new(accounts: Arc<limits::Limits>, metrics: Arc<Metrics>) -> Arc<Self> {
         let networks = Holders::new();
@@ -98,7 +98,7 @@ impl Places {
         self: &Arc<Self>,
         account: u64,
         limits: &Limits,
-    ) -> Result<Place, GatewayError> {
+    ) -> Result<AdmissionSlot, GatewayError> {
         let free = limits.requests_in_flight_max.saturating_sub(self.customers.taken());
         let of_account = share_of(free, limits.per_account.requests_in_flight_percent);
         let (max, holder) = (limits.requests_in_flight_max, self.accounts.account(account));
@@ -122,13 +122,13 @@ impl Places {
     /// `RateLimited` when the account has its share of either.
     pub(crate) fn on_its_way(
         &self,
-        mut place: Place,
+        mut place: AdmissionSlot,
         account: u64,
         origin: Option<&Origin>,
         limits: &Limits,
         bounds: SharedBounds,
         stream_bytes: Option<usize>,
-    ) -> Result<Place, GatewayError> {
+    ) -> Result<AdmissionSlot, GatewayError> {
         let (in_use, percent) = (&place.holder, limits.per_account.requests_in_flight_percent);
         // Otherwise there are no places for so many.
         if bounds.connections < limits.requests_in_flight_max {
@@ -168,7 +168,7 @@ impl Places {
         self: &Arc<Self>,
         address: Option<IpAddr>,
         limits: &Limits,
-    ) -> Result<Place, GatewayError> {
+    ) -> Result<AdmissionSlot, GatewayError> {
         let rules = &limits.unauthenticated;
         let (max, max_of_one) = (rules.requests_in_flight_max, rules.per_address_max);
         let holder = self.networks.holder(address.map(client::network));
@@ -192,7 +192,7 @@ impl Places {
         holder: Arc<InUse>,
         max_of_all: usize,
         max_of_one: usize,
-    ) -> Result<Place, bool> {
+    ) -> Result<AdmissionSlot, bool> {
         if !self.pool(pool).take(1, max_of_all) {
             return Err(true);
         }
@@ -201,7 +201,13 @@ impl Places {
             return Err(false);
         }
         self.metrics.place_taken(pool);
-        Ok(Place { places: Arc::clone(self), pool, holder, _connection: None, _stream: None })
+        Ok(AdmissionSlot {
+            places: Arc::clone(self),
+            pool,
+            holder,
+            _connection: None,
+            _stream: None,
+        })
     }
 
     /// A place among those who wait for a task, for who has `place`.
@@ -210,10 +216,10 @@ impl Places {
     /// `RateLimited` when the account has its share of them.
     pub(crate) fn waiting(
         &self,
-        place: Option<&Place>,
+        place: Option<&AdmissionSlot>,
         limits: &Limits,
     ) -> Result<Option<Entered>, GatewayError> {
-        let Some(account) = place.and_then(Place::account) else { return Ok(None) };
+        let Some(account) = place.and_then(AdmissionSlot::account) else { return Ok(None) };
         let max = limits.per_account.waiting_max;
         account.enter(|in_use| &in_use.waiting, max).map(Some).ok_or_else(|| {
             let message = format!(
@@ -230,10 +236,10 @@ impl Places {
     /// `RateLimited` when the account has its share of them.
     pub(crate) fn websocket(
         &self,
-        place: Option<&Place>,
+        place: Option<&AdmissionSlot>,
         limits: &Limits,
     ) -> Result<Option<Entered>, GatewayError> {
-        let Some(account) = place.and_then(Place::account) else { return Ok(None) };
+        let Some(account) = place.and_then(AdmissionSlot::account) else { return Ok(None) };
         let max = limits.per_account.requests_in_flight_max;
         account.enter(|in_use| &in_use.websockets, max).map(Some).ok_or_else(|| {
             let message = format!(
@@ -250,10 +256,10 @@ impl Places {
     /// `RateLimited` when the account's other reads leave it none in time.
     pub(crate) async fn read_in_turn(
         &self,
-        place: Option<&Place>,
+        place: Option<&AdmissionSlot>,
         limits: &Limits,
     ) -> Result<Option<Entered>, GatewayError> {
-        let Some(account) = place.and_then(Place::account) else { return Ok(None) };
+        let Some(account) = place.and_then(AdmissionSlot::account) else { return Ok(None) };
         let max = limits.per_account.reads_max;
         account.read_in_turn(max, READ_WAIT).await.map(Some).ok_or_else(|| {
             let message = format!(
@@ -291,8 +297,8 @@ mod tests {
     use super::*;
     use crate::config::{Overrides, Sources};
 
-    fn places() -> Arc<Places> {
-        Places::new(Arc::default(), Arc::new(Metrics::new()))
+    fn places() -> Arc<Admission> {
+        Admission::new(Arc::default(), Arc::new(Metrics::new()))
     }
 
     /// The bounds as they are shipped, with fewer places.
@@ -328,15 +334,15 @@ mod tests {
             let address = address.parse().expect("an address");
             places.unauthenticated(Some(address), &limits).map_err(|error| error.message)
         };
-        let told = |entered: Result<Place, std::borrow::Cow<'static, str>>| {
+        let names_the_address = |entered: Result<AdmissionSlot, std::borrow::Cow<'static, str>>| {
             entered.err().unwrap_or_default().contains("from your address")
         };
         let taken = [from("2001:db8::1"), from("2001:db8::2")];
         assert!(taken.iter().all(Result::is_ok), "two for one network");
-        assert!(told(from("2001:db8::3")), "the network has its share");
+        assert!(names_the_address(from("2001:db8::3")), "the network has its share");
         let other = from("2001:db8:0:1::1");
         assert!(other.is_ok(), "another network");
-        assert!(!told(from("192.0.2.1")), "all are taken");
+        assert!(!names_the_address(from("192.0.2.1")), "all are taken");
         let customers: Vec<_> = (0..3).map(|account| places.customer(account, &limits)).collect();
         assert!(customers.iter().all(Result::is_ok), "customers notice nothing");
         drop(taken);

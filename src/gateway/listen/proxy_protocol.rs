@@ -3,19 +3,19 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// How a header of version 2 begins.
+/// Signature of a header of version 2.
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
-/// How a header of version 1 begins.
+/// Prefix of a header of version 1.
 const V1_PREFIX: &[u8] = b"PROXY ";
 /// The longest header of version 1, its line end included: the specification's own figure.
 const V1_BYTES_MAX: usize = 107;
-/// What stands in front of the addresses of version 2.
+/// Length of the fixed part of a header of version 2, in front of the addresses.
 const V2_HEAD_BYTES: usize = 16;
 /// The longest header of version 2 that is taken. Addresses are 36 bytes; what load balancers add
 /// of TLS and of their own clouds stays below 1 KiB.
 const V2_BYTES_MAX: usize = 4 * 1024;
 
-/// What the bytes at the beginning of a connection are.
+/// Result of parsing the first bytes of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProxyHeader {
     /// The beginning of a header.
@@ -23,14 +23,13 @@ pub(crate) enum ProxyHeader {
     /// A whole one: how many bytes it has, and whose connection it is. `None` is the one who
     /// connected: a health check of the load balancer itself, or a client that it does not know.
     Complete(usize, Option<SocketAddr>),
-    /// They are no header of the PROXY protocol.
+    /// No valid header of the PROXY protocol.
     Invalid,
 }
 
 /// Reads the header at the beginning of `bytes`.
 pub(crate) fn parse(bytes: &[u8]) -> ProxyHeader {
-    let begins =
-        |expected: &[u8]| bytes.iter().zip(expected).all(|(found, wanted)| found == wanted);
+    let begins = |expected: &[u8]| bytes.iter().zip(expected).all(|(found, byte)| found == byte);
     if begins(SIGNATURE) {
         parse_v2(bytes).unwrap_or(ProxyHeader::Incomplete)
     } else if begins(V1_PREFIX) {

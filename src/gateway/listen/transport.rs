@@ -1,4 +1,4 @@
-//! What stands between a TCP connection and the HTTP on it: the PROXY protocol, then TLS.
+//! Layers between a TCP connection and its HTTP: the PROXY protocol, then TLS.
 //!
 //! Pingora's own TLS listener would do, but for three things: it gives a handshake a minute, it
 //! logs an error for every one that fails, and it does not count connections that are in it. So a
@@ -24,10 +24,10 @@ use crate::gateway::listen::proxy_protocol::{self, ProxyHeader};
 /// The time within which the PROXY header and the handshake must both be done. A handshake over the
 /// worst of networks is three round trips of a second; a load balancer sends its header at once.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
-/// What a PROXY header gets at first; ordinary ones need no more.
+/// Initial capacity of the buffer for a PROXY header; ordinary ones need no more.
 const HEADER_BYTES_INITIAL: usize = 256;
 
-/// What a listener asks of its connections before HTTP.
+/// Layers of a listener's connections below HTTP.
 #[derive(Clone)]
 pub struct Transport {
     proxy_protocol: bool,
@@ -51,12 +51,12 @@ impl Transport {
         Ok(Self { proxy_protocol, tls })
     }
 
-    /// Whether it is TLS that HTTP is spoken over.
+    /// True if HTTP is spoken over TLS.
     pub(crate) fn is_tls(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// Whether a PROXY header says whose a connection is.
+    /// True if a PROXY header names the client.
     pub(crate) fn is_proxied(&self) -> bool {
         self.proxy_protocol
     }
@@ -101,7 +101,7 @@ fn acceptor(certificates: Arc<Certificates>) -> Result<Acceptor, rustls::Error> 
     Ok(Acceptor::from_server_config(Arc::new(certificates.into_tls(&[b"h2", b"http/1.1"])?)))
 }
 
-/// Whose connection it is: whoever connected, or once a PROXY header was read, whom it names.
+/// Address of the client: the TCP peer, or the one that a PROXY header names.
 pub(crate) fn peer(stream: &Stream) -> Option<SocketAddr> {
     stream.get_socket_digest()?.peer_addr()?.as_inet().copied()
 }

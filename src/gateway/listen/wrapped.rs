@@ -1,4 +1,4 @@
-//! What a wrapped connection tells of the one inside.
+//! Delegation of a wrapped connection's properties to the one inside.
 
 /// Has a type with a field `inner: Stream` pass on what is asked of a connection beside its bytes.
 macro_rules! tells_of_inner {

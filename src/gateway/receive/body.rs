@@ -7,7 +7,7 @@ use http::header::EXPECT;
 use pingora_proxy::Session;
 
 use crate::error::{ErrorKind, GatewayError};
-use crate::gateway::listen::places::Place;
+use crate::gateway::listen::places::AdmissionSlot;
 use crate::gateway::receive::reading::BodyReading;
 use crate::gateway::request::context::Exchange;
 use crate::gateway::wire::error::describe_error;
@@ -34,7 +34,7 @@ impl ReadLimits {
     /// For a body of at most `body_bytes_max`. A stranger has little time for it.
     pub(crate) fn new(exchange: &Exchange, body_bytes_max: usize) -> Self {
         let limits = &exchange.snapshot.limits;
-        let account = exchange.place.as_ref().and_then(Place::account).cloned();
+        let account = exchange.place.as_ref().and_then(AdmissionSlot::account).cloned();
         let timeout = match account {
             Some(_) => limits.body_timeout,
             None => limits.body_timeout.min(limits.unauthenticated.timeout),

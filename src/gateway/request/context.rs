@@ -13,7 +13,7 @@ use crate::clock::UnixMs;
 use crate::config::snapshot::{Model, Route, Snapshot, Target};
 use crate::error::GatewayError;
 use crate::gateway::listen::deadline::{self, Deadline};
-use crate::gateway::listen::places::Place;
+use crate::gateway::listen::places::AdmissionSlot;
 use crate::gateway::request::array::ArrayWriter;
 use crate::gateway::request::content_path::{self, AskedAt};
 use crate::gateway::request::envelope::Envelope;
@@ -77,7 +77,7 @@ pub struct Exchange {
     /// When it must end, come what may.
     pub(crate) deadline: Arc<Deadline>,
     /// Its place among the requests that are being served.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<AdmissionSlot>,
     /// Its part in the budget of calls to upstreams, for one that makes any.
     pub(crate) upstream_slot: Option<UpstreamSlot>,
     /// Its place among those that wait for the end of a task.

@@ -79,7 +79,7 @@ impl Exchange {
             route: self.route.as_ref().map_or(self.local_route, |route| &route.path),
             operation: self.route.as_ref().map(|route| route.operation),
             model,
-            asked_model: Some(asked).filter(|asked| *asked != model),
+            requested_model: Some(asked).filter(|asked| *asked != model),
             upstream: target.as_ref().map_or("", |target| &target.upstream.name),
             upstream_request_id: self.upstreams_id.as_deref(),
             status: written.unwrap_or(0),

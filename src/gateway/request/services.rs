@@ -8,8 +8,8 @@ use crate::config::ConfigHandle;
 use crate::gateway::listen::deadline::Deadline;
 use crate::gateway::listen::descriptors::Descriptors;
 use crate::gateway::listen::loopback::Inward;
-use crate::gateway::listen::open::Open;
-use crate::gateway::listen::places::Places;
+use crate::gateway::listen::open::ConnectionTable;
+use crate::gateway::listen::places::Admission;
 use crate::gateway::request::hosted::Hosted;
 use crate::gateway::request::slots::UpstreamSlots;
 use crate::gateway::upstream::client::Upstreams;
@@ -69,7 +69,7 @@ pub struct Gateway {
     pub(crate) offload: Arc<Offload>,
     pub(crate) outbound: Outbound,
     pub(crate) tasks: Arc<Tasks>,
-    pub(crate) places: Arc<Places>,
+    pub(crate) places: Arc<Admission>,
     /// The budget of calls to upstreams.
     pub(crate) slots: Arc<UpstreamSlots>,
     pub(crate) balancer: Arc<Balancer>,
@@ -84,7 +84,7 @@ pub struct Gateway {
     pub(crate) inward: Inward,
     pub(crate) deadline: Arc<Deadline>,
     pub(crate) upstreams: Arc<Upstreams>,
-    pub(crate) open: Arc<Open>,
+    pub(crate) open: Arc<ConnectionTable>,
 }
 
 impl Gateway {
@@ -108,9 +108,10 @@ impl Gateway {
             open,
         } = parts;
         let bodies = BodyBudget::new(Arc::clone(&metrics));
-        let places = Places::new(Arc::clone(&limits), Arc::clone(&metrics));
+        let places = Admission::new(Arc::clone(&limits), Arc::clone(&metrics));
         let slots = Arc::new(UpstreamSlots::new(Arc::clone(&metrics)));
-        let open = Open::new(descriptors, open, Arc::clone(&config), Arc::clone(&metrics));
+        let open =
+            ConnectionTable::new(descriptors, open, Arc::clone(&config), Arc::clone(&metrics));
         let inner = Self {
             config,
             ledger,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::config::snapshot::Limits;
 use crate::error::GatewayError;
-use crate::gateway::listen::open::Open;
+use crate::gateway::listen::open::ConnectionTable;
 use crate::gateway::listen::places::{overloaded, too_many};
 use crate::limits::{Exhausted, InUse, PoolRule, PooledUnits, UnitPool};
 use crate::metrics::{Metrics, Shed};
@@ -43,7 +43,7 @@ impl UpstreamSlots {
     /// `Overloaded` when all are taken, `RateLimited` when the account has its share.
     pub(crate) fn enter(
         &self,
-        open: &Open,
+        open: &ConnectionTable,
         limits: &Limits,
         account: Option<&Arc<InUse>>,
     ) -> Result<UpstreamSlot, GatewayError> {

@@ -439,7 +439,7 @@ impl UpstreamCall {
     /// Whether the upstream has not begun with the request, after an error in the place of an answer:
     /// it has not got all of it. On a connection that was kept, the upstream may have closed its side
     /// before the request came. What the other machine has acknowledged tells
-    /// (docs/adr/0067-reused-connections.md).
+    /// (docs/adr/0065-connections-to-upstreams.md).
     pub(crate) fn has_not_begun(&self) -> bool {
         if self.sent == Sent::NotWhole {
             return true;

@@ -19,19 +19,19 @@ use crate::gateway::wire::memory::budget::{BodyBudget, BudgetShare};
 use crate::gateway::wire::memory::idle::IdleState;
 use crate::ledger::AccountId;
 
-/// How long a connection may wait for its next message. Clients open another one when they need it.
+/// Time that a connection may wait for its next message. Clients open another one when they need it.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
-/// How long a connection may be open: as at OpenAI, so that clients know what to do. They come to another
-/// gateway, where there are several, or to this one as it is configured by then.
+/// Lifetime of a connection: an hour, as at OpenAI, so that clients can handle its end. They reconnect to
+/// another gateway, where there are several, or to this one with its current configuration.
 const OPEN_MAX: Duration = Duration::from_secs(3600);
 /// Messages that may wait while one is answered: clients send the next one when they have an answer.
 const WAITING_MAX: usize = 16;
-/// How long the other side may take to close as well.
+/// Time for the peer's close frame.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bytes of a message that may still come then: they are not counted.
 const CLOSING_BYTES_MAX: usize = 64 * 1024;
 
-/// Why a connection ends.
+/// Reason for which a connection ends.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     /// The customer has closed it, or is gone.
@@ -155,7 +155,7 @@ impl<'a> CustomerSocket<'a> {
         }
     }
 
-    /// Whether the connection has time for another turn.
+    /// Check that the connection may have another turn, or say why not.
     async fn in_time(&mut self) -> Result<(), Ended> {
         if self.opened.elapsed() < OPEN_MAX { Ok(()) } else { Err(self.too_late().await) }
     }
@@ -176,7 +176,7 @@ impl<'a> CustomerSocket<'a> {
         }
     }
 
-    /// What `work` comes to, while the connection is read beside it: it ends when the customer leaves.
+    /// Run `work` and read the connection beside it, so that the customer's leaving ends both.
     ///
     /// # Errors
     /// Why the connection has ended meanwhile.

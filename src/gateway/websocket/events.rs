@@ -9,7 +9,7 @@ use crate::error::{ErrorKind, GatewayError};
 use crate::protocols::json::Object;
 use crate::protocols::sse::{self, EventAction, Events};
 
-/// What an event becomes.
+/// Output of a stream event: a message for the customer, or a sign of life.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outgoing {
     /// A message to the customer.
@@ -21,7 +21,7 @@ pub(super) enum Outgoing {
 /// Events below this size are sent before it matters what they take.
 const SHORT_BYTES: usize = 64 * 1024;
 
-/// What events take until they are sent, in bytes: as messages, and once more as frames. 0 for short ones.
+/// Memory of events until they are sent, in bytes: as messages, and once more as frames. 0 for short ones.
 pub(super) fn bytes_to_send(outgoing: &[Outgoing]) -> usize {
     let bytes: usize = outgoing
         .iter()
@@ -33,7 +33,7 @@ pub(super) fn bytes_to_send(outgoing: &[Outgoing]) -> usize {
     if bytes < SHORT_BYTES { 0 } else { bytes.saturating_mul(2) }
 }
 
-/// How a response has ended.
+/// Outcome of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// It is there, with this id.
@@ -56,7 +56,7 @@ impl TurnEvents {
         Self { events: Events::of_images(), output: Some(Vec::new()), end: None }
     }
 
-    /// What a piece of the stream comes to.
+    /// Parse a piece of the stream into messages.
     ///
     /// # Errors
     /// `BadGateway` for an event that is too large to be a message.
@@ -80,7 +80,7 @@ impl TurnEvents {
         Err(GatewayError::new(ErrorKind::BadGateway, message))
     }
 
-    /// How the response has ended; `None` as long as it has not.
+    /// Outcome of the response; `None` as long as it goes on.
     pub(super) fn end(&self) -> Option<&End> {
         self.end.as_ref()
     }
@@ -95,7 +95,7 @@ impl TurnEvents {
         self.output = None;
     }
 
-    /// What is held of it, in bytes.
+    /// Memory of the buffered part, in bytes.
     pub(super) fn len(&self) -> usize {
         let output: usize = self.output.iter().flatten().map(Bytes::len).sum();
         output.saturating_add(self.events.held_bytes())

@@ -13,8 +13,7 @@ use tungstenite::protocol::{CloseFrame, Message, Role, WebSocketConfig, WebSocke
 
 use super::pipe::Pipe;
 
-/// What is read at once of what has come; a frame that is longer grows the buffer, which is given back behind
-/// its message.
+/// Bytes of one read; a longer frame grows the buffer, which is given back after its message.
 const READ_BYTES: usize = 4 * 1024;
 
 /// The frames of one connection.
@@ -26,7 +25,7 @@ pub(super) struct Frames {
     is_broken: bool,
 }
 
-/// What comes out of the frames.
+/// A message or control frame of the peer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unframed {
     /// A message of the customer.
@@ -37,12 +36,12 @@ pub(super) enum Unframed {
     Close,
 }
 
-/// Why a connection cannot go on.
+/// Protocol error that ends a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Broken {
     /// The code of the frame that says so.
     pub(super) code: CloseCode,
-    /// What that frame says.
+    /// Reason phrase of the close frame.
     pub(super) reason: &'static str,
 }
 
@@ -71,17 +70,17 @@ impl Frames {
         self.pipe.held_bytes()
     }
 
-    /// Whether a message, or a frame, has begun and is not whole.
+    /// True within a message, or a frame, that is not complete.
     pub(super) fn is_within_message(&self) -> bool {
         self.pipe.is_within_message()
     }
 
-    /// Whether what comes next begins a message.
+    /// True if the next byte begins a message.
     pub(super) fn is_between_messages(&self) -> bool {
         !self.is_broken && !self.pipe.is_within_message()
     }
 
-    /// What they come to; `None` until more have come.
+    /// The next message or control frame; `None` until more bytes have arrived.
     ///
     /// # Errors
     /// What is against the protocol, or too large.

@@ -1,4 +1,4 @@
-//! Whether a request becomes a WebSocket (RFC 6455, section 4.2).
+//! Opening handshake of a WebSocket (RFC 6455, section 4.2).
 
 use http::header::{
     CONNECTION, CONTENT_LENGTH, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION,
@@ -14,18 +14,18 @@ use crate::ids::RequestId;
 
 /// The only version of the protocol.
 const VERSION: &[u8] = b"13";
-/// What 16 bytes come to in base64, as every key has them.
+/// Length of 16 bytes in base64, the form of every key.
 const KEY_BYTES: usize = 24;
 
-/// Whether a request asks for a WebSocket in the place of HTTP, also where a proxy on its way has not
-/// passed that on.
-pub(crate) fn is_asked_for(head: &RequestHeader) -> bool {
-    let is_asked = is_passed_on(&head.headers) || head.headers.contains_key(SEC_WEBSOCKET_KEY);
-    head.method == Method::GET && is_asked
+/// True if a request asks for an upgrade to a WebSocket, also where a proxy in front has dropped the
+/// hop-by-hop headers.
+pub(crate) fn is_upgrade(head: &RequestHeader) -> bool {
+    let is_upgrade = is_passed_on(&head.headers) || head.headers.contains_key(SEC_WEBSOCKET_KEY);
+    head.method == Method::GET && is_upgrade
 }
 
-/// Whether there can be one on the connection of a request that asks for it. Over HTTP/2 a WebSocket begins
-/// in another way (RFC 8441), which no agent goes.
+/// True if the connection of the request can become a WebSocket. Over HTTP/2 another handshake would be
+/// needed (RFC 8441), which no agent uses.
 pub(crate) fn can_be_had(head: &RequestHeader) -> bool {
     head.version == Version::HTTP_11 && is_passed_on(&head.headers)
 }
@@ -63,7 +63,7 @@ pub(super) fn accept(headers: &HeaderMap) -> Result<String, GatewayError> {
     Ok(derive_accept_key(key))
 }
 
-/// Whether one of the words of a header is this one.
+/// True if a list-valued header contains the token.
 fn lists(headers: &HeaderMap, name: &str, word: &[u8]) -> bool {
     let mut words =
         headers.get_all(name).iter().flat_map(|value| value.as_bytes().split(|b| *b == b','));
@@ -96,7 +96,7 @@ mod tests {
         ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
     ];
 
-    fn asked(changed: &[(&'static str, &'static str)]) -> Result<String, String> {
+    fn accepted(changed: &[(&'static str, &'static str)]) -> Result<String, String> {
         let mut headers = HeaderMap::new();
         for (name, value) in GOOD.iter().chain(changed) {
             headers.insert(*name, HeaderValue::from_static(value));
@@ -106,8 +106,8 @@ mod tests {
 
     #[test]
     fn the_example_of_the_standard_is_accepted() {
-        assert_eq!(asked(&[]).as_deref(), Ok("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
-        assert!(asked(&[("content-length", "0")]).is_ok());
+        assert_eq!(accepted(&[]).as_deref(), Ok("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
+        assert!(accepted(&[("content-length", "0")]).is_ok());
         assert_eq!(head("x", RequestId::from_number(1)).status.as_u16(), 101);
     }
 
@@ -120,9 +120,9 @@ mod tests {
             ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ\u{3d} "),
             ("content-length", "5"),
         ] {
-            assert_eq!(asked(&[(name, value)]), Err(name.to_owned()), "{value}");
+            assert_eq!(accepted(&[(name, value)]), Err(name.to_owned()), "{value}");
         }
-        let chunked = asked(&[("transfer-encoding", "chunked")]);
+        let chunked = accepted(&[("transfer-encoding", "chunked")]);
         assert_eq!(chunked, Err("content-length".to_owned()));
     }
 }

@@ -49,10 +49,10 @@ use crate::ids::RequestId;
 use crate::money::Nanousd;
 use connection::{CustomerSocket, Ended};
 use events::{End, Outgoing, TurnEvents};
-pub(crate) use handshake::{can_be_had, is_asked_for};
+pub(crate) use handshake::{can_be_had, is_upgrade};
 use turn::{ClientMessage, LastResponse, Prompt};
 
-/// What belongs to the connection, and is no part of a request that is made on it.
+/// Hop-by-hop headers of the handshake, which are not passed to the requests of its turns.
 const OF_CONNECTION: [HeaderName; 9] = [
     HOST,
     CONNECTION,
@@ -142,9 +142,9 @@ impl Turns<'_> {
         connection: &mut CustomerSocket<'_>,
         message: Bytes,
     ) -> Result<(), Ended> {
-        let asked = self.gateway.offload.run(message.len(), || self.read(&message)).await;
+        let answer = self.gateway.offload.run(message.len(), || self.read(&message)).await;
         drop(message);
-        match asked {
+        match answer {
             Err(error) => {
                 connection.holds(0, self.in_mind());
                 connection.send(refusal(&error)).await
@@ -167,7 +167,7 @@ impl Turns<'_> {
         }
     }
 
-    /// Whether the account of the connection has something to pay with.
+    /// True if the account of the connection has any money.
     fn is_funded(&self, connection: &CustomerSocket<'_>) -> bool {
         let available = |account| self.gateway.ledger.available_and_held(account).0;
         connection.account().is_none_or(|account| available(account) > Nanousd::ZERO)
@@ -198,13 +198,13 @@ impl Turns<'_> {
         body: Bytes,
         prompt: Option<Prompt>,
     ) -> Result<(), Ended> {
-        let asked = self.gateway.inward.ask(self.request(body));
-        let mut reply = match connection.while_open(asked).await? {
+        let answer = self.gateway.inward.ask(self.request(body));
+        let mut reply = match connection.while_open(answer).await? {
             Ok(reply) => reply,
             Err(error) => return connection.send(refusal(&error)).await,
         };
-        if let Some(told) = events::beside(&reply.headers) {
-            connection.send(told).await?;
+        if let Some(limits) = events::beside(&reply.headers) {
+            connection.send(limits).await?;
         }
         if reply.status != 200 || is_json(&reply.headers) {
             return whole(connection, reply).await;
@@ -263,12 +263,12 @@ impl Turns<'_> {
         Ok(())
     }
 
-    /// What the connection has in mind, in bytes.
+    /// Memory of the remembered conversation, in bytes.
     fn in_mind(&self) -> usize {
         self.last.as_ref().map_or(0, LastResponse::bytes)
     }
 
-    /// What `prompt` takes besides what the connection has in mind, in bytes.
+    /// Memory of `prompt` beyond the remembered conversation, in bytes.
     fn beside(&self, prompt: Option<&Prompt>) -> usize {
         let last = self.last.as_ref().map(|last| &last.conversation);
         prompt.map_or(0, |prompt| prompt.bytes_beside(last))
@@ -315,13 +315,13 @@ async fn whole(connection: &mut CustomerSocket<'_>, mut reply: Reply) -> Result<
         let event = [br#"{"type":"response.completed","response":"#, &body[..], b"}"].concat();
         return connection.send(event.into()).await;
     }
-    let told = [RETRY_AFTER, X_REQUEST_ID].map(|name| {
+    let limits = [RETRY_AFTER, X_REQUEST_ID].map(|name| {
         let value = reply.headers.get(&name).and_then(|value| value.to_str().ok());
         (name, value.map(str::to_owned))
     });
-    let told: Vec<(&str, String)> =
-        told.iter().filter_map(|(name, value)| Some((name.as_str(), value.clone()?))).collect();
-    connection.send(events::error(reply.status, &body, &told)).await
+    let limits: Vec<(&str, String)> =
+        limits.iter().filter_map(|(name, value)| Some((name.as_str(), value.clone()?))).collect();
+    connection.send(events::error(reply.status, &body, &limits)).await
 }
 
 /// The message for an error of the gateway's own.

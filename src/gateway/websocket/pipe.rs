@@ -17,7 +17,7 @@ pub(super) struct Pipe {
     frame_left: u64,
     /// Bytes that were read of it.
     frame_read: usize,
-    /// What the frame adds to its message, once it is whole.
+    /// Contribution of the frame to its message, once it is complete.
     adds: FramePart,
     /// Bytes of the frames before, whose message goes on. The context has copied them.
     fragments: usize,
@@ -25,7 +25,7 @@ pub(super) struct Pipe {
     pub(super) largest_frame: usize,
 }
 
-/// What a frame adds to its message.
+/// Contribution of a frame to its message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum FramePart {
     /// Nothing, as a control frame.
@@ -57,7 +57,7 @@ impl Pipe {
         buffer + self.fragments + self.unread.len()
     }
 
-    /// Whether a message, or a frame, has begun and is not whole.
+    /// True within a message, or a frame, that is not complete.
     pub(super) fn is_within_message(&self) -> bool {
         self.frame_read > 0 || self.fragments > 0 || !self.unread.is_empty()
     }

@@ -1,5 +1,5 @@
-//! What a message asks for: a turn, which becomes a request like any other, or that the gateway has in mind
-//! what the next turn goes on from.
+//! Messages of a client: a turn, which becomes a request like any other, or a conversation to remember for
+//! the next turn.
 //!
 //! Messages: OpenAI's guide "WebSocket mode", and what Codex sends.
 
@@ -12,9 +12,10 @@ use crate::pipeline;
 use crate::protocols::json::{Object, Value};
 use crate::protocols::splice::json_string;
 
-/// What of a message is for the connection, and no part of a request; or written anew.
+/// Fields of a message that are for the connection, or rewritten, and are not copied into the request.
 const OWN_FIELDS: [&str; 4] = ["type", "generate", "stream", "previous_response_id"];
-/// What has a provider hand out its reasoning, so that it can come back with the next turn.
+/// Value of `include` with which a provider returns encrypted reasoning, so that it can come back with the
+/// next turn.
 const SEALED_REASONING: &str = r#""reasoning.encrypted_content""#;
 /// Parts of a prompt above which they are joined: each takes memory of its own, and time whenever the prompt
 /// is cloned. A session of an agent has some hundred turns.
@@ -23,23 +24,23 @@ const PARTS_MAX: usize = 512;
 /// allocator's.
 const PART_BYTES: usize = 96;
 
-/// What a message asks for.
+/// A parsed message of a client.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ClientMessage {
-    /// That the model answers: a turn.
+    /// Generate a response: a turn.
     Turn {
         /// The body of the request for it.
         body: Bytes,
         /// All that it is made of.
         prompt: Prompt,
     },
-    /// That the next turn can go on from this. It costs nothing.
+    /// Remember this conversation for the next turn. It costs nothing.
     WarmUp(Prompt),
     /// Nothing: Codex says when it has processed a response.
     Nothing,
 }
 
-/// What a response is made of, as far as the gateway has it.
+/// Conversation behind a response, as far as the gateway has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Prompt {
     /// The response that an upstream keeps, from which the first of the items goes on.
@@ -55,7 +56,7 @@ pub(super) struct Prompt {
 pub(super) struct LastResponse {
     /// Its id, as the customer was told it.
     pub(super) id: String,
-    /// What it was made of, and what it says.
+    /// Input and output of the response.
     pub(super) conversation: Prompt,
 }
 
@@ -132,8 +133,8 @@ impl ClientMessage {
             Some("response.create") => {}
             Some("response.processed") => return Ok(Self::Nothing),
             _ => {
-                let told = "`type` must be `response.create`: no other message is known here.";
-                return Err(GatewayError::invalid("type", told));
+                let message = "`type` must be `response.create`: no other message is known here.";
+                return Err(GatewayError::invalid("type", message));
             }
         }
         let previous = field("previous_response_id").and_then(|id| id.as_str());
@@ -277,9 +278,9 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_goes_on_has_all_that_was_said_before() {
-        let said = json!({"type": "message", "role": "assistant", "content": "b"});
-        let before = last("resp_1", None, &[user("a"), said.clone()]);
+    fn a_following_turn_has_the_whole_conversation() {
+        let answer = json!({"type": "message", "role": "assistant", "content": "b"});
+        let before = last("resp_1", None, &[user("a"), answer.clone()]);
         for (input, added) in [
             (json!([user("c"), user("d")]), vec![user("c"), user("d")]),
             (json!("e"), vec![json!({"type": "message", "role": "user", "content": "e"})]),
@@ -289,7 +290,7 @@ mod tests {
             let message = json!({"type": "response.create", "model": "m", "input": input,
                 "previous_response_id": "resp_1"});
             let (body, prompt) = turn(&message, Some(&before));
-            let all = [vec![user("a"), said.clone()], added].concat();
+            let all = [vec![user("a"), answer.clone()], added].concat();
             assert_eq!(body, json!({"stream": true, "model": "m", "input": all}), "{input}");
             let remembered: Json =
                 serde_json::from_slice(&[b"[", &items(&prompt)[..], b"]"].concat()).expect("JSON");
@@ -337,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn reasoning_that_nobody_keeps_is_asked_for() {
+    fn encrypted_reasoning_is_requested_where_nothing_is_stored() {
         let message = |model: &str, more: Json| {
             let mut message = json!({"type": "response.create", "model": model, "store": false});
             more.as_object().expect("fields").iter().for_each(|(name, value)| {

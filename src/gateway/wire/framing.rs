@@ -1,4 +1,4 @@
-//! What a request head may look like on the wire, stricter than parsers of HTTP are.
+//! Validation of request heads on the wire, stricter than HTTP parsers are.
 //!
 //! Proxies are attacked where two parsers read one message differently (request smuggling), so
 //! every form that RFC 9112 calls an error, or lets a recipient repair, is refused here and the
@@ -22,7 +22,7 @@ pub(crate) fn check_fields(headers: &HeaderMap) -> Result<(), GatewayError> {
     if headers.len() > FIELDS_MAX { Err(too_many_fields()) } else { Ok(()) }
 }
 
-/// How the body behind a head is framed.
+/// Framing of a request body (RFC 9112, section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyIs {
     /// It has so many bytes, of which there may be none.
@@ -31,12 +31,12 @@ pub(crate) enum BodyIs {
     InChunks,
 }
 
-/// What the fields of a sound head come to.
+/// Framing of a valid head, and the persistence of its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Framed {
     /// The body that follows.
     pub(crate) body: BodyIs,
-    /// Whether the client means to ask again over the same connection.
+    /// True if the client intends to reuse the connection.
     pub(crate) keeps: bool,
 }
 
@@ -76,7 +76,7 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// How a target in absolute form begins.
+/// Schemes of request targets in absolute form.
 const ABSOLUTE_FORM: [&[u8]; 2] = [b"http://", b"https://"];
 
 /// `POST /v1/chat/completions HTTP/1.1`, and the lines behind it.
@@ -85,7 +85,7 @@ pub(crate) struct RequestLine<'a> {
     pub(crate) method: &'a [u8],
     /// A path, a URL or `*`.
     pub(crate) target: &'a [u8],
-    /// Whether the version is 1.0; else it is 1.1.
+    /// True for HTTP/1.0, false for HTTP/1.1.
     pub(crate) is_http_10: bool,
     lines: Lines<'a>,
 }
@@ -162,7 +162,7 @@ struct FramingFields<'a> {
     host: Option<&'a [u8]>,
     content_length: Option<&'a [u8]>,
     transfer_encoding: Option<&'a [u8]>,
-    /// What `Connection` says of the connection.
+    /// Options of the `Connection` fields seen so far.
     connection: ConnectionOptions,
 }
 
@@ -247,7 +247,8 @@ fn split_field(line: &[u8]) -> Result<(HeaderName, &[u8]), GatewayError> {
     Ok((name, without_blanks(value.get(1..).unwrap_or_default())))
 }
 
-/// What stands between blanks and tabs: other bytes that some call blank are no part of a value.
+/// The value without surrounding spaces and tabs. Other bytes that some parsers trim are not allowed in a
+/// value.
 fn without_blanks(mut value: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
         value = rest;
@@ -255,7 +256,7 @@ fn without_blanks(mut value: &[u8]) -> &[u8] {
     value
 }
 
-/// What `Connection` says of the connection.
+/// Options of `Connection` (RFC 9110, section 7.6.1) that decide about persistence and upgrades.
 #[derive(Default)]
 struct ConnectionOptions {
     closes: bool,
@@ -299,7 +300,7 @@ impl ByteSet {
         Self(set)
     }
 
-    /// How many bytes at the beginning are in the set.
+    /// Length of the longest prefix of `bytes` within the set.
     fn length_in(&self, bytes: &[u8]) -> usize {
         bytes.iter().position(|&byte| !self.0[usize::from(byte)]).unwrap_or(bytes.len())
     }
@@ -323,12 +324,12 @@ pub(crate) fn is_value(bytes: &[u8]) -> bool {
     bytes.iter().fold(true, |ok, &byte| ok & ((byte >= b' ') & (byte != 0x7f) | (byte == b'\t')))
 }
 
-/// What a customer reads whose body in chunks is not framed as it must be.
+/// Error for a body with malformed chunks.
 pub(crate) fn bad_chunks() -> GatewayError {
     bad("The chunks of the body are malformed: their lines must end in CR LF, without blanks.")
 }
 
-/// What a customer reads whose request line is none.
+/// Error for a malformed request line.
 pub(crate) fn malformed_line() -> GatewayError {
     bad("The request line is malformed.")
 }
@@ -337,7 +338,7 @@ fn malformed_field() -> GatewayError {
     bad("A header line does not begin with a name and a colon.")
 }
 
-/// What a customer reads who has sent a value that is none.
+/// Error for a field value with forbidden bytes.
 pub(crate) fn malformed_value() -> GatewayError {
     bad("A header value holds control characters.")
 }

@@ -184,9 +184,9 @@ fn arguments() -> BoxedStrategy<String> {
         ]
     };
     let prompted = members(vec![("model", model.clone()), ("prompt", prompt.clone())], 3, more());
-    let told = members(vec![("model", model.clone()), ("messages", messages)], 3, more());
+    let chat = members(vec![("model", model.clone()), ("messages", messages)], 3, more());
     let in_array = Just(r#"["m", "Hi"]"#.to_owned());
-    prop_oneof![8 => prompted, 8 => told, 1 => by_trees::value(), 1 => in_array].boxed()
+    prop_oneof![8 => prompted, 8 => chat, 1 => by_trees::value(), 1 => in_array].boxed()
 }
 
 fn calls() -> impl Strategy<Value = Vec<u8>> {
@@ -241,22 +241,22 @@ fn by_tree(body: &[u8], by_messages: bool) -> Compared {
     // Of what a client says of itself, all is said in headers as well, and there are none.
     let says_nothing = meta.version.is_none() && meta.capabilities.is_none();
     let is_call = method == TOOLS_CALL && ROWS.iter().any(|row| row.name == name) && says_nothing;
-    let asked = (name == chat::NAME).then(|| by_trees::body(arguments, by_messages));
-    is_call.then_some((id, name, asked))
+    let called = (name == chat::NAME).then(|| by_trees::body(arguments, by_messages));
+    is_call.then_some((id, name, called))
 }
 
 fn by_reader(body: &[u8], by_messages: bool) -> Compared {
     let DirectCall { id, tool, work, .. } = read_call(&HeaderMap::new(), body)?;
-    let asked = (tool.name == chat::NAME).then(|| {
+    let called = (tool.name == chat::NAME).then(|| {
         let arguments = match work {
             Arguments::Chat(arguments) => Ok(arguments),
             Arguments::Tree(arguments) => tools::read(arguments),
         };
         let body = arguments.and_then(|arguments| arguments.body(by_messages, 1000));
-        let told = |error: ToolError| json!(error.into_result().content).to_string();
-        body.map(|body| String::from_utf8(body).expect("text")).map_err(told)
+        let chat = |error: ToolError| json!(error.into_result().content).to_string();
+        body.map(|body| String::from_utf8(body).expect("text")).map_err(chat)
     });
-    Some((id, tool.name.to_owned(), asked))
+    Some((id, tool.name.to_owned(), called))
 }
 
 proptest! {
@@ -274,17 +274,17 @@ proptest! {
 #[test]
 fn calls_of_every_outcome_are_compared() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
-    let (mut asked, mut refused, mut left) = (0, 0, 0);
+    let (mut called, mut refused, mut left) = (0, 0, 0);
     for _ in 0..500 {
         let body = calls().new_tree(&mut runner).expect("a call").current();
         match by_reader(&body, false) {
-            Some((_, _, Some(Ok(_)))) => asked += 1,
+            Some((_, _, Some(Ok(_)))) => called += 1,
             Some(_) => refused += 1,
             None => left += 1,
         }
     }
     assert!(
-        asked > 30 && refused > 50 && left > 50,
-        "{asked} asked, {refused} refused, {left} left"
+        called > 30 && refused > 50 && left > 50,
+        "{called} asked, {refused} refused, {left} left"
     );
 }

@@ -2,7 +2,7 @@
 //!
 //! `pingora-core` selects `flate2/zlib-ng`, whose build script runs CMake. Tollgate must build with
 //! Rust and a C compiler alone, so the workspace replaces that crate with this one.
-//! Source: docs/adr/0060-build-without-cmake.md.
+//! Source: docs/adr/0030-crates-and-build.md.
 #![expect(non_camel_case_types, non_snake_case, reason = "the names of zlib's C interface")]
 #![expect(clippy::missing_safety_doc, reason = "zlib's manual states the conditions of each call")]
 

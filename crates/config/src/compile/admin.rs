@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 
-use super::routes::check_secret;
+use super::secrets::check_secret;
 use super::{check_name, listeners};
 use crate::document::{Document, Fault};
 use crate::snapshot::{Admin, Operator};
 use crate::spans::Path;
 use crate::{Overrides, raw};
-use tollgate_money::secret::Secret;
+use tollgate_types::secret::Secret;
 
 /// More operators are a sign that something else should know who people are.
 const OPERATORS_MAX: usize = 100;

@@ -6,9 +6,9 @@ use crate::document::{Document, Fault};
 use crate::raw;
 use crate::spans::Path;
 use crate::url::BaseUrl;
-use tollgate_money::secret::Secret;
 use tollgate_options::auth::{Auth, AuthKind, EntraAuth, GoogleAuth};
 use tollgate_options::key_file;
+use tollgate_types::secret::Secret;
 
 mod aws;
 
@@ -130,7 +130,7 @@ fn url(document: &mut Document, at: &Path, typed: &BaseUrl) -> Option<Url> {
 
 /// Whether what is sent to a URL stays secret.
 fn is_safe(url: &Url) -> bool {
-    let is_here = url.host_str().is_some_and(super::upstreams::is_loopback);
+    let is_here = url.host_str().is_some_and(super::base_url::is_loopback);
     url.scheme() == "https" || url.scheme() == "http" && is_here
 }
 
@@ -148,7 +148,7 @@ fn check_given(document: &mut Document, at: &Path, secret: &Secret) {
         let fault = Fault::at_key(at, "there is nothing to sign in with");
         document.note(fault.help("take it from `${VAR}` or `{file: PATH}`"));
     }
-    super::routes::check_secret(document, at, Some(secret));
+    super::secrets::check_secret(document, at, Some(secret));
 }
 
 /// Whether a text is 32 hex digits in groups, as ids of Entra's are.

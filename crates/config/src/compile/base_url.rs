@@ -132,6 +132,12 @@ fn is_version(segment: &str) -> bool {
     letters.len() < rest.len() && letters.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
+/// Whether a host is this machine.
+pub(super) fn is_loopback(host: &str) -> bool {
+    let address = host.parse::<std::net::IpAddr>();
+    address.map_or(host == "localhost", |address| address.to_canonical().is_loopback())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,6 @@
 //! What targets cost the operator: where that comes from, and whether it covers what is sold.
 
-use super::prices::{field, prices, typed};
+use super::price_fields::{field, prices, typed};
 use super::prices_when;
 use crate::document::{Document, Fault};
 use crate::raw;

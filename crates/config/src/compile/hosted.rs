@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use super::routes::OWN_PATHS;
 use crate::snapshot::Route;
+
+/// Paths that the gateway answers itself.
+pub(super) const OWN_PATHS: [&str; 5] =
+    ["/", "/api/hello", "/v1/models", "/v1/balance", "/v1/usage"];
 
 /// What is wrong with a service's path, if anything is. `others` are those of other services.
 pub(super) fn wrong_path(path: &str, routes: &[Arc<Route>], others: &[&str]) -> Option<String> {

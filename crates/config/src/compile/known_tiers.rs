@@ -1,7 +1,7 @@
 //! Providers' prices that a model's own do not tell of, as the list of models that comes with this build
 //! knows them.
 
-use super::prices::field;
+use super::price_fields::field;
 use crate::document::{Document, Fault};
 use crate::raw;
 use crate::spans::Path;

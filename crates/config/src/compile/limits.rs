@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::prices;
+use super::price_fields;
 use crate::document::{Document, Fault};
 use crate::raw;
 use crate::snapshot::Target;
@@ -123,7 +123,8 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> M
     let typed = typed(raw);
     for limit in &typed {
         if !operations.iter().any(|operation| applies(limit, *operation)) {
-            let message = format!("`{limit}` has no effect on {}", prices::listed(&operations));
+            let message =
+                format!("`{limit}` has no effect on {}", price_fields::listed(&operations));
             document.note(Fault::at_key(&at.key(limit), message).warning());
         }
     }

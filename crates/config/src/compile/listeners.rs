@@ -8,7 +8,7 @@ use crate::document::{Document, Fault};
 use crate::snapshot::{Admin, Listener};
 use crate::spans::Path;
 use crate::{Overrides, raw};
-use tollgate_money::clock::UnixMs;
+use tollgate_types::clock::UnixMs;
 
 /// Compiles the listeners that are in order, and notes the rest.
 pub(super) fn compile(

@@ -11,8 +11,8 @@ use super::raw;
 use super::snapshot::{Model, NAME_BYTES_MAX, Snapshot, Upstream};
 use super::spans::{Path, Step};
 use super::{Overrides, diagnostic};
-use tollgate_money::limit::Rates;
 use tollgate_options::network::ProxyRules;
+use tollgate_types::limit::Rates;
 
 mod admin;
 mod archive;
@@ -32,6 +32,7 @@ mod listeners;
 mod mcp;
 mod models;
 mod pass;
+mod price_fields;
 mod prices;
 mod prices_when;
 mod reach;
@@ -49,7 +50,7 @@ pub use typed::TypedModel;
 pub(super) use typed::typed_models;
 
 /// The unit of times that are typed as a number of days.
-const DAY: Duration = Duration::from_millis(tollgate_money::clock::MS_PER_DAY);
+const DAY: Duration = Duration::from_millis(tollgate_types::clock::MS_PER_DAY);
 
 /// The fields of an upstream that say who asks and how it is reached, and what else only the operator
 /// knows: a simulated one gets none of them.

@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::fallbacks::TypedOperations;
-use super::{Upstreams, check_name, cost, known_tiers, limits, missing_usage, pass, prices};
+use super::{
+    Upstreams, check_name, cost, known_tiers, limits, missing_usage, pass, price_fields, prices,
+};
 use crate::diagnostic::did_you_mean;
 use crate::document::{Document, Fault};
 use crate::raw;
@@ -174,7 +176,8 @@ fn check_reading(document: &mut Document, at: &Path, raw: &raw::Model, operation
     ];
     for (field, is_typed, fitting) in typed {
         if is_typed && !operations.iter().any(|operation| fitting.contains(operation)) {
-            let message = format!("`{field}` has no effect on {}", prices::listed(operations));
+            let message =
+                format!("`{field}` has no effect on {}", price_fields::listed(operations));
             document.note(Fault::at_key(&at.key(field), message).warning());
         }
     }
@@ -195,7 +198,7 @@ fn check_pass_paths(
     }
     for (index, field) in raw.pass_fields.iter().enumerate() {
         if field.contains('.') {
-            let on = prices::listed(operations);
+            let on = price_fields::listed(operations);
             let message =
                 format!("`{field}` has no effect on {on}: only top-level fields are known");
             let path = at.key("pass_fields").index(index);

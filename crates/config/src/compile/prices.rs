@@ -1,7 +1,6 @@
 //! Prices: what must be there, what has no effect, and what was left out.
 
-use std::fmt::Display;
-
+use super::price_fields::{field, joined, listed, prices, typed};
 use super::prices_when;
 use crate::document::{Document, Fault};
 use crate::raw;
@@ -68,11 +67,6 @@ fn billed_beside(operation: Operation) -> &'static [Unit] {
         | Operation::Transcription
         | Operation::AudioTranslation => &[],
     }
-}
-
-/// The unit's field below `prices`.
-pub(super) fn field(unit: Unit) -> &'static str {
-    unit.info().price
 }
 
 /// Compiles a model's prices and notes what is missing, superfluous or contradictory.
@@ -228,28 +222,4 @@ fn suspicious_prices(
         let fault = Fault::at_key(&at.key(field(unit)), message);
         document.note(fault.help("are the two swapped?").warning());
     }
-}
-
-/// The units whose prices were typed.
-pub(super) fn typed(prices: &raw::Prices) -> Vec<Unit> {
-    Unit::ALL.iter().copied().filter(|unit| prices.rate(*unit).is_some()).collect()
-}
-
-/// The rates. Input that is read from or written to a cache costs what plain input costs, unless the
-/// file says otherwise.
-pub(super) fn prices(raw: &raw::Prices) -> Prices {
-    Prices::of_each(|unit, before| {
-        let default = || unit.priced_as.map_or(Rate::default(), |other| before[other]);
-        raw.rate(unit.unit).unwrap_or_else(default)
-    })
-}
-
-/// The operations as a sentence lists them: `chat`, `embeddings`.
-pub(super) fn listed(operations: &[Operation]) -> String {
-    joined(operations.iter().map(|operation| format!("`{operation}`")), ", ")
-}
-
-fn joined(words: impl IntoIterator<Item = impl Display>, between: &str) -> String {
-    let words: Vec<String> = words.into_iter().map(|word| word.to_string()).collect();
-    words.join(between)
 }

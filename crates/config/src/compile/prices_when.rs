@@ -1,7 +1,7 @@
 //! Prices under conditions, of models and of what targets cost: what each condition says, and whether a
 //! request can meet it.
 
-use super::prices::{field, listed, prices, typed};
+use super::price_fields::{field, listed, prices, typed};
 use crate::document::{Document, Fault};
 use crate::raw;
 use crate::spans::Path;

@@ -11,9 +11,9 @@ use crate::certificate::{Certificate, CertificateFile, CertificateFiles};
 use crate::document::{Document, Fault};
 use crate::raw;
 use crate::spans::Path;
-use tollgate_money::clock::UnixMs;
 use tollgate_options::network::{ClientTls, Destination, Proxy, ProxyRules};
 use tollgate_options::postgres::authorities_of;
+use tollgate_types::clock::UnixMs;
 
 /// The word for no proxy.
 const NO_PROXY: &str = "none";

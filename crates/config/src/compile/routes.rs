@@ -16,20 +16,16 @@ use crate::snapshot::{
 };
 use crate::spans::Path;
 use crate::{Overrides, raw};
-use tollgate_money::secret::Secret;
 use tollgate_options::holds::HoldRules;
 use tollgate_options::ledger::REPEATED_WITHIN;
 use tollgate_options::network::ProxyRules;
 use tollgate_options::request_log::SIZE_MIN;
 use tollgate_protocols::{Dialect, Operation};
+use tollgate_types::secret::Secret;
 
 /// The time that a receiver of webhooks may take at most: with as long in line, a node of a fleet is
 /// done before its time with the task is over.
 const WEBHOOK_TIMEOUT_MAX: Duration = Duration::from_secs(15);
-
-/// Paths that the gateway answers itself.
-pub(super) const OWN_PATHS: [&str; 5] =
-    ["/", "/api/hello", "/v1/models", "/v1/balance", "/v1/usage"];
 
 /// Bodies of embeddings may have so many times the values of others: each token id is one, and they are
 /// counted and not collected. OpenAI takes 300,000 of them in one request.
@@ -283,7 +279,7 @@ fn routes(
         if !raw.path.starts_with('/') || !raw.path.bytes().all(plain) || raw.path.contains("//") {
             let help = format!("such as `{}`", default_path(raw.operation.0));
             document.note(Fault::at_value(&path_at, "this is not a plain path").help(help));
-        } else if OWN_PATHS.contains(&raw.path.as_str()) {
+        } else if super::hosted::OWN_PATHS.contains(&raw.path.as_str()) {
             document.note(Fault::at_value(&path_at, "the gateway answers this path itself"));
         } else if !seen.insert(raw.path.clone()) {
             document.note(Fault::at_value(&path_at, format!("`{}` is here twice", raw.path)));
@@ -333,13 +329,4 @@ fn with_paths_below(mut routes: Vec<Arc<Route>>) -> Vec<Arc<Route>> {
     // A path that is there already was asked for: it comes first.
     routes.extend(below);
     routes
-}
-
-/// A secret goes into a header: RFC 9110 section 5.5 allows visible characters. Says nothing of what
-/// it is.
-pub(super) fn check_secret(document: &mut Document, path: &Path, secret: Option<&Secret>) {
-    if secret.is_some_and(|secret| !secret.expose().bytes().all(|byte| byte.is_ascii_graphic())) {
-        let message = "this cannot be sent in a header: it has spaces, line breaks or other letters than ASCII";
-        document.note(Fault::at_value(path, message));
-    }
 }

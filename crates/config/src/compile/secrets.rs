@@ -1,9 +1,8 @@
 //! Keys that were copied with something around them. None of what is said of them shows any of them.
 
-use super::routes::check_secret;
 use crate::document::{Document, Fault};
 use crate::spans::Path;
-use tollgate_money::secret::Secret;
+use tollgate_types::secret::Secret;
 
 /// Schemes that stand before a credential in the header `Authorization`.
 const SCHEMES: [&str; 3] = ["bearer", "basic", "token"];
@@ -17,6 +16,15 @@ pub(super) fn check_key(document: &mut Document, path: &Path, secret: &Secret) {
     }
     check_secret(document, path, Some(secret));
     check_quotes(document, path, text);
+}
+
+/// A secret goes into a header: RFC 9110 section 5.5 allows visible characters. Says nothing of what
+/// it is.
+pub(super) fn check_secret(document: &mut Document, path: &Path, secret: Option<&Secret>) {
+    if secret.is_some_and(|secret| !secret.expose().bytes().all(|byte| byte.is_ascii_graphic())) {
+        let message = "this cannot be sent in a header: it has spaces, line breaks or other letters than ASCII";
+        document.note(Fault::at_value(path, message));
+    }
 }
 
 /// Warns of a text in quotation marks: YAML takes its own away, and what is in a variable or file does not.

@@ -1,13 +1,13 @@
 //! Single settings of `routes.yaml`, for who reads no others.
 
-use super::{archive, routes, store};
+use super::{archive, secrets, store};
 use crate::document::Document;
 use crate::raw;
 use crate::spans::Path;
-use tollgate_money::secret::Secret;
 use tollgate_options::archive::Archive;
 use tollgate_options::network::ProxyRules;
 use tollgate_options::postgres::PostgresOptions;
+use tollgate_types::secret::Secret;
 
 /// The secret at the path of these keys; one that cannot be sent in a header is noted.
 pub(crate) fn sendable(
@@ -16,7 +16,7 @@ pub(crate) fn sendable(
     secret: Option<Secret>,
 ) -> Option<Secret> {
     let path = keys.iter().fold(Path::root(), |path, key| path.key(key));
-    routes::check_secret(document, &path, secret.as_ref());
+    secrets::check_secret(document, &path, secret.as_ref());
     secret
 }
 

@@ -14,9 +14,9 @@ use crate::snapshot::{
 };
 use crate::spans::Path;
 use crate::{Overrides, raw};
-use tollgate_money::secret::Secret;
 use tollgate_options::network::{Destination, ProxyRules};
 use tollgate_protocols::limits::Pass;
+use tollgate_types::secret::Secret;
 
 /// What every upstream gets for a credential when all of them are one simulated server.
 const SIMULATED_CREDENTIAL: &str = "simulated-upstream-credential";
@@ -179,7 +179,7 @@ fn check_credentials(document: &mut Document, path: &Path, raw: &raw::Upstream) 
         }
     }
     let has_one = !kinds(raw).is_empty();
-    if has_one && !raw.base_url.tls && !is_loopback(&raw.base_url.host) {
+    if has_one && !raw.base_url.tls && !base_url::is_loopback(&raw.base_url.host) {
         let message = "the credential goes over the network in clear text";
         let help =
             "begin the URL with `https://`, or see to it that nobody else is on that network";
@@ -228,12 +228,6 @@ fn check_one_kind(document: &mut Document, path: &Path, raw: &raw::Upstream) {
         };
         document.note(Fault::at_key(&path.key(at), message).help(help));
     }
-}
-
-/// Whether a host is this machine.
-pub(super) fn is_loopback(host: &str) -> bool {
-    let address = host.parse::<std::net::IpAddr>();
-    address.map_or(host == "localhost", |address| address.to_canonical().is_loopback())
 }
 
 fn check_health_check(document: &mut Document, path: &Path, raw: Option<&raw::HealthCheck>) {

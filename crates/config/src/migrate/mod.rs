@@ -9,6 +9,7 @@ mod figure;
 mod field;
 mod plan;
 mod deployment;
+mod values;
 mod place;
 mod sign_in;
 mod combine;
@@ -24,7 +25,7 @@ use std::collections::HashMap;
 
 use super::diagnostic::{Diagnostic, Severity, SourceExcerpt};
 use super::spans::Mark;
-use tollgate_money::printable::shortened;
+use tollgate_types::printable::shortened;
 
 /// The largest file that is read, in bytes.
 const FILE_BYTES_MAX: usize = 16 << 20;

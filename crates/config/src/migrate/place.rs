@@ -4,8 +4,8 @@ use tollgate_protocols::Operation;
 
 use super::Migration;
 use super::provider::{ApiLocation, Provider};
-use super::sign_in::{Values, region};
 use super::tree::Node;
+use super::values::Values;
 use crate::scalar::Scalar as _;
 use crate::url::BaseUrl;
 
@@ -97,6 +97,13 @@ fn vertex(values: &Values<'_>) -> String {
         location => format!("{location}-aiplatform.googleapis.com"),
     };
     format!("https://{host}/v1/projects/{project}/locations/{location}/publishers/google")
+}
+
+/// The region of AWS: as it is said, or in the name of the model, or in LiteLLM's variable.
+pub(super) fn region(values: &Values<'_>, in_model: Option<&str>) -> String {
+    let typed = values.filled("aws_region_name");
+    let found = typed.or_else(|| in_model.map(str::to_owned));
+    found.unwrap_or_else(|| "${AWS_REGION_NAME}".to_owned())
 }
 
 /// The region that a model of Bedrock is named with, as in `bedrock/us-east-1/…`.

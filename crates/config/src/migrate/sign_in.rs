@@ -1,30 +1,10 @@
 //! How LiteLLM signs in where a key in a header is not enough, as `auth` of an upstream.
 
 use super::Migration;
-use super::place::region_in;
+use super::place::{region, region_in};
 use super::plan::{PlannedAuth, quoted};
 use super::provider::{ApiLocation, Provider};
-use super::tree::Node;
-
-/// The values of a deployment, its own before those of a shared credential.
-pub(super) struct Values<'a> {
-    /// The deployment's own `litellm_params`.
-    pub(super) params: &'a Node,
-    /// What `credential_list` has for it.
-    pub(super) shared: Option<&'a Node>,
-}
-
-impl<'a> Values<'a> {
-    /// The value of a field.
-    pub(super) fn get(&self, field: &str) -> Option<&'a Node> {
-        self.params.get(field).or_else(|| self.shared.and_then(|values| values.get(field)))
-    }
-
-    /// A field as text of ours, with variables of ours.
-    pub(super) fn filled(&self, field: &str) -> Option<String> {
-        self.get(field).and_then(Node::text).map(Migration::filled)
-    }
-}
+use super::values::Values;
 
 impl Migration<'_> {
     /// How the gateway signs in; `None` where a key is enough.
@@ -95,11 +75,4 @@ impl Migration<'_> {
         ];
         Some(PlannedAuth { kind: "entra", fields })
     }
-}
-
-/// The region of AWS: as it is said, or in the name of the model, or in LiteLLM's variable.
-pub(super) fn region(values: &Values<'_>, in_model: Option<&str>) -> String {
-    let typed = values.filled("aws_region_name");
-    let found = typed.or_else(|| in_model.map(str::to_owned));
-    found.unwrap_or_else(|| "${AWS_REGION_NAME}".to_owned())
 }

@@ -99,3 +99,18 @@ impl Default for PerAccount {
         }
     }
 }
+
+/// How much something may be used.
+#[derive(Clone, Debug, Default, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Rates {
+    /// Requests a minute; a whole minute's may come at once. Default: no limit.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub(crate) requests_per_minute: Option<u32>,
+    /// Tokens a minute: input when a request comes, output when it is over. Default: no limit.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub(crate) tokens_per_minute: Option<u32>,
+    /// Requests at one time. Default: no limit.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(crate) concurrent_requests: Option<u32>,
+}

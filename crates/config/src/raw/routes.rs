@@ -6,7 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 
 use super::{
-    Admin, Console, Entries, FreeCalls, HoldsSection, Listener, Mcp, Model, PerAccount,
+    Admin, Console, Entries, FreeCalls, HoldsSection, Listener, Mcp, Model, PerAccount, Rates,
     StoreSection, Unauthenticated, Upstream,
 };
 use crate::names::{AffinityName, OperationName};
@@ -196,21 +196,6 @@ pub(crate) struct RateLimits {
     pub(crate) key: Rates,
     /// For every account: all of its keys together.
     pub(crate) account: Rates,
-}
-
-/// How much something may be used.
-#[derive(Clone, Debug, Default, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Rates {
-    /// Requests a minute; a whole minute's may come at once. Default: no limit.
-    #[schemars(range(min = 1, max = 1_000_000_000))]
-    pub(crate) requests_per_minute: Option<u32>,
-    /// Tokens a minute: input when a request comes, output when it is over. Default: no limit.
-    #[schemars(range(min = 1, max = 1_000_000_000))]
-    pub(crate) tokens_per_minute: Option<u32>,
-    /// Requests at one time. Default: no limit.
-    #[schemars(range(min = 1, max = 1_000_000))]
-    pub(crate) concurrent_requests: Option<u32>,
 }
 
 /// How tasks, such as video, are followed.

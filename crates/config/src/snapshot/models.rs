@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{OwnPricing, PassedHeaders, Pricing, Snapshot, Upstream};
-use tollgate_money::limit::Rates;
 use tollgate_money::price::PriceList;
 use tollgate_options::holds::HoldOverrides;
 use tollgate_protocols::Operation;
 use tollgate_protocols::limits::ModelLimits;
+use tollgate_types::limit::Rates;
 
 /// The longest name of anything that can be named.
 pub(crate) const NAME_BYTES_MAX: usize = 128;

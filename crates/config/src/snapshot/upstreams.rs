@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderName;
-use tollgate_money::secret::Secret;
 use tollgate_options::auth::Auth;
 use tollgate_options::network::Destination;
 use tollgate_protocols::limits::Pass;
 use tollgate_protocols::{Dialect, Operation};
+use tollgate_types::secret::Secret;
 
 /// A provider's API, as requests are sent to it.
 #[derive(Debug)]

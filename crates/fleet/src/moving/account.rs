@@ -12,9 +12,9 @@ use tollgate_ledger::{
     AccountId, HoldId, Intent, Journaled, KeyId, OpenError, OpenHold, Record, RequestId,
     Reservation, Stage, Task,
 };
-use tollgate_money::clock::UnixMs;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Usage, UsageSource};
+use tollgate_types::clock::UnixMs;
 
 /// The model of a call that stands for money that was lost with a node and counts as spent.
 const LOST: &str = "suspense";

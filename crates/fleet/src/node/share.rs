@@ -15,7 +15,7 @@ use crate::lease::Turn;
 use crate::postgres::limits::ShareExchange;
 use tollgate_ledger::Ledger;
 use tollgate_limits::Limits;
-use tollgate_money::clock::UnixMs;
+use tollgate_types::clock::UnixMs;
 
 /// How often nodes tell each other what they use and want of limits. Nothing is told where nothing is
 /// limited, or used.

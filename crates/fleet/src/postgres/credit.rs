@@ -4,8 +4,8 @@ use super::directory::{WriteRefused, put_line};
 use super::exchange::RECALL;
 use super::{Db, DbError, Transaction, debts};
 use tollgate_ledger::{AccountId, CreditChange, CreditFault, CreditState, NodeId, Seq};
-use tollgate_money::clock::UnixMs;
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::UnixMs;
 
 /// Sets the credit line of an account, and writes the line of what moved; tells why it cannot be.
 pub(super) async fn set(

@@ -9,8 +9,8 @@ use super::{Db, DbError, Transaction};
 use crate::lease::Exchange;
 use crate::treasury::Treasury;
 use tollgate_ledger::{AccountId, ListedLoss, LossSum, Losses, NodeId, Record, Seq, read_chunk};
-use tollgate_money::clock::UnixMs;
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::UnixMs;
 
 /// Pays what an account owes out of what it has available, if there is both, and writes the line of it.
 /// The account's row is locked by what made the money available.

@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use super::exchange::encoded;
 use super::{Db, DbError, Transaction, credit, debts, suspense};
 use tollgate_ledger::{AccountId, HoldId, Journaled, NodeId, Record, Seq, SuspenseEnd};
-use tollgate_money::clock::UnixMs;
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::UnixMs;
 
 /// On which channel a write is announced.
 pub const CHANNEL: &str = "tollgate_directory";

@@ -6,8 +6,8 @@ use super::exchange::{count, id, purse};
 use super::{Db, DbError};
 use crate::treasury::Purse;
 use tollgate_ledger::{AccountId, NodeId, Seq};
-use tollgate_money::clock::UnixMs;
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::UnixMs;
 
 /// Sums of accounts. What upstreams report is not bounded, so what was written off may be past the range:
 /// it stays at its end.

@@ -14,8 +14,8 @@ use tollgate_ledger::{
     AccountId, Balance, CallName, Grain, HoldId, Journaled, KeyId, NodeId, OpenHold, Record, Seq,
     Totals, UsageCell, UsageTotal, charged_in, read_chunk,
 };
-use tollgate_money::clock::UnixMs;
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::UnixMs;
 
 /// The bits of a line's cursor that count the lines of its chunk; those above are the chunk's number.
 /// A chunk takes no more lines once it has 16 KiB, and a line has more than eight bytes. The numbers

@@ -3,7 +3,7 @@
 use futures_util::FutureExt as _;
 
 use super::{Db, DbError};
-use tollgate_money::secret::Secret;
+use tollgate_types::secret::Secret;
 
 impl Db {
     /// The fleet's secret of this name: the one that is there, or `own` if there is none yet.

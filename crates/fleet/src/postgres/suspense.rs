@@ -8,8 +8,8 @@ use super::{Db, DbError, Transaction, debts};
 use crate::lease::Exchange;
 use crate::treasury::{Resolved, Treasury};
 use tollgate_ledger::{AccountId, NodeId, Record, SuspenseEnd};
-use tollgate_money::clock::UnixMs;
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::UnixMs;
 
 impl Db {
     /// What a silent node has out of an account; `None` if it is not silent, or has nothing.

@@ -28,7 +28,7 @@ pub use self::open::{Found, Opened, Opening};
 use super::{Db, DbError, Transaction};
 use crate::Fleet;
 use tollgate_ledger::{AccountId, Repeat, Repeated, Stage, Task, TaskId, Tried};
-use tollgate_money::clock::UnixMs;
+use tollgate_types::clock::UnixMs;
 
 /// The tasks that all nodes share, as one node sees them. Cheap to clone.
 #[derive(Clone, Debug)]

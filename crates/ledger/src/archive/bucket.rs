@@ -9,9 +9,12 @@ use std::time::Duration;
 
 use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use rusty_s3::{Credentials, S3Action as _};
+use tollgate_credentials::presigned_s3_url;
 use tollgate_options::archive::BucketOptions;
+use tollgate_options::auth::AwsKeys;
 use tollgate_outbound::StoreRequest;
+use tollgate_types::clock::UnixMs;
+use url::Url;
 
 use super::transfer::{self, Fetched, Sum};
 
@@ -21,19 +24,28 @@ const VALID: Duration = Duration::from_secs(15 * 60);
 const READ_PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3)];
 const CONTENT_MD5: &str = "content-md5";
 
-/// A bucket.
+/// A bucket, and the key that signs requests to it.
 pub(super) struct Bucket {
     pub(super) options: BucketOptions,
-    signer: rusty_s3::Bucket,
-    credentials: Credentials,
+    keys: AwsKeys,
 }
 
 impl Bucket {
     pub(super) fn new(options: BucketOptions) -> Result<Self, String> {
-        let signer = options.signer()?;
-        let credentials =
-            Credentials::new(options.access_key.expose(), options.secret_key.expose());
-        Ok(Self { options, signer, credentials })
+        options.check()?;
+        let keys = AwsKeys {
+            access_key_id: options.access_key.clone(),
+            secret_access_key: options.secret_key.clone(),
+            session_token: None,
+        };
+        Ok(Self { options, keys })
+    }
+
+    /// The URL of an object with the signature of a request that also carries the header `signed`.
+    fn url(&self, method: &Method, key: &str, signed: Option<(&str, &str)>) -> io::Result<Url> {
+        let url = self.options.object_url(key).map_err(io::Error::other)?;
+        let (region, now) = (&self.options.region, UnixMs::now());
+        Ok(presigned_s3_url(&self.keys, region, (method.as_str(), url), signed, (now, VALID)))
     }
 
     /// Puts an object there that `body` has, whose length and checksum are `sum`. That the store says
@@ -45,9 +57,7 @@ impl Bucket {
         body: Box<dyn Read + Send>,
         stop: &Arc<AtomicBool>,
     ) -> io::Result<()> {
-        let mut action = self.signer.put_object(Some(&self.credentials), key);
-        action.headers_mut().insert(CONTENT_MD5, sum.md5.as_str());
-        let url = action.sign(VALID);
+        let url = self.url(&Method::PUT, key, Some((CONTENT_MD5, &sum.md5)))?;
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_LENGTH, sum.bytes.into());
         let md5 = HeaderValue::from_str(&sum.md5).map_err(io::Error::other)?;
@@ -87,7 +97,7 @@ impl Bucket {
         bytes: Option<u64>,
         stop: Option<&Arc<AtomicBool>>,
     ) -> Result<Fetched, transfer::Failed> {
-        let url = self.signer.get_object(Some(&self.credentials), key).sign(VALID);
+        let url = self.url(&Method::GET, key, None)?;
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let request =

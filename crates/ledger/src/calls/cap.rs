@@ -11,9 +11,9 @@ use crate::records::key_limits::{Capped, Period};
 use crate::rules::cap_shares::{CapAsk, CapTold, Waiting};
 use crate::rules::spend::{Span, sum};
 use crate::seam::funds::SharedFunds;
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, KeyId};
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, KeyId};
 
 /// A call waits for its key's share for so long at most: other nodes hear within half a second that
 /// they should give back what they do not use.

@@ -13,10 +13,10 @@ use crate::records::error::Refusal;
 use crate::records::record::{Record, Reservation, VoidReason};
 use crate::rules::core::Core;
 use crate::rules::settlement::Settlement;
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, HoldId, KeyId, RequestId, Seq};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::PriceVersion;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, HoldId, KeyId, RequestId, Seq};
 
 /// What a call asks to have set aside.
 #[derive(Clone, Debug)]

@@ -11,10 +11,10 @@ use crate::memory::ledger::Ledger;
 use crate::records::error::Refusal;
 use crate::records::record::Record;
 use crate::seam::funds::{LeaseWait, SharedFunds, Shortfall};
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, HoldId, KeyId, Seq};
 use tollgate_money::money::Nanousd;
 use tollgate_options::ledger::RecoveryPolicy;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, HoldId, KeyId, Seq};
 
 /// Money that is to be set aside.
 #[derive(Clone, Copy, Debug)]

@@ -12,8 +12,8 @@ use tollgate_journal::checked::hex32;
 pub(crate) use tollgate_journal::seal::{Archived, chain_before, path};
 
 use crate::records::error::OpenError;
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, Seq};
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, Seq};
 
 /// The seal of a closed segment of the ledger's journal.
 pub(crate) type Seal = tollgate_journal::seal::Seal<Summary>;

@@ -5,7 +5,7 @@ use tollgate_journal::checked::hex32;
 
 pub(crate) use tollgate_journal::head::Fork;
 
-use tollgate_money::ids::Seq;
+use tollgate_types::ids::Seq;
 
 /// How far the journal reached, and the checkpoints that it tells of.
 pub(crate) type Head = tollgate_journal::head::JournalHead<Checkpoints>;

@@ -7,7 +7,7 @@ use tollgate_journal::JOURNAL_DIR;
 use super::LedgerFormat;
 use crate::records::error::OpenError;
 use crate::records::record::Record;
-use tollgate_money::ids::Seq;
+use tollgate_types::ids::Seq;
 
 /// The records of a ledger's journal from one place to another. At most one segment (64 MiB) is in
 /// memory.

@@ -8,8 +8,8 @@ use std::path::Path;
 use sha2::{Digest as _, Sha256};
 pub(crate) use tollgate_journal::sealing::Next;
 use tollgate_journal::sealing::Sealed;
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::Seq;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::Seq;
 
 use super::LedgerFormat;
 use crate::files::seal::{Seal, Summary, accounts_path, list_of};

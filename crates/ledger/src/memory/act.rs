@@ -14,8 +14,8 @@ use crate::memory::ledger::Ledger;
 use crate::projection::store::Store;
 use crate::records::error::LedgerError;
 use crate::rules::submit::is_recent;
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, Seq};
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, Seq};
 
 /// The most acts that one query gives.
 const ACTS_MAX: usize = 1000;

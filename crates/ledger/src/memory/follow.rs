@@ -15,8 +15,8 @@ use crate::records::error::{LedgerError, Violation};
 use crate::records::record::Record;
 use crate::rules::core::Core;
 use crate::seam::writes::{Group, Logged, Turn, WriteLog};
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, Seq, WriteId};
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, Seq, WriteId};
 
 /// How long a write waits for its turn, and then is decided again because other nodes were faster: a
 /// thousand times a round trip.
@@ -196,9 +196,9 @@ mod tests {
     use super::*;
     use crate::records::key_limits::KeyLimits;
     use crate::records::record::Key;
-    use tollgate_money::ids::{HoldId, KeyId};
     use tollgate_money::money::Nanousd;
-    use tollgate_money::secret::KeyHash;
+    use tollgate_types::ids::{HoldId, KeyId};
+    use tollgate_types::secret::KeyHash;
 
     const MANY: u64 = 20_000;
 

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use crate::memory::ledger::Ledger;
 use crate::records::error::LedgerError;
 use crate::records::record::{Record, Reservation, VoidReason};
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, HoldId, KeyId, Seq};
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, HoldId, KeyId, Seq};
 
 /// Money set aside for one call. Ends with [`Hold::post`] or [`Hold::void`]; dropping it without
 /// either gives the money back and is logged as the bug that it is.

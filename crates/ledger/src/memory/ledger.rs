@@ -37,11 +37,11 @@ use crate::rules::core::Core;
 use crate::rules::shards::shard_index;
 use crate::seam::funds::SharedFunds;
 use crate::upkeep::keeper::Keeper;
-use tollgate_money::ids::{AccountId, KeyId, Seq};
-use tollgate_money::limit::Rates;
 use tollgate_money::money::Nanousd;
-use tollgate_money::secret::KeyHash;
 use tollgate_options::holds::HoldOverrides;
+use tollgate_types::ids::{AccountId, KeyId, Seq};
+use tollgate_types::limit::Rates;
+use tollgate_types::secret::KeyHash;
 
 /// The open ledger of one data directory.
 pub struct Ledger {

@@ -15,9 +15,9 @@ use crate::records::task::{Repeat, Task, Tried};
 use crate::rules::settlement::TaskSettlement;
 use crate::rules::submit::Repeated;
 use crate::seam::tasks::{ChangeTask, ListedTask, TaskPage, TaskQuery};
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, HoldId, TaskId};
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, HoldId, TaskId};
 
 /// A ledger's tasks, in the one place where they stand. The ledger that asks is handed in with each
 /// call: a registry that kept it would keep it open. What a method has changed is on disk when it

@@ -23,9 +23,9 @@ use crate::records::error::LedgerError;
 use crate::records::record::{Journaled, Record, Reservation};
 use crate::rules::core::Core;
 use crate::rules::shards::shard_index;
-use tollgate_money::ids::{HoldId, Seq};
 use tollgate_money::money::Nanousd;
 use tollgate_resident::MappedFile;
+use tollgate_types::ids::{HoldId, Seq};
 
 /// Its name in the ledger's directory.
 const FILE: &str = "sent";
@@ -326,8 +326,8 @@ fn decode<T: for<'de> Deserialize<'de>>(slot: &[u8]) -> Option<T> {
 mod tests {
     use super::*;
     use std::os::unix::fs::MetadataExt as _;
-    use tollgate_money::clock::UnixMs;
-    use tollgate_money::ids::{AccountId, KeyId, RequestId};
+    use tollgate_types::clock::UnixMs;
+    use tollgate_types::ids::{AccountId, KeyId, RequestId};
 
     fn reservation(model: &str) -> Reservation {
         Reservation {

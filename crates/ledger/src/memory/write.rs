@@ -22,8 +22,8 @@ use crate::records::record::Record;
 use crate::rules::core::{AccountState, Core};
 use crate::rules::house::House;
 use crate::rules::shards::shard_index;
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, Seq};
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, Seq};
 
 /// What a call of [`By::write`] comes to.
 pub(crate) enum Once<T> {
@@ -236,7 +236,7 @@ mod tests {
     use crate::records::login::Login;
     use crate::records::record::Key;
     use crate::{NewKey, Options};
-    use tollgate_money::limit::Rates;
+    use tollgate_types::limit::Rates;
 
     fn login(account: AccountId, email: &str) -> Record {
         let password = "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$aGFzaA".to_owned();

@@ -45,9 +45,9 @@ use crate::tasks::local::LocalRegistry;
 use crate::tasks::shared::SharedRegistry;
 use crate::upkeep::keeper::{Keeper, Keeping};
 use crate::{Commit, OnCommit};
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, HoldId, NodeId, Seq};
 use tollgate_options::ledger::RecoveryPolicy;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, HoldId, NodeId, Seq};
 
 /// What opening found and did.
 #[derive(Debug)]

@@ -21,8 +21,8 @@ use crate::journal::segment;
 use crate::records::error::OpenError;
 use crate::records::record::Record;
 use crate::rules::account::Balance;
-use tollgate_money::ids::{AccountId, HoldId, KeyId, Seq};
 use tollgate_money::money::Nanousd;
+use tollgate_types::ids::{AccountId, HoldId, KeyId, Seq};
 
 /// Of everything that is listed one by one, this many.
 const LISTED_MAX: usize = 100;

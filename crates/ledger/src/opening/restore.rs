@@ -20,9 +20,9 @@ use crate::journal::stream::Frames;
 use crate::projection::checkpoint;
 use crate::records::error::OpenError;
 use crate::records::record::Record;
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{NodeId, Seq};
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{NodeId, Seq};
 
 /// Files of the data directory that are a running process's, or are made anew.
 const NOT_COPIED: [&str; 4] = ["lock", "ballast", "sent", "head.json"];

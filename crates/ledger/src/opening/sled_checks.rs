@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::{Actor, Hold, Ledger, Options, Report, Reserve, Settlement, VoidReason, verify};
-use tollgate_money::ids::{AccountId, KeyId, RequestId};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Usage, UsageSource};
+use tollgate_types::ids::{AccountId, KeyId, RequestId};
 
 const ACCOUNTS: usize = 12;
 /// Trials with flipped bits: so many at least, and then until two of them were damage that both checks

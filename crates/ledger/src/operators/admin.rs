@@ -15,10 +15,10 @@ use crate::rules::account::Account;
 use crate::rules::core::Decision;
 use crate::rules::key_rules::check_key_models;
 use crate::rules::text::{check_text, parsed};
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, CodeId, HoldId, KeyId, Seq};
 use tollgate_money::money::Nanousd;
-use tollgate_money::secret::{KeyHash, Secret};
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, CodeId, HoldId, KeyId, Seq};
+use tollgate_types::secret::{KeyHash, Secret};
 
 /// A grant or refund that is on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

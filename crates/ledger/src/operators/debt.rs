@@ -10,9 +10,9 @@ use crate::operators::admin::Granted;
 use crate::records::error::LedgerError;
 use crate::rules::core::Core;
 use crate::rules::text::{check_note, check_text};
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::AccountId;
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::AccountId;
 
 impl By<'_> {
     /// Gives up `amount` of what an account owes, once per `id`: what is given up falls on the

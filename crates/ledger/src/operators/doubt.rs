@@ -10,9 +10,9 @@ use crate::records::record::Record;
 use crate::records::task::Task;
 use crate::rules::core::Decision;
 use crate::rules::text::{check_note, check_text};
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, HoldId, TaskId};
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, HoldId, TaskId};
 
 /// A refund that goes with a resolved doubt.
 #[derive(Clone, Debug, PartialEq, Eq)]

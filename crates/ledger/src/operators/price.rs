@@ -8,9 +8,9 @@ use crate::memory::ledger::{Keys, Ledger};
 use crate::records::error::LedgerError;
 use crate::records::price::{AccountPrices, PriceGroup, PriceNote};
 use crate::records::record::Record;
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::AccountId;
 use tollgate_money::price::{PriceRule, PriceTerms, PriceVersion, RULES_MAX, rule_for};
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::AccountId;
 
 /// The most groups that there can be.
 const GROUPS_MAX: usize = 1000;

@@ -7,8 +7,8 @@ use crate::memory::write::Once;
 use crate::records::error::LedgerError;
 use crate::records::record::{Record, SuspenseEnd};
 use crate::rules::text::check_note;
-use tollgate_money::ids::{AccountId, NodeId, Seq};
 use tollgate_money::money::Nanousd;
+use tollgate_types::ids::{AccountId, NodeId, Seq};
 
 /// What an act on suspense is called.
 const RESOLVE: &str = "suspense.resolve";

@@ -21,10 +21,10 @@ use crate::records::error::LedgerError;
 use crate::records::record::Record;
 use crate::rules::core::Decision;
 use crate::rules::house::CodeState;
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, CodeId};
 use tollgate_money::money::Nanousd;
-use tollgate_money::secret::{KeyHash, Secret};
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, CodeId};
+use tollgate_types::secret::{KeyHash, Secret};
 
 /// The most codes that there can be, revoked and used ones included: they are held in memory, some
 /// 300 bytes each and 30 for each use.

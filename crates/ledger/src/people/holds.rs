@@ -7,7 +7,7 @@ use tollgate_options::holds::{HoldOverrides, Means};
 
 use crate::memory::ledger::{Keys, Ledger};
 use crate::records::error::LedgerError;
-use tollgate_money::ids::AccountId;
+use tollgate_types::ids::AccountId;
 
 /// The longest time that an account's calls may wait for money: longer than clients wait for an answer.
 const WAIT_MAX: Duration = Duration::from_secs(600);

@@ -8,9 +8,9 @@ use crate::records::error::LedgerError;
 use crate::records::key_limits::KeyLimits;
 use crate::records::record::Key;
 use crate::rules::core::AccountState;
-use tollgate_money::ids::{AccountId, KeyId};
-use tollgate_money::limit::Rates;
 use tollgate_money::money::Nanousd;
+use tollgate_types::ids::{AccountId, KeyId};
+use tollgate_types::limit::Rates;
 
 /// Changes to limits; `None` leaves one as it is, `Some(None)` takes it away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -15,10 +15,10 @@ use crate::records::record::{Key, Record};
 use crate::rules::account::Account;
 use crate::rules::core::Core;
 use crate::rules::text::check_text;
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::AccountId;
 use tollgate_money::money::Nanousd;
-use tollgate_money::secret::KeyHash;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::AccountId;
+use tollgate_types::secret::KeyHash;
 
 /// The longest address of a login, in bytes (RFC 5321, section 4.5.3.1.3, without the brackets).
 const EMAIL_BYTES_MAX: usize = 254;

@@ -14,9 +14,9 @@ use crate::records::login::Login;
 use crate::records::record::Record;
 use crate::rules::account::Account;
 use crate::rules::text::check_text;
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::AccountId;
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::AccountId;
 
 /// The id of the grant that an account begins with.
 const TRIAL: &str = "trial";

@@ -12,7 +12,7 @@ use crate::projection::store::StoreError;
 use crate::projection::window::Window;
 use crate::records::error::{LedgerError, Violation};
 use crate::records::record::Journaled;
-use tollgate_money::ids::Seq;
+use tollgate_types::ids::Seq;
 
 /// How long records gather before they are applied. Sled takes some 10 µs to change a row and each
 /// account has four per window, so the longer it is, the less a call costs where many accounts are
@@ -353,10 +353,10 @@ mod tests {
 
     use super::*;
     use crate::records::record::{OpenHold, Record, Reservation};
-    use tollgate_money::clock::UnixMs;
-    use tollgate_money::ids::{AccountId, HoldId, KeyId, RequestId};
     use tollgate_money::money::Nanousd;
     use tollgate_money::price::{Usage, UsageSource};
+    use tollgate_types::clock::UnixMs;
+    use tollgate_types::ids::{AccountId, HoldId, KeyId, RequestId};
 
     const AT: UnixMs = UnixMs(1_700_000_000_000);
 

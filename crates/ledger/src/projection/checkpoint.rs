@@ -33,8 +33,8 @@ use crate::records::record::Record;
 use crate::rules::audit;
 use crate::rules::core::Core;
 use crate::rules::shards::new_cores;
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::Seq;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::Seq;
 
 const MAGIC: &[u8; 8] = b"TGCHKPT1";
 /// Stands where a key's length would, behind the last row.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tollgate_money::clock::{MS_PER_DAY, MS_PER_HOUR, UnixMs};
+use tollgate_types::clock::{MS_PER_DAY, MS_PER_HOUR, UnixMs};
 
 /// How finely usage is told apart in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

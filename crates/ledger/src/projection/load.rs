@@ -21,7 +21,7 @@ use crate::records::record::{Journaled, Record};
 use crate::rules::audit;
 use crate::rules::core::Core;
 use crate::rules::shards::{new_cores, shard_index};
-use tollgate_money::ids::{NodeId, Seq};
+use tollgate_types::ids::{NodeId, Seq};
 
 /// What names a sled ledger that was moved aside, before a number.
 const BROKEN: &str = "sled.broken-";
@@ -290,9 +290,9 @@ mod tests {
     use crate::journal::head::Head;
     use crate::records::act::Actor;
     use crate::{Archive, ArchiveTo, Keeping, Ledger, Options};
-    use tollgate_money::clock::UnixMs;
-    use tollgate_money::ids::AccountId;
     use tollgate_money::money::Nanousd;
+    use tollgate_types::clock::UnixMs;
+    use tollgate_types::ids::AccountId;
 
     const PATIENCE: Duration = Duration::from_secs(60);
     const SESSION: [u8; 16] = [7; 16];

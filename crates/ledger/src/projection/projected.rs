@@ -12,7 +12,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::projection::store::{self, Store, StoreError};
 use crate::records::error::LedgerError;
-use tollgate_money::ids::Seq;
+use tollgate_types::ids::Seq;
 
 /// The place of the sled ledger of an open ledger.
 #[derive(Default)]

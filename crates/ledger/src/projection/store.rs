@@ -36,10 +36,10 @@ use crate::rules::account::Account;
 use crate::rules::core::{Core, Grant, Refund};
 use crate::rules::shards::shard_index;
 use crate::rules::spend::Spent;
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, HoldId, KeyId, Seq};
-use tollgate_money::limit::Rates;
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, HoldId, KeyId, Seq};
+use tollgate_types::limit::Rates;
 
 pub use calls::CallName;
 use pack::{Batch, Packing};

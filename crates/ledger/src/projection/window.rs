@@ -24,11 +24,11 @@ use crate::records::task::Task;
 use crate::rules::account::{Account, Movement};
 use crate::rules::core::{Grant, Refund};
 use crate::rules::spend;
-use tollgate_money::clock::{MS_PER_HOUR, UnixMs};
-use tollgate_money::ids::{AccountId, HoldId, KeyId, Seq, TaskId};
-use tollgate_money::limit::Rates;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::Usage;
+use tollgate_types::clock::{MS_PER_HOUR, UnixMs};
+use tollgate_types::ids::{AccountId, HoldId, KeyId, Seq, TaskId};
+use tollgate_types::limit::Rates;
 
 /// A chunk of entries that has reached this length takes no more. It stays below the largest row for
 /// which the store's segments are made.
@@ -314,8 +314,8 @@ impl Window {
 mod tests {
     use super::*;
     use crate::rules::spend::{Spending, Spendings, Spent};
-    use tollgate_money::ids::{KeyId, RequestId};
     use tollgate_money::price::UsageSource;
+    use tollgate_types::ids::{KeyId, RequestId};
 
     const DAY_MS: u64 = 86_400_000;
 

@@ -5,9 +5,9 @@ use crate::projection::store::CallName;
 use crate::reading::statement::{self, Call, Entry};
 use crate::records::error::LedgerError;
 use crate::records::record::{Journaled, OpenHold};
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, HoldId};
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, HoldId};
 
 /// The most refunds of one call that are given, the first ones.
 const REFUNDS_MAX: usize = 100;

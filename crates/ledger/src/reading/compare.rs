@@ -16,7 +16,7 @@ use crate::projection::load;
 use crate::projection::projected::Projected;
 use crate::projection::store::{Store, StoreError, SweepFigures, Swept};
 use crate::rules::audit;
-use tollgate_money::ids::{NodeId, Seq};
+use tollgate_types::ids::{NodeId, Seq};
 
 /// Bytes of rows that are read in a second while the ledger is open: a small part of what any disk gives,
 /// and some twentieth of a core.

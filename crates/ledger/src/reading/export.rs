@@ -15,12 +15,12 @@ use crate::records::price::PriceNote;
 use crate::records::record::{Charge, Key, Record, Reservation, SuspenseEnd, VoidReason};
 use crate::records::task::{Stage, Task, Tried};
 use tollgate_journal::checked::hex;
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, CodeId, HoldId, KeyId, RequestId, Seq, TaskId};
-use tollgate_money::limit::Rates;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{PriceVersion, UNITS, Unit, Usage, UsageSource};
 use tollgate_options::holds::HoldOverrides;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, CodeId, HoldId, KeyId, RequestId, Seq, TaskId};
+use tollgate_types::limit::Rates;
 
 /// How records are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
@@ -622,7 +622,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use tollgate_money::secret::Secret;
+    use tollgate_types::secret::Secret;
 
     fn settlement() -> Record {
         Record::Posted {
@@ -670,7 +670,7 @@ mod tests {
         let key = Key {
             id: KeyId::from_number(2),
             account: AccountId::from_number(1),
-            hash: tollgate_money::secret::KeyHash::of(secret.expose().as_bytes()),
+            hash: tollgate_types::secret::KeyHash::of(secret.expose().as_bytes()),
             name: "=a \"quoted\",\nname".to_owned(),
             models: Some(vec!["m".to_owned()]),
             expires_at: None,

@@ -3,7 +3,7 @@
 use crate::reading::export::{ExportFormat, row};
 use crate::reading::focus::Focus;
 use crate::records::record::Record;
-use tollgate_money::ids::{AccountId, Seq};
+use tollgate_types::ids::{AccountId, Seq};
 
 /// Writes records in one format, of one account or of all.
 ///

@@ -5,8 +5,8 @@ use crate::memory::ledger::Ledger;
 use crate::records::error::LedgerError;
 use crate::rules::account::{Account, Totals};
 use crate::rules::credit::CreditSums;
-use tollgate_money::ids::{AccountId, HoldId};
 use tollgate_money::money::Nanousd;
+use tollgate_types::ids::{AccountId, HoldId};
 
 impl Ledger {
     /// The account of this id, once all that it shows is on disk: what a crash could still take back

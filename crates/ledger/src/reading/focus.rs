@@ -13,10 +13,10 @@ use time::{Date, Month, OffsetDateTime};
 use crate::reading::export::chosen;
 use crate::records::id_map::IdMap;
 use crate::records::record::{Record, Reservation};
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, HoldId, KeyId, Seq};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Usage, UsageSource};
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, HoldId, KeyId, Seq};
 
 /// Who provides, publishes and bills: the gateway knows no other name of its operator.
 const PROVIDER: &str = "Tollgate";

@@ -18,9 +18,9 @@ use crate::records::record::{Journaled, OpenHold};
 use crate::rules::account::{Account, Totals};
 use crate::rules::credit::CreditSums;
 use crate::seam::funds::UsageOfModel;
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, HoldId, KeyId, NodeId, Seq};
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, HoldId, KeyId, NodeId, Seq};
 
 /// The figures of a ledger that it adds up itself.
 pub(crate) struct LocalBooks;

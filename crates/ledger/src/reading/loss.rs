@@ -10,9 +10,9 @@ use std::sync::Arc;
 use crate::memory::ledger::Ledger;
 use crate::records::error::LedgerError;
 use crate::records::record::Record;
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, KeyId, RequestId};
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, KeyId, RequestId};
 
 /// The most losses that are listed at a time.
 const LISTED_MAX: usize = 1000;

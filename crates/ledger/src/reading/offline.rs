@@ -7,7 +7,7 @@ use crate::journal::records::Records;
 use crate::journal::segment;
 use crate::records::error::OpenError;
 use crate::records::record::Record;
-use tollgate_money::ids::Seq;
+use tollgate_types::ids::Seq;
 
 /// The records, one after the other; nobody can open the ledger meanwhile. At most one segment
 /// (64 MiB) is in memory.

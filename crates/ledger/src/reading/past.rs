@@ -16,8 +16,8 @@ use crate::projection::window::is_entry;
 use crate::reading::report::track;
 use crate::records::error::{LedgerError, OpenError};
 use crate::records::record::{Journaled, OpenHold};
-use tollgate_money::ids::{AccountId, HoldId, Seq};
 use tollgate_money::money::Nanousd;
+use tollgate_types::ids::{AccountId, HoldId, Seq};
 
 /// Segments that are read for a call that is looked for by its request: it is told when that was.
 const SEGMENTS_OF_REQUEST: usize = 4;

@@ -10,9 +10,9 @@ use crate::projection::window::{Chunk, UsageCell, UsageTotal, Window};
 use crate::records::error::{OpenError, Violation};
 use crate::records::loss::ListedLoss;
 use crate::records::record::{Journaled, OpenHold, Record};
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, HoldId, KeyId, NodeId, Seq};
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, HoldId, KeyId, NodeId, Seq};
 
 /// A report takes no further group when it has this many records: some 4 MB on the way, and a
 /// transaction of less than a second, even where each call is another account's. One that a busy
@@ -252,8 +252,8 @@ impl History {
 mod tests {
     use super::*;
     use crate::{Ledger, Options, Reserve, Settlement};
-    use tollgate_money::ids::RequestId;
     use tollgate_money::price::{Usage, UsageSource};
+    use tollgate_types::ids::RequestId;
 
     fn call(account: AccountId) -> Reserve {
         Reserve {

@@ -13,7 +13,7 @@ use crate::reading::compare;
 use crate::reading::verify::{self, Report};
 use crate::records::error::{LedgerError, OpenError};
 use crate::records::record::Record;
-use tollgate_money::ids::Seq;
+use tollgate_types::ids::Seq;
 
 /// Readings of the whole journal at one time: each keeps a segment (64 MiB) in memory and takes the
 /// disk's and one core's time from the customers.

@@ -19,9 +19,9 @@ use crate::records::record::{Journaled, OpenHold};
 use crate::rules::account::{Account, Totals};
 use crate::rules::credit::CreditSums;
 use crate::seam::funds::{SharedFunds, UsageOfModel};
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, HoldId, KeyId, NodeId, Seq};
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, HoldId, KeyId, NodeId, Seq};
 
 /// The figures of a ledger that are added up with those of others.
 pub(crate) struct SharedBooks(pub(crate) Arc<dyn SharedFunds>);

@@ -11,10 +11,10 @@ use crate::memory::ledger::Ledger;
 use crate::projection::store::{Store, StoreError};
 use crate::records::error::LedgerError;
 use crate::records::record::{Charge, Journaled, OpenHold, Record, SuspenseEnd, VoidReason};
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, HoldId, KeyId, RequestId, Seq};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{PriceVersion, Usage, UsageSource};
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, HoldId, KeyId, RequestId, Seq};
 
 /// The most entries that one query gives.
 const ENTRIES_MAX: usize = 1000;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use crate::memory::ledger::Ledger;
 use crate::projection::window::{UsageCell, UsageTotal};
 use crate::records::error::LedgerError;
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, KeyId};
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, KeyId};
 
 /// Usage of one account, key and model within one hour or day.
 #[derive(Clone, Debug, PartialEq, Eq)]

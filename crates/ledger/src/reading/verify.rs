@@ -31,8 +31,8 @@ use crate::rules::audit;
 use crate::rules::core::Core;
 use crate::rules::general_ledger::{BookState, GeneralLedger, TrialBalance};
 use crate::rules::shards::{new_cores, shard_index};
-use tollgate_money::ids::{AccountId, HoldId, NodeId, Seq};
 use tollgate_money::money::Nanousd;
+use tollgate_types::ids::{AccountId, HoldId, NodeId, Seq};
 
 /// A contradiction is followed by others; this many are listed.
 const VIOLATIONS_MAX: usize = 100;

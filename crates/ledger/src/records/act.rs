@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::AccountId;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::AccountId;
 
 /// How long a write's id is remembered: a caller that has not heard of its write for a week looks
 /// before it writes again. The ids of grants and refunds are kept for ever.

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::Seq;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::Seq;
 
 /// What the journal says of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

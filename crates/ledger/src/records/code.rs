@@ -6,10 +6,10 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::CodeId;
 use tollgate_money::money::Nanousd;
-use tollgate_money::secret::KeyHash;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::CodeId;
+use tollgate_types::secret::KeyHash;
 
 /// What a code is good for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use tollgate_money::clock::{MS_PER_DAY, UnixMs};
-use tollgate_money::ids::{AccountId, KeyId, RequestId};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Usage, UsageSource};
+use tollgate_types::clock::{MS_PER_DAY, UnixMs};
+use tollgate_types::ids::{AccountId, KeyId, RequestId};
 
 /// What the operator pays an upstream for. Kinds are only ever appended: the journal has their places.
 #[derive(

@@ -9,8 +9,8 @@ use tollgate_journal::checked::Changed;
 use crate::records::code::CodeRefusal;
 use crate::records::key_limits::Capped;
 use crate::records::record::Record;
-use tollgate_money::ids::{AccountId, CodeId, HoldId, KeyId, NodeId, Seq, TaskId};
 use tollgate_money::money::Nanousd;
+use tollgate_types::ids::{AccountId, CodeId, HoldId, KeyId, NodeId, Seq, TaskId};
 
 /// Why no money was set aside. Nothing has changed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use tollgate_money::ids::AccountId;
 use tollgate_options::holds::{HoldOverrides, Means};
+use tollgate_types::ids::AccountId;
 
 /// The overrides in the order in which they are written.
 #[derive(Serialize, Deserialize)]
@@ -79,7 +79,7 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
 mod tests {
     use super::*;
     use crate::records::record::Record;
-    use tollgate_money::clock::UnixMs;
+    use tollgate_types::clock::UnixMs;
 
     fn record(holds: HoldOverrides) -> Record {
         let account = AccountId::from_number(3);

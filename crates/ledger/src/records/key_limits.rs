@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use tollgate_money::clock::UnixMs;
-use tollgate_money::limit::Rates;
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::limit::Rates;
 
 /// What one key may use; `None` where nothing is said.
 ///

@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::AccountId;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::AccountId;
 
 /// What names a session: 16 random bytes.
 pub type SessionId = [u8; 16];

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, KeyId, RequestId, Seq};
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, KeyId, RequestId, Seq};
 
 /// The longest word for a cause, in bytes.
 pub const CAUSE_BYTES_MAX: usize = 32;

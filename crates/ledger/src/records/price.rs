@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::AccountId;
 use tollgate_money::price::{PriceRule, PriceVersion};
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::AccountId;
 
 /// What an account pays in the place of the list: rules of its own before those of its group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

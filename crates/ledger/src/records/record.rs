@@ -19,13 +19,13 @@ use crate::records::login::{Login, SessionId};
 use crate::records::loss::Lost;
 use crate::records::price::{AccountPrices, PriceGroup, PriceNote};
 use crate::records::task::{Task, Tried};
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, CodeId, HoldId, KeyId, NodeId, RequestId, Seq, TaskId};
-use tollgate_money::limit::Rates;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{PriceVersion, Usage, UsageSource};
-use tollgate_money::secret::KeyHash;
 use tollgate_options::holds::HoldOverrides;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, CodeId, HoldId, KeyId, NodeId, RequestId, Seq, TaskId};
+use tollgate_types::limit::Rates;
+use tollgate_types::secret::KeyHash;
 
 /// One thing that happened. Every record belongs to exactly one account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

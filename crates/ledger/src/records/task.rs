@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, HoldId, KeyId, TaskId};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Prices, Usage};
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, HoldId, KeyId, TaskId};
 
 /// A task as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,9 +4,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::records::record::{OpenHold, Record};
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::AccountId;
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::AccountId;
 
 /// Where an account's money is. Always `granted = available + held + spent`, and nothing negative.
 ///

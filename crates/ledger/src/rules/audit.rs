@@ -14,8 +14,8 @@ use crate::rules::account::Balance;
 use crate::rules::core::Core;
 use crate::rules::house::CodeState;
 use crate::rules::spend::Spending;
-use tollgate_money::ids::{AccountId, CodeId, Seq};
 use tollgate_money::money::Nanousd;
+use tollgate_types::ids::{AccountId, CodeId, Seq};
 
 /// The rules that the state of all accounts breaks: `granted = available + held + spent`, nothing
 /// negative, not even a debt, no more lent than granted, `held` the sum of the open holds (I1–I3), by account and by key, an open hold for every

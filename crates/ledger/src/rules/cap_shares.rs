@@ -5,9 +5,9 @@
 use crate::records::error::Refusal;
 use crate::records::key_limits::{Capped, Period};
 use crate::rules::spend::{Room, Span, Spending, sum};
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, KeyId};
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, KeyId};
 
 /// A key that nobody used for so long keeps nothing here that it has not spent.
 const IDLE_MS: u64 = 1_000;

@@ -21,9 +21,9 @@ use crate::rules::house::House;
 use crate::rules::people::People;
 use crate::rules::spend::Spendings;
 use crate::rules::submit::{Submit, check_task, submit_of};
-use tollgate_money::ids::{AccountId, HoldId, KeyId, Seq, TaskId};
-use tollgate_money::limit::Rates;
 use tollgate_money::money::Nanousd;
+use tollgate_types::ids::{AccountId, HoldId, KeyId, Seq, TaskId};
+use tollgate_types::limit::Rates;
 
 pub(crate) use decide::Beside;
 pub use decide::{Decision, Post};

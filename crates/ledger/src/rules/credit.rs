@@ -6,9 +6,9 @@
 
 use crate::records::record::Record;
 use crate::rules::account::Balance;
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::AccountId;
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::AccountId;
 
 /// The money of an account that a change of its line looks at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

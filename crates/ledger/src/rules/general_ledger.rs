@@ -13,8 +13,8 @@ use crate::records::loss::LossSums;
 use crate::records::record::Record;
 use crate::rules::core::Core;
 use crate::rules::postings::{BookAccount, Posting, postings};
-use tollgate_money::ids::{HoldId, Seq};
 use tollgate_money::money::Nanousd;
+use tollgate_types::ids::{HoldId, Seq};
 
 /// A contradiction is followed by others; this many are listed.
 const FAULTS_MAX: usize = 100;
@@ -322,8 +322,8 @@ fn text(amount: i128) -> String {
 mod tests {
     use super::*;
     use crate::rules::account::Account;
-    use tollgate_money::clock::UnixMs;
-    use tollgate_money::ids::AccountId;
+    use tollgate_types::clock::UnixMs;
+    use tollgate_types::ids::AccountId;
 
     fn granted(amount: i64) -> (GeneralLedger, Core) {
         let account = AccountId::from_number(1);

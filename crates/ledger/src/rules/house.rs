@@ -10,10 +10,10 @@ use crate::records::code::{Code, CodeKind, CodeRefusal, IssuedCode};
 use crate::records::login::SessionId;
 use crate::records::price::PriceGroup;
 use crate::records::record::Record;
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, CodeId, Seq};
 use tollgate_money::money::Nanousd;
-use tollgate_money::secret::KeyHash;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, CodeId, Seq};
+use tollgate_types::secret::KeyHash;
 
 /// What the house has: the codes, and what operators have ended.
 #[derive(Debug, Default)]

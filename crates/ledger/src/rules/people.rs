@@ -9,9 +9,9 @@ use crate::records::login::{Login, SessionId};
 use crate::records::price::AccountPrices;
 use crate::records::record::Record;
 use crate::rules::core::AccountState;
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::HoldId;
 use tollgate_options::holds::HoldOverrides;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::HoldId;
 
 /// What is known of an account beyond its money and keys.
 #[derive(Clone, Debug, Default)]

@@ -1,7 +1,7 @@
 //! How accounts are spread over locks.
 
 use crate::rules::core::Core;
-use tollgate_money::ids::AccountId;
+use tollgate_types::ids::AccountId;
 
 /// Accounts are spread over this many locks: many more than there are threads, so that two calls
 /// seldom meet.

@@ -16,9 +16,9 @@ use time::{Date, OffsetDateTime};
 
 use crate::records::record::{OpenHold, Record};
 use crate::rules::cap_shares::CapShares;
-use tollgate_money::clock::{MS_PER_DAY, UnixMs};
-use tollgate_money::ids::KeyId;
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::{MS_PER_DAY, UnixMs};
+use tollgate_types::ids::KeyId;
 
 /// What a key has spent on the last day, and in the last month, on which it was charged. Earlier ones
 /// are in the usage.

@@ -10,8 +10,8 @@ use crate::records::id_map::IdMap;
 use crate::records::record::OpenHold;
 use crate::records::task::{Repeat, Stage, Task};
 use crate::rules::core::Core;
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, HoldId, TaskId};
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, HoldId, TaskId};
 
 /// What a submit that may be a repetition comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]

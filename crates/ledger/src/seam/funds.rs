@@ -19,9 +19,9 @@ use crate::rules::account::{Balance, Totals};
 use crate::seam::standing::{Progress, Standing};
 use crate::seam::tasks::TaskStore;
 use crate::seam::writes::WriteLog;
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, HoldId, KeyId, NodeId, Seq};
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, HoldId, KeyId, NodeId, Seq};
 
 /// Usage of one model by everybody within one hour or day: its number counted from 1970, the public
 /// id of the model, and what was used and charged.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_money::ids::{NodeId, Seq};
+use tollgate_types::ids::{NodeId, Seq};
 
 /// How far a ledger is by itself.
 #[derive(Clone, Copy, Debug)]

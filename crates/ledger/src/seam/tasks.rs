@@ -11,9 +11,9 @@ use crate::records::error::LedgerError;
 use crate::records::record::{Journaled, OpenHold};
 use crate::records::task::{Repeat, Stage, Task, Tried};
 use crate::rules::submit::Repeated;
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, HoldId, TaskId};
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, HoldId, TaskId};
 
 /// What becomes of a [`PreparedOpening`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use tokio::sync::MutexGuard;
 
 use crate::records::error::LedgerError;
 use crate::records::record::Record;
-use tollgate_money::ids::Seq;
+use tollgate_types::ids::Seq;
 
 /// Whoever has it writes, or takes over what others wrote: one after the other in each node.
 pub struct Turn<'a>(pub MutexGuard<'a, ()>);

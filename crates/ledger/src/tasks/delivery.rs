@@ -7,7 +7,7 @@ use crate::memory::ledger::Ledger;
 use crate::records::error::LedgerError;
 use crate::records::task::{Task, Tried};
 use crate::seam::tasks::{ListedTask, TaskFilter, TaskPage, TaskQuery};
-use tollgate_money::ids::{AccountId, TaskId};
+use tollgate_types::ids::{AccountId, TaskId};
 
 /// The most tasks that one query gives.
 const TASKS_MAX: usize = 1000;

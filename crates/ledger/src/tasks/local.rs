@@ -26,10 +26,10 @@ use crate::rules::settlement::{Settlement, TaskSettlement};
 use crate::rules::submit::{Repeated, is_unanswered};
 use crate::seam::tasks::{ChangeTask, ListedTask, TaskPage, TaskQuery};
 use crate::tasks::task::{ended_as, resolution};
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, HoldId, Seq, TaskId};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::Usage;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, HoldId, Seq, TaskId};
 
 /// The tasks of a ledger that stand in itself.
 pub(crate) struct LocalRegistry;

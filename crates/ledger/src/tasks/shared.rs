@@ -26,10 +26,10 @@ use crate::seam::tasks::{
 };
 use crate::tasks::local::LocalRegistry;
 use crate::tasks::task::{ended_as, resolution};
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, HoldId, TaskId};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::Usage;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, HoldId, TaskId};
 
 /// For so long what an upstream has said of a task is tried to be written, while its customer or the
 /// next question waits: a database that fails over is back by then.

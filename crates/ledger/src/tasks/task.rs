@@ -13,10 +13,10 @@ use crate::records::record::{SAID_BYTES_MAX, VoidReason};
 use crate::records::task::{Ended, Repeat, Stage, Task, Webhook};
 use crate::rules::settlement::{Settlement, TaskSettlement};
 use crate::rules::submit::Repeated;
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, HoldId, TaskId};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Usage, UsageSource};
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, HoldId, TaskId};
 
 /// How long a task is kept after its end (spec section 8: 7 to 8 days).
 pub const KEPT_MS: u64 = 8 * 24 * 3600 * 1000;

@@ -27,8 +27,8 @@ use crate::projection::projected::Projected;
 use crate::projection::store::{Store, StoreError};
 use crate::records::error::OpenError;
 use crate::records::record::Record;
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::Seq;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::Seq;
 
 /// How often it looks whether there is something to do.
 const INTERVAL: Duration = Duration::from_secs(1);

@@ -11,9 +11,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{Prices, Usage};
-use crate::clock::UnixMs;
 use crate::money::Factor;
-use crate::words::words;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::words::words;
 
 /// A model's prices, and those that apply where a request meets conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

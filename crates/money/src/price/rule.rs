@@ -3,8 +3,8 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{PriceList, Prices, UNITS, Unit};
-use crate::clock::UnixMs;
 use crate::money::{Factor, Rate};
+use tollgate_types::clock::UnixMs;
 
 /// The most rules that an account or a group can have.
 pub const RULES_MAX: usize = 32;

@@ -214,5 +214,5 @@ fn plain(shown: &str) -> &str {
 
 /// A time that a certificate names.
 fn time(seconds: u64) -> String {
-    tollgate_money::clock::UnixMs(seconds.saturating_mul(1000)).to_rfc3339()
+    tollgate_types::clock::UnixMs(seconds.saturating_mul(1000)).to_rfc3339()
 }

@@ -42,7 +42,7 @@ fn event(json: &str) -> String {
 
 const START: &str = r#"{"type":"message_start","message":{"usage":{"input_tokens":10,"cache_creation_input_tokens":5,"cache_read_input_tokens":7,"cache_creation":{"ephemeral_5m_input_tokens":2,"ephemeral_1h_input_tokens":3},"output_tokens":1}}}"#;
 const TEXT: &str = r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hello, world"}}"#;
-/// What the text is estimated to be; it is 3 tokens.
+/// Estimated tokens of the text; it has 3.
 const HELLO: u64 = 6;
 const DELTA: &str = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":null,"output_tokens":40}}"#;
 const STOP: &str = r#"{"type":"message_stop"}"#;

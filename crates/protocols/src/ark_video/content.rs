@@ -4,11 +4,11 @@ use super::series::SeriesFeatures;
 use crate::json::{Object, Value};
 use crate::media_url::{self, Medium, Reach};
 use crate::video::{CONTENT_EMPTY, INVALID, MISSING, NOT_IN_ENUM, URL_INVALID, refuse};
-use tollgate_money::error::GatewayError;
+use tollgate_types::error::GatewayError;
 
 const UNSUPPORTED_ROLE: &str = "InvalidParameter.UnsupportedRole";
 
-/// What a block is.
+/// Type of a content block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BlockKind {
     Text,
@@ -27,7 +27,7 @@ const KINDS: [(&str, BlockKind, &[&str]); 5] = [
 const BLOCK_FIELDS: [&str; 7] =
     ["type", "role", "text", "image_url", "video_url", "audio_url", "draft_task"];
 
-/// What the blocks have in them, as far as it counts.
+/// Contents of the blocks, as far as they affect price or validity.
 #[derive(Debug, Default)]
 pub(super) struct Content {
     has_text: bool,
@@ -35,18 +35,17 @@ pub(super) struct Content {
     has_audio: bool,
     /// A video is among the inputs.
     pub(super) has_video: bool,
-    /// What the text can have beside its words.
+    /// Commands found in the text.
     pub(super) commands: Commands,
     /// The ids of the tasks that it goes on from.
     pub(super) tasks: Vec<String>,
 }
 
-/// What stands in a text that can be a command, such as `--resolution 1080p`: models before 2.0 obey
-/// them, beside or before the fields. How Ark finds them is nowhere said, so it is two dashes before a
-/// letter wherever they stand.
+/// Commands in a prompt, such as `--resolution 1080p`: models before 2.0 obey them, beside or before the
+/// fields. Ark does not document how it finds them, so two dashes before a letter count wherever they stand.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Commands {
-    /// Whether the text has any command.
+    /// True if the text has a command.
     pub(super) any: bool,
     /// One of them can be about sound.
     pub(super) audio: bool,
@@ -105,8 +104,8 @@ impl Content {
         Ok(content)
     }
 
-    /// What the model begins with must be there: an image for one whose name says that it makes videos
-    /// from images, or that is said to need some.
+    /// Checks that the first frame is present where the model's name says that it animates images, or where
+    /// the configuration requires images.
     pub(super) fn check_start(&self, model: &str, images_min: u32) -> Result<(), GatewayError> {
         const FIELD: &str = "content";
         let is_of_images = model.split('-').any(|word| word == "i2v");
@@ -130,9 +129,9 @@ impl Content {
         texts: &mut String,
     ) -> Result<(), GatewayError> {
         let block = object(block, at)?;
-        crate::refuse_case_variants(&block, &BLOCK_FIELDS)?;
+        crate::fields::refuse_case_variants(&block, &BLOCK_FIELDS)?;
         let (word, kind, roles) = kind_of(&block, at)?;
-        crate::refuse_unknown_members(&block, at, &["type", "role", word], pass)?;
+        crate::fields::refuse_unknown_members(&block, at, &["type", "role", word], pass)?;
         check_role(&block, roles, at)?;
         check_series(kind, series, at)?;
         let at = format!("{at}.{word}");
@@ -214,12 +213,12 @@ fn check_url(
     pass: &[String],
 ) -> Result<(), GatewayError> {
     let object = object(value, at)?;
-    crate::refuse_case_variants(&object, &["url"])?;
+    crate::fields::refuse_case_variants(&object, &["url"])?;
     if object.get_non_null("role").is_some() {
         let message = format!("`role` goes beside `type`, not into `{at}`");
         return Err(refuse(UNSUPPORTED_ROLE, format!("{at}.role"), message));
     }
-    crate::refuse_unknown_members(&object, at, &["url"], pass)?;
+    crate::fields::refuse_unknown_members(&object, at, &["url"], pass)?;
     let at = format!("{at}.url");
     let url = required(&object, "url", &at)?;
     let Some(url) = url.as_str() else {
@@ -233,8 +232,8 @@ fn check_url(
 fn task_ids(value: &Value<'_>, at: &str, pass: &[String]) -> Result<Vec<String>, GatewayError> {
     const FIELDS: [&str; 2] = ["task_id", "id"];
     let object = object(value, at)?;
-    crate::refuse_case_variants(&object, &FIELDS)?;
-    crate::refuse_unknown_members(&object, at, &FIELDS, pass)?;
+    crate::fields::refuse_case_variants(&object, &FIELDS)?;
+    crate::fields::refuse_unknown_members(&object, at, &FIELDS, pass)?;
     let mut ids = Vec::new();
     for field in FIELDS {
         let Some(value) = object.get_non_null(field) else { continue };
@@ -256,9 +255,9 @@ fn task_ids(value: &Value<'_>, at: &str, pass: &[String]) -> Result<Vec<String>,
 }
 
 fn object<'a>(value: &Value<'a>, at: &str) -> Result<Object<'a>, GatewayError> {
-    value
-        .as_object()
-        .map_err(|error| refuse(INVALID, at.to_owned(), crate::no_object(at, value, &error)))
+    value.as_object().map_err(|error| {
+        refuse(INVALID, at.to_owned(), crate::fields::no_object(at, value, &error))
+    })
 }
 
 fn required<'a>(object: &Object<'a>, field: &str, at: &str) -> Result<Value<'a>, GatewayError> {

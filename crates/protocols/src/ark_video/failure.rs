@@ -1,11 +1,11 @@
-//! How Ark fails. BytePlus ModelArk, "Error codes"; the codes are matched by their beginning, because
-//! they come with and without a detail behind a dot.
+//! Failures of Ark. BytePlus ModelArk, "Error codes"; codes are matched by prefix, because they come with and
+//! without a detail behind a dot.
 
 use bytes::Bytes;
 use serde_json::Value;
 
 use crate::{Fault, json};
-use tollgate_money::error::{ErrorKind, GatewayError, Words};
+use tollgate_types::error::{ErrorKind, GatewayError, Words};
 
 /// The operator's account, key, endpoint or model is at fault.
 const OPERATORS: [&str; 11] = [
@@ -31,8 +31,7 @@ const BUSY: [&str; 7] = [
     "RequestBurst",
     "Throttling",
 ];
-/// Those of them that are about the operator's account. What stands behind a dot names an endpoint of
-/// the operator's.
+/// Codes that concern the operator's account. The part behind a dot names an endpoint of the operator's.
 const OF_THE_ACCOUNT: [&str; 2] = ["ModelAccount", "AccountRateLimit"];
 const BUSY_MESSAGE: &str =
     "The upstream takes no more requests at the moment. Nothing was charged. Try again shortly.";
@@ -40,7 +39,7 @@ const TIMEOUT_MESSAGE: &str = "The upstream did not answer in time. It may have 
                                not send it again at once: see first whether it is there.";
 const FAILED_MESSAGE: &str =
     "The upstream failed to take the task. Nothing was charged. Try again shortly.";
-/// What the customer sent is at fault, whatever the status says.
+/// Codes that blame the customer's request, whatever the status.
 const CUSTOMERS: [&str; 5] =
     ["InvalidParameter", "MissingParameter", "Input", "SensitiveContent", "DataInspection"];
 
@@ -53,12 +52,12 @@ fn code_in(body: &[u8]) -> Option<String> {
     Some(body["error"]["code"].as_str()?.to_owned())
 }
 
-/// Whether an answer is an error, whatever its status.
+/// True if an answer is an error, whatever its status.
 pub(super) fn is_in(answer: &[u8]) -> bool {
     code_in(answer).is_some()
 }
 
-/// What a failure means. `status` is the answer's; a failure can come with a good one.
+/// Classifies a failure. `status` is the answer's; a failure can come with a successful one.
 pub(super) fn fault(status: u16, body: &Bytes) -> Fault {
     let code = code_in(body).unwrap_or_default();
     if begins(&code, &OPERATORS) {
@@ -77,9 +76,9 @@ pub(super) fn fault(status: u16, body: &Bytes) -> Fault {
     }
 }
 
-/// What the customer reads of a failure of Ark's own (spec section 7, the rows of 429 and 5xx): its
-/// words, or ours with the contract's code where it says nothing, or where it speaks of the limits of
-/// the operator's account. `None` for what is the operator's matter altogether.
+/// The error shown to the customer for a failure of Ark's own (spec section 7, the rows of 429 and 5xx):
+/// Ark's message, or the contract's code with a message of ours where Ark's is empty or concerns the
+/// operator's account. `None` for failures that concern the operator alone.
 pub(super) fn customer_error(status: u16, body: &Bytes) -> Option<GatewayError> {
     let code = code_in(body).unwrap_or_default();
     if begins(&code, &OPERATORS) {
@@ -111,7 +110,7 @@ pub(super) fn customer_error(status: u16, body: &Bytes) -> Option<GatewayError> 
     })
 }
 
-/// Whether the `error` of a task is the operator's matter.
+/// True if the `error` of a task concerns the operator.
 pub(super) fn is_operators(error: &Value) -> bool {
     let code = error["code"].as_str().unwrap_or_default();
     begins(code, &OPERATORS) || begins(code, &BUSY)

@@ -1,9 +1,9 @@
-//! What a model's public name tells of what it can do.
+//! Features of a model, derived from its public name.
 
-/// What the models of one series can do (spec section 2.5, the model table and the block table).
+/// Features of the models of one series (spec section 2.5, the model table and the block table).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SeriesFeatures {
-    /// Whether its models make sound.
+    /// True if its models generate sound.
     pub(super) audio: bool,
     /// It makes drafts, and goes on from them.
     pub(super) draft: bool,

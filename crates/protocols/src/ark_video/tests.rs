@@ -194,7 +194,7 @@ fn what_the_contract_allows_is_taken() {
     }
 }
 
-/// What is left to the model with -1 is the operator's to allow.
+/// -1, which leaves the choice to the model, needs the operator's permission.
 #[test]
 fn minus_one_is_refused_unless_the_operator_says_otherwise() {
     for (field, code) in

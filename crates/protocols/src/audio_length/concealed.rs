@@ -5,7 +5,7 @@
 
 use super::mpeg::FrameChain;
 
-/// What ffmpeg looks at: 32 packets of 4096 bytes, and as much again.
+/// Bytes that ffmpeg probes: 32 packets of 4096 bytes, and as much again.
 const LOOKED_AT_BYTES: usize = 256 * 1024;
 /// Frames in a row that no samples have by chance.
 const FRAMES_MIN: usize = 5;
@@ -22,7 +22,7 @@ const DTS_FRAMES_MIN: usize = 3;
 const AC3_RATES: [u32; 19] =
     [32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 576, 640];
 
-/// Whether these samples are a compressed stream to some decoders.
+/// True if some decoders take these samples for a compressed stream.
 pub(super) fn is_compressed(samples: &[u8]) -> bool {
     let begin = samples.get(..LOOKED_AT_BYTES).unwrap_or(samples);
     let has_mpeg = memchr::memchr_iter(0xff, begin).any(|at| {
@@ -49,7 +49,7 @@ fn is_swapped_ac3(samples: &[u8]) -> bool {
     })
 }
 
-/// Whether frames follow each other from the first byte on. `bytes_of` says how long the one is that
+/// True if frames follow each other from the first byte on. `bytes_of` returns the length of the frame that
 /// begins there.
 fn is_chain(bytes: &[u8], bytes_of: impl Fn(&[u8]) -> Option<usize>) -> bool {
     let mut rest = bytes;

@@ -37,7 +37,7 @@ fn rate_of_file(file: &[u8]) -> Option<Option<NonZero<u32>>> {
     Some(NonZero::new(rate))
 }
 
-/// What the head of a frame says.
+/// The header of a frame.
 struct FrameHead {
     samples: u32,
     /// `None` for the rate of the file.

@@ -17,7 +17,7 @@ const HOLDERS: [&[u8; 4]; 8] =
     [b"moov", b"trak", b"mdia", b"minf", b"stbl", b"edts", b"moof", b"traf"];
 /// Tracks and fragments of tracks that a file can have.
 const TRACKS_MAX: usize = 64;
-/// How deep boxes are in each other.
+/// Maximum nesting of boxes.
 const DEPTH_MAX: usize = 8;
 /// Samples of a frame of AAC at its core's rate. Some profiles have fewer.
 const AAC_FRAME_SAMPLES: u64 = 1024;
@@ -29,13 +29,13 @@ const AAC_RATES: [u32; 13] = [
 /// The bits that the flags of a `trun` can have.
 const TRUN_FLAGS: u32 = 0x000f05;
 
-/// What is known of a track.
+/// A track, as far as it has been read.
 #[derive(Default)]
 struct Track {
     id: u32,
     /// It says that it is heard.
     is_audio: bool,
-    /// What each sample comes to.
+    /// Length of each sample.
     frame: Option<FrameLength>,
     samples: u64,
     /// Edits that play something.
@@ -48,7 +48,7 @@ struct FrameLength {
     rate: NonZero<u32>,
 }
 
-/// What is found in a file.
+/// Contents of a file that bound its length.
 #[derive(Default)]
 struct Mp4Content {
     tracks: Vec<Track>,
@@ -84,7 +84,7 @@ pub(super) fn count(file: &[u8], samples: &mut Samples) -> Result<(), AudioFault
     if has_audio { Ok(()) } else { Err(AudioFault::Malformed("the MP4 file has no audio")) }
 }
 
-/// What looks like a table of samples, anywhere in the file.
+/// Bytes anywhere in the file that look like a sample table.
 fn tables(file: &[u8]) -> usize {
     let behind = |at: usize| file.get(at + 4..).and_then(|rest| ByteReader::new(rest).u32_be());
     let sizes = [b"stsz", b"stz2"]
@@ -93,7 +93,7 @@ fn tables(file: &[u8]) -> usize {
     sizes.iter().sum::<usize>() + runs.count()
 }
 
-/// Whether version and flags are those of a `trun`.
+/// True if version and flags are those of a `trun`.
 fn is_trun(version_and_flags: u32) -> bool {
     version_and_flags >> 24 <= 1 && version_and_flags & 0x00ff_ffff & !TRUN_FLAGS == 0
 }
@@ -211,7 +211,7 @@ fn count_edits(reader: &mut ByteReader<'_>, is_long: bool) -> Option<u64> {
     Some(edits)
 }
 
-/// What samples come to by the entries of an `stsd`: the longest of all of them.
+/// The longest frame length among the entries of an `stsd`.
 fn read_entries(
     reader: &mut ByteReader<'_>,
     before: Option<FrameLength>,
@@ -287,7 +287,7 @@ fn aac_rate(bits: &mut Bits<'_>) -> Option<NonZero<u32>> {
     NonZero::new(rate)
 }
 
-/// What is in the next descriptor, which must be of this kind.
+/// The content of the next descriptor, which must be of this kind.
 fn descriptor<'a>(reader: &mut ByteReader<'a>, kind: u8) -> Option<ByteReader<'a>> {
     reader.u8().filter(|tag| *tag == kind)?;
     let mut size = 0;

@@ -27,7 +27,7 @@ const RATES_V1_L3: [u16; 15] = [0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 19
 const RATES_V2_L1: [u16; 15] = [0, 32, 48, 56, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256];
 const RATES_V2: [u16; 15] = [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160];
 
-/// What the head of a frame says.
+/// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MpegFrame {
     /// The bytes of all of it, the four of its head among them.
@@ -75,7 +75,7 @@ impl MpegFrame {
         Some(Self { bytes, samples, rate: NonZero::new(rate)?, kind })
     }
 
-    /// How long it is, in units of [`FLICKS`].
+    /// Length in units of [`FLICKS`].
     fn flicks(&self) -> u64 {
         u64::from(self.samples) * u64::from(FLICKS.get() / self.rate.get())
     }
@@ -102,7 +102,7 @@ pub(super) fn id3_bytes(file: &[u8]) -> usize {
     at
 }
 
-/// Whether frames begin a file.
+/// True if a file begins with frames.
 pub(super) fn begins(file: &[u8]) -> bool {
     FrameChain::new(file).take(FRAMES_MIN).count() == FRAMES_MIN
         || MpegFrame::read(file).is_some_and(|frame| frame.bytes >= file.len())

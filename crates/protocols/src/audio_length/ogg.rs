@@ -142,7 +142,7 @@ impl<'a> OggPage<'a> {
         packets
     }
 
-    /// Whether its last packet goes on in the next page; `None` for a page without any.
+    /// True if the last packet continues in the next page; `None` for a page without packets.
     fn ends_inside_packet(&self) -> Option<bool> {
         self.lacing.last().map(|size| *size == 255)
     }
@@ -158,7 +158,7 @@ fn check_sum(page: &[u8], sum_at: std::ops::Range<usize>) -> u32 {
     })
 }
 
-/// What each byte does to the sum, by the polynomial 0x04c11db7.
+/// Table of the checksum's polynomial 0x04c11db7, by byte.
 static TABLE: [u32; 256] = {
     let mut table = [0; 256];
     let mut byte = 0_u32;

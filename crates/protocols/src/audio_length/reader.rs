@@ -1,6 +1,6 @@
 //! Bytes, read one after the other.
 
-/// What is left of some bytes.
+/// A reader over the rest of some bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ByteReader<'a> {
     rest: &'a [u8],

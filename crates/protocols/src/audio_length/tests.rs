@@ -214,7 +214,7 @@ proptest! {
         prop_assert!(length.nanoseconds <= truth + truth / 3 + NANOS / 4, "nor much shorter");
     }
 
-    /// What is damaged is refused, or still bounded by the parts of it that are whole.
+    /// A damaged file is refused, or still bounded by its intact parts.
     #[test]
     fn no_damage_is_fatal(made in file(), at in any::<usize>(), byte in any::<u8>(), cut in any::<usize>()) {
         let (mut file, _) = made;

@@ -5,11 +5,11 @@ use std::num::NonZero;
 
 use super::reader::ByteReader;
 
-/// What the first header says.
+/// The identification header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Identification {
     pub(super) rate: NonZero<u32>,
-    /// What a packet comes to at most: half of a long block, as blocks overlap.
+    /// Maximum samples of a packet: half of a long block, as blocks overlap.
     pub(super) packet_samples_max: u64,
 }
 

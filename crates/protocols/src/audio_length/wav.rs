@@ -9,7 +9,7 @@ use std::num::NonZero;
 use super::reader::ByteReader;
 use super::{AudioFault, Samples, concealed};
 
-/// What the `fmt ` chunk says.
+/// The `fmt ` chunk.
 struct SampleFormat {
     rate: NonZero<u32>,
     /// Bytes of one sample of all channels.

@@ -22,8 +22,8 @@ const TRACK_TYPE: u32 = 0x83;
 const CODEC_ID: u32 = 0x86;
 const CODEC_PRIVATE: u32 = 0x63a2;
 const CONTENT_ENCODINGS: u32 = 0x6d80;
-/// What else there is in a file, in a segment, in a cluster and in a group of a block. Decoders that come
-/// upon something else look for clusters in whatever follows.
+/// Other elements of a file, a segment, a cluster and a block group. Decoders that meet an unlisted element
+/// search the bytes behind it for clusters.
 const OTHERS: [u32; 23] = [
     0x1a45_dfa3, // EBML
     0xec,        // Void
@@ -52,20 +52,20 @@ const OTHERS: [u32; 23] = [
 
 /// Tracks in one file: real ones have one or two.
 const TRACKS_MAX: usize = 128;
-/// How deep elements are in each other: a block is in a group, in a cluster, in a segment.
+/// Maximum nesting of elements: a block is in a group, in a cluster, in a segment.
 const DEPTH_MAX: usize = 8;
 /// The type of audio tracks.
 const AUDIO: u64 = 2;
 
-/// What blocks of a track hold.
+/// Sums over the blocks of a track.
 #[derive(Default)]
 struct Blocks {
     frames: u64,
-    /// What the frames come to if they are packets of Opus.
+    /// Samples of the frames, if they are packets of Opus.
     opus_samples: u64,
 }
 
-/// What is found in a file, in whatever order.
+/// Contents of a file, in any order.
 #[derive(Default)]
 struct WebmContent<'a> {
     tracks: Vec<&'a [u8]>,
@@ -214,7 +214,7 @@ pub(super) fn xiph_size(reader: &mut ByteReader<'_>) -> Option<usize> {
 /// A track of which there is something to hear.
 struct Track {
     number: u64,
-    /// What its first header says if it holds Vorbis; else it holds Opus.
+    /// The first header of a track of Vorbis; `None` for Opus.
     vorbis: Option<Identification>,
 }
 
@@ -272,11 +272,11 @@ fn vorbis(private: &[u8]) -> Option<Identification> {
 /// An element of EBML, and where it stands in the file.
 struct Element<'a> {
     id: u32,
-    /// Where it begins in the file.
+    /// Start offset in the file.
     begin: usize,
-    /// Where it ends, in a file that is whole; `None` where another begins that cannot be in it.
+    /// End offset in an undamaged file; `None` where an element begins that cannot be inside.
     end: Option<usize>,
-    /// What is there of its content.
+    /// The part of its content that the file has.
     content: &'a [u8],
 }
 

@@ -56,8 +56,7 @@ fn fixture() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// What the events say that go on to whoever translates, one in each line, and the meter, for a stream in
-/// pieces of `size` bytes.
+/// The events passed on for translation, one per line, and the meter, for a stream in pieces of `size` bytes.
 fn relay(stream: &[u8], size: usize) -> (String, Box<dyn Meter>) {
     let mut meter = with("").meter(Framing::EventStream);
     let (mut messages, mut out) = (EventFrames::default(), String::new());
@@ -81,7 +80,7 @@ fn usage(input_tokens: u64, output_tokens: u64) -> Usage {
 }
 
 const TEXT: &str = r#"{"contentBlockIndex":0,"delta":{"text":"Hello, world"}}"#;
-/// What the text is estimated to be; it is 3 tokens.
+/// Estimated tokens of the text; it has 3.
 const HELLO: u64 = 6;
 const STOP: &str = r#"{"stopReason":"end_turn"}"#;
 

@@ -1,14 +1,15 @@
 //! Counts of tokens that are made here, for upstreams that have nothing like it.
 
 use bytes::Bytes;
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::Usage;
+use tollgate_types::error::GatewayError;
 
+use crate::fields::check_messages;
 use crate::gemini_content::check_counted;
 use crate::limits::ModelLimits;
 use crate::openai_input_tokens;
 use crate::prompt_count::{MediaCount, prompt_tokens};
-use crate::{Call, Codec, Dialect, Operation, Request, Terms, check_messages};
+use crate::{Call, Codec, Dialect, Operation, Request, Terms};
 
 /// The counts that are made here, each for upstreams that have nothing like it.
 pub(super) static LOCAL_COUNTS: &[LocalCount] = &[
@@ -39,7 +40,7 @@ const fn count(
 #[derive(Debug)]
 pub(super) struct LocalCount {
     operation: Operation,
-    /// How the makers of their models count what is no text.
+    /// Counting of media by the makers of the models.
     media: MediaCount,
     dialects: &'static [Dialect],
 }

@@ -1,10 +1,8 @@
-//! What meters an upstream's answer and translates it for its customer: a document once it is whole, a
-//! stream event by event.
+//! Meters of a translated answer: a document once it is complete, a stream event by event.
 
 use std::borrow::Cow;
 
 use bytes::{Bytes, BytesMut};
-use tollgate_money::error::GatewayError;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Side, Traits, Usage, UsageSource};
 use tollgate_translation::dialect::{
@@ -13,13 +11,14 @@ use tollgate_translation::dialect::{
 use tollgate_translation::kit::call_id;
 use tollgate_translation::names::Aliases;
 use tollgate_translation::part::{AnswerPart, Counts, UpstreamFailure};
+use tollgate_types::error::GatewayError;
 
 use super::in_our_words;
 use crate::sse::{self, EventAction, Events};
 use crate::{Contradictions, Meter, ReportedSides};
 use crate::{bedrock_converse, event_stream};
 
-/// What was used, as answers of all dialects say it.
+/// The usage in the counts of translation.
 fn counts(usage: &Usage, reasoning: u64) -> Counts {
     Counts {
         input: usage.input_tokens,
@@ -37,17 +36,16 @@ fn counts(usage: &Usage, reasoning: u64) -> Counts {
     }
 }
 
-/// What an answer is billed by whose upstream does not say what it used, where not all of it is to be
-/// seen.
+/// Usage charged for an answer that its upstream does not report, where part of it may be hidden.
 #[derive(Clone, Copy)]
 pub(super) struct Unreported {
     /// The most that it can be.
     pub(super) bound: Usage,
-    /// What was seen of it is billed in the place of that, unless the answer hides more itself.
+    /// True if the visible part is charged instead, unless the answer itself hides more.
     pub(super) is_estimated: bool,
 }
 
-/// What the customer reads as the usage of a whole answer: what it is billed by.
+/// The usage that a complete answer shows to the customer: the billed one.
 fn billed(meter: &dyn Meter, unreported: Option<&Unreported>) -> Usage {
     let (usage, source) = meter.measure();
     match unreported {
@@ -81,8 +79,8 @@ fn metered<'a>(
     }
 }
 
-/// What a writer for a customer keeps of a stream at most, in bytes: some thirty times the longest answer
-/// of any model. What repeats itself at its end would otherwise take memory without end.
+/// Maximum bytes of a stream that a writer keeps: some thirty times the longest answer of any model. Dialects
+/// whose last event repeats the answer would otherwise grow without bound.
 pub(super) const WRITER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// The way of a stream's pieces to its customer, in an order in which any dialect can say them.
@@ -151,7 +149,7 @@ impl Passage {
     }
 }
 
-/// Whether a piece is something that the model says, thinks or calls.
+/// True if a piece is content: text, reasoning or a call.
 fn is_said(answer: &AnswerPart<'_>) -> bool {
     match answer {
         AnswerPart::Text(text)
@@ -163,9 +161,8 @@ fn is_said(answer: &AnswerPart<'_>) -> bool {
     }
 }
 
-/// What customers know calls by: the names of their tools, and ids where the upstream gives none. A
-/// conversation may have calls of many upstreams, so these ids have the random word of their answer in
-/// them.
+/// Names of calls as customers see them: their own tool names, and ids where the upstream gives none.
+/// Conversations may mix calls of many upstreams, so these ids contain their answer's random word.
 struct CallNames {
     /// The names by which the upstream knows the tools.
     aliases: Aliases,
@@ -189,8 +186,7 @@ impl CallNames {
     }
 }
 
-/// Whether a piece cannot stand where it stands, or says nothing: a call of a tool without a name, and
-/// input of no call.
+/// True if a piece is out of place or empty: a tool call without a name, or input outside a call.
 fn is_nowhere(answer: &AnswerPart<'_>, is_in_call: bool) -> bool {
     match answer {
         AnswerPart::ToolCall { name, .. } => name.is_empty(),
@@ -199,8 +195,8 @@ fn is_nowhere(answer: &AnswerPart<'_>, is_in_call: bool) -> bool {
     }
 }
 
-/// What a meter with a field `inner: Box<dyn Meter>` passes on: what the upstream said is measured by its
-/// own codec, whatever the customer is told in.
+/// Delegates the measuring methods of a meter to its field `inner: Box<dyn Meter>`: usage is read by the
+/// upstream's own codec, whatever dialect the customer speaks.
 macro_rules! measures_as_inner {
     () => {
         fn has_failed(&self) -> bool {
@@ -248,7 +244,7 @@ pub(super) struct BridgedDocument {
     is_translated: bool,
     /// It is whole, and the customer gets nothing of it.
     is_untranslatable: bool,
-    /// What the upstream said in the place of an answer.
+    /// The failure that the upstream sent instead of an answer.
     refusal: Option<UpstreamFailure>,
 }
 
@@ -338,7 +334,7 @@ impl Meter for BridgedDocument {
     }
 }
 
-/// What takes an upstream's stream apart into its events.
+/// Splits an upstream's stream into events.
 enum EventCutter {
     /// It comes as server-sent events.
     Lines(Events),
@@ -382,7 +378,7 @@ impl EventCutter {
         }
     }
 
-    /// Whether an event was too long to be read.
+    /// True if an event was too long to be read.
     fn has_unread(&self) -> bool {
         match self {
             Self::Lines(events) => events.has_unread(),
@@ -409,7 +405,7 @@ pub(super) struct BridgedStream {
 struct StreamBridge {
     reader: Box<dyn ReadStream>,
     passage: Passage,
-    /// What the customer had when nothing waited last.
+    /// Usage delivered to the customer when nothing was held back last.
     delivered: Usage,
 }
 
@@ -446,8 +442,8 @@ impl StreamBridge {
         }
     }
 
-    /// What the customer had when the gateway broke the answer off, or its upstream said that there is
-    /// none: that alone is of use, whatever was counted before it.
+    /// Usage delivered to the customer when the gateway broke the answer off or the upstream failed: nothing
+    /// beyond it is charged.
     fn given_up(&self) -> Option<Usage> {
         let Passage { is_broken, has_failed, has_delivered, .. } = self.passage;
         match (is_broken, has_failed) {

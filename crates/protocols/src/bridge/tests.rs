@@ -1,5 +1,5 @@
-//! What holds in every cell: a call that is translated is metered as one that is not, its customer reads
-//! what they are charged, and neither depends on how a network cuts what it carries.
+//! Invariants of every pair of dialects: a translated call is metered as an untranslated one, its customer
+//! sees the usage that is charged, and neither depends on how the network splits the bytes.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -24,9 +24,9 @@ struct TestedDialect {
     operation: Operation,
     /// A request of a customer's, whose answer comes as events or not.
     request: fn(stream: bool) -> Value,
-    /// What a customer reads as usage, of a whole document or of a whole stream.
+    /// The usage that a customer sees in a document or stream.
     told: fn(answer: &str, stream: bool) -> Option<Value>,
-    /// What a customer takes that for, in nano-dollars.
+    /// Price that a customer computes from it, in nano-dollars.
     price: fn(usage: &Value, prices: &PriceSheet) -> u128,
     /// A `usage` as an upstream may report it.
     usage: fn(&mut Chance) -> Value,
@@ -35,7 +35,7 @@ struct TestedDialect {
     stream: fn(usage: &Value) -> String,
     /// A stream with all that a dialect can say.
     rich_stream: fn() -> String,
-    /// What stands in a stream that has come to its end, and in no other.
+    /// Text that ends a complete stream, and occurs in no other.
     end: &'static str,
 }
 
@@ -154,7 +154,7 @@ fn framing(stream: bool) -> Framing {
     if stream { Framing::Sse } else { Framing::Json }
 }
 
-/// What a customer gets of an answer that comes in these pieces, and its meter.
+/// The customer's bytes for an answer in these pieces, and its meter.
 fn relay<'a>(
     call: &dyn Call,
     stream: bool,
@@ -492,8 +492,8 @@ fn an_answer_begins_once_and_ends_once() {
     }
 }
 
-/// What is kept of a stream does not grow with its length; where the last event repeats all of it, it
-/// ends before it takes more than one answer's share.
+/// Memory does not grow with the length of a stream; where the last event repeats everything, the stream ends
+/// before it exceeds one answer's share.
 #[test]
 fn a_stream_without_end_takes_no_memory_without_end() {
     const STREAM_BYTES: usize = 20 << 20;

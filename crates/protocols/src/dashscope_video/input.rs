@@ -4,16 +4,17 @@ use crate::json::{Object, Value};
 use crate::limits::ModelLimits;
 use crate::media_url::{self, Medium, Reach, Seen};
 use crate::video::{CONTENT_EMPTY, INVALID, MISSING, NOT_IN_ENUM, URL_INVALID, refuse};
-use tollgate_money::error::GatewayError;
+use tollgate_types::error::GatewayError;
 
-/// What a model's public name tells of it (spec section 2.4): `vf2.6-i2v-flash`, `happyhorse-1.0-r2v`.
+/// Properties of a model, derived from its public name (spec section 2.4): `vf2.6-i2v-flash`,
+/// `happyhorse-1.0-r2v`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ModelClass {
     pub(crate) kind: VideoSource,
     pub(crate) era: Era,
 }
 
-/// What a video is made from.
+/// Input from which a video is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum VideoSource {
     /// From a text alone: `t2v`.
@@ -24,7 +25,7 @@ pub(crate) enum VideoSource {
     References,
 }
 
-/// How a version writes its requests.
+/// Request format of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Era {
     /// 2.5 and 2.6: one field for each kind of medium, and the size of the video.
@@ -59,12 +60,12 @@ impl ModelClass {
     }
 }
 
-/// How the names of family H's models begin.
+/// Prefix of the names of family H's models.
 const FAMILY_H: &str = "happyhorse-";
-/// What has no part in the price.
+/// Fields without an effect on the price.
 const TEXT_FIELDS: [&str; 2] = [PROMPT, "negative_prompt"];
 const PROMPT: &str = "prompt";
-/// What an item of `media` can say beside what it is and where.
+/// Fields of an item of `media` beside its type and URL.
 const MEDIA_ITEM_FIELDS: [&str; 3] = ["type", "url", "reference_voice"];
 /// Everything in which any version looks for a medium.
 const MEDIA_FIELDS: [&str; 8] = [
@@ -95,10 +96,10 @@ const MEDIA_TYPES: [(&str, Medium); 6] = [
     ("first_clip", Medium::Video),
 ];
 
-/// What a request refers to, as far as it counts.
+/// Media that a request refers to, as far as they count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Referred {
-    /// Whether a video is among it; `None` where that cannot be told.
+    /// True if there is a video among them; `None` where the URL does not show it.
     pub(super) has_video: Option<bool>,
     /// Sound may be among it.
     pub(super) has_audio: bool,
@@ -111,7 +112,7 @@ pub(super) fn check(
     limits: &ModelLimits,
 ) -> Result<Referred, GatewayError> {
     let fields: Vec<&str> = MEDIA_FIELDS.iter().copied().chain(TEXT_FIELDS).collect();
-    crate::refuse_case_variants(input, &fields)?;
+    crate::fields::refuse_case_variants(input, &fields)?;
     check_prompt(group, input)?;
     let has_video = check_media(group, input, limits)?;
     check_minimum(group, input, limits)?;
@@ -192,7 +193,7 @@ fn check_any(input: &Object<'_>, limits: &ModelLimits) -> Result<Option<bool>, G
     Ok(has_video)
 }
 
-/// What a model is said to need in `models.yaml`, for names that tell nothing of it.
+/// Checks the minimum of images that `models.yaml` requires, for names that imply none.
 fn check_minimum(
     group: Option<ModelClass>,
     input: &Object<'_>,
@@ -289,7 +290,7 @@ fn check_reference_urls(
     Ok(has_video)
 }
 
-/// What the list of media has in it.
+/// Contents of the list of media.
 #[derive(Default)]
 struct Media {
     has_start: bool,
@@ -309,10 +310,10 @@ impl Media {
         for (index, item) in items.enumerate() {
             let param = format!("{PARAM}[{index}]");
             let item = item.as_object().map_err(|error| {
-                let message = crate::no_object(&param, &item, &error);
+                let message = crate::fields::no_object(&param, &item, &error);
                 refuse(INVALID, param.clone(), message)
             })?;
-            crate::refuse_case_variants(&item, &MEDIA_ITEM_FIELDS)?;
+            crate::fields::refuse_case_variants(&item, &MEDIA_ITEM_FIELDS)?;
             let word = required(&item, "type", &format!("{param}.type"))?.as_str();
             let Some((word, medium)) =
                 MEDIA_TYPES.iter().find(|(known, _)| word.as_deref() == Some(known))
@@ -325,7 +326,7 @@ impl Media {
             let url = required(&item, "url", &at)?;
             check_url(&at, &url, &[*medium], Reach::Web)?;
             let pass = &limits.pass.fields;
-            crate::refuse_unknown_members(&item, &param, &MEDIA_ITEM_FIELDS, pass)?;
+            crate::fields::refuse_unknown_members(&item, &param, &MEDIA_ITEM_FIELDS, pass)?;
             read.has_video |= *medium == Medium::Video;
             read.references += u32::from(word.starts_with("reference_"));
             read.has_start |= matches!(*word, "first_frame" | "first_clip");
@@ -340,7 +341,7 @@ impl Media {
         Ok(read)
     }
 
-    /// What the model begins with must be there.
+    /// Checks that the media with which the model begins are present.
     fn check(&self, kind: VideoSource) -> Result<(), GatewayError> {
         let missing = |message: &'static str| Err(refuse(MISSING, "input.media", message));
         match kind {

@@ -3,10 +3,10 @@
 use super::input::{Era, ModelClass, VideoSource};
 use crate::json::Object;
 use crate::video::{self, INVALID, MISSING, NOT_IN_ENUM, refuse};
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{ImageSize, Resolution};
+use tollgate_types::error::GatewayError;
 
-/// What a request is billed by.
+/// Billing parameters of a request.
 #[derive(Debug)]
 pub(super) struct Billed {
     pub(super) seconds: u32,
@@ -17,13 +17,13 @@ pub(super) struct Billed {
 
 const ASPECT_RATIO_MISMATCH: &str = "InvalidParameter.AspectRatioMismatch";
 
-/// What decides what is made, or some parsers would take for it.
+/// Fields that decide the output; spellings that lenient parsers take for them are refused as well.
 const FIELDS: [&str; 5] = [SIZE, RESOLUTION, "duration", "ratio", "audio"];
 const SIZE: &str = "size";
 const RESOLUTION: &str = "resolution";
 
-/// What would multiply the seconds that are billed, or the price of each: refused, unless an operator
-/// lets it through. Everything else passes (spec section 2.4).
+/// Fields that would multiply the billed seconds or their price: refused, unless an operator lets them
+/// through. Everything else passes (spec section 2.4).
 const MULTIPLIERS: [&str; 16] = [
     "n",
     "count",
@@ -64,7 +64,7 @@ pub(super) fn check(
     billed: &Billed,
     pass: &[String],
 ) -> Result<Option<bool>, GatewayError> {
-    crate::refuse_case_variants(parameters, &FIELDS)?;
+    crate::fields::refuse_case_variants(parameters, &FIELDS)?;
     check_multipliers(parameters, pass)?;
     check_duration(parameters, billed)?;
     let has_resolution = check_resolution(parameters, billed)?;
@@ -107,7 +107,7 @@ fn check_multipliers(parameters: &Object<'_>, pass: &[String]) -> Result<(), Gat
     let multiplies =
         |key: &str| !key.is_ascii() || MULTIPLIERS.iter().any(|it| it.eq_ignore_ascii_case(key));
     let mut found = parameters.keys().filter(|key| multiplies(key));
-    found.try_for_each(|key| crate::check_known("parameters", key, &[], pass))
+    found.try_for_each(|key| crate::fields::check_known("parameters", key, &[], pass))
 }
 
 fn check_duration(parameters: &Object<'_>, billed: &Billed) -> Result<(), GatewayError> {
@@ -204,7 +204,7 @@ pub(crate) fn size_of(resolution: Resolution, ratio: &str) -> Option<String> {
     Some(format!("{width}*{height}"))
 }
 
-/// Whether a ratio is of what is wider than high.
+/// Compares width with height.
 fn orientation(ratio: &str) -> Option<std::cmp::Ordering> {
     let (width, height) = ratio.split_once(':')?;
     let side = |text: &str| text.parse::<u32>().ok();

@@ -1,5 +1,5 @@
-//! What changes in an answer on its way to the customer: vectors stand in the order of their inputs and
-//! are encoded as they were asked for, and a usage that is missing is added.
+//! Edits of an answer on its way to the customer: vectors are put in the order of their inputs and into the
+//! requested encoding, and a missing usage is added.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,7 +16,7 @@ use tollgate_money::price::{Usage, UsageSource};
 /// Relays an answer once it is whole: only then it is known whether each input has one vector.
 pub(super) struct EmbeddingsMeter {
     scan: UsageScan,
-    /// How many vectors there must be.
+    /// Number of vectors that the answer must have.
     count: u64,
     /// Vectors may have to be re-encoded.
     base64: bool,
@@ -27,7 +27,8 @@ pub(super) struct EmbeddingsMeter {
     /// An input has no vector, or several: it is no answer.
     is_broken: bool,
     floor: Usage,
-    /// What the model takes of all inputs: a report above it says that its limit is out of date.
+    /// Maximum tokens that the model accepts for all inputs: a report above it shows that the limit is out of
+    /// date.
     input_tokens_max: u64,
 }
 

@@ -11,9 +11,9 @@ use crate::json::Value;
 use crate::json_cursor::Cursor;
 use crate::splice::Splice;
 
-/// What `data` has in it.
+/// Elements of `data`.
 pub(super) struct Vectors<'a> {
-    /// Where the array stands in the answer.
+    /// Position of the array in the answer.
     pub(super) array: Range<usize>,
     /// Its elements, by their `index`.
     pub(super) items: Vec<&'a [u8]>,

@@ -10,7 +10,7 @@ use crate::json::{Object, Value};
 use crate::splice::Splice;
 use tollgate_money::price::{Usage, UsageSource};
 
-/// How an array of inputs is cut.
+/// Division of an array of inputs into calls.
 #[derive(Debug)]
 pub(super) struct Split {
     /// The array in the body.
@@ -25,7 +25,7 @@ struct Batch {
     /// The number of the first.
     first: u64,
     count: u64,
-    /// What it uses about.
+    /// Estimated tokens.
     tokens: u64,
 }
 
@@ -67,9 +67,8 @@ impl Split {
         self.batches.iter().map(one).collect()
     }
 
-    /// What these answers used, in any order and maybe not all: what they report, and of those with
-    /// vectors that report nothing what the largest parts are about. `None` without an answer of the
-    /// one kind or the other.
+    /// Usage of these answers, in any order and possibly incomplete: the reported usage, and estimates of the
+    /// largest parts for answers with vectors and no report. `None` without an answer of either kind.
     pub(super) fn used(&self, answers: &[Bytes]) -> Option<(Usage, UsageSource)> {
         let (mut input_tokens, mut told, mut untold) = (0_u64, 0_usize, 0_usize);
         for answer in answers {
@@ -160,14 +159,14 @@ impl Totals {
     }
 }
 
-/// What an answer reports; none beside vectors is nothing.
+/// The usage that an answer reports; an answer with vectors and no tokens reports none.
 fn reported(answer: &Object<'_>) -> Option<Usage> {
     let Totals([prompt, total]) = Totals::read(answer);
     let input_tokens = prompt.max(total).filter(|tokens| *tokens > 0)?;
     Some(Usage { input_tokens, ..Usage::ZERO })
 }
 
-/// Whether there is anything in an answer.
+/// True if an answer has vectors.
 fn has_vectors(answer: &Object<'_>) -> bool {
     let data = answer.get("data").and_then(|data| data.elements());
     data.is_some_and(|mut items| items.next().is_some())

@@ -94,7 +94,7 @@ fn a_missing_or_impossible_usage_is_estimated() {
     }
 }
 
-/// What an upstream adds to an input, such as the words of its `input_type`, it bills.
+/// Upstreams bill what they add to an input, such as the words of its `input_type`.
 #[test]
 fn a_report_is_believed_however_large() {
     for (usage, tokens) in [

@@ -1,9 +1,9 @@
-//! What characters cost in tokens, in 64ths, by what stands before them.
+//! Token costs of characters, in 64ths, by the character before.
 //!
 //! The figures are the solution of a linear program over 15,849 samples of text of 130 kinds and 530
 //! languages: the smallest estimates that are not below what any of four vocabularies makes of a
 //! sample (`cl100k_base`, `o200k_base`, Llama 3, and the one that Anthropic has published), and 3 % on
-//! top. [ADR 0016](../../../docs/adr/0016-estimates-that-err-upward.md) has what came of it.
+//! top. [ADR 16](../../../docs/adr/0016-usage-reports-and-estimates.md) has what came of it.
 //! A letter's figure is written as the ASCII character so far behind `!`.
 
 use std::slice;
@@ -171,7 +171,7 @@ pub(super) fn ascii_class(byte: u8) -> u8 {
     ASCII[usize::from(byte)]
 }
 
-/// What characters cost and count behind others, so that both are added up in one step.
+/// Cost and count of characters behind others, packed so that both are added in one step.
 #[derive(Clone, Copy)]
 pub(super) struct Costs(u32);
 
@@ -184,13 +184,13 @@ impl Costs {
         Self(parts as u32 | (marks as u32) << 16)
     }
 
-    /// What they cost, beside what they cost anywhere.
+    /// Cost beyond the place-independent part.
     pub(super) fn parts(self) -> u64 {
         u64::from(self.0 & 0xFFFF)
     }
 
-    /// What they count where only words and marks are counted: a token for a word and for a begun number,
-    /// somewhat less for a mark, since some are tokens with a space or with each other.
+    /// Count by words and marks only: one token for a word or number, somewhat less for a mark, since some
+    /// merge with a space or with each other.
     pub(super) fn marks(self) -> u64 {
         u64::from(self.0 >> 16)
     }
@@ -201,7 +201,7 @@ impl Costs {
     }
 }
 
-/// What a character of `class` costs behind one of class `before`.
+/// Costs of a character of `class` behind one of class `before`.
 pub(super) fn behind(before: u8, class: u8) -> Costs {
     // There are no other classes, and so the compiler knows it.
     BEHIND[usize::from(before) % CLASSES][usize::from(class) % CLASSES]
@@ -283,7 +283,7 @@ const fn ascii_classes() -> [u8; 256] {
     classes
 }
 
-/// What a letter's figure says.
+/// Value of a figure that is written as a letter.
 const fn figure(character: u8) -> u8 {
     character - b'!'
 }
@@ -349,7 +349,7 @@ const fn cost(before: u8, class: u8) -> u8 {
     }
 }
 
-/// What a character counts where only words and marks are counted.
+/// Count of a character where only words and marks are counted.
 const fn mark(before: u8, class: u8) -> u8 {
     const fn is_letter(class: u8) -> bool {
         is_between(class, LOWER, 52) || class >= CYRILLIC_LOWER
@@ -421,7 +421,7 @@ mod tests {
     use super::super::TextSize;
     use super::*;
 
-    /// What a text costs and counts behind a space, character by character and without the tables.
+    /// Cost and count of a text behind a space, character by character and without the tables.
     fn plain_costs(text: &str) -> (u64, u64) {
         let (mut parts, mut marks, mut before) = (0, 0, SPACE);
         for letter in text.chars() {

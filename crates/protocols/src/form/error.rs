@@ -1,12 +1,12 @@
-//! Why a form is refused, in words for the customer.
+//! Reasons for refusing a form, worded for the customer.
 
 use std::fmt;
 
-use tollgate_money::error::{ErrorKind, GatewayError};
+use tollgate_types::error::{ErrorKind, GatewayError};
 
 use super::{HEAD_BYTES_MAX, HEADER_LINES_MAX, PARTS_MAX};
 
-/// Why a body is not an acceptable form.
+/// Reason why a body is not an acceptable form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FormError {
     /// The `Content-Type` is not `multipart/form-data`.

@@ -10,7 +10,7 @@ use percent_encoding::percent_decode_str;
 
 use super::{FormError, HEADER_LINES_MAX};
 
-/// What the headers of a part say.
+/// The headers of a part.
 #[derive(Debug)]
 pub(super) struct PartHead {
     pub(super) name: String,
@@ -55,7 +55,7 @@ struct Headers<'a> {
     transfer_encoding: Option<SpannedValue<'a>>,
     encoding: Option<SpannedValue<'a>>,
     length: Option<SpannedValue<'a>>,
-    /// Whether there are headers beside those.
+    /// True if there are headers beside these.
     has_others: bool,
 }
 
@@ -181,8 +181,8 @@ fn number(digits: &[u8]) -> Option<usize> {
 struct Disposition {
     name: String,
     filename: Option<FileName>,
-    /// Whether upstreams get parameters that are not among those two. Which of `filename` and `filename*`
-    /// counts, parsers disagree on.
+    /// True if there are parameters beside these two. Parsers disagree on which of `filename` and `filename*`
+    /// counts.
     has_others: bool,
 }
 
@@ -237,7 +237,7 @@ impl Disposition {
     }
 }
 
-/// Whether `name` is `base` with a star behind it: RFC 2231's encoded and continued parameters.
+/// True if `name` is `base` followed by a star: RFC 2231's encoded and continued parameters.
 pub(super) fn is_extended(name: &[u8], base: &[u8]) -> bool {
     let (head, tail) = name.split_at_checked(base.len()).unwrap_or_default();
     head.eq_ignore_ascii_case(base) && tail.starts_with(b"*")
@@ -265,7 +265,7 @@ fn unescape(value: &[u8]) -> String {
     String::from_utf8_lossy(value).replace("\\\"", "\"")
 }
 
-/// Whether `text` reads alike in UTF-8 and in the charset that its part's content type names.
+/// True if `text` reads the same in UTF-8 and in the charset of its part's content type.
 pub(super) fn is_in_charset(text: &str, content_type: &str) -> bool {
     split_parameters(content_type.as_bytes()).1.all(|parameter| match parameter {
         Err(Malformed) => false,
@@ -290,7 +290,7 @@ pub(super) struct Parameter<'a> {
 #[derive(Debug)]
 pub(super) struct Malformed;
 
-/// What stands before the first `;`, and the parameters behind it.
+/// The value before the first `;`, and the parameters behind it.
 pub(super) fn split_parameters(value: &[u8]) -> (&[u8], Parameters<'_>) {
     let end = memchr::memchr(b';', value).unwrap_or(value.len());
     let (kind, rest) = value.split_at_checked(end).unwrap_or_default();
@@ -336,8 +336,8 @@ fn token(text: &[u8]) -> Option<(&[u8], &[u8])> {
     text.split_at_checked(end).filter(|(token, _)| !token.is_empty())
 }
 
-/// Where the closing quote stands in `text`, which begins behind the opening one. `None` when there
-/// is none, or when it depends on what a backslash means.
+/// Position of the closing quote in `text`, which begins behind the opening one. `None` without one, or where
+/// it depends on the meaning of a backslash.
 fn quoted_end(text: &[u8]) -> Option<usize> {
     for at in memchr::memchr_iter(b'"', text) {
         let value = text.get(..at)?;

@@ -1,4 +1,4 @@
-//! What clients send is read, what parsers disagree on is refused, and edits touch nothing else.
+//! Forms of real clients are read, forms on which parsers disagree are refused, and edits touch nothing else.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -319,7 +319,7 @@ fn a_preamble_and_an_epilogue_are_read_past_and_cut_out() {
     }
 }
 
-/// What parsers disagree on is not passed on: which file name counts, and what other headers mean.
+/// Headers on which parsers disagree are not passed on: file names, and other headers.
 #[test]
 fn headers_that_no_upstream_needs_are_written_anew() {
     let part = |head: &str| format!("--b\r\n{head}\r\n\r\n\0\u{e9}\r\n \r\n--b--\r\n");

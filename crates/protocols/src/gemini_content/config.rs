@@ -1,10 +1,10 @@
 //! `generationConfig`: how much may come out, and what of it costs otherwise.
 
 use super::{camel, check_spelling};
+use crate::fields::{check_known, is_passed, no_object};
 use crate::json::{Object, Value};
 use crate::limits::ModelLimits;
-use crate::{check_known, is_passed, no_object};
-use tollgate_money::error::GatewayError;
+use tollgate_types::error::GatewayError;
 
 /// Candidates at most: Google's own limit.
 const CANDIDATES_MAX: u64 = 8;
@@ -33,15 +33,15 @@ pub(in super::super) const FIELDS: [&str; 19] = [
     "enableEnhancedCivicAnswers",
 ];
 
-/// What a request says of its answer.
+/// Settings of the answer that affect its cost.
 #[derive(Debug)]
 pub(super) struct GenerationConfig {
     /// The most tokens of each candidate, thoughts included.
     pub(super) output_tokens_max: Option<u64>,
     pub(super) candidates: u64,
-    /// Whether the model is told to think, or not to.
+    /// True or false if the request switches thinking on or off.
     pub(super) thinks: Option<bool>,
-    /// Whether it names texts at which the answer ends.
+    /// True if it has stop sequences.
     pub(super) has_stops: bool,
 }
 
@@ -117,7 +117,7 @@ fn check_modalities(value: &Value<'_>, limits: &ModelLimits) -> Result<(), Gatew
     Err(invalid("responseModalities", "[\"TEXT\"]: what else costs is not known"))
 }
 
-/// Whether the model is told to think.
+/// True or false if the request switches thinking on or off.
 fn thinks(value: &Value<'_>) -> Result<Option<bool>, GatewayError> {
     let config = object("generationConfig.thinkingConfig", value)?;
     check_spelling(&config)?;

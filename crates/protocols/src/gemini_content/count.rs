@@ -6,16 +6,15 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::{DIALECTS, check_lists, check_spelling, named, path_of};
+use crate::fields::no_object;
 use crate::json::Object;
 use crate::limits::ModelLimits;
 use crate::metering::{Frame, JsonMeter};
 use crate::prompt_count::{MediaCount, prompt_tokens};
 use crate::splice::{Splice, json_string};
-use crate::{
-    Call, Codec, Dialect, Framing, Meter, Operation, PathAsked, Request, Terms, no_object, offer,
-};
-use tollgate_money::error::GatewayError;
+use crate::{Call, Codec, Dialect, Framing, Meter, Operation, PathAsked, Request, Terms, offer};
 use tollgate_money::price::Usage;
+use tollgate_types::error::GatewayError;
 
 /// The codec of Google's `countTokens`.
 #[derive(Debug)]
@@ -56,11 +55,11 @@ impl Codec for GeminiCountTokens {
     }
 }
 
-/// What has a whole request for content in it, in the place of fields of one.
+/// Fields that hold a whole `generateContent` request instead of its fields.
 const WRAPPERS: [&str; 2] = ["generateContentRequest", "generate_content_request"];
 
-/// What is counted must be there: `contents`, or a whole request for content. Says where the model
-/// stands in such a request, which Google wants to be the one of the path.
+/// Checks that there is something to count: `contents`, or a whole `generateContent` request. Returns the
+/// position of the model in such a request, which Google requires to equal the path's.
 pub(crate) fn check_counted(body: &Object<'_>) -> Result<Option<Range<usize>>, GatewayError> {
     const FIELD: &str = WRAPPERS[0];
     let Some(inner) = WRAPPERS.into_iter().find_map(|key| body.get_non_null(key)) else {
@@ -80,7 +79,7 @@ struct CountCall {
     terms: Terms,
     /// The tokens of the prompt, by an estimate.
     tokens: u64,
-    /// Where the model's name stands in the body.
+    /// Position of the model's name in the body.
     inner_model: Option<Range<usize>>,
 }
 

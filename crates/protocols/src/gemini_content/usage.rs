@@ -15,7 +15,7 @@ pub(super) struct WireContentUsage {
     prompt_token_count: Option<u64>,
     #[serde(deserialize_with = "count")]
     cached_content_token_count: Option<u64>,
-    /// What tools that the upstream has run have put into the prompt, beside `promptTokenCount`.
+    /// Prompt tokens from tools that the upstream ran, beside `promptTokenCount`.
     #[serde(deserialize_with = "count")]
     tool_use_prompt_token_count: Option<u64>,
     #[serde(deserialize_with = "count")]
@@ -28,7 +28,7 @@ pub(super) struct WireContentUsage {
     cache_tokens_details: Option<Vec<WireModality>>,
     tool_use_prompt_tokens_details: Option<Vec<WireModality>>,
     candidates_tokens_details: Option<Vec<WireModality>>,
-    /// How the request was served.
+    /// Traffic class that served the request.
     #[serde(deserialize_with = "metering::if_readable")]
     traffic_type: Option<String>,
 }

@@ -1,5 +1,5 @@
-//! How many values a document has, for readers that make a tree of it: such a tree takes tens to
-//! hundreds of bytes for each, however few bytes the text has.
+//! Counts the values of a document, for readers that build a tree of it: a tree takes tens to hundreds of
+//! bytes per value, however few bytes the text has.
 
 use serde::de::DeserializeOwned;
 

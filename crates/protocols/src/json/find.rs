@@ -32,7 +32,7 @@ pub(crate) fn quote_or_backslash(text: &[u8], at: usize) -> usize {
     })
 }
 
-/// Whether a string, which may be very long and is mostly short, has an escape.
+/// True if a string has an escape; it may be very long and is mostly short.
 #[inline]
 pub(super) fn has_backslash(text: &[u8]) -> bool {
     if text.len() < BLOCK_BYTES {
@@ -74,11 +74,11 @@ pub(crate) struct Positions<'a, Marks> {
     marks: Marks,
     /// The groups of bytes that were not looked at.
     groups: &'a [[u8; GROUP_BYTES]],
-    /// What stands behind the groups, until it is looked at.
+    /// The bytes behind the last full group.
     last: &'a [u8],
-    /// Where the group ends that was looked at.
+    /// End of the group whose bits are in `left`.
     group_end: usize,
-    /// Which of its bytes are looked for, as bits: those that are left.
+    /// Matches of the group that are left, as bits.
     left: u64,
 }
 
@@ -188,7 +188,7 @@ fn in_near_blocks(
     Err(at)
 }
 
-/// Which bytes of a text that is shorter than a block are looked for, as bits.
+/// Matches in a text shorter than a block, as bits.
 #[inline(always)]
 fn bits_of_end(end: &[u8], marks: impl Fn(u8x16) -> u8x16) -> u32 {
     let mut block = [0; BLOCK_BYTES];
@@ -198,14 +198,14 @@ fn bits_of_end(end: &[u8], marks: impl Fn(u8x16) -> u8x16) -> u32 {
     marks(u8x16::new(block)).to_bitmask()
 }
 
-/// Whether no byte of a group is looked for.
+/// True if no byte of a group matches.
 #[inline(always)]
 fn is_plain(group: &[u8; GROUP_BYTES], marks: impl Fn(u8x16) -> u8x16) -> bool {
     let [a, b, c, d] = found(group, marks);
     (a | b | c | d).to_bitmask() == 0
 }
 
-/// Which bytes of a group are looked for.
+/// Matches in a group, as bits.
 #[inline(always)]
 fn bits(group: &[u8; GROUP_BYTES], marks: impl Fn(u8x16) -> u8x16) -> u64 {
     let [a, b, c, d] = found(group, marks).map(|found| u64::from(found.to_bitmask()));
@@ -218,7 +218,7 @@ fn found(group: &[u8; GROUP_BYTES], marks: impl Fn(u8x16) -> u8x16) -> [u8x16; 4
     [0, 1, 2, 3].map(|index| blocks.get(index).map_or(u8x16::ZERO, |it| marks(u8x16::new(*it))))
 }
 
-/// Which of the last bytes of a text, fewer than a group, are looked for.
+/// Matches in the last bytes of a text, fewer than a group.
 #[inline(never)]
 fn bits_of_last(last: &[u8], marks: impl Fn(u8x16) -> u8x16) -> u64 {
     let mut group = [0; GROUP_BYTES];

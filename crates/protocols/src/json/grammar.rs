@@ -1,10 +1,11 @@
-//! What is accepted as JSON, to the byte.
+//! The accepted grammar of JSON, to the byte.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::find::{has_backslash, plain_text_end, short_string_end};
+use super::find::{plain_text_end, short_string_end};
 use super::spelling::{MEDIA_BYTES_MIN, Spelling};
+use super::unquote::unquote;
 use super::{JsonError, Member, Object, Value, length_bit};
 
 /// A refusal, small enough to be handed up in a register: there is none in nearly every step.
@@ -22,24 +23,6 @@ const REWRITTEN_BYTES: usize = 3;
 /// The longest double as programs write it: `-1.7976931348623157e+308`. JavaScript writes `1e20` out.
 const DOUBLE_BYTES_MAX: usize = 24;
 
-/// The text of a string that has its quotes; `None` for what is none.
-pub(super) fn unquote(quoted: &str) -> Option<Cow<'_, str>> {
-    let inner = quoted.strip_prefix('"')?.strip_suffix('"')?;
-    if !has_backslash(inner.as_bytes()) {
-        return Some(Cow::Borrowed(inner));
-    }
-    serde_json::from_str::<String>(quoted).ok().map(Cow::Owned)
-}
-
-/// What stands between the quotes of a valid string, without its escapes.
-pub(super) fn unquote_text(inner: &str) -> Cow<'_, str> {
-    if !has_backslash(inner.as_bytes()) {
-        return Cow::Borrowed(inner);
-    }
-    let quoted = format!("\"{inner}\"");
-    serde_json::from_str::<String>(&quoted).map_or(Cow::Borrowed(inner), Cow::Owned)
-}
-
 /// Goes through a text once, from its beginning.
 pub(super) struct Scanner<'a> {
     text: &'a str,
@@ -48,7 +31,7 @@ pub(super) struct Scanner<'a> {
     /// Values seen so far, at any depth.
     values: usize,
     values_max: usize,
-    /// Where the key stands that was read last.
+    /// Position of the key that was read last.
     last_key: Range<usize>,
     spelling: Spelling,
 }
@@ -173,7 +156,7 @@ impl<'a> Scanner<'a> {
         Ok(Object { text, members, key_lengths, close, keys_escaped, values, spelling })
     }
 
-    /// What the spelling of the value that the text is has beyond its meaning.
+    /// Bytes by which the spelling of the value in the text exceeds its meaning.
     pub(super) fn excess(mut self) -> usize {
         // It was read as a part of a document before.
         let _is_whole = self.value(1).is_ok();

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::find::quote_or_backslash;
+use super::unquote::unquote_text;
 
 /// Marks in a document, at most: the distance between two is at least as many bytes as this part of it.
 const MARKS_MAX: usize = 128;
@@ -20,7 +21,7 @@ const MEDIA_KEYS: [&str; 3] = ["data", "bytes", "file_data"];
 /// The longest beginning of a `data:` URL, up to its data.
 const DATA_URL_START_MAX: usize = 128;
 
-/// What a scanner has noted of the spelling of a document.
+/// Notes of a scanner on the spelling of a document.
 #[derive(Debug)]
 pub(super) struct Spelling {
     /// Bytes that the document has beyond its compact form without escapes.
@@ -38,10 +39,10 @@ pub(super) struct Spelling {
 /// A string that holds media in base64.
 #[derive(Clone, Debug)]
 struct InlineBase64 {
-    /// Where the base64 begins in the decoded text, and its bytes.
+    /// Start of the base64 in the decoded text, and its bytes.
     begin: usize,
     bytes: usize,
-    /// Where the string stands as it is written, without its quotes.
+    /// Position of the string as written, without its quotes.
     written: Range<usize>,
 }
 
@@ -80,7 +81,7 @@ impl Spelling {
     pub(super) fn media_texts<'a>(&self, text: &'a str) -> Vec<Cow<'a, str>> {
         let data = |media: &InlineBase64| {
             let written = text.get(media.written.clone()).unwrap_or_default();
-            match super::unquote_text(written) {
+            match unquote_text(written) {
                 Cow::Borrowed(whole) => {
                     let at = whole.len().saturating_sub(media.bytes);
                     Cow::Borrowed(whole.get(at..).unwrap_or_default())
@@ -94,7 +95,7 @@ impl Spelling {
         self.media.iter().map(data).collect()
     }
 
-    /// Whether a mark is due at this position.
+    /// True if a mark is due at this position.
     #[inline(always)]
     pub(super) fn is_mark_due(&self, at: usize) -> bool {
         at >= self.next_mark
@@ -119,10 +120,10 @@ impl Spelling {
         }
         let mut start = Decoder::new(written.as_bytes(), 0, true);
         let is_url = b"data:".iter().all(|letter| start.next() == Some(*letter));
-        if !is_url && !MEDIA_KEYS.contains(&&*super::unquote_text(key)) {
+        if !is_url && !MEDIA_KEYS.contains(&&*unquote_text(key)) {
             return;
         }
-        let decoded = super::unquote_text(written);
+        let decoded = unquote_text(written);
         let data_at = memchr::memmem::find(decoded.as_bytes(), b";base64,");
         let data_at =
             data_at.filter(|at| is_url && *at < DATA_URL_START_MAX).map_or(0, |at| at + 8);
@@ -138,7 +139,7 @@ impl Spelling {
     }
 }
 
-/// Whether a text has no other letters than base64 has, of either alphabet.
+/// True if a text has only letters of base64, of either alphabet.
 fn is_base64(text: &[u8]) -> bool {
     let is_letter =
         |byte: u8| byte.is_ascii_alphanumeric() | matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_');
@@ -233,7 +234,7 @@ struct Decoder<'a> {
     text: &'a [u8],
     at: usize,
     in_string: bool,
-    /// What an escape said and was not gone over yet, and how much of it was.
+    /// The decoded letter of an escape, as far as it is still unread.
     letter: [u8; 4],
     letter_bytes: usize,
     letter_at: usize,

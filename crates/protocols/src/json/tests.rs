@@ -310,8 +310,8 @@ fn any_document() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    /// What is taken is what a parser reads, and what is no UTF-8 is refused at its first byte,
-    /// whatever else is wrong with it.
+    /// An accepted document reads as a parser reads it, and invalid UTF-8 is refused at its first byte,
+    /// whatever else is wrong.
     #[test]
     fn nothing_damaged_is_taken_for_something_else(text in any_document()) {
         let read = Object::parse(&text);
@@ -369,7 +369,7 @@ fn is_acceptable(text: &[u8]) -> bool {
     tree.is_ok() && keys.len() == count && !has_nul(text)
 }
 
-/// Whether a string of a document has an escape for NUL.
+/// True if a string of a document has an escape for NUL.
 fn has_nul(mut text: &[u8]) -> bool {
     while let Some(at) = text.iter().position(|&byte| byte == b'\\') {
         if text[at..].starts_with(br"\u0000") {
@@ -381,8 +381,8 @@ fn has_nul(mut text: &[u8]) -> bool {
 }
 
 proptest! {
-    /// What is taken is what the plain rules take: nothing less and nothing more, also of text that was
-    /// damaged, and however the strings lie in the blocks that are looked at.
+    /// Exactly the documents that a plain implementation accepts are accepted, also damaged ones, and however
+    /// the strings lie in the scanned blocks.
     #[test]
     fn what_the_plain_rules_take_is_taken(text in any_document(), space in 0_usize..70) {
         let text = [" ".repeat(space).into_bytes(), text].concat();

@@ -18,7 +18,7 @@ impl CutString {
     }
 }
 
-/// What a string is read for.
+/// Purpose for which a string is read.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum StringRole {
     /// The number of its bytes.

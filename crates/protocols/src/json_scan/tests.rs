@@ -136,7 +136,7 @@ fn text_bytes(value: &Value) -> u64 {
     }
 }
 
-/// What a scan says of a document.
+/// Results of a scan.
 #[derive(Debug, PartialEq)]
 struct SaidUsage {
     is_whole: bool,
@@ -159,7 +159,7 @@ fn said(pieces: &[&[u8]]) -> SaidUsage {
     }
 }
 
-/// What a parser makes of the same.
+/// Results of a parser for the same document.
 fn expected(members: &[(String, Value)]) -> SaidUsage {
     let all = |key: &'static str| {
         members.iter().filter(move |(other, _)| other == key).map(|(_, value)| value)

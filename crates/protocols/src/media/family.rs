@@ -1,8 +1,11 @@
 //! The families of models that count pictures alike: a row for each, with its source.
 
-use tollgate_money::words::words;
+use tollgate_types::words::words;
 
-use super::formula::{PictureFormula, PictureFormula as Formula};
+use super::formula::{
+    GOOGLE_TILE, PictureDetail, PictureFormula, PictureFormula as Formula, shrunk, squares,
+};
+use super::{PdfBound, PictureSize};
 
 words! {
     /// The formula by which a model counts the tokens of pictures: `limits.pictures` in `models.yaml`.
@@ -62,7 +65,7 @@ words! {
 
 impl PictureFamily {
     /// The formulas, of which the dearest counts.
-    pub(super) fn formulas(self) -> &'static [PictureFormula] {
+    fn formulas(self) -> &'static [PictureFormula] {
         match self {
             // OpenAI's guide "Images and vision", https://developers.openai.com/api/docs/guides/images-vision,
             // for all of its rows: "Tile-based image tokenization", "Patch-based image tokenization" and
@@ -121,6 +124,83 @@ impl PictureFamily {
     }
 }
 
+impl PictureFamily {
+    /// The most tokens of a picture of this size; of one that nobody has seen, without it. `None` where the
+    /// family has no limit.
+    pub(crate) fn tokens_max(
+        self,
+        size: Option<PictureSize>,
+        detail: PictureDetail,
+    ) -> Option<u64> {
+        let mut most = 0;
+        for formula in self.formulas() {
+            most = most.max(formula.tokens_max(size, detail)?);
+        }
+        Some(most)
+    }
+
+    /// The most tokens of a document of so many pages, with what draws them; `None` for models that are not
+    /// documented to take any.
+    pub(crate) fn document_tokens_max(self, pdf: PdfBound, detail: PictureDetail) -> Option<u64> {
+        /// Anthropic's guide "PDF support": "1,500 to 3,000 tokens per page" of text.
+        const PAGE_TEXT: u64 = 3_000;
+        let text = pdf.content_bytes.max(PAGE_TEXT.saturating_mul(pdf.pages));
+        let page = match self {
+            // Google's guide "Document understanding": 258 a page up to 2.5, a level from 3 on, and no text.
+            Self::GoogleTiles => return Some(GOOGLE_TILE.saturating_mul(pdf.pages)),
+            Self::GoogleLevels | Self::Google => {
+                let level = PictureFormula::GoogleLevels.tokens_max(None, detail)?;
+                return Some(level.max(GOOGLE_TILE).saturating_mul(pdf.pages));
+            }
+            // OpenAI's guide "File inputs": the text of each page and a picture of it.
+            Self::OpenaiTiles
+            | Self::OpenaiTilesMini
+            | Self::OpenaiTilesO
+            | Self::OpenaiTiles5
+            | Self::OpenaiPatches
+            | Self::OpenaiPatchesMini
+            | Self::OpenaiPatchesNano
+            | Self::OpenaiPatchesO4Mini
+            | Self::OpenaiPatches2500
+            | Self::OpenaiPatches10000
+            | Self::OpenaiPatchesOriginal
+            | Self::OpenaiPatchesOriginalMini
+            | Self::OpenaiPatchesOriginalNano => self.tokens_max(None, PictureDetail::High)?,
+            Self::Anthropic | Self::AnthropicHigh => self.tokens_max(None, PictureDetail::Auto)?,
+            _ => return None,
+        };
+        Some(page.saturating_mul(pdf.pages).saturating_add(text))
+    }
+
+    /// The most tokens of a second of sound; `None` for models that are not documented to hear any.
+    pub(crate) fn second_of_sound_max(self) -> Option<u64> {
+        match self {
+            // Google's guide "Audio understanding": "32 tokens per second".
+            Self::GoogleTiles | Self::GoogleLevels | Self::Google => Some(32),
+            // OpenAI's guide "Realtime costs": a token for each 100 ms that a user says.
+            Self::OpenaiTiles | Self::OpenaiTilesMini => Some(10),
+            // Alibaba's guide "Omni-modal": 25 tokens a second, one second at least.
+            Self::Qwen => Some(25),
+            _ => None,
+        }
+    }
+
+    /// The tokens of a picture of this size, about, for people who ask.
+    pub(crate) fn tokens_typical(self, size: PictureSize) -> u64 {
+        match self {
+            // Smaller tiles than those of 768 pixels are documented and not measured.
+            Self::GoogleTiles => {
+                let size = shrunk(size, size.long(), 3072);
+                GOOGLE_TILE * if size.long() <= 384 { 1 } else { squares(size, 768) }
+            }
+            family => {
+                let most = family.tokens_max(Some(size), PictureDetail::Auto);
+                most.unwrap_or_default()
+            }
+        }
+    }
+}
+
 /// Tokens that a picture of 256 by 64 tokens gets from being padded, the longest that the models take.
 const KIMI_PADDING: u64 = 256 + 64 + 1;
 
@@ -131,3 +211,6 @@ const fn patches(percent: u64, auto_max: Option<u64>, original_max: Option<u64>)
 const fn grid(side: u64, tokens_min: u64, tokens_max: u64) -> PictureFormula {
     PictureFormula::Grid { side, tokens_min, tokens_max }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! Formulas for the tokens of a picture.
 
-use super::{PdfBound, PictureFamily, PictureSize};
+use super::PictureSize;
 
 /// The level of detail at which a model reads a picture, in the words of any dialect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,93 +61,20 @@ pub(super) enum PictureFormula {
     GrokTiles,
 }
 
-impl PictureFamily {
-    /// The most tokens of a picture of this size; of one that nobody has seen, without it. `None` where the
-    /// family has no limit.
-    pub(crate) fn tokens_max(
-        self,
-        size: Option<PictureSize>,
-        detail: PictureDetail,
-    ) -> Option<u64> {
-        let mut most = 0;
-        for formula in self.formulas() {
-            most = most.max(formula.tokens_max(size, detail)?);
-        }
-        Some(most)
-    }
-
-    /// The most tokens of a document of so many pages, with what draws them; `None` for models that are not
-    /// documented to take any.
-    pub(crate) fn document_tokens_max(self, pdf: PdfBound, detail: PictureDetail) -> Option<u64> {
-        /// Anthropic's guide "PDF support": "1,500 to 3,000 tokens per page" of text.
-        const PAGE_TEXT: u64 = 3_000;
-        let text = pdf.content_bytes.max(PAGE_TEXT.saturating_mul(pdf.pages));
-        let page = match self {
-            // Google's guide "Document understanding": 258 a page up to 2.5, a level from 3 on, and no text.
-            Self::GoogleTiles => return Some(GOOGLE_TILE.saturating_mul(pdf.pages)),
-            Self::GoogleLevels | Self::Google => {
-                let level = PictureFormula::GoogleLevels.tokens_max(None, detail)?;
-                return Some(level.max(GOOGLE_TILE).saturating_mul(pdf.pages));
-            }
-            // OpenAI's guide "File inputs": the text of each page and a picture of it.
-            Self::OpenaiTiles
-            | Self::OpenaiTilesMini
-            | Self::OpenaiTilesO
-            | Self::OpenaiTiles5
-            | Self::OpenaiPatches
-            | Self::OpenaiPatchesMini
-            | Self::OpenaiPatchesNano
-            | Self::OpenaiPatchesO4Mini
-            | Self::OpenaiPatches2500
-            | Self::OpenaiPatches10000
-            | Self::OpenaiPatchesOriginal
-            | Self::OpenaiPatchesOriginalMini
-            | Self::OpenaiPatchesOriginalNano => self.tokens_max(None, PictureDetail::High)?,
-            Self::Anthropic | Self::AnthropicHigh => self.tokens_max(None, PictureDetail::Auto)?,
-            _ => return None,
-        };
-        Some(page.saturating_mul(pdf.pages).saturating_add(text))
-    }
-
-    /// The most tokens of a second of sound; `None` for models that are not documented to hear any.
-    pub(crate) fn second_of_sound_max(self) -> Option<u64> {
-        match self {
-            // Google's guide "Audio understanding": "32 tokens per second".
-            Self::GoogleTiles | Self::GoogleLevels | Self::Google => Some(32),
-            // OpenAI's guide "Realtime costs": a token for each 100 ms that a user says.
-            Self::OpenaiTiles | Self::OpenaiTilesMini => Some(10),
-            // Alibaba's guide "Omni-modal": 25 tokens a second, one second at least.
-            Self::Qwen => Some(25),
-            _ => None,
-        }
-    }
-
-    /// The tokens of a picture of this size, about, for people who ask.
-    pub(crate) fn tokens_typical(self, size: PictureSize) -> u64 {
-        match self {
-            // Smaller tiles than those of 768 pixels are documented and not measured.
-            Self::GoogleTiles => {
-                let size = shrunk(size, size.long(), 3072);
-                GOOGLE_TILE * if size.long() <= 384 { 1 } else { squares(size, 768) }
-            }
-            family => {
-                let most = family.tokens_max(Some(size), PictureDetail::Auto);
-                most.unwrap_or_default()
-            }
-        }
-    }
-}
-
 /// Patches of OpenAI's `high` where models know `original` too.
 const HIGH_PATCHES: u64 = 2500;
 /// Patches of OpenAI's `low` where models know `original` too: 512 by 512 pixels, to which smaller pictures are
 /// enlarged. Models that do not know it look as closely as for `high` (openai/openai-python 2851).
 const LOW_PATCHES: u64 = 256;
 /// The tokens of one of Google's tiles.
-const GOOGLE_TILE: u64 = 258;
+pub(super) const GOOGLE_TILE: u64 = 258;
 
 impl PictureFormula {
-    fn tokens_max(self, size: Option<PictureSize>, detail: PictureDetail) -> Option<u64> {
+    pub(super) fn tokens_max(
+        self,
+        size: Option<PictureSize>,
+        detail: PictureDetail,
+    ) -> Option<u64> {
         match self {
             Self::Tiles { base, tile } => {
                 let is_low = detail == PictureDetail::Low;
@@ -209,7 +136,7 @@ const OPENAI_TILES_MAX: u64 = 8;
 /// xAI counts no more than these, and one for the whole.
 const GROK_TILES_MAX: u64 = 6;
 /// Tiles of a picture of 3,072 by 384 pixels.
-const GOOGLE_TILES_MAX: u64 = 24;
+pub(super) const GOOGLE_TILES_MAX: u64 = 24;
 
 /// A number of tokens times so many hundredths, rounded up.
 fn percent_of(tokens: u64, percent: u64) -> u64 {
@@ -217,12 +144,12 @@ fn percent_of(tokens: u64, percent: u64) -> u64 {
 }
 
 /// Squares with sides of so many pixels that cover a picture.
-fn squares(size: PictureSize, side: u64) -> u64 {
+pub(super) fn squares(size: PictureSize, side: u64) -> u64 {
     size.width.div_ceil(side).saturating_mul(size.height.div_ceil(side))
 }
 
 /// A picture shrunk until `side`, which is one of its sides, has at most so many pixels; rounded up.
-fn shrunk(size: PictureSize, side: u64, side_max: u64) -> PictureSize {
+pub(super) fn shrunk(size: PictureSize, side: u64, side_max: u64) -> PictureSize {
     if side <= side_max {
         return size;
     }
@@ -248,6 +175,3 @@ fn google_tiles(size: PictureSize) -> u64 {
     let tile = (size.short() * 2 / 3).clamp(256, 768);
     squares(size, tile).min(GOOGLE_TILES_MAX)
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,4 +1,4 @@
-//! What chat over upstreams that speak OpenAI's protocol offers.
+//! Allowlist of chat completions over upstreams with OpenAI's protocol.
 //!
 //! Fields: OpenAI's API reference, "Chat completions", and the sampling of its imitators. What has a
 //! price of its own needs one: tiers, `audio`, `input_audio`, Qwen's `enable_thinking`,

@@ -1,6 +1,5 @@
-//! What is written for upstreams that speak Amazon Bedrock's Converse API. No customer speaks it, so that
-//! all of it is the gateway's own: what tools the upstream runs, and tiers and guardrails with prices of
-//! their own, is never asked for.
+//! Allowlist of requests to Amazon Bedrock's Converse API. No customer speaks it, so every body is the
+//! gateway's own: server tools, tiers and guardrails with prices of their own are never requested.
 
 use super::Field::Plain;
 use super::{Field, Key, Kind, MediaShape, ObjectTable, Offer, Size};

@@ -1,5 +1,5 @@
-//! What embeddings offer, over upstreams that speak OpenAI's protocol and over Voyage. The input is
-//! read where it is measured.
+//! Allowlist of embeddings, over upstreams with OpenAI's protocol and over Voyage. The input is read where it
+//! is measured.
 
 use super::Field::Plain;
 use super::Offer;

@@ -1,4 +1,4 @@
-//! What content that upstreams of Google's generate offers.
+//! Allowlist of `generateContent` over upstreams with Google's protocol.
 //!
 //! Fields, parts and tools: the Gemini API's reference, "Generating content", and that of Vertex AI.
 //! Fields have two names there. What has a price of its own needs one: searches, tiers. Left out are

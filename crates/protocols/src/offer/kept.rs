@@ -197,7 +197,7 @@ impl OfferReader<'_> {
         }
     }
 
-    /// What cannot be read may refer to anything.
+    /// Notes an unreadable value, which may refer to anything.
     fn note_unread(&mut self, field: &'static str, read: Option<()>) {
         if read.is_none() {
             self.note(field, String::new());

@@ -11,15 +11,15 @@ use super::super::json::{Object, Value};
 use super::super::limits::ModelLimits;
 use tollgate_money::price::Unit;
 
-/// What the names of such tools begin with; a date may follow.
+/// Prefixes of the names of such tools; a date may follow.
 const SEARCHES: [&str; 2] = ["web_search", "web_search_preview"];
 
 /// The tools of a request, as far as they go upstream.
 #[derive(Debug)]
 pub(in super::super) struct LeftOut {
-    /// Which of them stay here, in order.
+    /// Indices of those that stay here, in order.
     pub(super) places: Vec<usize>,
-    /// Where the array of tools stands in the body, and what goes upstream in its place.
+    /// Position of the array of tools in the body, and its replacement for the upstream.
     pub(in super::super) edit: (Range<usize>, String),
 }
 
@@ -56,7 +56,7 @@ pub(in super::super) fn searches(body: &Object<'_>, limits: &ModelLimits) -> Opt
     Some(LeftOut { places, edit })
 }
 
-/// Whether a choice asks for more than that the model may call what it wants, or a function.
+/// True if a choice requires more than that the model may call any tool, or a function.
 fn insists(choice: &Value<'_>) -> bool {
     match (choice.as_str(), choice.as_object()) {
         (Some(word), _) => !matches!(&*word, "auto" | "none"),

@@ -1,4 +1,4 @@
-//! What messages over upstreams that speak Anthropic's protocol offer.
+//! Allowlist of messages over upstreams with Anthropic's protocol.
 //!
 //! Fields, blocks and tools: Anthropic's API reference, "Messages", with its betas. What has a price of
 //! its own needs one: tools that the upstream runs, a faster `speed`, an `inference_geo`. Not offered are

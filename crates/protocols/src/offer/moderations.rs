@@ -1,4 +1,4 @@
-//! What moderations offer. The input is read where it is measured.
+//! Allowlist of moderations. The input is read where it is measured.
 
 use super::Field::Plain;
 use super::Offer;

@@ -1,5 +1,5 @@
-//! What rankings offer, over upstreams with the API that Jina, vLLM, SiliconFlow and Cohere have in
-//! common, and over Voyage. Query and documents are read where they are measured.
+//! Allowlist of rankings, over upstreams with the API that Jina, vLLM, SiliconFlow and Cohere share, and over
+//! Voyage. Query and documents are read where they are measured.
 
 use super::Field::Plain;
 use super::Offer;

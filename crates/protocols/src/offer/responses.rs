@@ -1,4 +1,4 @@
-//! What responses over upstreams that speak OpenAI's protocol offer.
+//! Allowlist of responses over upstreams with OpenAI's protocol.
 //!
 //! Fields, items and tools: OpenAI's API reference, "Responses", and what Codex sends. Tools that the
 //! upstream runs need a price, and so does what is kept in a prompt cache for longer than usual. Left
@@ -65,8 +65,8 @@ pub(in super::super) static RESPONSES: Offer = Offer {
     tool_keys: TOOL_KEYS,
 };
 
-/// What a request to sum a conversation up may have: OpenAI's API reference, "Compact a response", and
-/// what Codex sends beside that. It has tools so that the prompt is found in the cache; none is run.
+/// Allowlist of requests to compact a conversation: OpenAI's API reference, "Compact a response", and Codex's
+/// additional fields. Tools are allowed so that the prompt is found in the cache; none is run.
 pub(in super::super) static COMPACT: Offer = Offer {
     fields: &[
         ("model", Plain),
@@ -88,7 +88,7 @@ pub(in super::super) static COMPACT: Offer = Offer {
     tool_keys: TOOL_KEYS,
 };
 
-/// How pictures in the input are compressed, which changes how many tokens are reported.
+/// Compression of pictures in the input, which changes the reported tokens.
 const IMAGE: SettingTable = &[("context_compression", Setting::Plain)];
 
 /// Programs that the operator's account may be in; `standard` says none of them.

@@ -12,7 +12,7 @@ use super::super::server_tools::CallLimit;
 use super::super::splice::Splice;
 use super::Offer;
 
-/// Where a limit is written in a body, and how.
+/// Position of a limit in a body, and its form.
 #[derive(Debug)]
 pub(in super::super) struct SearchLimit {
     edits: Vec<(Range<usize>, String)>,

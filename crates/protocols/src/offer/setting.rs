@@ -2,19 +2,19 @@
 
 use super::{OfferReader, not_offered, shown};
 use crate::json::Value;
-use tollgate_money::error::GatewayError;
 use tollgate_money::price::{CacheWrites, Unit};
+use tollgate_types::error::GatewayError;
 
 /// The members of an object, by name.
 pub(in super::super) type SettingTable = &'static [(&'static str, Setting)];
 
-/// What may stand behind a member.
+/// Permitted values of a member.
 pub(in super::super) enum Setting {
     /// Any value: none changes a price.
     Plain,
     /// One of these words or booleans. What others cost is not known.
     Words(&'static [&'static str]),
-    /// How long the provider keeps what it writes to a prompt cache.
+    /// Lifetime of the provider's prompt cache writes.
     Lifetime(&'static [Lifetime]),
 }
 
@@ -112,7 +112,7 @@ impl OfferReader<'_> {
         }
     }
 
-    /// Whether the operator lets the member through, by its own name or by that of the object.
+    /// True if the operator permits the member, by its own name or by the object's.
     fn passes_setting(&mut self, name: &str, key: &str) -> bool {
         let passes = self.pass.has_field(name) || self.pass.has_field(&format!("{name}.{key}"));
         self.has_passed |= passes;
@@ -125,7 +125,7 @@ impl OfferReader<'_> {
     }
 }
 
-/// Whether a value is this word, or this boolean.
+/// True if a value is this word, or this boolean.
 fn is_word(value: &Value<'_>, word: &str) -> bool {
     value.as_str().as_deref() == Some(word) || value.text() == word.as_bytes()
 }

@@ -32,7 +32,7 @@ fn assert_text(prompt: Result<Prompt, GatewayError>) {
     assert!(prompt.is_plain() && prompt.is_text, "{prompt:?}");
 }
 
-/// Whether it is offered, and has the whole context held for it.
+/// Asserts that it is allowed, with the whole context held for it.
 #[track_caller]
 fn assert_whole(prompt: Result<Prompt, GatewayError>, what: &str) {
     let prompt = prompt.expect(what);
@@ -375,7 +375,7 @@ fn what_has_a_price_of_its_own_is_offered_with_one_and_held() {
     }
 }
 
-/// How long a video is, nobody knows before the upstream has looked at it.
+/// The length of a video is unknown until the upstream has read it.
 #[test]
 fn a_video_is_offered_with_a_price_and_holds_the_whole_context() {
     let priced = Priced { units: vec![Unit::VideoInputTokens], ..Priced::default() };

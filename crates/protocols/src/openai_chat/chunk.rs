@@ -6,7 +6,7 @@ use super::super::json_cursor::Cursor;
 use super::super::metering::{Shown, service_tier};
 use tollgate_money::price::ServiceTier;
 
-/// What a chunk of a stream says.
+/// The members of a chunk that count.
 #[derive(Default)]
 pub(super) struct Chunk<'a> {
     /// Text in it, of all kinds that are output: content, refusal, reasoning, tool calls.
@@ -16,7 +16,7 @@ pub(super) struct Chunk<'a> {
     pub(super) has_choices: bool,
     /// A choice has a reason to finish.
     pub(super) finishes: bool,
-    /// That reason is that no more output was asked for.
+    /// True if it is the requested maximum of output.
     pub(super) ends_at_limit: bool,
     pub(super) has_error: bool,
     pub(super) service_tier: Option<ServiceTier>,
@@ -67,8 +67,8 @@ impl<'a> Chunk<'a> {
         Some(())
     }
 
-    /// What Groq says beside the answer: the usage, whether it was asked for or not, and why a stream
-    /// was stopped early.
+    /// Reads Groq's object beside the answer: the usage, requested or not, and the error that stopped a
+    /// stream early.
     fn read_groq(&mut self, groq: &mut Cursor<'a>) -> Option<()> {
         groq.object(|key, value| {
             match key {
@@ -81,12 +81,12 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// Whether a model has stopped because no more output was asked for, or fits its context.
+/// True if a model has stopped at the requested maximum, or at the end of its context.
 fn is_limit(finish_reason: &[u8]) -> bool {
     matches!(finish_reason, b"\"length\"" | b"\"max_tokens\"" | b"\"model_length\"")
 }
 
-/// Whether a model has stopped because its provider failed: OpenRouter's and Zhipu's words, with their
+/// True if a model has stopped because its provider failed: OpenRouter's and Zhipu's words, with their
 /// quotes.
 fn is_failure(finish_reason: &[u8]) -> bool {
     matches!(finish_reason, b"\"error\"" | b"\"network_error\"")

@@ -9,7 +9,7 @@ use crate::event_stream::EventFrames;
 use crate::json_cursor::Cursor;
 use crate::{bedrock_converse, json};
 
-/// What the beginning of an answer's body shows.
+/// Verdict on the beginning of an answer's body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Beginning {
     /// Nothing: white space, comments, pings.
@@ -26,8 +26,8 @@ pub enum Beginning {
 /// The longest error that is waited for, in bytes: a document that goes on behind so many is an answer.
 const ERROR_BYTES_MAX: usize = 16 * 1024;
 
-/// What the beginning of a body shows that is JSON or server-sent events, whatever its head says.
-/// `is_all` says that nothing comes behind it.
+/// Judges the beginning of a body of JSON or server-sent events, whatever its headers say. `is_all` marks a
+/// complete body.
 #[must_use]
 pub fn beginning(body: &[u8], is_all: bool) -> Beginning {
     const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -42,7 +42,7 @@ pub fn beginning(body: &[u8], is_all: bool) -> Beginning {
     }
 }
 
-/// What the beginning of a body shows that comes in Amazon's binary frames.
+/// Judges the beginning of a body in Amazon's binary frames.
 #[must_use]
 pub fn frames_beginning(body: &[u8]) -> Beginning {
     let mut shown = Beginning::Blank;
@@ -81,7 +81,7 @@ fn may_be_error(body: &[u8]) -> bool {
     names_error(body) || has("\"base_resp\"") || has("_error\"") || is_bare
 }
 
-/// Whether some member named `error` is not `null`, or some text is just that word.
+/// True if some member named `error` is not `null`, or some text is just that word.
 fn names_error(body: &[u8]) -> bool {
     const KEY: &[u8] = b"\"error\"";
     memchr::memmem::find_iter(body, KEY).any(|at| {
@@ -91,8 +91,8 @@ fn names_error(body: &[u8]) -> bool {
     })
 }
 
-/// Whether a document, or the data of an event, is an error: it says so, has no output, and reports
-/// nothing that would be billed.
+/// True if a document, or the data of an event, is an error: it names one, has no output, and reports nothing
+/// billable.
 fn is_error(value: &Value) -> bool {
     if let Some(all) = value.as_array() {
         return all.first().is_some_and(is_error);
@@ -133,7 +133,7 @@ fn says_error(value: &Value) -> bool {
         || has_failed_choice()
 }
 
-/// Whether anything in it is of use.
+/// True if it contains any output.
 fn has_output(value: &Value) -> bool {
     let is_there = |value: &Value| match value {
         Value::String(text) => !text.is_empty(),
@@ -165,7 +165,7 @@ fn has_output(value: &Value) -> bool {
     choices.into_iter().any(is_said) || keys.iter().any(|key| is_there(&value[*key]))
 }
 
-/// Whether anything is reported that is billed.
+/// True if a billable count is reported.
 fn has_usage(usage: &Value) -> bool {
     let counts = usage.as_object().into_iter().flatten();
     counts
@@ -173,7 +173,7 @@ fn has_usage(usage: &Value) -> bool {
         .any(|(_, count)| count != 0 && !count.is_null())
 }
 
-/// What the first events of a stream show.
+/// Judges the first events of a stream.
 fn events(body: &[u8], is_all: bool) -> Beginning {
     let (mut shown, mut rest) = (Beginning::Blank, body);
     while let Some((event, behind)) = next_event(rest, is_all) {
@@ -205,7 +205,7 @@ fn next_event(body: &[u8], is_all: bool) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// What one event shows.
+/// Judges one event.
 fn judge(event: &[u8]) -> Beginning {
     let data = crate::sse::data(event);
     let name = name_of(event);
@@ -250,8 +250,8 @@ fn kind_of(data: &[u8]) -> Cow<'_, [u8]> {
     Cow::Borrowed(kind.unwrap_or_default())
 }
 
-/// Whether a chunk of a chat completion has nothing of the answer: the role of who speaks, or what a
-/// filter thinks of the prompt.
+/// True if a chunk of a chat completion has nothing of the answer: a role, or a filter's results for the
+/// prompt.
 fn is_empty_chunk(data: &[u8]) -> bool {
     let (mut has_choices, mut is_empty) = (false, true);
     let read = Cursor::new(data).object(|key, value| {

@@ -14,7 +14,7 @@ const PLAIN_TEXT_BYTES_MAX: usize = 2048;
 /// The longest part of a message that is compared, in bytes.
 const MESSAGE_BYTES_MAX: usize = 4096;
 
-/// What validators write behind the name of a field.
+/// Phrases that validators write behind the name of a field.
 const COMPLAINTS: [&str; 10] = [
     ": extra inputs",
     ": extra fields",
@@ -28,7 +28,7 @@ const COMPLAINTS: [&str; 10] = [
     ": cannot find field",
 ];
 
-/// What a refusal says, in whatever shape.
+/// The contents of a refusal, of any shape.
 #[derive(Debug, Default)]
 pub(super) struct RefusalBody {
     /// The answer's status; of an answer with a status of success the one that the body names, if it
@@ -44,9 +44,9 @@ pub(super) struct RefusalBody {
     pub(super) has_param: bool,
     /// The message begins with the name of a field, which the customer may have chosen.
     pub(super) begins_with_field: bool,
-    /// When to come again.
+    /// Delay before a retry.
     pub(super) delay: Option<Duration>,
-    /// What it repeats of another provider's words.
+    /// The refusal of another provider that it repeats.
     pub(super) inner: Option<Box<RefusalBody>>,
 }
 
@@ -134,7 +134,7 @@ fn places(value: &Value) -> Vec<Value> {
     places
 }
 
-/// What an object says for people.
+/// The message of an object.
 fn message_of(error: &Value) -> Option<String> {
     let texts = [
         &error["message"],
@@ -150,7 +150,7 @@ fn message_of(error: &Value) -> Option<String> {
     Some(text.to_owned())
 }
 
-/// Whether an error is about a field of the request.
+/// True if an error names a field of the request.
 fn names_field(error: &Value) -> bool {
     let param = &error["param"];
     let violations = error["details"].as_array().into_iter().flatten();
@@ -170,8 +170,8 @@ fn delay_in(error: &Value) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// What a reseller repeats: OpenRouter in `metadata.raw`, others as JSON within the message, some with a
-/// word of their own before it.
+/// The refusal that a reseller repeats: OpenRouter in `metadata.raw`, others as JSON within the message, some
+/// with a prefix.
 fn inner_of(status: u16, error: &Value) -> Option<RefusalBody> {
     if let Some(raw) = error["metadata"]["raw"].as_str() {
         return Some(inner_text(status, raw));
@@ -196,8 +196,8 @@ fn inner_text(status: u16, text: &str) -> RefusalBody {
     RefusalBody::from_value(status, &value, false)
 }
 
-/// What stands behind a wrapper that is known: `litellm.BadRequestError: AnthropicException - …`,
-/// `anthropic error: …`, `API error (status 403 Forbidden): …`, `Upstream error: 400 …`.
+/// The message behind a familiar wrapper: `litellm.BadRequestError: AnthropicException - …`, `anthropic
+/// error: …`, `API error (status 403 Forbidden): …`, `Upstream error: 400 …`.
 fn unwrapped(message: &str) -> Option<&str> {
     let litellm = || {
         let rest = message.strip_prefix("litellm.")?;
@@ -242,7 +242,7 @@ fn status_in(code: &Value) -> Option<u16> {
     u16::try_from(code).ok().filter(|status| (400..600).contains(status))
 }
 
-/// What is no JSON, as a JSON string if it is a short text for people.
+/// A body that is not JSON, as a JSON string if it is a short plain text.
 fn plain_text(body: &[u8]) -> Value {
     let text = std::str::from_utf8(body).unwrap_or_default().trim();
     let is_said = text.len() <= PLAIN_TEXT_BYTES_MAX && !text.starts_with(['<', '{', '[']);
@@ -254,8 +254,8 @@ fn lower(message: &str) -> String {
     message.trim_start().replace('’', "'").to_ascii_lowercase()
 }
 
-/// Whether a message may begin with the name of a field: that is what validators do, and a customer may
-/// have written anything there.
+/// True if a message may begin with the name of a field: validators write so, and the rest may quote the
+/// customer's text.
 fn begins_with_field(lower: &str, places: &[Value]) -> bool {
     let params = places.iter().filter_map(|place| place["param"].as_str());
     let begins = |param: &str| lower.starts_with(param.trim().to_ascii_lowercase().as_str());

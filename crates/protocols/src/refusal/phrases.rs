@@ -1,5 +1,5 @@
-//! What a provider without a table of its own says of the operator's account. There are hundreds of
-//! such providers, and they copy each other's words.
+//! Phrases about the operator's account, for providers without a table of their own. There are hundreds of
+//! such providers, and they copy each other's messages.
 //!
 //! A phrase counts only at a message's beginning, behind words that any provider may begin with
 //! ([`LEADING`]) and ids; a text of the customer's that is repeated there is told by the words before
@@ -240,7 +240,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static str> {
     PHRASES.iter().map(|(phrase, _)| *phrase)
 }
 
-/// Whose fault it is by the beginning of the message.
+/// Party at fault by the beginning of the message.
 pub(super) fn fault_of(body: &RefusalBody) -> Option<RefusalFault> {
     // A message about a field may begin with what the customer has put there.
     if body.has_param || body.begins_with_field {
@@ -285,7 +285,7 @@ fn stands_first(words: &[&str], phrase: &str) -> bool {
     phrase.split(' ').all(|expected| words.next().is_some_and(|word| *word == expected))
 }
 
-/// Whether a word is an id or a masked key, which providers write into such messages.
+/// True if a word is an id or a masked key, which providers put into such messages.
 fn is_id(word: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_*".contains(&byte);
     let has_mark = |byte: u8| byte.is_ascii_digit() || b"*_".contains(&byte);

@@ -45,7 +45,7 @@ impl Rule {
     }
 }
 
-/// Whether `message`, in small letters, begins with the words of `pattern`.
+/// True if `message`, in lower case, begins with the words of `pattern`.
 fn begins(message: &str, pattern: &str) -> bool {
     // Chinese has no spaces between its words.
     if !pattern.is_ascii() {
@@ -66,7 +66,7 @@ fn without_stop(word: &str) -> &str {
     word.trim_end_matches(['.', ',', ';', ':', '!', '?'])
 }
 
-/// Whether a quote begins with the word and goes on behind it.
+/// True if a quote begins with the word and continues behind it.
 fn opens_quote(word: &str) -> bool {
     let quote = word.chars().next().filter(|letter| matches!(letter, '\'' | '"' | '`'));
     quote.is_some_and(|quote| without_stop(word).len() < 2 || !without_stop(word).ends_with(quote))

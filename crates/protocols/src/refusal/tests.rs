@@ -30,7 +30,7 @@ fn rows(text: &str) -> impl Iterator<Item = (u16, &str, Option<&str>, &str)> {
     })
 }
 
-/// Whether a status that tells is one of the customer's requests.
+/// True if a status by itself blames the customer's request.
 fn is_customers(status: u16) -> bool {
     matches!(status, 400 | 409 | 411..=418 | 422)
 }
@@ -75,7 +75,7 @@ fn a_body_says_when_to_come_again() {
     assert_eq!(read(Dialect::Gemini, 429, None, b"<html>").delay, None);
 }
 
-/// What providers write around a text of the customer's.
+/// Texts that providers write around a quotation of the customer's.
 const QUOTING: [&str; 20] = [
     r#"{"error":{"message":"Invalid value: '@'. Supported values are: 'a'.","type":"invalid_request_error","param":"messages[0].role","code":"invalid_value"}}"#,
     r#"{"error":{"message":"Unrecognized request argument supplied: @","type":"invalid_request_error","param":null,"code":null}}"#,

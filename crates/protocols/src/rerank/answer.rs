@@ -1,4 +1,4 @@
-//! What is read in an answer, and what changes in Voyage's on its way to the customer.
+//! Reads an answer, and edits Voyage's on its way to the customer.
 
 use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
@@ -44,7 +44,7 @@ struct WireUnits {
     input_tokens: Option<u64>,
 }
 
-/// What the model has prices for.
+/// Units for which the model has prices.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PricedUnits {
     pub(super) tokens: bool,
@@ -58,7 +58,8 @@ pub(super) struct RerankMeter {
     held: Option<BytesMut>,
     floor: Usage,
     billed: PricedUnits,
-    /// What the model takes of all documents: a report above it says that its limit is out of date.
+    /// Maximum tokens that the model accepts for all documents: a report above it shows that the limit is out
+    /// of date.
     tokens_max: u64,
 }
 
@@ -132,7 +133,7 @@ impl Meter for RerankMeter {
         Usage::default()
     }
 
-    /// What has a price and was not reported is estimated.
+    /// The usage; priced units without a report are estimated.
     fn measure(&self) -> (Usage, UsageSource) {
         let (tokens, units) = self.reported();
         let nothing = (tokens, units) == (None, None);

@@ -1,5 +1,5 @@
-//! What a query and its documents come to, in tokens and in rerank units: the most that any upstream
-//! can count, and what they come to about.
+//! Sizes of a query and its documents, in tokens and in rerank units: the maximum that any upstream can
+//! count, and an estimate.
 //!
 //! Tokens: Jina and Voyage count the query once for each document, and each document once ("the number
 //! of query tokens × the number of documents + sum of the number of tokens in all documents"). Models
@@ -19,7 +19,7 @@ const PAIR_TOKENS_ADDED_MAX: u64 = 128;
 const UNIT_CHUNKS: u64 = 100;
 /// Tokens of query and document that count as one document.
 const CHUNK_TOKENS: u64 = 500;
-/// What of a chunk is left for the document, however long the query is.
+/// Minimum part of a chunk left for the document, however long the query is.
 const CHUNK_DOCUMENT_TOKENS_MIN: u64 = CHUNK_TOKENS / 2;
 
 /// A query with the documents that were added so far.
@@ -41,7 +41,7 @@ impl Ranked {
         Self::new(query.most, PAIR_TOKENS_ADDED_MAX, chunk_tokens)
     }
 
-    /// What the documents behind a query of so many tokens come to about.
+    /// An estimating sum of documents behind a query of so many tokens.
     pub(super) fn about(query: ReadTokens, chunk_tokens: Option<u64>) -> Self {
         Self::new(query.about, 0, chunk_tokens)
     }
@@ -62,7 +62,7 @@ impl Ranked {
         self.chunks = self.chunks.saturating_add(chunks);
     }
 
-    /// How many documents were added.
+    /// Number of documents added.
     pub(super) fn documents(&self) -> u64 {
         self.documents
     }

@@ -316,8 +316,8 @@ fn voyage_gets_its_own_words_and_the_customer_what_all_answer() {
     assert_eq!(refused(many.as_bytes()), "documents", "a thousand, whatever the model says");
 }
 
-/// How an upstream counts that makes a token of every byte, with a template of 80 tokens: tokens, and
-/// units of documents that are cut one chunk after the other.
+/// Counts of an upstream that makes a token of every byte, with a template of 80 tokens: tokens, and units of
+/// documents that are cut into consecutive chunks.
 fn faithful(query: &str, documents: &[String], chunk: Option<u64>, repeats_query: bool) -> Usage {
     let bytes = |text: &str| text.len() as u64;
     let (mut tokens, mut chunks) = (0, 0_u64);

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::AudioForm;
-use tollgate_money::error::GatewayError;
+use tollgate_types::error::GatewayError;
 
 /// The field, and its members as SDKs write them that take objects of forms apart.
 pub(in super::super) const FIELDS: [&str; 5] = [
@@ -13,10 +13,10 @@ pub(in super::super) const FIELDS: [&str; 5] = [
     "chunking_strategy[silence_duration_ms]",
     "chunking_strategy[threshold]",
 ];
-/// What a chunk is cut at, at the latest: models of speech hear 30 s at a time (OpenAI's API reference asks
-/// for chunks above that).
+/// Maximum length of a chunk: speech models process 30 s at a time (OpenAI's API reference requires chunking
+/// above that).
 const CHUNK_SECONDS_MAX: u64 = 30;
-/// What can be heard again before a chunk: more would be billed several times.
+/// Maximum repeated audio before a chunk: more would be billed several times.
 const PADDING_MS_MAX: u64 = 1000;
 
 /// The seconds after which the audio is cut at the latest, if it is.

@@ -13,7 +13,7 @@ use crate::sse::EventAction;
 use crate::{Meter, Terms};
 use tollgate_money::price::{Usage, UsageSource};
 
-/// What is known before an answer comes.
+/// Facts of the held audio that an estimate needs.
 #[derive(Clone, Copy)]
 struct HeldAudio {
     bound: Usage,
@@ -26,7 +26,7 @@ impl HeldAudio {
         Self { bound: terms.bound, floor: terms.floor, billed }
     }
 
-    /// What is estimated where a text of this size was written.
+    /// Estimated usage for a transcript of this size.
     fn estimate(&self, written: TextSize) -> Usage {
         let output_tokens = written.tokens().min(self.bound.output_tokens);
         self.billed.usage(&Usage { output_tokens, ..self.floor })
@@ -41,7 +41,7 @@ impl HeldAudio {
 pub(super) struct DocumentMeter {
     scan: UsageScan,
     known: HeldAudio,
-    /// What a whole document reports.
+    /// The report of a complete document.
     reported: OnceLock<AudioReport>,
 }
 
@@ -140,7 +140,7 @@ impl Meter for TextMeter {
     }
 }
 
-/// What a stream of a transcript has shown.
+/// Meters a stream of a transcript.
 pub(super) struct TranscriptTally {
     known: HeldAudio,
     written: TextSize,

@@ -6,7 +6,7 @@ use crate::form::{Boundary, FormScan};
 use crate::limits::{Pass, Priced};
 use tollgate_money::price::UsageSource;
 
-/// What stands in a form for each field: its name, the name of its file if it is one, and its content.
+/// Fields of a form: name, file name if it is a file, and content.
 type FormFields = Vec<(&'static str, Option<&'static str>, Vec<u8>)>;
 
 fn fields(seconds: u32, more: &[(&'static str, &'static str)]) -> FormFields {

@@ -1,4 +1,4 @@
-//! What an answer says that was used, and what of it is billed.
+//! Usage in an answer, and the billed part of it.
 
 use serde::Deserialize;
 use serde_json::Number;
@@ -17,14 +17,14 @@ pub(super) struct BilledUnits {
 }
 
 impl BilledUnits {
-    /// What is billed of a usage.
+    /// The billed part of a usage.
     pub(super) fn usage(self, usage: &Usage) -> Usage {
         let seconds = if self.seconds { usage.audio_seconds } else { 0 };
         let tokens = if self.tokens { *usage } else { Usage::ZERO };
         Usage { audio_seconds: seconds, ..tokens }
     }
 
-    /// What is billed: as it was reported, and what was not reported as it is estimated.
+    /// The billed usage: reported units as reported, the rest as estimated.
     pub(super) fn measure(self, report: &AudioReport, estimate: &Usage) -> (Usage, UsageSource) {
         let seconds = report.seconds.map(|seconds| seconds.max(self.seconds_min));
         let tokens = report.tokens.unwrap_or(*estimate);
@@ -36,7 +36,7 @@ impl BilledUnits {
         (usage, if is_told { UsageSource::Upstream } else { UsageSource::Estimated })
     }
 
-    /// Whether a report is above the most that was thought possible.
+    /// True if a report is above the maximum that was thought possible.
     pub(super) fn is_above(self, report: &AudioReport, bound: &Usage) -> bool {
         let seconds = report.seconds.unwrap_or(0).max(self.seconds_min);
         let tokens = report.tokens.unwrap_or(Usage::ZERO);
@@ -47,7 +47,7 @@ impl BilledUnits {
     }
 }
 
-/// What answers have reported: of several reports the dearest.
+/// The reports of an answer: of several the dearest.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AudioReport {
     /// Seconds of audio, begun ones and all.

@@ -3,8 +3,8 @@
 //! Usage has quantities by model, key and workspace, as far as it was grouped by them. Costs are decimal
 //! strings of cents by workspace and, grouped by description, by model and type of token.
 
-use tollgate_money::clock::UnixMs;
 use tollgate_money::price::Unit;
+use tollgate_types::clock::UnixMs;
 
 use super::{Pages, list_unknown};
 use crate::amount::Currency;

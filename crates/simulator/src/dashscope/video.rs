@@ -15,7 +15,7 @@ use crate::behaviour::{Behaviour, TaskEnd, UsageForm};
 use crate::results;
 use crate::tasks::{self, Task, TaskState, TaskStore, Work};
 use crate::usage::Usage;
-use tollgate_money::clock::UnixMs;
+use tollgate_types::clock::UnixMs;
 
 /// How long a video is for which no duration was asked, in seconds.
 const SECONDS: u32 = 5;

@@ -12,7 +12,7 @@ use crate::openai::imitator;
 use crate::provider::ChatProvider;
 use crate::reply::{ChatRequest, PERIOD, Reply};
 use crate::script::{EventStream, Protocol};
-use tollgate_money::clock::UnixMs;
+use tollgate_types::clock::UnixMs;
 
 /// The most choices that OpenAI gives.
 const CHOICES_MAX: u32 = 128;

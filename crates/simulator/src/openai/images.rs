@@ -15,7 +15,7 @@ use crate::behaviour::{Behaviour, Refusal};
 use crate::script::{EventStream, Protocol};
 use crate::usage::{Usage, tokens_of};
 use crate::{image, results};
-use tollgate_money::clock::UnixMs;
+use tollgate_types::clock::UnixMs;
 
 /// The most images that an edit takes.
 const INPUT_IMAGES_MAX: usize = 16;

@@ -12,7 +12,7 @@ use crate::behaviour::{Behaviour, DoneMarker};
 use crate::provider::ChatProvider;
 use crate::reply::{ChatRequest, Reply};
 use crate::script::{EventStream, Protocol};
-use tollgate_money::clock::UnixMs;
+use tollgate_types::clock::UnixMs;
 
 /// What every model thinks before it answers, in the pieces in which it is streamed.
 const THOUGHTS: [&str; 2] = ["I am ", "thinking."];

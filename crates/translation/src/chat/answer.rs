@@ -69,7 +69,7 @@ pub(super) struct CitedUrl {
 }
 
 impl CitedUrl {
-    /// What is said of it when all of the text has been said, which has so many characters.
+    /// The citation as a part, once the `length` characters of the text are complete.
     pub(super) fn at_end_of(&self, length: u64) -> Option<AnswerPart<'_>> {
         let back = (length.checked_sub(self.start_index)?, length.checked_sub(self.end_index)?);
         let (url, title) = (self.url.as_str().into(), self.title.as_str().into());
@@ -136,7 +136,7 @@ pub(super) fn reasoning(usage: &RawValue) -> Option<u64> {
     #[serde(default)]
     struct ThoughtUsage {
         completion_tokens_details: Option<ThoughtDetails>,
-        /// Where SGLang counts them.
+        /// Reasoning tokens at the place where SGLang counts them.
         reasoning_tokens: Option<u64>,
     }
     #[derive(Default, Deserialize)]
@@ -158,14 +158,14 @@ impl<'a> WireFunction<'a> {
 }
 
 impl<'a> WireCall<'a> {
-    /// What Gemini's compatible API signs its calls with.
+    /// The signature of a call in `extra_content`, as Gemini's compatible API sends it.
     pub(super) fn seal(&self) -> Option<Cow<'a, str>> {
         let signature = kit::thought_signature(self.extra_content?.get())?;
         Some(seal::wrap(Maker::Gemini, &signature).into())
     }
 }
 
-/// What an upstream says in the place of an answer: by `error`, or by MiniMax's `base_resp`.
+/// The failure that an upstream sends instead of an answer: in `error`, or in MiniMax's `base_resp`.
 pub(super) fn failure(
     error: Option<&RawValue>,
     base_resp: Option<&RawValue>,
@@ -174,11 +174,11 @@ pub(super) fn failure(
     if let Some(error) = value(error).filter(|error| !error.is_null()) {
         return Some(kit::failure_in_answer(&serde_json::json!({"error": error})));
     }
-    value(base_resp).and_then(|said| kit::failure_of_base_resp(&said))
+    value(base_resp).and_then(|base_resp| kit::failure_of_base_resp(&base_resp))
 }
 
-/// What an upstream says in the place of a choice: OpenRouter by an `error` of it, and by the reason for
-/// which it has ended, as Zhipu does.
+/// The failure that an upstream sends instead of a choice: OpenRouter in the choice's `error`, Zhipu in its
+/// `finish_reason`.
 pub(super) fn failure_of_choice(
     error: Option<&RawValue>,
     finish_reason: Option<&str>,
@@ -199,7 +199,7 @@ pub(super) fn failure_of_choice(
     })
 }
 
-/// Why a choice ended, by its `finish_reason`.
+/// Reads the `finish_reason` of a choice.
 pub(super) fn stop(word: &str) -> Stop<'static> {
     match word {
         // Mistral and Zhipu have words of their own for a context that is full.
@@ -209,7 +209,7 @@ pub(super) fn stop(word: &str) -> Stop<'static> {
     }
 }
 
-/// Why the model stopped, of what two choices say.
+/// Joins the stop reasons of two choices.
 pub(super) fn last_stop(first: Option<Stop<'static>>, second: Stop<'static>) -> Stop<'static> {
     match first {
         Some(stop @ (Stop::Length | Stop::Refused)) => stop,
@@ -217,8 +217,8 @@ pub(super) fn last_stop(first: Option<Stop<'static>>, second: Stop<'static>) -> 
     }
 }
 
-/// Why the model stopped, with the calls that it has made: these wait for their results, whatever the
-/// upstream calls that, and without calls there is nothing to wait for.
+/// Turns a regular end into a stop for tools if the model made calls: some upstreams end such answers with
+/// `stop`.
 pub(super) fn stop_with(stop: Stop<'static>, has_calls: bool) -> Stop<'static> {
     match stop {
         Stop::Done if has_calls => Stop::Tools,
@@ -226,8 +226,8 @@ pub(super) fn stop_with(stop: Stop<'static>, has_calls: bool) -> Stop<'static> {
     }
 }
 
-/// What a choice says, thinks and refuses.
-fn read_said(
+/// Reads the text, reasoning and refusal of a choice.
+fn read_message(
     message: &mut WireMessage<'_>,
     out: &mut Vec<AnswerPart<'_>>,
 ) -> Result<(), Malformed> {
@@ -276,7 +276,7 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
             return Ok(out);
         }
         let mut message = choice.message.unwrap_or_default();
-        read_said(&mut message, &mut out)?;
+        read_message(&mut message, &mut out)?;
         calls.extend(message.tool_calls.into_iter().flatten());
         stopped = Some(last_stop(stopped, stop(&word.0)));
     }
@@ -299,7 +299,7 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
     Ok(out)
 }
 
-/// What was used, in chat completions' words.
+/// Writes the `usage` object of chat completions.
 pub(super) fn usage(counts: &Counts, out: &mut Vec<u8>) {
     let (input, output) = (counts.input_total(), counts.output_total());
     let mut usage = Members::object(out);
@@ -351,7 +351,7 @@ struct WrittenCall {
     seal: Option<String>,
 }
 
-/// What a message says, gathered before it is written.
+/// The members of a message, collected before it is written.
 #[derive(Default)]
 struct WrittenMessage<'a> {
     text: String,
@@ -399,7 +399,7 @@ impl<'a> WrittenMessage<'a> {
                 }
             }
             AnswerPart::Stop(stop) => self.reason = finish_reason(stop),
-            AnswerPart::End(known) => self.counts = *known,
+            AnswerPart::End(reported) => self.counts = *reported,
             AnswerPart::Error(failure) => self.failure = Some(failure),
         }
     }

@@ -14,25 +14,26 @@ use crate::part::{
     AnswerFormat, ContentPart, PromptPart, Reasoning, Speaker, Text, ToolCall, ToolResult,
 };
 
-/// What the assistant says between the result of a tool and a user's text at Mistral.
+/// Assistant message inserted between a tool's result and a user's text for Mistral, which refuses the two in
+/// a row.
 const BETWEEN: &str = "Understood.";
-/// What a user says before an assistant who speaks first, where roles begin with the user.
+/// User message inserted before an assistant's first message, where the conversation must begin with the
+/// user.
 pub(crate) const BEGIN: &str = "Begin.";
-/// What is added to the instructions where an answer in JSON is asked for and no message says so: "'messages'
-/// must contain the word 'json' in some form, to use 'response_format' of type 'json_object'"
-/// (jvm-openai 15).
+/// Instruction added where an answer in JSON is requested and no message says so: "'messages' must contain
+/// the word 'json' in some form, to use 'response_format' of type 'json_object'" (jvm-openai 15).
 pub(crate) const SAY_JSON: &str = "Answer with a JSON object.";
 
 /// One message of the `messages` of a request.
 pub(super) enum PromptMessage<'p> {
-    /// What the model is to do.
+    /// Instructions to the model.
     Instructions(Vec<&'p str>),
     User(Vec<Cow<'p, ContentPart<'p>>>),
     Assistant(AssistantMessage<'p>),
     Result(&'p ToolResult<'p>),
 }
 
-/// What the assistant has said, with what it thought before.
+/// A message of the assistant, with the reasoning before it.
 #[derive(Default)]
 pub(super) struct AssistantMessage<'p> {
     pub(super) reasoning: Vec<&'p Reasoning<'p>>,
@@ -98,7 +99,7 @@ pub(super) fn messages<'p>(
     Ok(messages)
 }
 
-/// Whether a text that the model reads has the word.
+/// True if a text of the prompt contains the word "json".
 pub(crate) fn says_json(parts: &[PromptPart<'_>]) -> bool {
     let has_word =
         |text: &str| text.as_bytes().windows(4).any(|word| word.eq_ignore_ascii_case(b"json"));
@@ -266,11 +267,11 @@ impl<'p> Conversation<'p, '_> {
                 );
                 let is_blank = |one: &Cow<'_, ContentPart<'_>>| matches!(one.as_ref(), ContentPart::Text(one) if one.text.trim().is_empty());
                 // Moonshot and others refuse a message that says nothing.
-                let is_said = match self.target.chat {
+                let has_content = match self.target.chat {
                     ChatStyle::Openai => !contents.is_empty(),
                     ChatStyle::Common => !contents.iter().all(is_blank),
                 };
-                if is_said {
+                if has_content {
                     self.push(PromptMessage::User(contents));
                 }
             }

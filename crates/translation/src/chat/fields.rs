@@ -1,11 +1,11 @@
-//! What becomes of the fields of a chat completion that no other dialect has words for.
+//! Handling of the fields of a chat completion that exist in no other dialect.
 //!
 //! Sources: OpenAI's reference and SDKs; the bodies of opencode, VS Code's Copilot Chat, aider,
 //! LangChain and Vercel's AI SDK; OpenRouter's, DeepSeek's, Qwen's and vLLM's references.
 
 use crate::fate::{FateTable, FieldFate, Rows};
 
-/// Why a field that the gateway does not know is refused.
+/// Refusal of a field that the gateway does not know.
 const UNKNOWN: FieldFate =
     FieldFate::Refused("the gateway does not know it, and it may change the price or the meaning");
 /// Values by which a customer asks for no tier.
@@ -119,10 +119,10 @@ pub(super) const REASONING: FateTable = FateTable {
     others: FieldFate::LeftOut,
 };
 
-/// What a customer says beside the fields that all dialects have: pictures and files under names of
-/// other programs' are part of what is said.
+/// Refusal of media under field names of other programs: they belong to the content, so dropping them would
+/// change the question.
 const ATTACHED: FieldFate = FieldFate::Refused("what is shown to the model stands in `content`");
-const SAID: Rows = &[
+const MESSAGE_ROWS: Rows = &[
     ("images", ATTACHED),
     ("files", ATTACHED),
     ("attachments", ATTACHED),
@@ -131,7 +131,7 @@ const SAID: Rows = &[
     ("prompt_cache_breakpoint", FieldFate::LeftOut),
 ];
 /// Fields of messages of a user, of instructions, and of results of tools.
-pub(super) const MESSAGE: FateTable = FateTable { rows: SAID, others: FieldFate::LeftOut };
+pub(super) const MESSAGE: FateTable = FateTable { rows: MESSAGE_ROWS, others: FieldFate::LeftOut };
 
 /// Fields of messages of the assistant: they repeat what an answer had.
 pub(super) const ASSISTANT: FateTable = FateTable {
@@ -187,4 +187,5 @@ pub(super) const CONTENTS: FateTable = FateTable {
     others: FieldFate::Refused("is not known to the gateway"),
 };
 /// Types of contents of the assistant: they repeat what an answer had.
-pub(super) const SAID_CONTENTS: FateTable = FateTable { rows: &[], others: FieldFate::LeftOut };
+pub(super) const ASSISTANT_CONTENTS: FateTable =
+    FateTable { rows: &[], others: FieldFate::LeftOut };

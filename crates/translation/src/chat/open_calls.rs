@@ -1,4 +1,4 @@
-//! What choices say and call while their pieces come, in any order.
+//! Contents and calls of a chat completion while their pieces arrive, in any order.
 //!
 //! Nothing in a stream of chat completions says where a call ends. It has ended where its input is a whole
 //! JSON object and something else follows; what else comes before that waits.
@@ -13,7 +13,7 @@ use crate::sequence::{ObjectEnd, Sequencer};
 /// A block of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AnswerBlock {
-    /// What this choice says and thinks.
+    /// Text and reasoning of the choice of this index.
     Content(u64),
     /// The call at this place among all.
     Call(usize),
@@ -36,12 +36,12 @@ pub(super) struct OpenCalls {
 }
 
 impl OpenCalls {
-    /// Whether a call has begun.
+    /// True if a call has begun.
     pub(super) fn has_calls(&self) -> bool {
         !self.calls.is_empty()
     }
 
-    /// Whether a block waits for another to end.
+    /// True if a block waits for another to end.
     pub(super) fn has_waiting(&self) -> bool {
         self.order.has_waiting()
     }

@@ -1,4 +1,4 @@
-//! What a customer's chat completion asks for, as parts.
+//! Reads a customer's chat completion request as parts.
 
 use std::borrow::Cow;
 
@@ -71,9 +71,9 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
         tools.check(&at, &choice)?;
         parts.push(PromptPart::ToolChoice(choice));
     }
-    let said = parts.len();
+    let messages_from = parts.len();
     tools.put(&[], &mut parts);
-    frame.free_tools = kit::free_tools(parts.get(said..).unwrap_or_default());
+    frame.free_tools = kit::free_tools(parts.get(messages_from..).unwrap_or_default());
     parts.extend(completion.or(output).map(PromptPart::OutputMax));
     parts.extend(user.map(PromptPart::User));
     parts.extend(kit::strongest(&thoughts).map(PromptPart::Thinking));
@@ -122,7 +122,7 @@ fn response_format<'a>(
     }
 }
 
-/// How much is thought, by OpenAI's word, OpenRouter's and Anthropic's objects, or Qwen's fields.
+/// Reads the reasoning effort: OpenAI's word, OpenRouter's or Anthropic's object, or Qwen's fields.
 fn thinking(
     at: &FieldPath<'_>,
     key: &str,

@@ -1,4 +1,4 @@
-//! What is said in a customer's chat completion, as parts.
+//! Reads the messages of a customer's chat completion request as parts.
 
 use std::borrow::Cow;
 
@@ -129,18 +129,18 @@ fn assistant<'a>(
 ) -> Result<Option<Cache>, Untranslatable> {
     parts.push(PromptPart::Turn(Speaker::Assistant));
     let mut cache = None;
-    let (mut said, mut calls) = (Vec::new(), Vec::new());
+    let (mut content, mut calls) = (Vec::new(), Vec::new());
     let (mut thoughts, mut details) = (Cow::Borrowed(""), Vec::new());
     for (key, value) in members {
         let at = at.key(&key);
         match &*key {
             "role" => {}
             _ if !is_given(value) => {}
-            "content" => contents(&at, value, &fields::SAID_CONTENTS, |content| {
-                said.push(PromptPart::Content(content));
+            "content" => contents(&at, value, &fields::ASSISTANT_CONTENTS, |part| {
+                content.push(PromptPart::Content(part));
             })?,
             "refusal" if value.get() == "\"\"" => {}
-            "refusal" => said.push(PromptPart::Content(ContentPart::Refusal(at.text(value)?))),
+            "refusal" => content.push(PromptPart::Content(ContentPart::Refusal(at.text(value)?))),
             // Some programs say it in both.
             "reasoning_content" | "reasoning" | "reasoning_text"
                 if value.get().starts_with('"') =>
@@ -159,7 +159,7 @@ fn assistant<'a>(
         }
     }
     reasoning(thoughts, details, parts);
-    parts.extend(said);
+    parts.extend(content);
     parts.extend(calls);
     Ok(cache)
 }

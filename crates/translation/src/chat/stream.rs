@@ -43,21 +43,21 @@ pub(super) struct ChatReader {
     has_begun: bool,
     has_choice: bool,
     blocks: OpenCalls,
-    /// What each choice has said. Nobody asks for several answers: some upstreams put calls into a choice
-    /// of their own (GitHub Copilot).
-    said: Vec<SaidChoice>,
+    /// The state of each choice. One answer alone is requested, yet some upstreams put calls into a second
+    /// choice (GitHub Copilot).
+    choices: Vec<ChoiceState>,
     stop: Option<Stop<'static>>,
     reasoning: u64,
     has_ended: bool,
 }
 
 #[derive(Default)]
-struct SaidChoice {
+struct ChoiceState {
     index: u64,
     thoughts: ThoughtReader,
     /// Characters of its text.
     characters: u64,
-    /// What its text refers to.
+    /// Citations in its text.
     cited: Vec<CitedUrl>,
 }
 
@@ -115,17 +115,17 @@ impl ReadStream for ChatReader {
     }
 
     fn held_bytes(&self) -> usize {
-        let of_choice = |said: &SaidChoice| {
-            size_of::<SaidChoice>() + said.cited.iter().map(CitedUrl::held_bytes).sum::<usize>()
+        let of_choice = |choice: &ChoiceState| {
+            size_of::<ChoiceState>() + choice.cited.iter().map(CitedUrl::held_bytes).sum::<usize>()
         };
-        self.blocks.held_bytes() + self.said.iter().map(of_choice).sum::<usize>()
+        self.blocks.held_bytes() + self.choices.iter().map(of_choice).sum::<usize>()
     }
 }
 
 impl ChatReader {
     fn end(&mut self, out: &mut dyn FnMut(AnswerPart<'_>)) {
         if !std::mem::replace(&mut self.has_ended, true) {
-            let choices: Vec<u64> = self.said.iter().map(|said| said.index).collect();
+            let choices: Vec<u64> = self.choices.iter().map(|choices| choices.index).collect();
             choices.into_iter().for_each(|index| self.end_content(index, out));
             self.blocks.end_all(out);
             let stop = self.stop.take().unwrap_or(Stop::Done);
@@ -145,14 +145,14 @@ impl ChatReader {
         Ok(())
     }
 
-    /// What a choice has said, and the blocks of all.
-    fn choice(&mut self, index: u64) -> (&mut SaidChoice, &mut OpenCalls) {
-        let known = self.said.iter().position(|said| said.index == index);
-        let place = known.unwrap_or_else(|| {
-            self.said.push(SaidChoice { index, ..SaidChoice::default() });
-            self.said.len() - 1
+    /// The state of the choice `index`, and the blocks of all choices.
+    fn choice(&mut self, index: u64) -> (&mut ChoiceState, &mut OpenCalls) {
+        let existing = self.choices.iter().position(|choices| choices.index == index);
+        let place = existing.unwrap_or_else(|| {
+            self.choices.push(ChoiceState { index, ..ChoiceState::default() });
+            self.choices.len() - 1
         });
-        (&mut self.said[place], &mut self.blocks)
+        (&mut self.choices[place], &mut self.blocks)
     }
 
     fn delta(
@@ -161,7 +161,7 @@ impl ChatReader {
         mut delta: WireMessage<'_>,
         out: &mut dyn FnMut(AnswerPart<'_>),
     ) -> Result<(), Malformed> {
-        let (SaidChoice { thoughts, characters, cited, .. }, blocks) = self.choice(index);
+        let (ChoiceState { thoughts, characters, cited, .. }, blocks) = self.choice(index);
         let mut say = |piece: AnswerPart<'_>| {
             if let AnswerPart::Text(text) = &piece {
                 *characters += text.chars().count() as u64;
@@ -186,7 +186,7 @@ impl ChatReader {
 
     /// No more thoughts or text come before what follows.
     fn end_thoughts(&mut self, index: u64, out: &mut dyn FnMut(AnswerPart<'_>)) {
-        let (SaidChoice { thoughts, characters, cited, .. }, blocks) = self.choice(index);
+        let (ChoiceState { thoughts, characters, cited, .. }, blocks) = self.choice(index);
         thoughts.finish(&mut |piece| {
             if let AnswerPart::Text(text) = &piece {
                 *characters += text.chars().count() as u64;
@@ -208,16 +208,16 @@ impl ChatReader {
 
 /// Writes chunks for a customer.
 pub(super) struct ChatWriter {
-    /// What every chunk begins with, up to its choices.
+    /// Beginning of every chunk, up to its choices.
     head: Vec<u8>,
-    /// What every chunk ends with that has a choice.
+    /// End of every chunk that has a choice.
     tail: &'static [u8],
     shows_usage: bool,
     free_tools: Vec<String>,
     calls: usize,
     /// The input of a call that takes free text, which is unwrapped when it is whole.
     free: Option<String>,
-    /// Whether anything of the input of the open call has come.
+    /// True once a piece of the open call's input has come.
     has_input: bool,
     thought_bytes: usize,
     seals: usize,
@@ -331,7 +331,7 @@ impl ChatWriter {
         out.extend_from_slice(b"data: [DONE]\n\n");
     }
 
-    /// What is left to write of the open call.
+    /// Writes the rest of the open call.
     fn end_call(&mut self, out: &mut Vec<u8>) {
         if let Some(input) = self.free.take() {
             self.call(out, |call, out| {

@@ -1,4 +1,4 @@
-//! Where models put what they think, and how it goes back to them.
+//! Places where models put their reasoning in chat completions, and how it is sent back to them.
 //!
 //! Those who copied chat completions have found five places for it, and many refuse thoughts that come
 //! back in another one than their own. So the seal of a thought says where it stood.
@@ -15,7 +15,7 @@ use crate::json::{self, Borrowed, Members};
 use crate::part::{AnswerPart, Reasoning};
 use crate::seal::{self, Maker};
 
-/// What stands before and behind thoughts that are part of the text.
+/// Tags around reasoning that is part of the text.
 const TAGS: (&str, &str) = ("<think>", "</think>");
 /// The keys of an entry of `reasoning_details` that has words for people.
 const DETAIL_WORDS: [&str; 2] = ["text", "summary"];
@@ -24,7 +24,7 @@ const DETAIL_WORDS: [&str; 2] = ["text", "summary"];
 /// the words themselves travel beside it.
 type Detail = Map<String, Value>;
 
-/// Where thoughts stood in an answer.
+/// Place of reasoning in an answer.
 #[derive(Clone, Debug, PartialEq)]
 enum ThoughtPlace {
     /// In `reasoning_content`: DeepSeek and most others.
@@ -70,16 +70,16 @@ impl ThoughtPlace {
 /// Reads thoughts and texts of an answer, piece by piece.
 #[derive(Default)]
 pub(super) struct ThoughtReader {
-    /// Where the thoughts stand that have begun and not ended.
+    /// Place of the reasoning that has begun and not ended.
     open: Option<ThoughtPlace>,
-    /// What is to go back of `reasoning_details`.
+    /// Entries of `reasoning_details` to send back.
     details: Vec<Detail>,
     text: TextState,
 }
 
-/// What has been read of the text of an answer.
+/// Progress in the text of an answer, with respect to `<think>` tags.
 enum TextState {
-    /// What may be the beginning of a tag.
+    /// A possible beginning of a tag, held back until it is decided.
     Beginning(String),
     /// Thoughts, up to what may be the beginning of their end.
     Thoughts(String),
@@ -296,23 +296,24 @@ fn without_beginning_of<'t>(tag: &str, text: &'t str) -> &'t str {
     text.strip_suffix(held.unwrap_or_default()).unwrap_or(text)
 }
 
-/// What models of this dialect have thought in one turn, where each wants it back.
+/// Reasoning of one turn, at the places where models of this dialect expect it back.
 #[derive(Default)]
 pub(super) struct SentThoughts {
-    /// What goes into the field `reasoning_content`.
+    /// Value of the field `reasoning_content`.
     reasoning_content: String,
-    /// What goes into the field `reasoning`.
+    /// Value of the field `reasoning`.
     reasoning: String,
     /// The entries of the field `reasoning_details`.
     reasoning_details: Vec<Detail>,
-    /// What the text begins with.
+    /// Reasoning in tags, before the text.
     before_text: String,
     /// Blocks of thoughts before that of the text.
     blocks: Vec<String>,
 }
 
 impl SentThoughts {
-    /// What another dialect's models thought is left out: they alone can read its seal.
+    /// Collects the reasoning of a turn. That of other dialects' models is left out: only they can read its
+    /// seal.
     pub(super) fn of_turn(turn: &[&Reasoning<'_>]) -> Self {
         let mut sent = Self::default();
         for Reasoning { text, seal } in turn {
@@ -332,8 +333,8 @@ impl SentThoughts {
         sent
     }
 
-    /// Whether thoughts stand in `content` itself, or in details that a provider has signed: a message
-    /// of them alone is one that the provider has written so.
+    /// True if reasoning stands in `content` itself, or in details signed by a provider: a message of
+    /// reasoning alone is valid only where the provider wrote it so.
     pub(super) fn has_content(&self) -> bool {
         !(self.before_text.is_empty()
             && self.blocks.is_empty()

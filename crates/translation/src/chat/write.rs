@@ -38,7 +38,7 @@ pub(super) fn request(
     for part in parts {
         settings.part(part)?;
     }
-    if let Some(thinking) = kit::asked_thinking(parts) {
+    if let Some(thinking) = kit::requested_thinking(parts) {
         settings.thinking(thinking)?;
     }
     if target.streams {
@@ -364,28 +364,28 @@ fn user(
 }
 
 fn assistant(
-    said: AssistantMessage<'_>,
+    assistant: AssistantMessage<'_>,
     target: &TranslationTarget,
     out: &mut Vec<u8>,
 ) -> Result<(), Untranslatable> {
     let mut message = message("assistant", out);
-    let thoughts = SentThoughts::of_turn(&said.reasoning);
+    let thoughts = SentThoughts::of_turn(&assistant.reasoning);
     message.key(out, "content");
-    thoughts.write_content(&said.text, out);
-    if !said.refusal.is_empty() {
-        message.text(out, "refusal", &said.refusal);
+    thoughts.write_content(&assistant.text, out);
+    if !assistant.refusal.is_empty() {
+        message.text(out, "refusal", &assistant.refusal);
     }
     thoughts.write_fields(&mut message, out);
-    if !said.calls.is_empty() {
+    if !assistant.calls.is_empty() {
         message.key(out, "tool_calls");
         let mut list = Members::array(out);
-        for call in &said.calls {
+        for call in &assistant.calls {
             list.next(out);
             tool_call(call, target, out)?;
         }
         list.end(out);
     }
-    if said.is_prefix {
+    if assistant.is_prefix {
         message.boolean(out, "prefix", true);
     }
     message.end(out);

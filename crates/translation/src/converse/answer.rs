@@ -119,7 +119,7 @@ fn read_reasoning<'a>(reasoning: WireReasoning<'a>, out: &mut Vec<AnswerPart<'a>
     }
 }
 
-/// Why a model stopped, by its `stopReason`. Calls wait for their results unless it says otherwise.
+/// Reads a `stopReason`. A model that made calls stops for their results unless the reason says otherwise.
 pub(super) fn stop(reason: &str, has_calls: bool) -> Stop<'static> {
     match reason {
         "stop_sequence" => Stop::Sequence(None),
@@ -138,7 +138,7 @@ pub(super) fn failure_of_stop(reason: &str, has_calls: bool) -> Option<UpstreamF
     (is_malformed && !has_calls).then(|| kit::failed_stop(reason))
 }
 
-/// What a failure says whose name stands in a header, in the body, or nowhere.
+/// Reads a failure whose name stands in a header, in the body, or nowhere.
 pub(super) fn failure(status: u16, name: Option<&str>, body: &[u8]) -> UpstreamFailure {
     let value = serde_json::from_slice::<Value>(body).unwrap_or_default();
     let name = name.or_else(|| value["__type"].as_str()).unwrap_or_default();
@@ -152,11 +152,11 @@ fn bare_name(name: &str) -> &str {
     name.rsplit('#').next().unwrap_or_default().trim()
 }
 
-/// What a failure of this name says; `status` is 0 in the middle of a stream, where the name alone tells.
+/// Classifies a failure by its name; `status` is 0 in the middle of a stream, where there is only the name.
 pub(super) fn failure_of(status: u16, name: &str, value: &Value) -> UpstreamFailure {
-    let said = [&value["message"], &value["Message"], &value["originalMessage"]];
-    let said = said.into_iter().find_map(Value::as_str).filter(|text| !text.is_empty());
-    let message = said.map_or_else(
+    let messages = [&value["message"], &value["Message"], &value["originalMessage"]];
+    let message = messages.into_iter().find_map(Value::as_str).filter(|text| !text.is_empty());
+    let message = message.map_or_else(
         || match (name, status) {
             ("", status) => format!("The provider refused the request ({status})."),
             (name, _) => format!("The provider answered with {name}."),

@@ -1,4 +1,4 @@
-//! What is said in a turn, as content of the Converse API.
+//! Writes the content of a turn for the Converse API.
 
 use std::borrow::Cow;
 
@@ -113,8 +113,9 @@ impl ContentWriter {
         }
         let is_error = result.is_none_or(|result| result.is_error);
         if out.len() == empty && is_error {
-            let said = if result.is_none() { turns::NO_RESULT } else { turns::EMPTY_FAILURE };
-            text(said, &mut list, out);
+            let placeholder =
+                if result.is_none() { turns::NO_RESULT } else { turns::EMPTY_FAILURE };
+            text(placeholder, &mut list, out);
         }
         list.end(out);
         if is_error {
@@ -181,7 +182,8 @@ impl ContentWriter {
         if written.is_empty() {
             DOCUMENT_NAME.clone_into(&mut written);
         }
-        let earlier = self.documents.iter().filter(|known| **known == written).count();
+        let earlier =
+            self.documents.iter().filter(|earlier_text| **earlier_text == written).count();
         self.documents.push(written.clone());
         if earlier == 0 { written } else { format!("{} [{}]", written.trim_end(), earlier + 1) }
     }

@@ -67,7 +67,7 @@ struct WireDelta<'a> {
     delta: WireBlockDelta<'a>,
 }
 
-/// What is new of a block, which has one of these members, or one that has no words in other dialects.
+/// A delta of a content block: one of these members, or one that other dialects cannot express.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct WireBlockDelta<'a> {
@@ -234,8 +234,8 @@ impl ConverseReader {
             }
             WireReasoningDelta { signature: Some(more), .. } => {
                 self.blocks.begin(index);
-                let known = self.signatures.iter_mut().find(|(place, _)| *place == index);
-                match known {
+                let signature = self.signatures.iter_mut().find(|(place, _)| *place == index);
+                match signature {
                     Some((_, signature)) => kit::push_signature(signature, &more.0)?,
                     None => self.signatures.push((index, more.0.into_owned())),
                 }

@@ -125,7 +125,7 @@ fn tool_config(
     config.end(out);
 }
 
-/// What is said beside tools and turns.
+/// Settings of a request beside tools and turns.
 struct Settings<'p> {
     output_max: u64,
     thinks: Option<Thinks>,
@@ -145,11 +145,11 @@ impl<'p> Settings<'p> {
         losses: &mut Losses,
         conversation: &AlternatingTurns<'_>,
     ) -> Result<Self, Untranslatable> {
-        let asked = parts.iter().find_map(|part| match part {
+        let requested = parts.iter().find_map(|part| match part {
             PromptPart::OutputMax(tokens) => Some(*tokens),
             _ => None,
         });
-        let output_max = asked.unwrap_or(target.output_max);
+        let output_max = requested.unwrap_or(target.output_max);
         let thinks = claude::thinking(parts, output_max, target, losses, conversation)?;
         let mut settings = Self {
             output_max,

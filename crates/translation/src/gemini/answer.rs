@@ -80,7 +80,7 @@ struct WireFunctionCall<'a> {
     args: Option<&'a RawValue>,
 }
 
-/// Why a model stopped.
+/// Reading of a `finishReason`.
 enum FinishOutcome {
     /// The model gave an answer, and stopped for this reason.
     Stopped(Stop<'static>),
@@ -88,8 +88,8 @@ enum FinishOutcome {
     Failed(String),
 }
 
-/// Why a model stopped, by its `finishReason` and what came before it. Reasons for which there is no
-/// answer are no end of one: who takes them for one gives up in the middle of its work.
+/// Reads a `finishReason` with what came before it. Reasons without a usable answer become failures: a client
+/// that took them for a regular end would give up in the middle of its work.
 ///
 /// Source: <https://ai.google.dev/api/generate-content#FinishReason>.
 fn ended(reason: &str, has_text: bool, has_calls: bool) -> FinishOutcome {
@@ -121,7 +121,7 @@ fn ended(reason: &str, has_text: bool, has_calls: bool) -> FinishOutcome {
     }
 }
 
-/// What has come of an answer.
+/// Progress of an answer whose parts arrive.
 #[derive(Default)]
 pub(super) struct ContentState {
     has_begun: bool,
@@ -283,7 +283,7 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
     }
 }
 
-/// What an error says that comes with a good status.
+/// Reads an error that comes with a successful status.
 fn failure(error: &RawValue) -> UpstreamFailure {
     let value = serde_json::json!({"error": json::read::<serde_json::Value>(error.get())});
     let status = value["error"]["code"].as_u64().and_then(|code| u16::try_from(code).ok());
@@ -299,8 +299,8 @@ fn finish_reason(stop: &Stop<'_>) -> &'static str {
     }
 }
 
-/// What was used, in Gemini's words: the prompt with what a cache has read, and thoughts beside the
-/// rest of the output. What was written to a cache, and searches, have fields of their own here.
+/// Writes `usageMetadata`: the prompt with its cached tokens, and reasoning apart from the rest of the
+/// output. Cache writes and searches have no field at Google, so they get ones of ours.
 fn usage(counts: &Counts, out: &mut Vec<u8>) {
     let (input, output) = (counts.input_total(), counts.output_total());
     let reasoning = counts.reasoning.min(counts.output);
@@ -322,7 +322,7 @@ fn usage(counts: &Counts, out: &mut Vec<u8>) {
     usage.end(out);
 }
 
-/// How many tokens are text, and how many sound, pictures and video, where not all of them are text.
+/// Writes the tokens per modality, where not all of them are text.
 fn modalities(
     key: &str,
     text: u64,
@@ -449,11 +449,11 @@ impl WrittenCall {
     }
 }
 
-/// What an answer says, gathered before it is written.
+/// Parts of an answer, collected before it is written.
 #[derive(Default)]
 struct WrittenAnswer {
     parts: Vec<WrittenPart>,
-    /// Whether more of what is said begins a part of its own.
+    /// True if the next piece begins a new part.
     is_closed: bool,
 }
 
@@ -513,7 +513,7 @@ pub(super) fn write(answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
     for piece in answer {
         match piece {
             AnswerPart::Stop(reason) => stop = reason,
-            AnswerPart::End(known) => counts = *known,
+            AnswerPart::End(reported) => counts = *reported,
             piece => gathered.take(piece),
         }
     }
@@ -527,8 +527,10 @@ pub(super) fn write(answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
                 out.push(b',');
             }
             match part {
-                WrittenPart::Text(said) => text(said, false, None, out),
-                WrittenPart::Thought { text: said, seal } => text(said, true, seal.as_deref(), out),
+                WrittenPart::Text(content) => text(content, false, None, out),
+                WrittenPart::Thought { text: content, seal } => {
+                    text(content, true, seal.as_deref(), out)
+                }
                 WrittenPart::Call(call) => call.write(out),
             }
         }

@@ -1,5 +1,5 @@
-//! Which result belongs to which call: the ids of calls are optional there, and a result without one
-//! is found by the name of its tool.
+//! Pairs results with calls: ids are optional at Google, and a result without one is matched by the name of
+//! its tool.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -7,11 +7,11 @@ use std::collections::{HashMap, VecDeque};
 use crate::dialect::Untranslatable;
 use crate::part::{PromptPart, ToolResult};
 
-/// What a result says of its call.
+/// The reference of a result to its call.
 pub(super) struct NamedResult<'a> {
     /// The name of the tool.
     pub(super) name: Cow<'a, str>,
-    /// Where it stands, for a refusal.
+    /// Path of the result, for a refusal.
     pub(super) field: String,
 }
 
@@ -19,7 +19,7 @@ pub(super) struct NamedResult<'a> {
 #[derive(Default)]
 struct Calls {
     ids: Vec<String>,
-    /// Whether the call at this place has its result.
+    /// For each call, true if it has its result.
     is_answered: Vec<bool>,
     by_id: HashMap<String, usize>,
     by_name: HashMap<String, VecDeque<usize>>,
@@ -53,14 +53,14 @@ impl Calls {
 /// # Errors
 /// A result without a call before it.
 pub(super) fn match_results(
-    said: &mut Vec<PromptPart<'_>>,
+    parts: &mut Vec<PromptPart<'_>>,
     results: Vec<NamedResult<'_>>,
 ) -> Result<(), Untranslatable> {
     let mut results = results.into_iter();
     let mut calls = Calls::default();
     let (mut answered, mut repeated) = (HashMap::new(), Vec::new());
-    for place in 0..said.len() {
-        let (before, rest) = said.split_at_mut(place);
+    for place in 0..parts.len() {
+        let (before, rest) = parts.split_at_mut(place);
         let Some(part) = rest.first_mut() else { break };
         match part {
             PromptPart::ToolCall(call) => {
@@ -83,8 +83,8 @@ pub(super) fn match_results(
                     }
                     None if is_repeated(before, &answered, result) => repeated.push(place),
                     None => {
-                        let wanted = "the result of a call that stands before it";
-                        return Err(Untranslatable::malformed(field, wanted));
+                        let expected = "the result of a call that stands before it";
+                        return Err(Untranslatable::malformed(field, expected));
                     }
                 }
             }
@@ -92,7 +92,7 @@ pub(super) fn match_results(
         }
     }
     let mut place = 0;
-    said.retain(|_| {
+    parts.retain(|_| {
         let stays = repeated.binary_search(&place).is_err();
         place += 1;
         stays
@@ -100,7 +100,7 @@ pub(super) fn match_results(
     Ok(())
 }
 
-/// Whether the result says what the one of the same id has said before it.
+/// True if the result repeats the one of the same id before it.
 fn is_repeated(
     before: &[PromptPart<'_>],
     answered: &HashMap<String, usize>,

@@ -1,4 +1,4 @@
-//! What becomes of the fields of Google's requests that no other dialect has words for.
+//! Handling of the fields of Google's requests that no other dialect can express.
 //!
 //! Sources: Google's reference and SDKs, and the requests of gemini-cli.
 

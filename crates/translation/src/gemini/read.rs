@@ -1,4 +1,4 @@
-//! What a customer's request for content asks for, as parts.
+//! Reads a customer's `generateContent` request as parts.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use crate::part::{
     ContentPart, MediaPart, PromptPart, Reasoning, Source, Speaker, Text, ToolCall, ToolResult,
 };
 
-/// What Google says of a request that asks nothing.
+/// Google's message for a request without contents.
 const NO_CONTENTS: &str = "* GenerateContentRequest.contents: contents is not specified";
 
 pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslatable> {
@@ -28,7 +28,7 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
         match &*key {
             "contents" => {
                 conversation.contents(&at, value)?;
-                has_contents = !conversation.said.is_empty();
+                has_contents = !conversation.parts.is_empty();
             }
             "systemInstruction" => instructions(&at, value, &mut parts)?,
             "tools" => settings::tools(&at, value, &mut tools)?,
@@ -44,9 +44,9 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
         settings::tool_config(&root.key("toolConfig"), config, &mut tools, &mut parts)?;
     }
     tools.put(&[], &mut parts);
-    let ReadConversation { mut said, results } = conversation;
-    calls::match_results(&mut said, results)?;
-    parts.extend(joined(said));
+    let ReadConversation { parts: mut conversation_parts, results } = conversation;
+    calls::match_results(&mut conversation_parts, results)?;
+    parts.extend(joined(conversation_parts));
     let frame = AnswerFrame { shows_usage: true, ..AnswerFrame::default() };
     let left_out = left_out.into_omissions();
     Ok(TranslatableRequest { parts, frame, left_out, caches: false })
@@ -107,24 +107,24 @@ fn instructions<'a>(
     let all = list(&at_parts, at.needed("parts", found)?)?;
     for (place, value) in all.into_iter().enumerate() {
         let at = at_parts.index(place);
-        let mut said = None;
+        let mut instructions = None;
         for (key, value) in members(&at, value)? {
             match &*key {
-                "text" => said = Some(at.key("text").text(value)?),
+                "text" => instructions = Some(at.key("text").text(value)?),
                 _ => fields::PART.field(&at.key(&key), &key, value)?,
             }
         }
-        let text = at.needed("text", said)?;
+        let text = at.needed("text", instructions)?;
         parts.push(PromptPart::Instruction(Text { text, cache: None }));
     }
     Ok(())
 }
 
-/// What is said, as it is read.
+/// The conversation read so far.
 #[derive(Default)]
 struct ReadConversation<'a> {
-    said: Vec<PromptPart<'a>>,
-    /// What each result among them says of its call, in order.
+    parts: Vec<PromptPart<'a>>,
+    /// References of its results to their calls, in order.
     results: Vec<calls::NamedResult<'a>>,
 }
 
@@ -161,7 +161,7 @@ impl<'a> ReadConversation<'a> {
                     _ => fields::CONTENT.field(&at, &key, value)?,
                 }
             }
-            self.said.push(PromptPart::Turn(speaker));
+            self.parts.push(PromptPart::Turn(speaker));
             let Some(parts) = parts else { continue };
             let at = at.key("parts");
             for (place, value) in list(&at, parts)?.into_iter().enumerate() {
@@ -195,24 +195,24 @@ impl<'a> ReadConversation<'a> {
             if !is_assistant {
                 return Err(at.key("functionCall").malformed("said by the model"));
             }
-            self.said.push(PromptPart::ToolCall(ToolCall { seal, ..call }));
+            self.parts.push(PromptPart::ToolCall(ToolCall { seal, ..call }));
             return Ok(());
         }
         if let Some((result, name)) = result {
             let field = at.key("functionResponse").to_string();
             self.results.push(calls::NamedResult { name, field });
-            self.said.push(PromptPart::ToolResult(result));
+            self.parts.push(PromptPart::ToolResult(result));
         } else if let Some(media) = media {
-            self.said.push(PromptPart::Content(media));
+            self.parts.push(PromptPart::Content(media));
         } else if is_thought && text.is_some() {
             let text = text.unwrap_or_default();
-            self.said.push(PromptPart::Reasoning(Reasoning { text, seal }));
+            self.parts.push(PromptPart::Reasoning(Reasoning { text, seal }));
             return Ok(());
         } else if let Some(text) = text.filter(|text| seal.is_none() || !text.is_empty()) {
-            self.said.push(PromptPart::Content(ContentPart::Text(Text { text, cache: None })));
+            self.parts.push(PromptPart::Content(ContentPart::Text(Text { text, cache: None })));
         }
         if is_assistant && seal.is_some() {
-            self.said.push(PromptPart::Reasoning(Reasoning { text: "".into(), seal }));
+            self.parts.push(PromptPart::Reasoning(Reasoning { text: "".into(), seal }));
         }
         Ok(())
     }
@@ -379,8 +379,7 @@ fn result<'a>(
     Ok((ToolResult { id, content, is_error, cache: None }, name))
 }
 
-/// What came out: the text behind one of the keys that Google's documents have for it, or the whole
-/// object as text.
+/// Reads a tool's output: the text behind one of the keys of Google's documents, or the whole object as text.
 fn output<'a>(
     at: &FieldPath<'_>,
     value: Raw<'a>,
@@ -393,17 +392,17 @@ fn output<'a>(
         }
         _ => (Cow::Borrowed(value.get()), false),
     };
-    let said = Some(text).filter(|text| !text.is_empty());
-    let said = said.map(|text| ContentPart::Text(Text { text, cache: None }));
-    Ok((said.into_iter().collect(), is_error))
+    let content = Some(text).filter(|text| !text.is_empty());
+    let content = content.map(|text| ContentPart::Text(Text { text, cache: None }));
+    Ok((content.into_iter().collect(), is_error))
 }
 
 /// Joins what the model has said in pieces: SDKs send each piece of a stream back as a part, or as a
 /// turn, of its own. Thoughts end at their signature.
-fn joined(said: Vec<PromptPart<'_>>) -> Vec<PromptPart<'_>> {
-    let mut kept: Vec<PromptPart<'_>> = Vec::with_capacity(said.len());
+fn joined(parts: Vec<PromptPart<'_>>) -> Vec<PromptPart<'_>> {
+    let mut kept: Vec<PromptPart<'_>> = Vec::with_capacity(parts.len());
     let mut speaker = None;
-    for part in said {
+    for part in parts {
         if let PromptPart::Turn(next) = &part {
             let goes_on = speaker == Some(*next) && *next == Speaker::Assistant;
             speaker = Some(*next);
@@ -411,8 +410,8 @@ fn joined(said: Vec<PromptPart<'_>>) -> Vec<PromptPart<'_>> {
                 continue;
             }
         }
-        let is_said = speaker == Some(Speaker::Assistant);
-        if is_said
+        let is_assistant = speaker == Some(Speaker::Assistant);
+        if is_assistant
             && matches!(&part, PromptPart::Content(ContentPart::Text(text)) if text.text.is_empty())
         {
             // The last piece of a stream says nothing.
@@ -429,7 +428,7 @@ fn joined(said: Vec<PromptPart<'_>>) -> Vec<PromptPart<'_>> {
             (
                 Some(PromptPart::Content(ContentPart::Text(text))),
                 PromptPart::Content(ContentPart::Text(more)),
-            ) if is_said => text.text.to_mut().push_str(&more.text),
+            ) if is_assistant => text.text.to_mut().push_str(&more.text),
             (_, part) => kept.push(part),
         }
     }

@@ -61,7 +61,7 @@ fn declaration<'a>(
     Ok(())
 }
 
-/// Which tools may be called. `VALIDATED` has all calls fit their schemas.
+/// Reads which tools may be called. `VALIDATED` makes all calls fit their schemas.
 pub(super) fn tool_config<'a>(
     at: &FieldPath<'_>,
     value: Raw<'a>,
@@ -163,7 +163,7 @@ fn whole(at: &FieldPath<'_>, value: Raw<'_>) -> Result<u64, Untranslatable> {
     digits.parse().map_err(|_| at.malformed("an integer from 0 up"))
 }
 
-/// Whether text is all that is to be answered.
+/// True if text is the only response modality.
 fn is_text(at: &FieldPath<'_>, value: Raw<'_>) -> Result<bool, Untranslatable> {
     let mut is_text = true;
     for (place, value) in at.list(value)?.into_iter().enumerate() {
@@ -172,7 +172,7 @@ fn is_text(at: &FieldPath<'_>, value: Raw<'_>) -> Result<bool, Untranslatable> {
     Ok(is_text)
 }
 
-/// What says how the answer is formed.
+/// Fields that describe the format of the answer.
 #[derive(Default)]
 struct ReadFormat<'a> {
     media_type: Option<Cow<'a, str>>,

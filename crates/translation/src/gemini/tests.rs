@@ -1,5 +1,5 @@
-//! What is Gemini's own: calls without ids, schemas in OpenAPI's words, thoughts in pieces, and what an
-//! upstream answers in odd cases.
+//! Tests of Gemini's peculiarities: calls without ids, schemas in OpenAPI's words, reasoning in pieces, and
+//! unusual upstream answers.
 
 use serde_json::{Value, json};
 
@@ -184,7 +184,7 @@ fn calls_of_other_models_are_marked_for_models_that_want_signatures() {
 }
 
 #[test]
-fn models_are_told_to_think_as_they_take_it() {
+fn thinking_is_set_in_the_form_of_each_model() {
     use Thinking::{Adaptive, Budget, Off};
     let high = Thinking::Effort(Effort::High);
     for (style, thinking, expected) in [
@@ -213,7 +213,7 @@ fn models_are_told_to_think_as_they_take_it() {
 }
 
 #[test]
-fn what_upstreams_answer_in_odd_cases_is_told() {
+fn unusual_upstream_answers_are_reported() {
     let parts = |parts: Value, reason: &str| {
         json!({"responseId": "r-1", "candidates":
             [{"content": {"role": "model", "parts": parts}, "finishReason": reason}]})

@@ -205,12 +205,12 @@ fn end_content(parts: Members, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// What a call came to: "the number of function response parts is equal to the number of function call
-/// parts of the function call turn" (gemini-cli 3814), so that one without a result has one that says so.
+/// Writes the result of a call. "the number of function response parts is equal to the number of function
+/// call parts of the function call turn" (gemini-cli 3814), so a call without a result gets a placeholder.
 fn function_response(call: &ToolCall<'_>, result: Option<&ToolResult<'_>>, out: &mut Vec<u8>) {
     let content = result.map_or(&[][..], |result| &result.content);
     let texts: Vec<&str> = content.iter().filter_map(turns::text_of).collect();
-    let said = match result {
+    let text = match result {
         Some(_) => texts.join("\n"),
         None => turns::NO_RESULT.to_owned(),
     };
@@ -222,7 +222,7 @@ fn function_response(call: &ToolCall<'_>, result: Option<&ToolResult<'_>>, out: 
     response.key(out, "response");
     let mut output = Members::object(out);
     let is_error = result.is_none_or(|result| result.is_error);
-    output.text(out, if is_error { "error" } else { "output" }, &said);
+    output.text(out, if is_error { "error" } else { "output" }, &text);
     output.end(out);
     response.end(out);
     part.end(out);

@@ -1,10 +1,10 @@
-//! What providers say of failures otherwise than OpenAI.
+//! Failures in providers' formats that differ from OpenAI's.
 
 use serde_json::Value;
 
 use crate::part::{FailureKind, UpstreamFailure};
 
-/// What says that a prompt is too long: OpenAI's code, and the words of others.
+/// Phrases for a prompt that is too long: OpenAI's code, and other providers' messages.
 pub(super) const TOO_LONG: [&str; 11] = [
     "context_length",
     "context length",
@@ -22,7 +22,7 @@ pub(super) const TOO_LONG: [&str; 11] = [
     // SiliconFlow
     "max_seq_len",
 ];
-/// What says that a prompt or an answer was filtered.
+/// Phrases for a filtered prompt or answer.
 pub(super) const FILTERED: [&str; 3] =
     ["content_filter", "content_policy", "content management policy"];
 /// Zhipu's code of a prompt that is too long. Source of both: <https://docs.bigmodel.cn/cn/api/api-code>.
@@ -41,13 +41,13 @@ pub(super) fn word(value: &Value) -> String {
     }
 }
 
-/// What is no JSON, as a JSON string if it is a short text for people: SiliconFlow and proxies answer so.
+/// A body that is not JSON, as a JSON string if it is a short plain text: SiliconFlow and proxies answer so.
 pub(super) fn plain_text(body: &[u8]) -> Value {
     let text = std::str::from_utf8(body).unwrap_or_default().trim();
-    let is_said = text.len() <= PLAIN_TEXT_BYTES_MAX
+    let is_readable = text.len() <= PLAIN_TEXT_BYTES_MAX
         && !text.starts_with(['<', '{', '['])
         && !text.contains(char::is_control);
-    Value::from(if is_said { text } else { "" })
+    Value::from(if is_readable { text } else { "" })
 }
 
 /// The first complaint of a list, and the field that it is about, as FastAPI and Mistral have it.
@@ -63,8 +63,8 @@ pub(super) fn first_detail(value: &Value) -> Option<(String, String)> {
     Some((format!("{message}: {field}"), field))
 }
 
-/// What an error says that stands in an answer with a status of success. Its code is a status at
-/// OpenRouter and at local servers.
+/// Reads an error inside an answer of successful status. Its code is an HTTP status at OpenRouter and at
+/// local servers.
 pub(crate) fn in_answer(value: &Value) -> UpstreamFailure {
     let code = &value["error"]["code"];
     let code = code.as_u64().or_else(|| code.as_str()?.parse().ok());
@@ -77,16 +77,16 @@ pub(crate) fn in_answer(value: &Value) -> UpstreamFailure {
     }
 }
 
-/// What is said of a failure that is the operator's matter, such as an empty account.
+/// Message for a failure that concerns the operator alone, such as an empty account.
 fn refused(code: i64) -> String {
     format!("The provider refused the request ({code}).")
 }
 
-/// What MiniMax's `base_resp` says; `None` where it says that all went well.
+/// Reads MiniMax's `base_resp`; `None` if it reports success.
 ///
 /// Source of the codes: <https://platform.minimax.io/docs/api-reference/errorcode>.
-pub(crate) fn of_base_resp(said: &Value) -> Option<UpstreamFailure> {
-    let code = said["status_code"].as_i64().filter(|code| *code != 0)?;
+pub(crate) fn of_base_resp(base_resp: &Value) -> Option<UpstreamFailure> {
+    let code = base_resp["status_code"].as_i64().filter(|code| *code != 0)?;
     let kind = match code {
         1002 | 1039 | 1041 | 2056 => FailureKind::Busy,
         1004 | 1008 | 2049 => FailureKind::Denied,
@@ -94,7 +94,7 @@ pub(crate) fn of_base_resp(said: &Value) -> Option<UpstreamFailure> {
         1042 | 2013 => FailureKind::Invalid,
         _ => FailureKind::Upstream,
     };
-    let message = said["status_msg"].as_str().unwrap_or_default();
+    let message = base_resp["status_msg"].as_str().unwrap_or_default();
     let has = |words: &[&str]| words.iter().any(|word| message.to_ascii_lowercase().contains(word));
     let kind =
         if kind == FailureKind::Invalid && has(&TOO_LONG) { FailureKind::TooLong } else { kind };

@@ -48,7 +48,7 @@ struct WireMessageAnswer<'a> {
 /// The types of blocks that have words in other dialects.
 pub(super) const BLOCKS: [&str; 4] = ["text", "thinking", "redacted_thinking", "tool_use"];
 
-/// Why a model stopped, by its `stop_reason`. Calls wait for their results unless it says otherwise.
+/// Reads a `stop_reason`. A model that made calls stops for their results unless the reason says otherwise.
 pub(super) fn stop<'a>(reason: &str, sequence: Option<Borrowed<'a>>, has_calls: bool) -> Stop<'a> {
     match reason {
         "stop_sequence" => Stop::Sequence(sequence.map(|text| text.0)),
@@ -107,7 +107,7 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
     Ok(out)
 }
 
-/// What an error says that comes with a good status.
+/// Reads an error that comes with a successful status.
 pub(super) fn failure(error: &RawValue) -> UpstreamFailure {
     let value = serde_json::json!({"error": json::read::<serde_json::Value>(error.get())});
     let status = match value["error"]["type"].as_str() {
@@ -118,7 +118,7 @@ pub(super) fn failure(error: &RawValue) -> UpstreamFailure {
     kit::failure_of(status, &value)
 }
 
-/// What was used, in the words of messages.
+/// Writes the `usage` object of messages.
 pub(super) fn usage(counts: &Counts, out: &mut Vec<u8>) {
     let mut usage = Members::object(out);
     usage.integer(out, "input_tokens", counts.input_uncached());
@@ -183,7 +183,7 @@ pub(super) fn error(failure: &UpstreamFailure) -> Vec<u8> {
     out
 }
 
-/// Who called a tool: the model itself, and no program that it has written.
+/// `caller` of a tool call made by the model itself, not by a program that it wrote.
 pub(super) const CALLER: &str = r#"{"type":"direct"}"#;
 
 /// A message that is being written, block by block.
@@ -334,7 +334,7 @@ pub(super) fn write(answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
                     sequence = text.as_deref();
                 }
             }
-            AnswerPart::End(known) => counts = *known,
+            AnswerPart::End(reported) => counts = *reported,
         }
     }
     blocks.close(&mut out);

@@ -1,4 +1,4 @@
-//! What becomes of the fields and blocks of a message that no other dialect has words for.
+//! Handling of the fields and blocks of a message that no other dialect can express.
 //!
 //! Sources: Anthropic's reference and SDKs, and the requests of Claude Code. `anthropic-version` changes
 //! nothing here: what later versions add stands in the body, and has its row.
@@ -115,8 +115,8 @@ pub(super) const BLOCKS: FateTable = FateTable {
     others: FieldFate::Refused("is not known to the gateway"),
 };
 
-/// Whether a block of a type that has no row is of an answer, and done: a call that a provider ran, or
-/// what came of it.
+/// True if an unlisted block type belongs to an answer and needs nothing more: a call that a provider ran, or
+/// its result.
 pub(super) fn is_done(kind: &str) -> bool {
     kind.ends_with("_tool_result") || kind.ends_with("_tool_use")
 }

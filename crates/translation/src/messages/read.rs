@@ -1,4 +1,4 @@
-//! What a customer's message asks for, as parts.
+//! Reads a customer's message request as parts.
 
 use crate::at::{FieldPath, OmissionLog, Raw, document, is_given};
 use crate::dialect::{AnswerFrame, TranslatableRequest, Untranslatable};
@@ -13,7 +13,7 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
     let root = FieldPath::root(&left_out);
     let (mut parts, mut frame) = (Vec::new(), AnswerFrame::default());
     // Instructions stand before the first turn, wherever the field stands.
-    let mut said = Vec::new();
+    let mut turns = Vec::new();
     let (mut tools, mut choice) = (OfferedTools::default(), None);
     let (mut has_messages, mut caches) = (false, false);
     for (key, value) in root.object(document(body)?)? {
@@ -28,7 +28,7 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
             }
             "messages" => {
                 has_messages = true;
-                TurnReader { parts: &mut said, tools: &mut tools }.messages(&at, value)?;
+                TurnReader { parts: &mut turns, tools: &mut tools }.messages(&at, value)?;
             }
             "max_tokens" => parts.push(PromptPart::OutputMax(at.count(value)?)),
             "stream" => frame.streams = at.boolean(value)?,
@@ -55,10 +55,10 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
     if let Some(value) = choice {
         read_tools::tool_choice(&root.key("tool_choice"), value, &tools, &mut parts)?;
     }
-    tools.put(&said, &mut parts);
+    tools.put(&turns, &mut parts);
     prefer_effort(&mut parts);
-    kit::attach_seals(&mut said);
-    parts.extend(said);
+    kit::attach_seals(&mut turns);
+    parts.extend(turns);
     frame.shows_usage = true;
     let left_out = left_out.into_omissions();
     Ok(TranslatableRequest { parts, frame, left_out, caches })

@@ -8,7 +8,7 @@ use crate::offered::OfferedTools;
 use crate::part::{PromptPart, Tool, ToolChoice};
 
 /// A tool that the customer runs and that Anthropic's models know without a schema.
-struct KnownTool {
+struct BuiltinTool {
     /// The beginning of its type: a date follows.
     kind: &'static str,
     description: &'static str,
@@ -16,18 +16,18 @@ struct KnownTool {
 }
 
 /// Source: Anthropic's documentation of its bash, text editor and memory tools.
-const KNOWN_TOOLS: [KnownTool; 3] = [
-    KnownTool {
+const BUILTIN_TOOLS: [BuiltinTool; 3] = [
+    BuiltinTool {
         kind: "bash_2",
         description: "Runs a command in a bash session that goes on from call to call.",
         schema: r#"{"type":"object","properties":{"command":{"type":"string","description":"The command to run."},"restart":{"type":"boolean","description":"Restart the session instead."}}}"#,
     },
-    KnownTool {
+    BuiltinTool {
         kind: "text_editor_2",
         description: "Views, creates and edits text files.",
         schema: r#"{"type":"object","properties":{"command":{"type":"string","enum":["view","create","str_replace","insert"]},"path":{"type":"string","description":"The path of the file or directory."},"view_range":{"type":"array","items":{"type":"integer"},"description":"First and last line to view, counted from 1; -1 is the end."},"file_text":{"type":"string","description":"The text of the file to create."},"old_str":{"type":"string","description":"The text to replace, which must be there once."},"new_str":{"type":"string","description":"The text to put in its place."},"insert_line":{"type":"integer","description":"The line behind which to insert; 0 is the beginning."},"insert_text":{"type":"string","description":"The text to insert."}},"required":["command","path"]}"#,
     },
-    KnownTool {
+    BuiltinTool {
         kind: "memory_2",
         description: "Keeps notes in files under /memories from one conversation to the next.",
         schema: r#"{"type":"object","properties":{"command":{"type":"string","enum":["view","create","str_replace","insert","delete","rename"]},"path":{"type":"string","description":"The path below /memories."},"view_range":{"type":"array","items":{"type":"integer"}},"file_text":{"type":"string"},"old_str":{"type":"string"},"new_str":{"type":"string"},"insert_line":{"type":"integer"},"insert_text":{"type":"string"},"old_path":{"type":"string"},"new_path":{"type":"string"}},"required":["command"]}"#,
@@ -49,17 +49,17 @@ pub(super) fn tools<'a>(
         let kind = members.iter().find(|(key, value)| key == "type" && is_given(*value));
         let kind = kind.map(|(_, value)| at.key("type").text(*value)).transpose()?;
         let kind = kind.filter(|kind| kind != "custom");
-        let known = kind
+        let builtin = kind
             .as_ref()
-            .and_then(|kind| KNOWN_TOOLS.iter().find(|known| kind.starts_with(known.kind)));
+            .and_then(|kind| BUILTIN_TOOLS.iter().find(|builtin| kind.starts_with(builtin.kind)));
         let has_schema = members.iter().any(|(key, _)| key == "input_schema");
         match kind {
-            Some(kind) if known.is_none() && !has_schema => {
+            Some(kind) if builtin.is_none() && !has_schema => {
                 // Nothing here searches as the provider would: all that waits is in the prompt.
                 tools.needs_all |= kind.starts_with("tool_search_tool");
                 tools.leave_out(&at, &kind);
             }
-            _ => tool(&at, members, known, tools)?,
+            _ => tool(&at, members, builtin, tools)?,
         }
     }
     Ok(())
@@ -68,12 +68,12 @@ pub(super) fn tools<'a>(
 fn tool<'a>(
     at: &FieldPath<'_>,
     members: Members<'a>,
-    known: Option<&KnownTool>,
+    builtin: Option<&BuiltinTool>,
     tools: &mut OfferedTools<'a>,
 ) -> Result<(), Untranslatable> {
     let (mut name, mut is_strict, mut cache) = (None, None, None);
-    let mut description = known.map(|known| known.description.into());
-    let mut schema = known.map(|known| known.schema.into());
+    let mut description = builtin.map(|builtin| builtin.description.into());
+    let mut schema = builtin.map(|builtin| builtin.schema.into());
     let mut waits = false;
     for (key, value) in members {
         let at = at.key(&key);

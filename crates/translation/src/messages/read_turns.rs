@@ -1,4 +1,4 @@
-//! What is said in a customer's message, as parts.
+//! Reads the turns of a customer's message request as parts.
 
 use std::borrow::Cow;
 
@@ -13,8 +13,8 @@ use crate::part::{
 };
 use crate::seal::{self, Maker};
 
-/// What Claude Code begins its instructions with: it changes with each request, and Anthropic takes it
-/// away before the model reads the rest. Elsewhere it would spoil every cache.
+/// Prefix of a line in Claude Code's instructions that changes with each request. Anthropic strips it before
+/// the model reads the rest; elsewhere it would spoil every cache.
 const BILLING_HEADER: &str = "x-anthropic-billing-header:";
 
 /// The turns of a request, as they are read.
@@ -288,7 +288,7 @@ impl<'a> TurnReader<'_, 'a> {
         Ok(ToolResult { id, content, is_error, cache })
     }
 
-    /// What a tool has put out. References to tools that wait bring these into the prompt, and are a text
+    /// Reads a tool's output. References to deferred tools bring these into the prompt, and become a text
     /// that names them.
     fn output(
         &mut self,

@@ -34,7 +34,7 @@ struct WireStart<'a> {
     id: Borrowed<'a>,
 }
 
-/// What is new, with the fields of all of its types.
+/// A delta, with the fields of all of its types.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct WireDelta<'a> {

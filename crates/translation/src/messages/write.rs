@@ -31,11 +31,11 @@ pub(super) fn request(
     let mut conversation = AlternatingTurns::gather(parts, ThoughtsAtEnd::Drop, is_own);
     let mut out = Vec::with_capacity(1024);
     let mut members = Members::object(&mut out);
-    let asked = parts.iter().find_map(|part| match part {
+    let requested = parts.iter().find_map(|part| match part {
         PromptPart::OutputMax(tokens) => Some(*tokens),
         _ => None,
     });
-    let output_max = asked.unwrap_or(target.output_max);
+    let output_max = requested.unwrap_or(target.output_max);
     members.integer(&mut out, "max_tokens", output_max);
     let thinks = claude::thinking(parts, output_max, target, losses, &conversation)?;
     claude::end_turns(&mut conversation, parts, thinks, target, losses)?;
@@ -225,8 +225,8 @@ fn tool_result(
     }
     if list.len() == 1 && is_error {
         blocks.next(&mut list);
-        let said = if result.is_none() { turns::NO_RESULT } else { turns::EMPTY_FAILURE };
-        text(said, None, &mut list);
+        let placeholder = if result.is_none() { turns::NO_RESULT } else { turns::EMPTY_FAILURE };
+        text(placeholder, None, &mut list);
     }
     if list.len() > 1 {
         blocks.end(&mut list);
@@ -431,8 +431,8 @@ impl MessageSettings<'_> {
     }
 }
 
-/// Whether the name of a customer's user is one that Anthropic takes: "user_id appears to contain an email
-/// address", or a number of a telephone.
+/// True if Anthropic accepts the user's name as `user_id`. It refuses e-mail addresses ("user_id appears to
+/// contain an email address") and telephone numbers.
 fn is_opaque(user: &str) -> bool {
     let is_phone = |letter: char| letter.is_ascii_digit() || " +-().".contains(letter);
     let digits = user.chars().filter(char::is_ascii_digit).count();

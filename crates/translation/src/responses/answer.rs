@@ -53,7 +53,7 @@ impl WireResponse<'_> {
         details.and_then(|details| details.reasoning_tokens).unwrap_or(0)
     }
 
-    /// Why the model stopped.
+    /// The stop reason.
     pub(super) fn stop(&self, has_calls: bool) -> Stop<'static> {
         let reason = self.incomplete_details.as_ref().and_then(|it| it.reason.as_deref());
         match (self.status.as_ref().map(|word| &*word.0), reason) {
@@ -65,7 +65,7 @@ impl WireResponse<'_> {
     }
 }
 
-/// What an error says that comes with a good status.
+/// Reads an error that comes with a successful status.
 pub(super) fn failure(error: Option<&RawValue>) -> UpstreamFailure {
     let error = error.and_then(|error| json::read::<serde_json::Value>(error.get()));
     let value = serde_json::json!({"error": error});
@@ -98,7 +98,7 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
     Ok(out)
 }
 
-/// What was used, in the words of responses.
+/// Writes the `usage` object of responses.
 pub(super) fn usage(counts: &Counts, out: &mut Vec<u8>) {
     let (input, output) = (counts.input_total(), counts.output_total());
     let mut usage = Members::object(out);
@@ -120,7 +120,7 @@ pub(super) fn usage(counts: &Counts, out: &mut Vec<u8>) {
     usage.end(out);
 }
 
-/// How a response stands.
+/// The status of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     InProgress,
@@ -150,7 +150,7 @@ impl Status {
     }
 }
 
-/// What a response object says beside what it repeats.
+/// Members of a response object that do not repeat the request.
 pub(super) struct ResponseState<'s> {
     pub(super) status: Status,
     /// The items of its output, with commas between them.
@@ -260,7 +260,7 @@ impl OpenItem {
         Self::Call { id, namespace, name, input: String::new(), is_free, is_search }
     }
 
-    /// What its id begins with.
+    /// Prefix of the item's id.
     pub(super) fn prefix(&self) -> &'static str {
         match self {
             Self::Message { .. } => "msg_",
@@ -453,7 +453,7 @@ pub(super) fn write(answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
                 }
             }
             AnswerPart::Stop(stop) => status = Status::after(stop),
-            AnswerPart::End(known) => counts = *known,
+            AnswerPart::End(reported) => counts = *reported,
             AnswerPart::Error(failure) => return kit::openai_error(failure),
         }
     }

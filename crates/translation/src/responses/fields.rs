@@ -1,4 +1,4 @@
-//! What becomes of the fields and items of a response that no other dialect has words for.
+//! Handling of the fields and items of a response that no other dialect can express.
 //!
 //! Sources: OpenAI's reference and SDKs, and the requests of Codex.
 
@@ -98,8 +98,8 @@ const COMPACTED: FieldFate = FieldFate::Refused(
      begin a new one, or go on with a model of that provider",
 );
 
-/// Whether an item of a type that has no row is of an answer, and done: a call that a provider ran, or
-/// what came of it.
+/// True if an unlisted item type belongs to an answer and needs nothing more: a call that a provider ran, or
+/// its result.
 pub(super) fn is_done(kind: &str) -> bool {
     kind.ends_with("_call") || kind.ends_with("_call_output")
 }

@@ -58,7 +58,7 @@ pub(super) struct CitedText {
 }
 
 impl CitedText {
-    /// What is said of it when all of its text has been said, which has so many characters.
+    /// The citation as a part, once the `length` characters of the text are complete.
     pub(super) fn at_end_of(&self, length: u64) -> Option<AnswerPart<'_>> {
         let back = (length.checked_sub(self.start)?, length.checked_sub(self.end)?);
         let (url, title) = (self.url.as_str().into(), self.title.as_str().into());

@@ -9,7 +9,7 @@ use crate::part::AnswerPart;
 use crate::responses::item::{CitedText, WireItem};
 use crate::sequence::{Passed, Sequencer};
 
-/// How an event names its item.
+/// Reference of an event to its item.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ItemName<'n> {
     /// The `output_index` of the event.
@@ -18,7 +18,7 @@ pub(super) struct ItemName<'n> {
     pub(super) id: Option<&'n str>,
 }
 
-/// What an item is.
+/// Type of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ItemKind {
     Message,
@@ -42,7 +42,7 @@ impl ItemKind {
         }
     }
 
-    /// Whether a part of this kind can stand in it.
+    /// True if an item of this kind can contain such a part.
     fn has(self, part: PartKind) -> bool {
         match part {
             PartKind::Text(_) | PartKind::Refusal(_) => self == Self::Message,
@@ -94,7 +94,7 @@ struct OpenItem {
     has_ended: bool,
     parts: Sequencer<PartKind>,
     passed: Vec<(PartKind, Passed)>,
-    /// What the texts of a message refer to.
+    /// Citations in the texts of a message.
     cited: Vec<CitedText>,
 }
 
@@ -117,7 +117,7 @@ impl OpenItems {
         self.has_calls
     }
 
-    /// Whether an item or a part waits for another to end.
+    /// True if an item or a part waits for another to end.
     pub(super) fn has_waiting(&self) -> bool {
         let open = self.items.iter().filter(|item| !item.has_ended);
         self.order.has_waiting() || open.into_iter().any(|item| item.parts.has_waiting())
@@ -277,7 +277,7 @@ impl OpenItems {
         };
         let place = match self.find(name).filter(is_same) {
             Some(place) => place,
-            None if self.has_said(name, kind) => return Ok(()),
+            None if self.has_ended_item(name, kind) => return Ok(()),
             None => {
                 self.begin(name, kind, out);
                 if let Some(call) = item.call() {
@@ -295,8 +295,8 @@ impl OpenItems {
         Ok(())
     }
 
-    /// Whether an item of this name and kind has ended already.
-    fn has_said(&self, name: ItemName<'_>, kind: ItemKind) -> bool {
+    /// True if an item of this name and kind has already ended.
+    fn has_ended_item(&self, name: ItemName<'_>, kind: ItemKind) -> bool {
         let found = self.find(name).and_then(|place| self.items.get(place));
         let is_named = name.index.is_some() || name.id.is_some();
         is_named && found.is_some_and(|item| item.kind == kind && item.has_ended)
@@ -331,8 +331,8 @@ impl OpenItem {
         if text.is_empty() {
             return self.parts.begin(part);
         }
-        let known = self.passed.iter().rposition(|(known, _)| *known == part);
-        let place = known.unwrap_or_else(|| {
+        let entry = self.passed.iter().rposition(|(entry, _)| *entry == part);
+        let place = entry.unwrap_or_else(|| {
             // Parts of a summary are paragraphs.
             if let PartKind::Summary(1..) = part {
                 self.parts.push(part, AnswerPart::Reasoning("\n\n".into()), out);
@@ -348,9 +348,9 @@ impl OpenItem {
 
     /// Says what of a whole part has not come in pieces, and ends it.
     fn complete(&mut self, part: PartKind, whole: &str, out: &mut dyn FnMut(AnswerPart<'_>)) {
-        let known = self.passed.iter().find(|(known, _)| *known == part);
-        let rest = known.map_or(whole, |(_, passed)| passed.rest(whole));
-        if known.is_none() && part == PartKind::FreeInput {
+        let entry = self.passed.iter().find(|(entry, _)| *entry == part);
+        let rest = entry.map_or(whole, |(_, passed)| passed.rest(whole));
+        if entry.is_none() && part == PartKind::FreeInput {
             self.passed.push((part, Passed::default()));
             // Free text can be empty, and is an object with nothing in it then.
             self.parts.push(part, part.piece(whole.into()), out);

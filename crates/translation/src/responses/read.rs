@@ -1,4 +1,4 @@
-//! What a customer's response asks for, as parts.
+//! Reads a customer's response request as parts.
 
 use crate::at::{FieldPath, Members, OmissionLog, Raw, document, is_given};
 use crate::dialect::{AnswerFrame, TranslatableRequest, Untranslatable};
@@ -8,7 +8,7 @@ use crate::responses::fields;
 use crate::responses::read_items;
 use crate::responses::read_tools::ReadTools;
 
-/// What an answer repeats of its request, and what it says where the request does not.
+/// Request members that an answer repeats, with the defaults for absent ones.
 const REPEATED: [(&str, &str); 17] = [
     ("instructions", "null"),
     ("max_output_tokens", "null"),
@@ -36,7 +36,7 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
     let members = root.object(document(body)?)?;
     frame.repeated = repeated(&members);
     // Instructions stand before the first turn, wherever the field stands.
-    let mut said = Vec::new();
+    let mut items = Vec::new();
     let (mut tools, mut choice, mut user) = (ReadTools::default(), None, None);
     for (key, value) in members {
         let at = root.key(&key);
@@ -49,7 +49,7 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
                 let text = Text { text: at.text(value)?, cache: None };
                 parts.push(PromptPart::Instruction(text));
             }
-            "input" => read_items::input(&at, value, &mut said, &mut tools)?,
+            "input" => read_items::input(&at, value, &mut items, &mut tools)?,
             "stream" => frame.streams = at.boolean(value)?,
             "max_output_tokens" => parts.push(PromptPart::OutputMax(at.count(value)?)),
             "temperature" => {
@@ -68,16 +68,16 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
         }
     }
     // Instructions alone say what to do.
-    if said.is_empty() && !parts.iter().any(|part| matches!(part, PromptPart::Instruction(_))) {
+    if items.is_empty() && !parts.iter().any(|part| matches!(part, PromptPart::Instruction(_))) {
         return Err(root.key("input").malformed("a text, or an array with at least one item"));
     }
     if let Some(value) = choice {
         parts.push(PromptPart::ToolChoice(tools.choice(&root.key("tool_choice"), value)?));
     }
-    tools.put(&said, &mut parts, &mut frame);
+    tools.put(&items, &mut parts, &mut frame);
     parts.extend(user.map(PromptPart::User));
-    kit::attach_seals(&mut said);
-    parts.extend(said);
+    kit::attach_seals(&mut items);
+    parts.extend(items);
     frame.shows_usage = true;
     let left_out = left_out.into_omissions();
     Ok(TranslatableRequest { parts, frame, left_out, caches: false })

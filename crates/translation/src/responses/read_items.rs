@@ -1,5 +1,5 @@
-//! What is said in a customer's response, as parts: items have no turns, so those of one role that follow
-//! each other are one.
+//! Reads the items of a customer's response request as parts: items have no turns, so consecutive items of
+//! one role form one.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -285,7 +285,7 @@ const CLIENTS_CALLS: [ClientsCall; 6] = [
     ClientsCall { call: "computer_call", output: "computer_call_output", name: Some("computer") },
 ];
 
-/// What a tool of a provider's kind is to do, as the input of a function.
+/// The action of a provider's tool, as the input of a function.
 fn as_object<'a>(key: &str, value: Raw<'a>) -> Cow<'a, str> {
     match value.get().starts_with('{') {
         true => value.get().into(),
@@ -293,7 +293,7 @@ fn as_object<'a>(key: &str, value: Raw<'a>) -> Cow<'a, str> {
     }
 }
 
-/// What a tool has put out: a text, contents, a picture of a screen, or what a shell says.
+/// Reads a tool's output: a text, contents, a screenshot, or the streams of a shell.
 fn output<'a>(at: &FieldPath<'_>, value: Raw<'a>) -> Result<Vec<ContentPart<'a>>, Untranslatable> {
     let is_contents = |value: &Raw<'_>| {
         value.members().is_some_and(|members| members.iter().any(|(key, _)| key == "type"))

@@ -47,13 +47,14 @@ struct WireEvent<'a> {
     annotation: Option<&'a RawValue>,
 }
 
-/// Whether an event whose fields are not those that are read is one of a new type.
+/// True if an event that does not parse is of a type that is not known here.
 fn is_new(data: &[u8]) -> bool {
     let kind = std::str::from_utf8(data).ok().and_then(json::kind);
-    let known = ["response.output_", "response.reasoning", "response.refusal", "response.function"];
+    let read_types =
+        ["response.output_", "response.reasoning", "response.refusal", "response.function"];
     let last = ["response.completed", "response.incomplete", "response.failed", "error"];
     kind.is_some_and(|kind| {
-        !known.iter().any(|known| kind.starts_with(known)) && !last.contains(&&*kind)
+        !read_types.iter().any(|prefix| kind.starts_with(prefix)) && !last.contains(&&*kind)
     })
 }
 

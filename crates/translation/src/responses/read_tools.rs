@@ -93,7 +93,7 @@ impl<'a> ReadTools<'a> {
                 (Some(about), Some(own)) => Some(format!("{about}\n\n{own}").into()),
                 (about, own) => own.or_else(|| about.clone()),
             };
-            if !self.namespaced.iter().any(|known| known.joined == joined) {
+            if !self.namespaced.iter().any(|tool| tool.joined == joined) {
                 let namespace = namespace.clone().into_owned();
                 self.namespaced.push(NamespacedTool { joined, namespace, name });
             }
@@ -174,13 +174,13 @@ impl<'a> ReadTools<'a> {
     /// Writes the tools that the model sees, and what the answer must know of them.
     pub(super) fn put(
         self,
-        said: &[PromptPart<'a>],
+        items: &[PromptPart<'a>],
         parts: &mut Vec<PromptPart<'a>>,
         frame: &mut AnswerFrame,
     ) {
         let begin = parts.len();
         frame.tool_search = self.has_search.then(|| self.search_name().into_owned());
-        self.offered.put(said, parts);
+        self.offered.put(items, parts);
         frame.free_tools = kit::free_tools(parts.get(begin..).unwrap_or_default());
         frame.namespaced = self.namespaced;
     }

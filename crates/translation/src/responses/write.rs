@@ -161,9 +161,9 @@ fn input(parts: &[PromptPart<'_>], out: &mut Vec<u8>) -> Result<(), Untranslatab
     Ok(())
 }
 
-/// Whether something that the assistant said or called follows a thought in its turn. A turn that was
-/// interrupted has thoughts with nothing behind them, which are refused: "Item of type 'reasoning' was
-/// provided without its required following item".
+/// True if a text or call of the assistant follows the reasoning in its turn. An interrupted turn ends with
+/// reasoning, which OpenAI refuses: "Item of type 'reasoning' was provided without its required following
+/// item".
 fn is_followed(parts: &[PromptPart<'_>], place: usize) -> bool {
     for part in parts.iter().skip(place + 1) {
         match part {
@@ -183,7 +183,7 @@ fn is_followed(parts: &[PromptPart<'_>], place: usize) -> bool {
 const THOUGHT_MEMBERS: [&str; 6] =
     ["id", "type", "summary", "content", "encrypted_content", "status"];
 
-/// Whether the text is one JSON object, and as such an item that an upstream has thought.
+/// True if the text is one JSON object, and so a reasoning item of an upstream.
 fn is_thought(item: &str) -> bool {
     let Some(raw) = Some(item).filter(|item| is_object(item)).and_then(Raw::document) else {
         return false;
@@ -405,7 +405,7 @@ impl ResponseSettings<'_> {
                 _ => {}
             }
         }
-        if let Some(thinking) = kit::asked_thinking(parts) {
+        if let Some(thinking) = kit::requested_thinking(parts) {
             self.thinking(thinking)?;
         }
         if verbosity.is_none() && format.is_none() {

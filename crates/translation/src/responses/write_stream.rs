@@ -18,7 +18,7 @@ pub(super) struct ResponseWriter {
     number: u64,
     /// The items that are whole, with commas between them.
     output: Vec<u8>,
-    /// How many they are: the place of the open one.
+    /// Number of items so far: the index of the open one.
     place: usize,
     open: Option<OpenItem>,
     status: Status,

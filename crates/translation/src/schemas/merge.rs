@@ -8,7 +8,7 @@ use crate::at::{FieldPath, Members as Read, Raw};
 use crate::dialect::Untranslatable;
 use crate::json::Members;
 
-/// Where the definitions of a schema stand: since draft 2019-09, and before.
+/// Keys that hold the definitions of a schema: since draft 2019-09, and before.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
 /// The reference, to where definitions are written.
@@ -44,10 +44,10 @@ pub(super) fn one_place(members: &Read<'_>) -> String {
     }
     object.key(&mut out, "$defs");
     let mut inner = Members::object(&mut out);
-    let mut known = HashSet::new();
+    let mut seen = HashSet::new();
     for all in DEFINITIONS.into_iter().filter_map(|key| member(members, key)?.members()) {
         for (name, value) in all {
-            if known.insert(name.clone()) {
+            if seen.insert(name.clone()) {
                 push_member(&mut inner, &name, value.get(), &mut out);
             }
         }
@@ -70,8 +70,8 @@ pub(super) fn check_references(at: &FieldPath<'_>, root: Raw<'_>) -> Result<(), 
     collect(at, root, 0, &mut targets)?;
     for target in &targets {
         if name_of(target).and_then(|name| definition(root, &name)).is_none() {
-            let wanted = "a schema whose references are to its own `$defs`, and none to itself";
-            return Err(at.malformed(wanted));
+            let expected = "a schema whose references are to its own `$defs`, and none to itself";
+            return Err(at.malformed(expected));
         }
     }
     let mut open: HashMap<Cow<'_, str>, HashSet<String>> = HashMap::new();
@@ -100,9 +100,9 @@ pub(super) fn check_references(at: &FieldPath<'_>, root: Raw<'_>) -> Result<(), 
         None => Ok(()),
         Some(name) => {
             let at = at.key("$defs");
-            let wanted =
+            let expected =
                 "a schema that does not contain itself: the provider of this model takes no other";
-            Err(at.key(name).malformed(wanted))
+            Err(at.key(name).malformed(expected))
         }
     }
 }
@@ -197,7 +197,7 @@ impl<'m> MergedMembers<'m> {
     }
 
     fn property(&mut self, name: Cow<'m, str>, value: Raw<'m>) {
-        match self.properties.iter_mut().find(|(known, _)| *known == name) {
+        match self.properties.iter_mut().find(|(property, _)| *property == name) {
             Some((_, values)) if values.contains(&value) => {}
             Some((_, values)) => values.push(value),
             None => self.properties.push((name, vec![value])),
@@ -205,8 +205,8 @@ impl<'m> MergedMembers<'m> {
     }
 
     fn member(&mut self, key: Cow<'m, str>, value: Raw<'m>) {
-        match self.members.iter().find(|(known, _)| *known == key) {
-            Some((_, known)) if *known == value => {}
+        match self.members.iter().find(|(existing, _)| *existing == key) {
+            Some((_, existing)) if *existing == value => {}
             Some(_) if matches!(&*key, "type" | "title" | "additionalProperties") => {}
             Some(_) => self.descriptions.push(format!("{{{key}: {}}}", value.get()).into()),
             None => self.members.push((key, value)),

@@ -89,7 +89,7 @@ type Properties<'a> = Vec<(Cow<'a, str>, Vec<Raw<'a>>)>;
 fn add_properties<'a>(all: &mut Properties<'a>, members: &Read<'a>) {
     let own = member(members, "properties").and_then(Raw::members).unwrap_or_default();
     for (name, value) in own {
-        match all.iter_mut().find(|(known, _)| *known == name) {
+        match all.iter_mut().find(|(property, _)| *property == name) {
             Some((_, values)) if values.contains(&value) => {}
             Some((_, values)) => values.push(value),
             None => all.push((name, vec![value])),
@@ -135,10 +135,11 @@ fn rooted(members: &Read<'_>, has_choice: bool, left_out: &[Cow<'_, str>], schem
     let mut out = Vec::with_capacity(schema.len() + 64);
     let mut object = Members::object(&mut out);
     object.text(&mut out, "type", "object");
-    let told = member(members, "description").and_then(Raw::string).unwrap_or_default();
-    let told = [&*told, &notes].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>();
-    if !told.is_empty() {
-        object.text(&mut out, "description", &told.join("\n\n"));
+    let description = member(members, "description").and_then(Raw::string).unwrap_or_default();
+    let description =
+        [&*description, &notes].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>();
+    if !description.is_empty() {
+        object.text(&mut out, "description", &description.join("\n\n"));
     }
     object.key(&mut out, "properties");
     let mut inner = Members::object(&mut out);

@@ -11,7 +11,7 @@ use super::target;
 use crate::dialect::{Dialect, Losses, Untranslatable, UpstreamDialect};
 use crate::{Chat, Converse, Messages};
 
-/// What the documentation forbids, found in a schema.
+/// Finds violations of the documentation's rules in a schema.
 fn check(schema: &Value) -> Result<(), String> {
     let Some(members) = schema.as_object() else { return Err(format!("no object: {schema}")) };
     let words = ["type", "enum", "anyOf", "$ref"];
@@ -43,7 +43,7 @@ fn check(schema: &Value) -> Result<(), String> {
             "anyOf" => value.as_array().ok_or("no array")?.iter().try_for_each(check)?,
             "minItems" if has("array") && (value == &json!(0) || value == &json!(1)) => {}
             "format" if has("string") => {
-                let known = [
+                let keywords = [
                     "date-time",
                     "time",
                     "date",
@@ -55,7 +55,7 @@ fn check(schema: &Value) -> Result<(), String> {
                     "ipv6",
                     "uuid",
                 ];
-                if !known.iter().any(|word| value == word) {
+                if !keywords.iter().any(|word| value == word) {
                     return Err(format!("format {value}"));
                 }
             }
@@ -152,7 +152,7 @@ fn any_schema() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// What is written keeps the rules, says the same when it is sent again, and is the same each time.
+    /// A written schema follows the rules, is unchanged by a second pass, and is the same each time.
     #[test]
     fn what_is_written_keeps_the_rules_and_stays(mut schema in any_schema(), has_both in any::<bool>()) {
         if !has_both {

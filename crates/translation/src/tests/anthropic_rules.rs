@@ -1,4 +1,4 @@
-//! What Anthropic's validator refuses: reports are named where the rules stand.
+//! Rules of Anthropic's validator; each names the public report of its error.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What the validators of Bedrock's Converse API refuse: reports are named where the rules stand.
+//! Rules of the validators of Bedrock's Converse API; each names the public report of its error.
 
 use serde_json::{Value, json};
 
@@ -74,7 +74,7 @@ fn a_history_with_calls_declares_their_tools_in_every_customers_words() {
 }
 
 #[test]
-fn models_of_other_makers_are_told_no_more_than_they_take() {
+fn models_of_other_makers_get_only_fields_that_they_accept() {
     let mut body = json!({"messages": [{"role": "user", "content": "hi"}], "tool_choice": "none",
         "tools": [{"type": "function", "function": {"name": "f"}}]});
     let (sent, losses) = written(&Chat, &other_maker(), &body);

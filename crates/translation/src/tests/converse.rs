@@ -7,7 +7,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{
-    any_answer, any_exchange, any_request, asked, list_said, list_told, target, text, user_at_end,
+    answer_contents, any_answer, any_exchange, any_request, conversation_contents, settings,
+    target, text, user_at_end,
 };
 use crate::Converse;
 use crate::dialect::{Losses, Mode, ThinkingStyle, TranslationTarget, UpstreamDialect};
@@ -135,9 +136,9 @@ proptest! {
     #[test]
     fn requests_are_read_as_they_were_written(parts in any_request()) {
         let parts = with_inline_pictures(parts);
-        let said = read(&write(&parts));
-        prop_assert_eq!(list_said(&said), list_said(&parts));
-        prop_assert_eq!(asked(&said), asked(&parts));
+        let read_back = read(&write(&parts));
+        prop_assert_eq!(conversation_contents(&read_back), conversation_contents(&parts));
+        prop_assert_eq!(settings(&read_back), settings(&parts));
     }
 
     #[test]
@@ -158,14 +159,14 @@ proptest! {
     }
 
     #[test]
-    fn answers_say_what_the_model_said(answer in any_answer()) {
+    fn answers_carry_all_contents(answer in any_answer()) {
         let document = document(&answer).to_string();
         let read = Converse.read_answer(document.as_bytes()).expect("an answer");
-        prop_assert_eq!(list_told(read), list_told(answer.clone()));
+        prop_assert_eq!(answer_contents(read), answer_contents(answer.clone()));
         let read = read_stream(&events(&answer)).expect("events");
         prop_assert!(matches!(read.first(), Some(AnswerPart::Begin { .. })), "{:?}", read);
         prop_assert!(matches!(read.last(), Some(AnswerPart::End(_))), "{:?}", read);
-        prop_assert_eq!(list_told(read), list_told(answer));
+        prop_assert_eq!(answer_contents(read), answer_contents(answer));
     }
 
     #[test]
@@ -320,7 +321,7 @@ fn thoughts_come_back_to_their_maker_and_go_to_nobody_else() {
         ("messageStop", json!({"stopReason": "tool_use"})),
     ])
     .expect("events");
-    assert_eq!(list_told(streamed), list_told(read.clone()));
+    assert_eq!(answer_contents(streamed), answer_contents(read.clone()));
     for (place, customer) in super::DIALECTS.into_iter().enumerate() {
         let document: Value =
             serde_json::from_slice(&customer.write_answer(&read, &super::frame())).expect("JSON");
@@ -353,21 +354,21 @@ fn what_it_has_no_words_for_is_refused_by_name() {
         media_type: media_type.into(),
         data: "AAAA".into(),
     };
-    let said = |content| vec![PromptPart::Turn(Speaker::User), PromptPart::Content(content)];
+    let user = |content| vec![PromptPart::Turn(Speaker::User), PromptPart::Content(content)];
     let rows: Vec<(TranslationTarget, Vec<PromptPart<'_>>, &str)> = vec![
-        (target(), said(ContentPart::Image(media(url()))), "messages.content: an image by URL"),
+        (target(), user(ContentPart::Image(media(url()))), "messages.content: an image by URL"),
         (
             target(),
-            said(ContentPart::Image(media(inline("image/tiff")))),
+            user(ContentPart::Image(media(inline("image/tiff")))),
             "messages.content: an image of this type",
         ),
-        (target(), said(ContentPart::File(media(url()))), "messages.content: a document by URL"),
+        (target(), user(ContentPart::File(media(url()))), "messages.content: a document by URL"),
         (
             target(),
-            said(ContentPart::File(media(inline("application/zip")))),
+            user(ContentPart::File(media(inline("application/zip")))),
             "messages.content: a document of this type",
         ),
-        (target(), said(ContentPart::Audio(media(inline("audio/wav")))), "messages.content: audio"),
+        (target(), user(ContentPart::Audio(media(inline("audio/wav")))), "messages.content: audio"),
         (target(), vec![PromptPart::Format(AnswerFormat::Json)], "response_format"),
     ];
     for (target, parts, field) in rows {
@@ -377,7 +378,7 @@ fn what_it_has_no_words_for_is_refused_by_name() {
 }
 
 #[test]
-fn anthropics_models_are_told_in_their_own_words_and_others_are_not() {
+fn only_anthropics_models_get_additional_request_fields() {
     let parts = [
         PromptPart::Thinking(Thinking::Effort(Effort::Medium)),
         PromptPart::Sampling(Sampling::TopK(40)),
@@ -477,7 +478,7 @@ fn documents_and_marks_stand_where_the_api_has_them() {
 }
 
 #[test]
-fn failures_are_told_apart_by_their_names_and_words() {
+fn failures_are_classified_by_name_and_message() {
     use FailureKind::{Busy, Denied, Invalid, NotFound, TooLong, Upstream};
     for (status, name, body, kind) in [
         (400, Some("ValidationException"), r#"{"message":"bad"}"#, Invalid),

@@ -1,4 +1,4 @@
-//! What the validators of the Gemini API and of Vertex AI refuse: reports are named where the rules stand.
+//! Rules of the validators of the Gemini API and of Vertex AI; each names the public report of its error.
 
 use serde_json::{Value, json};
 
@@ -65,7 +65,7 @@ fn pictures_of_results_follow_in_a_content_of_their_own() {
 }
 
 #[test]
-fn a_model_that_is_told_a_level_never_goes_on_with_its_own_words() {
+fn a_model_with_a_thinking_level_never_continues_a_prefill() {
     let body = json!({"messages": [{"role": "user", "content": "hi"},
         {"role": "assistant", "content": "So"}]});
     let (sent, losses) = written(&Chat, &target(), &body);

@@ -1,4 +1,5 @@
-//! What says nothing to another provider stops no request: it is left out by its name, in every cell.
+//! Fields without a meaning for another provider stop no request: they are left out by name, for every pair
+//! of dialects.
 
 use serde_json::{Value, json};
 
@@ -12,7 +13,7 @@ use super::{target, write_events};
 
 const UPSTREAMS: [&dyn UpstreamDialect; 5] = [&Chat, &Messages, &Responses, &Gemini, &Converse];
 
-/// What each other dialect makes of a request, and the names of what is left out by its reader.
+/// The request in each other dialect, and the names of the fields that its reader left out.
 fn translated(customer: &dyn Dialect, body: &Value) -> (Vec<Value>, Vec<String>) {
     let text = body.to_string();
     let mut names = Vec::new();
@@ -50,9 +51,9 @@ fn refused(customer: &dyn Dialect, body: &Value) -> String {
 }
 
 /// A request with these messages, items or turns behind something that a user has said.
-fn after_hi(customer: &dyn Dialect, said: Value) -> Value {
+fn after_hi(customer: &dyn Dialect, message: Value) -> Value {
     let key = if format!("{customer:?}") == "Responses" { "input" } else { "messages" };
-    json!({"model": "m", key: [{"role": "user", "content": "hi"}, said, {"role": "user", "content": "on"}]})
+    json!({"model": "m", key: [{"role": "user", "content": "hi"}, message, {"role": "user", "content": "on"}]})
 }
 
 fn with(customer: &dyn Dialect, field: &str, value: Value) -> Value {
@@ -67,7 +68,7 @@ fn with(customer: &dyn Dialect, field: &str, value: Value) -> Value {
 
 #[test]
 fn fields_that_repeat_or_hint_are_left_out_of_chat() {
-    let said = |key: &str, value: Value| {
+    let with_field = |key: &str, value: Value| {
         after_hi(&Chat, json!({"role": "assistant", "content": "so", key: value}))
     };
     let citation = json!([{"type": "url_citation", "url_citation": {"url": "https://a"}}]);
@@ -89,7 +90,7 @@ fn fields_that_repeat_or_hint_are_left_out_of_chat() {
         ("phase", json!("commentary"), vec![]),
         ("of_tomorrow", json!(7), vec!["messages.of_tomorrow"]),
     ] {
-        left_out(&Chat, &said(key, value), &names);
+        left_out(&Chat, &with_field(key, value), &names);
     }
     let call = json!({"id": "c1", "type": "function", "index": 0, "extra": 1,
         "function": {"name": "f", "arguments": "{}", "parsed_arguments": {}}});
@@ -202,9 +203,10 @@ fn calls_that_the_customer_ran_are_carried_whatever_their_kind() {
     assert!(names.is_empty(), "{names:?}");
     for sent in sent {
         let text = sent.to_string().replace("\\\"", "\"");
-        for said in ["\"ls\"", "files", "pwd", "home", "delete_file", "none", "screenshot", "AAAA"]
+        for expected in
+            ["\"ls\"", "files", "pwd", "home", "delete_file", "none", "screenshot", "AAAA"]
         {
-            assert!(text.contains(said), "{said}: {text}");
+            assert!(text.contains(expected), "{expected}: {text}");
         }
     }
 }
@@ -271,14 +273,14 @@ fn a_search_for_tools_that_the_customer_runs_is_a_function() {
     assert!(names.is_empty(), "{names:?}");
     for sent in &sent {
         let text = sent.to_string();
-        for said in [
+        for expected in [
             "tool_search",
             "Finds tools",
             "dates",
             "These tools can be called now",
             "mcp__cal__add",
         ] {
-            assert!(text.contains(said), "{said}: {text}");
+            assert!(text.contains(expected), "{expected}: {text}");
         }
         assert!(!text.contains("waits"), "{text}");
     }
@@ -365,7 +367,7 @@ fn tools_that_wait_stay_out_until_something_refers_to_them() {
 
 #[test]
 fn blocks_of_earlier_answers_are_left_out_of_messages() {
-    let said = |block: Value| {
+    let with_block = |block: Value| {
         after_hi(
             &Messages,
             json!({"role": "assistant", "content": [{"type": "text", "text": "so"}, block]}),
@@ -383,14 +385,14 @@ fn blocks_of_earlier_answers_are_left_out_of_messages() {
     ] {
         let block =
             json!({"type": kind, "id": "s", "tool_use_id": "s", "name": "n", "content": []});
-        left_out(&Messages, &said(block), &[&format!("messages.content: {kind}")]);
+        left_out(&Messages, &with_block(block), &[&format!("messages.content: {kind}")]);
     }
     let cited = json!({"type": "text", "text": "x", "citations": [{"type": "char_location"}]});
-    left_out(&Messages, &said(cited), &["messages.content.citations"]);
-    left_out(&Messages, &said(json!({"type": "fallback", "from": {}, "to": {}})), &[]);
+    left_out(&Messages, &with_block(cited), &["messages.content.citations"]);
+    left_out(&Messages, &with_block(json!({"type": "fallback", "from": {}, "to": {}})), &[]);
     let caller = json!({"type": "code_execution_20260120", "tool_id": "s"});
     let call = json!({"type": "tool_use", "id": "t", "name": "f", "input": {}, "caller": caller});
-    left_out(&Messages, &said(call), &["messages.content.caller"]);
+    left_out(&Messages, &with_block(call), &["messages.content.caller"]);
     let turn =
         json!({"role": "user", "content": "x", "output_config": {"effort": "low"}, "id": "m"});
     left_out(&Messages, &after_hi(&Messages, turn), &["messages.output_config"]);
@@ -416,7 +418,7 @@ fn blocks_of_earlier_answers_are_left_out_of_messages() {
 }
 
 #[test]
-fn what_was_summed_up_is_read_in_the_place_of_what_was_said() {
+fn a_summary_replaces_the_turns_before_it() {
     let summary = json!({"type": "compaction", "content": "We greeted.", "encrypted_content": "x"});
     let body = after_hi(
         &Messages,
@@ -510,7 +512,7 @@ fn a_request_that_says_nothing_is_refused_in_its_providers_words() {
 }
 
 #[test]
-fn what_two_names_say_is_said_once() {
+fn fields_with_two_names_are_read_once() {
     let mut body = with(&Chat, "reasoning", json!({"effort": "high", "exclude": null}));
     body["reasoning_effort"] = json!("high");
     body["enable_thinking"] = json!(true);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{DIALECTS, frame, list_told};
+use super::{DIALECTS, answer_contents, frame};
 use crate::dialect::UpstreamDialect;
 use crate::part::AnswerPart;
 use crate::{Chat, Converse, Messages, Responses};
@@ -250,7 +250,7 @@ fn sequential(streamed: &Streamed) -> Vec<Value> {
     streamed.begin.iter().chain(blocks).chain(&streamed.end).cloned().collect()
 }
 
-/// What a reader hands on of these events.
+/// Reads events, and returns the parts.
 pub(super) fn read(
     upstream: &dyn UpstreamDialect,
     events: &[Value],
@@ -266,7 +266,7 @@ pub(super) fn read(
     Ok(read)
 }
 
-/// What a customer's SDK puts together of a stream: text, thoughts, and calls with their inputs.
+/// A stream assembled as a customer's SDK does: text, reasoning, and calls with their inputs.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct StreamedAnswer {
     pub(super) text: String,
@@ -274,7 +274,8 @@ pub(super) struct StreamedAnswer {
     pub(super) calls: Vec<(String, String, String)>,
 }
 
-/// What customers of the dialect at `place` of [`DIALECTS`] read, by the rules of its official SDKs.
+/// Reads an answer as customers of the dialect at `place` of [`DIALECTS`] do, by the rules of its official
+/// SDKs.
 pub(super) fn read_as_customer(place: usize, answer: &[AnswerPart<'_>]) -> StreamedAnswer {
     let mut writer = DIALECTS[place].stream_writer(&frame());
     let mut events = Vec::new();
@@ -369,9 +370,9 @@ fn read_responses(events: &[Value]) -> StreamedAnswer {
             }
             "response.output_item.done" => {
                 let item = &mut items[index.expect("an index")];
-                let said = word(&item["said"]);
+                let text = word(&item["said"]);
                 *item = event["item"].clone();
-                item["said"] = json!(said);
+                item["said"] = json!(text);
             }
             _ => {}
         }
@@ -379,16 +380,16 @@ fn read_responses(events: &[Value]) -> StreamedAnswer {
     let last = &events.last().expect("an end")["response"]["output"];
     let mut read = StreamedAnswer::default();
     for (item, repeated) in items.iter().zip(last.as_array().expect("items")) {
-        let said = word(&item["said"]);
+        let text = word(&item["said"]);
         match repeated["type"].as_str().expect("a type") {
             "message" => {
-                assert_eq!(repeated["content"][0]["text"], said.as_str());
-                read.text += &said;
+                assert_eq!(repeated["content"][0]["text"], text.as_str());
+                read.text += &text;
             }
-            "reasoning" => read.thoughts += &said,
+            "reasoning" => read.thoughts += &text,
             _ => {
                 let input = word(&repeated["arguments"]);
-                assert!(said == input || said.is_empty() && input == "{}", "{item} {repeated}");
+                assert!(text == input || text.is_empty() && input == "{}", "{item} {repeated}");
                 read.calls.push((word(&repeated["call_id"]), word(&repeated["name"]), input));
             }
         }
@@ -445,15 +446,19 @@ fn pieces_belong_to_their_block_in_whatever_order_they_come() {
             let streamed = write(&blocks);
             let order = interleaved(&streamed, random);
             let what = format!("seed {seed}, {upstream:?}: {blocks:?}\n{order:?}");
-            let told = read(upstream, &order).unwrap_or_else(|error| panic!("{error}: {what}"));
+            let answer = read(upstream, &order).unwrap_or_else(|error| panic!("{error}: {what}"));
             let plain = read(upstream, &sequential(&streamed)).expect("in order");
             if format!("{upstream:?}") != "Chat" {
                 // The blocks of a chat completion have no order but that of the calls.
-                assert_eq!(list_told(told.clone()), list_told(plain.clone()), "{what}");
+                assert_eq!(
+                    answer_contents(answer.clone()),
+                    answer_contents(plain.clone()),
+                    "{what}"
+                );
             }
             for (place, dialect) in DIALECTS.into_iter().enumerate() {
                 let (one, other) =
-                    (read_as_customer(place, &told), read_as_customer(place, &plain));
+                    (read_as_customer(place, &answer), read_as_customer(place, &plain));
                 let expected = by_value(expected(&blocks));
                 assert_eq!(by_value(one), expected, "{:?} over {what}", dialect);
                 assert_eq!(by_value(other), expected, "{:?} over {what}", dialect);
@@ -473,19 +478,19 @@ fn the_open_block_is_handed_on_at_once_and_the_others_are_counted() {
             "delta": {"type": "input_json_delta", "partial_json": "x".repeat(1000)}})
     };
     let mut reader = Messages.stream_reader();
-    let mut told = 0;
+    let mut count = 0;
     for event in [tool(0), tool(1), input(0), input(1), input(0)] {
-        reader.read(event.to_string().as_bytes(), &mut |_| told += 1).expect("an event");
+        reader.read(event.to_string().as_bytes(), &mut |_| count += 1).expect("an event");
     }
-    assert_eq!(told, 3, "the first call and its input");
+    assert_eq!(count, 3, "the first call and its input");
     assert!((1000..2000).contains(&reader.held_bytes()), "{}", reader.held_bytes());
     let stop = json!({"type": "content_block_stop", "index": 0}).to_string();
-    reader.read(stop.as_bytes(), &mut |_| told += 1).expect("an event");
-    assert_eq!(told, 5, "the second call and its input");
+    reader.read(stop.as_bytes(), &mut |_| count += 1).expect("an event");
+    assert_eq!(count, 5, "the second call and its input");
     assert!(reader.held_bytes() < 300, "{}", reader.held_bytes());
 }
 
-/// What a chat completion's chunks say, in which calls are numbered, named and cut in odd ways.
+/// Chunks of a chat completion whose calls are numbered, named and split in unusual ways.
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table of streams")]
 fn calls_of_chat_completions_are_found_by_what_names_them() {
@@ -553,16 +558,19 @@ fn calls_of_chat_completions_are_found_by_what_names_them() {
         for word in [json!("tool_calls"), json!("stop"), json!(""), Value::Null] {
             chunks.push(json!({"choices": [{"index": 0, "delta": {}, "finish_reason": word}]}));
             let mut reader = Chat.stream_reader();
-            let mut told = Vec::new();
-            let mut keep = |piece: AnswerPart<'_>| told.push(crate::kit::owned(piece));
+            let mut answer = Vec::new();
+            let mut keep = |piece: AnswerPart<'_>| answer.push(crate::kit::owned(piece));
             for chunk in &chunks {
                 reader.read(chunk.to_string().as_bytes(), &mut keep).expect(what);
             }
             reader.read(b"[DONE]", &mut keep).expect(what);
             chunks.pop();
-            assert!(told.contains(&AnswerPart::Stop(crate::part::Stop::Tools)), "{what}: {told:?}");
+            assert!(
+                answer.contains(&AnswerPart::Stop(crate::part::Stop::Tools)),
+                "{what}: {answer:?}"
+            );
             for place in 0..DIALECTS.len() {
-                let read = read_as_customer(place, &told);
+                let read = read_as_customer(place, &answer);
                 assert_eq!(
                     (read.calls.as_slice(), &*read.text),
                     (&expected[..], ""),
@@ -577,15 +585,15 @@ fn calls_of_chat_completions_are_found_by_what_names_them() {
         chunk(0, call(json!(0), none.clone(), json!("f"), "{}")),
         json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}),
     ];
-    let told = read(&Chat, &chunks).expect("calls");
-    let calls = told.iter().filter(|piece| matches!(piece, AnswerPart::ToolCall { .. }));
-    assert_eq!(calls.count(), 2, "{told:?}");
+    let answer = read(&Chat, &chunks).expect("calls");
+    let calls = answer.iter().filter(|piece| matches!(piece, AnswerPart::ToolCall { .. }));
+    assert_eq!(calls.count(), 2, "{answer:?}");
 }
 
 /// Items that are there as a whole, and parts of them that are open side by side.
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table of streams")]
-fn what_an_item_has_said_as_a_whole_completes_what_came_in_pieces() {
+fn a_complete_item_supplies_pieces_that_did_not_come() {
     let event = |kind: &str, mut event: Value| {
         event["type"] = json!(format!("response.{kind}"));
         event
@@ -686,10 +694,10 @@ fn what_an_item_has_said_as_a_whole_completes_what_came_in_pieces() {
         if events.last().is_none_or(|last| last["type"] != "response.completed") {
             events.push(completed(json!([])));
         }
-        let told = list_told(read(&Responses, &events).expect(what));
-        let said: Vec<&str> =
-            told.iter().map(String::as_str).filter(|it| !it.starts_with("Stop")).collect();
-        assert_eq!(said, expected, "{what}");
+        let answer_parts = answer_contents(read(&Responses, &events).expect(what));
+        let contents: Vec<&str> =
+            answer_parts.iter().map(String::as_str).filter(|it| !it.starts_with("Stop")).collect();
+        assert_eq!(contents, expected, "{what}");
     }
     let ended = [
         event("output_item.added", json!({"output_index": 0, "item": call("")})),

@@ -91,8 +91,8 @@ fn call(id: &str, name: &str) -> PromptPart<'static> {
     PromptPart::ToolCall(ToolCall { id, name, input, is_free: false, seal: None, cache: None })
 }
 
-fn result(id: &str, said: &str) -> PromptPart<'static> {
-    let content = vec![text(said.to_owned())];
+fn result(id: &str, output: &str) -> PromptPart<'static> {
+    let content = vec![text(output.to_owned())];
     let id = Cow::Owned(id.to_owned());
     PromptPart::ToolResult(ToolResult { id, content, is_error: false, cache: None })
 }
@@ -136,9 +136,9 @@ fn ids_of(parts: &[PromptPart<'_>]) -> (Vec<String>, Vec<(usize, String)>) {
         match part {
             PromptPart::ToolCall(call) => calls.push(call.id.clone().into_owned()),
             PromptPart::ToolResult(result) => {
-                let ContentPart::Text(said) = &result.content[0] else { panic!("a text") };
+                let ContentPart::Text(output) = &result.content[0] else { panic!("a text") };
                 results
-                    .push((said.text.parse().expect("a number"), result.id.clone().into_owned()));
+                    .push((output.text.parse().expect("a number"), result.id.clone().into_owned()));
             }
             _ => {}
         }
@@ -170,10 +170,10 @@ fn every_name_is_taken_differs_and_comes_back() {
             let pairs: HashMap<&String, &String> = names.iter().zip(&sent).collect();
             let distinct: HashSet<&&String> = pairs.values().collect();
             assert_eq!(distinct.len(), pairs.len(), "one name for two tools: {pairs:?}");
-            for ((name, sent), known) in
+            for ((name, sent), original) in
                 names.iter().zip(&sent).zip(names.iter().map(|it| pairs[it]))
             {
-                assert_eq!(sent, known, "the same in declarations and calls: {name}");
+                assert_eq!(sent, original, "the same in declarations and calls: {name}");
                 assert!((1..=length).contains(&sent.len()), "{upstream:?}: {sent}");
                 assert!(
                     sent.chars().all(|letter| letters.contains(letter)),
@@ -231,8 +231,8 @@ fn long_names_go_through_documents_and_streams_of_every_dialect() {
         name: name.to_owned(),
     };
     for upstream in DIALECTS {
-        for (known, shown) in [(joined.as_str(), name), (CLAUDE_CODE, CLAUDE_CODE)] {
-            let mut parts = vec![tool(known), PromptPart::Turn(Speaker::User)];
+        for (original, shown) in [(joined.as_str(), name), (CLAUDE_CODE, CLAUDE_CODE)] {
+            let mut parts = vec![tool(original), PromptPart::Turn(Speaker::User)];
             parts.push(PromptPart::Content(text("hi")));
             let aliases = upstream.naming(&target()).apply(&mut parts);
             let body = String::from_utf8(write(upstream, &parts)).expect("text");
@@ -253,13 +253,13 @@ fn long_names_go_through_documents_and_streams_of_every_dialect() {
                 for written in [document, events] {
                     let written = String::from_utf8(written).expect("text");
                     let is_responses = written.contains("call_id");
-                    let plain = serde_json::to_string(known).expect("JSON");
+                    let plain = serde_json::to_string(original).expect("JSON");
                     let expected = if is_responses { shown } else { plain.trim_matches('"') };
                     assert!(
                         written.contains(expected),
                         "{customer:?} over {upstream:?}: {written}"
                     );
-                    assert!(sent == known || !written.contains(&sent), "{written}");
+                    assert!(sent == original || !written.contains(&sent), "{written}");
                 }
             }
         }

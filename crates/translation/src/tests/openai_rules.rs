@@ -1,4 +1,4 @@
-//! What OpenAI and those who copied its API refuse of a request, beside its grammar.
+//! Rules of OpenAI and of its API's copies beyond the request's grammar.
 
 use super::*;
 use crate::names::CallIds;
@@ -11,7 +11,7 @@ fn mistral() -> TranslationTarget {
     TranslationTarget { call_ids: CallIds::Nine, ..common() }
 }
 
-/// What a customer's request becomes over an upstream.
+/// Translates a customer's request for an upstream.
 fn over(
     customer: &dyn Dialect,
     upstream: &dyn UpstreamDialect,
@@ -254,7 +254,7 @@ fn schemas_in_order_stay_byte_for_byte() {
 }
 
 #[test]
-fn strict_is_said_of_strict_schemas_alone() {
+fn strict_is_set_for_strict_schemas_alone() {
     let string = json!({"type": "string"});
     let object = |properties: Value, required: Value| {
         json!({"type": "object", "properties": properties, "required": required,
@@ -293,11 +293,11 @@ fn strict_is_said_of_strict_schemas_alone() {
 }
 
 #[test]
-fn how_much_to_think_is_said_in_words_that_the_model_knows() {
+fn effort_is_mapped_to_words_that_the_model_accepts() {
     use crate::dialect::Efforts;
     let gpt_5 = Efforts::of_words(["minimal", "low", "medium", "high"]);
     let newer = Efforts::of_words(["none", "low", "medium", "high", "xhigh"]);
-    let asked = |effort: &str| json!({"messages": [user("a")], "reasoning_effort": effort});
+    let request = |effort: &str| json!({"messages": [user("a")], "reasoning_effort": effort});
     for (efforts, effort, word, is_named) in [
         (newer, "none", "none", false),
         (gpt_5, "none", "minimal", true),
@@ -308,7 +308,7 @@ fn how_much_to_think_is_said_in_words_that_the_model_knows() {
         (Efforts::default(), "none", "none", false),
     ] {
         let target = TranslationTarget { efforts, ..target() };
-        let (sent, losses) = written(&Chat, &Responses, &target, &asked(effort));
+        let (sent, losses) = written(&Chat, &Responses, &target, &request(effort));
         assert_eq!(sent["reasoning"]["effort"], word, "{effort}");
         assert_eq!(!losses.is_empty(), is_named, "{effort}: {losses:?}");
         let again = json!({"input": "a", "reasoning": {"effort": effort}});
@@ -325,7 +325,7 @@ fn how_much_to_think_is_said_in_words_that_the_model_knows() {
 }
 
 #[test]
-fn copies_are_told_to_think_or_not_by_a_field_of_theirs() {
+fn copies_have_thinking_switched_by_their_own_field() {
     use crate::dialect::ThinkingField::{
         ChatTemplateKwargs, EnableThinking, None as Nothing, ReasoningEffort, Thinking,
     };
@@ -352,8 +352,8 @@ fn copies_are_told_to_think_or_not_by_a_field_of_theirs() {
         (Nothing, json!({}), json!({})),
     ] {
         let target = TranslationTarget { thinking_field: field, ..common() };
-        for (asked, expected) in [(&off, when_off), (&on, when_on)] {
-            let (mut sent, losses) = written(&Messages, &Chat, &target, asked);
+        for (request, expected) in [(&off, when_off), (&on, when_on)] {
+            let (mut sent, losses) = written(&Messages, &Chat, &target, request);
             let members = sent.as_object_mut().expect("an object");
             members.retain(|key, _| !matches!(key.as_str(), "messages" | "max_tokens"));
             assert_eq!(sent, expected, "{field:?}");
@@ -397,15 +397,15 @@ fn models_that_reason_get_no_settings_of_sampling() {
 }
 
 #[test]
-fn an_answer_in_json_is_asked_for_in_the_prompt() {
+fn json_mode_adds_an_instruction_to_the_prompt() {
     let request =
         |text: &str| json!({"messages": [user(text)], "response_format": {"type": "json_object"}});
     let sent = over(&Chat, &Responses, &target(), &request("a"));
     assert_eq!(sent["input"][0]["content"][0]["text"], "Answer with a JSON object.", "{sent}");
     let sent = over(&Chat, &Responses, &target(), &request("Write Json."));
     assert_eq!(sent["input"].as_array().map(Vec::len), Some(1), "{sent}");
-    let asked = json!({"input": "a", "text": {"format": {"type": "json_object"}}});
-    let sent = over(&Responses, &Chat, &common(), &asked);
+    let request = json!({"input": "a", "text": {"format": {"type": "json_object"}}});
+    let sent = over(&Responses, &Chat, &common(), &request);
     assert_eq!(
         sent["messages"][0],
         json!({"role": "system", "content": "Answer with a JSON object."})

@@ -1,10 +1,10 @@
-//! What providers that copied chat completions write otherwise.
+//! Deviations of providers that copied chat completions.
 
 use super::*;
 use crate::names::CallIds;
 use crate::part::FailureKind::{self, Busy, Denied, Filtered, Invalid, TooLong, Upstream};
 
-/// What an answer says that has this message, whole and streamed in pieces of its texts.
+/// Reads an answer of this message, complete and streamed in these pieces.
 fn read_both(message: &Value, deltas: &[Value], finish: &str) -> Vec<String> {
     let whole =
         json!({"id": "x", "choices": [{"index": 0, "message": message, "finish_reason": finish}]});
@@ -18,8 +18,8 @@ fn read_both(message: &Value, deltas: &[Value], finish: &str) -> Vec<String> {
     }
     let last = json!({"id": "x", "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]});
     events.push_str(&format!("data: {last}\n\ndata: [DONE]\n\n"));
-    let streamed = list_told(read_events(&Chat, events.as_bytes()));
-    assert_eq!(list_told(whole), streamed, "whole and streamed: {message}");
+    let streamed = answer_contents(read_events(&Chat, events.as_bytes()));
+    assert_eq!(answer_contents(whole), streamed, "whole and streamed: {message}");
     streamed
 }
 
@@ -74,10 +74,10 @@ fn thoughts_go_back_to_where_they_stood() {
             {"type": "text", "text": "Hi."}]}),
         json!({"content": "Hi.", "reasoning_details": signed}),
     ] {
-        let told = list_told(read_whole(&message));
-        assert_eq!(told.len(), 4, "a thought, its seal, a text, an end: {told:?}");
-        assert_eq!(told[0].replace('\n', ""), "thought I sée.", "{message}");
-        assert_eq!(told[2], "text Hi.", "{message}");
+        let contents = answer_contents(read_whole(&message));
+        assert_eq!(contents.len(), 4, "a thought, its seal, a text, an end: {contents:?}");
+        assert_eq!(contents[0].replace('\n', ""), "thought I sée.", "{message}");
+        assert_eq!(contents[2], "text Hi.", "{message}");
         for mut sent in sent_back_to_chat(read_whole(&message)) {
             sent.as_object_mut().expect("a message").remove("role");
             assert_eq!(sent, message);
@@ -94,14 +94,14 @@ fn thoughts_between_tags_are_thoughts_however_they_are_cut() {
             .chunks(size)
             .map(|piece| json!({"content": piece.iter().collect::<String>()}))
             .collect();
-        let told = read_both(&json!({"content": text}), &deltas, "stop");
+        let contents = read_both(&json!({"content": text}), &deltas, "stop");
         let expected = [
             "thought a < b </thin, no",
             "Seal(\"tg1.c.think:\\\"\\\\n\\\\n\\\"\")",
             "text So: <think>not this</think>",
             "Stop(Done)",
         ];
-        assert_eq!(told, expected, "{size}");
+        assert_eq!(contents, expected, "{size}");
     }
     for (text, expected) in [
         ("<thin", vec!["text <thin"]),
@@ -111,8 +111,8 @@ fn thoughts_between_tags_are_thoughts_however_they_are_cut() {
     ] {
         let cut = text.split_at(1);
         let deltas = [json!({"content": cut.0}), json!({"content": cut.1})];
-        let told = read_both(&json!({"content": text}), &deltas, "stop");
-        assert_eq!(told[..told.len() - 1], expected, "{text:?}");
+        let contents = read_both(&json!({"content": text}), &deltas, "stop");
+        assert_eq!(contents[..contents.len() - 1], expected, "{text:?}");
     }
 }
 
@@ -130,8 +130,8 @@ fn pieces_of_signed_thoughts_are_put_together() {
         json!({"reasoning_details": [{"type": "reasoning.text", "signature": "c2ln", "text": "", "index": 0}]}),
         json!({"content": "Hi."}),
     ];
-    let told = read_both(&whole, &deltas, "stop");
-    assert_eq!(told[0], "thought I see.");
+    let contents = read_both(&whole, &deltas, "stop");
+    assert_eq!(contents[0], "thought I see.");
     // Words that do not fit the details any more go without them.
     let mut parts = read_whole(&whole);
     for part in &mut parts {
@@ -188,17 +188,19 @@ fn an_error_in_the_place_of_an_answer_has_its_kind() {
     for (body, kind, message) in rows {
         let whole = Chat.read_answer(body.as_bytes()).expect("an answer");
         let event = format!("data: {body}\n\n");
-        for told in [
+        for contents in [
             whole.into_iter().map(crate::kit::owned).collect(),
             read_events(&Chat, event.as_bytes()),
         ] {
-            let Some(AnswerPart::Error(failure)) = told.last() else { panic!("{body}: {told:?}") };
+            let Some(AnswerPart::Error(failure)) = contents.last() else {
+                panic!("{body}: {contents:?}")
+            };
             assert_eq!((failure.kind, failure.message.as_str()), (kind, message), "{body}");
         }
     }
     let fine = r#"{"choices":[{"index":0,"message":{"content":"Hi."},"finish_reason":"stop"}],"base_resp":{"status_code":0,"status_msg":""}}"#;
     assert_eq!(
-        list_told(Chat.read_answer(fine.as_bytes()).expect("an answer")),
+        answer_contents(Chat.read_answer(fine.as_bytes()).expect("an answer")),
         ["text Hi.", "Stop(Done)"]
     );
 }

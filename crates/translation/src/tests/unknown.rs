@@ -1,16 +1,16 @@
-//! What nobody knows yet is passed over, and an end without an answer is no end.
+//! Unknown events and blocks are skipped, and an end without an answer is a failure.
 
 use serde_json::{Value, json};
 
 use super::interleaved::read;
-use super::{DIALECTS, frame, list_told};
+use super::{DIALECTS, answer_contents, frame};
 use crate::dialect::UpstreamDialect;
 use crate::part::{AnswerPart, Citation, FailureKind, Stop};
 use crate::{Chat, Converse, Gemini, Messages, Responses};
 
 fn answer_parts(upstream: &dyn UpstreamDialect, events: &[Value]) -> Vec<String> {
-    let told = read(upstream, events).unwrap_or_else(|error| panic!("{error}: {events:?}"));
-    list_told(told)
+    let answer = read(upstream, events).unwrap_or_else(|error| panic!("{error}: {events:?}"));
+    answer_contents(answer)
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn unknown_events_items_and_pieces_are_passed_over() {
     assert_eq!(answer_parts(&Gemini, &gemini), ["text ab", "Stop(Done)"]);
 }
 
-/// What is said beside a block of which nothing is said does not wait for its end.
+/// A block is not delayed by an unknown block beside it.
 #[test]
 fn nobody_waits_for_what_is_passed_over() {
     let rows: [(&dyn UpstreamDialect, [Value; 3]); 2] = [
@@ -121,7 +121,7 @@ fn nobody_waits_for_what_is_passed_over() {
 }
 
 #[test]
-fn whole_answers_with_unknown_blocks_say_what_is_known_of_them() {
+fn complete_answers_keep_their_supported_blocks_beside_unknown_ones() {
     let message = json!({"id": "m", "stop_reason": "end_turn", "content": [
         {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "x"}},
         {"type": "web_search_tool_result", "tool_use_id": "s", "content": []},
@@ -141,7 +141,7 @@ fn whole_answers_with_unknown_blocks_say_what_is_known_of_them() {
         let document = document.to_string();
         let read =
             upstream.read_answer(document.as_bytes()).unwrap_or_else(|e| panic!("{e}: {document}"));
-        assert_eq!(list_told(read), ["text ab", "Stop(Done)"], "{upstream:?}");
+        assert_eq!(answer_contents(read), ["text ab", "Stop(Done)"], "{upstream:?}");
     }
 }
 
@@ -197,7 +197,7 @@ fn an_end_without_an_answer_is_a_failure() {
     }
 }
 
-/// Those who copied chat completions have words for it too, and some send no choice at all.
+/// Copies of chat completions report failures in their own formats, and some send no choice at all.
 #[test]
 fn a_chat_completion_that_failed_is_a_failure() {
     for word in [
@@ -303,8 +303,8 @@ fn citations_survive_between_openais_dialects() {
         item("done", 1, &output[1]),
         json!({"type": "response.completed", "response": {"status": "completed"}}),
     ];
-    let told = super::interleaved::read(&Responses, &events).expect("read");
-    let written = String::from_utf8(super::write_events(DIALECTS[0], &told)).expect("text");
+    let answer = super::interleaved::read(&Responses, &events).expect("read");
+    let written = String::from_utf8(super::write_events(DIALECTS[0], &answer)).expect("text");
     for expected in [nested(1, 2), nested(4, 7)] {
         assert!(
             written.contains(&format!("\"annotations\":[{expected}]"))
@@ -318,12 +318,12 @@ fn citations_survive_between_openais_dialects() {
         chunk(json!({"content": "cde"}), Value::Null),
         chunk(json!({"annotations": [nested(1, 2), nested(4, 7)]}), json!("stop")),
     ];
-    let told = super::interleaved::read(&Chat, &chunks).expect("read");
+    let answer = super::interleaved::read(&Chat, &chunks).expect("read");
     let citation = |back: (u64, u64)| {
         AnswerPart::Citation(Citation { back, url: "https://e.com/a".into(), title: "A".into() })
     };
-    assert!(told.contains(&citation((6, 5))) && told.contains(&citation((3, 0))), "{told:?}");
-    let written = String::from_utf8(super::write_events(DIALECTS[2], &told)).expect("text");
+    assert!(answer.contains(&citation((6, 5))) && answer.contains(&citation((3, 0))), "{answer:?}");
+    let written = String::from_utf8(super::write_events(DIALECTS[2], &answer)).expect("text");
     let added: Vec<Value> = written
         .lines()
         .filter_map(|line| line.strip_prefix("data: "))

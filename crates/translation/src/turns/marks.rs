@@ -10,7 +10,7 @@ const MARKS_MAX: usize = 4;
 
 /// The marks of a request.
 pub(crate) struct CacheMarks {
-    /// Those behind tools, by the place of each. Those of what is said stand in its blocks.
+    /// Cache marks behind tools, by the index of each. Marks in the conversation stand in its blocks.
     pub(crate) tools: Vec<Option<Cache>>,
 }
 

@@ -115,7 +115,7 @@ pub(crate) fn cells() -> Vec<(Customer, StrictDialect)> {
 /// chat completions, where they are carried.
 pub(crate) const GOES_ELSEWHERE: &str = "stop";
 
-/// What became of a request in a cell.
+/// Outcome of one request for one pair of dialects.
 #[derive(Debug)]
 pub(crate) enum CellOutcome {
     /// The provider takes it.
@@ -176,7 +176,7 @@ pub(crate) fn without_places(field: &str) -> String {
     kept
 }
 
-/// What became of many requests in a cell.
+/// Outcomes of many requests for one pair of dialects.
 #[derive(Default)]
 pub(crate) struct CellTally {
     pub(crate) total: usize,
@@ -200,8 +200,8 @@ impl CellTally {
             *self.refused.entry(field).or_default() += count;
         }
         for (key, (count, example)) in other.faults {
-            let known = self.faults.entry(key).or_insert((0, example));
-            known.0 += count;
+            let fault = self.faults.entry(key).or_insert((0, example));
+            fault.0 += count;
         }
     }
 

@@ -56,8 +56,8 @@ impl Marks {
 
 // Chat completions.
 
-fn chat_part(said: &UserContent) -> Value {
-    match said {
+fn chat_part(content: &UserContent) -> Value {
+    match content {
         UserContent::Text(text) => json!({"type": "text", "text": text}),
         UserContent::Picture { media_type, data } => {
             json!({"type": "image_url", "image_url": {"url": data_url(media_type, data)}})
@@ -117,14 +117,16 @@ fn chat_messages(talk: &Talk, rng: &mut Rng) -> Vec<Value> {
     for turn in &talk.turns {
         match turn {
             TalkTurn::System(text) => all.push(json!({"role": instruction, "content": text})),
-            TalkTurn::User(said) => {
-                all.push(json!({"role": "user", "content": chat_content(said)}))
+            TalkTurn::User(content) => {
+                all.push(json!({"role": "user", "content": chat_content(content)}))
             }
             TalkTurn::Assistant(turn) => all.push(chat_assistant(turn, rng)),
             TalkTurn::Results(results, behind) => {
                 let result = |result: &ResultDef| {
-                    let texts =
-                        result.content.iter().filter(|said| matches!(said, UserContent::Text(_)));
+                    let texts = result
+                        .content
+                        .iter()
+                        .filter(|content| matches!(content, UserContent::Text(_)));
                     let texts: Vec<UserContent> = texts.cloned().collect();
                     let content = if texts.is_empty() { json!("") } else { chat_content(&texts) };
                     json!({"role": "tool", "tool_call_id": result.id, "content": content})
@@ -199,7 +201,7 @@ fn chat(talk: &Talk, rng: &mut Rng) -> Value {
     body
 }
 
-/// What chat completions and responses have in common.
+/// Settings that chat completions and responses share.
 fn openai_settings(body: &mut Value, talk: &Talk) {
     put(body, "temperature", talk.temperature);
     put(body, "top_p", talk.top_p);
@@ -216,8 +218,8 @@ fn openai_settings(body: &mut Value, talk: &Talk) {
 
 // Messages.
 
-fn anthropic_block(said: &UserContent) -> Value {
-    match said {
+fn anthropic_block(content: &UserContent) -> Value {
+    match content {
         UserContent::Text(text) => json!({"type": "text", "text": text}),
         UserContent::Picture { media_type, data } => json!({"type": "image",
             "source": {"type": "base64", "media_type": media_type, "data": data}}),
@@ -322,10 +324,10 @@ fn messages(talk: &Talk, rng: &mut Rng) -> Value {
     for turn in &talk.turns {
         all.push(match turn {
             TalkTurn::System(text) => json!({"role": "system", "content": text}),
-            TalkTurn::User(said) => match &said[..] {
+            TalkTurn::User(content) => match &content[..] {
                 [UserContent::Text(text)] if rng.bool() => json!({"role": "user", "content": text}),
-                said => {
-                    let mut blocks: Vec<Value> = said.iter().map(anthropic_block).collect();
+                content => {
+                    let mut blocks: Vec<Value> = content.iter().map(anthropic_block).collect();
                     blocks.iter_mut().for_each(|block| marks.mark(rng, block));
                     json!({"role": "user", "content": blocks})
                 }
@@ -385,8 +387,8 @@ fn anthropic_settings(body: &mut Value, talk: &Talk, rng: &mut Rng) {
 
 // Responses.
 
-fn responses_part(said: &UserContent) -> Value {
-    match said {
+fn responses_part(content: &UserContent) -> Value {
+    match content {
         UserContent::Text(text) => json!({"type": "input_text", "text": text}),
         UserContent::Picture { media_type, data } => {
             json!({"type": "input_image", "image_url": data_url(media_type, data), "detail": "auto"})
@@ -435,8 +437,8 @@ fn responses_items(talk: &Talk, rng: &mut Rng) -> Vec<Value> {
     for turn in &talk.turns {
         match turn {
             TalkTurn::System(text) => items.push(json!({"role": "developer", "content": text})),
-            TalkTurn::User(said) => {
-                let content: Vec<Value> = said.iter().map(responses_part).collect();
+            TalkTurn::User(content) => {
+                let content: Vec<Value> = content.iter().map(responses_part).collect();
                 items.push(json!({"type": "message", "role": "user", "content": content}));
             }
             TalkTurn::Assistant(turn) => responses_assistant(turn, &mut items, rng),
@@ -504,8 +506,8 @@ fn responses(talk: &Talk, rng: &mut Rng) -> Value {
 
 // Gemini.
 
-fn gemini_part(said: &UserContent) -> Value {
-    match said {
+fn gemini_part(content: &UserContent) -> Value {
+    match content {
         UserContent::Text(text) => json!({"text": text}),
         UserContent::Picture { media_type, data }
         | UserContent::Document { media_type, data, .. } => {
@@ -544,15 +546,15 @@ fn gemini(talk: &Talk, rng: &mut Rng) -> Value {
     for turn in &talk.turns {
         contents.push(match turn {
             TalkTurn::System(text) => json!({"role": "user", "parts": [{"text": text}]}),
-            TalkTurn::User(said) => {
-                json!({"role": "user", "parts": said.iter().map(gemini_part).collect::<Vec<_>>()})
+            TalkTurn::User(content) => {
+                json!({"role": "user", "parts": content.iter().map(gemini_part).collect::<Vec<_>>()})
             }
             TalkTurn::Assistant(turn) => gemini_assistant(turn, has_ids),
             TalkTurn::Results(results, behind) => {
                 let mut parts: Vec<Value> = results
                     .iter()
                     .map(|result| {
-                        let texts = result.content.iter().filter_map(|said| match said {
+                        let texts = result.content.iter().filter_map(|content| match content {
                             UserContent::Text(text) => Some(text.as_str()),
                             _ => None,
                         });

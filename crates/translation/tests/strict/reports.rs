@@ -1,5 +1,5 @@
-//! What public reports of other gateways show, one case each: the smallest request that showed it, which
-//! every cell of its customer carries to an upstream that takes it.
+//! Public bug reports of other gateways, one case each: the smallest request that shows the fault, sent
+//! through every pair of dialects whose upstream accepts it.
 
 use serde_json::{Value, json};
 use tollgate_simulator::strict::StrictDialect;
@@ -13,7 +13,7 @@ struct Case {
     customer: Customer,
     reports: &'static str,
     body: Value,
-    /// What is in the report cannot be said to these upstreams, and is refused by name there.
+    /// Upstreams that cannot express the request of the report, so that it is refused by name.
     refused_over: &'static [&'static str],
 }
 
@@ -95,7 +95,7 @@ fn answer_schemas() -> Vec<Case> {
     ]
 }
 
-/// What agents and SDKs send that another provider has no words for and needs none.
+/// Fields of agents and SDKs that another provider cannot express and does not need.
 fn closed_readers() -> Vec<Case> {
     let user = json!({"role": "user", "content": "a"});
     vec![

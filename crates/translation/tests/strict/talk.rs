@@ -35,7 +35,7 @@ pub(crate) enum TalkTurn {
     System(String),
     User(Vec<UserContent>),
     Assistant(AssistantTurn),
-    /// What calls came to, and what the user says behind it.
+    /// Results of calls, and the user's content behind them.
     Results(Vec<ResultDef>, Vec<UserContent>),
 }
 
@@ -58,7 +58,7 @@ pub(crate) enum UserContent {
 
 pub(crate) struct Thought {
     pub(crate) text: String,
-    /// What only its maker reads: raw where it is the customer's own dialect's, else wrapped.
+    /// A token that only its maker reads: bare in the customer's own dialect, else wrapped.
     pub(crate) seal: Option<String>,
     pub(crate) is_hidden: bool,
 }
@@ -98,7 +98,7 @@ pub(crate) enum TalkFormat {
     Schema(Value, bool),
 }
 
-/// Whose customers' habits a conversation has.
+/// A client whose habits a conversation follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Customer {
     Chat,
@@ -340,9 +340,9 @@ fn assistant(
     if chance(rng, 2) {
         for _ in 0..rng.usize(1..4) {
             *number += 1;
-            let known = tools.get(rng.usize(0..tools.len() + 1)).map(|tool| tool.name.clone());
+            let offered = tools.get(rng.usize(0..tools.len() + 1)).map(|tool| tool.name.clone());
             // A tool of an earlier request may be gone.
-            let name = known.unwrap_or_else(|| "gone_tool".to_owned());
+            let name = offered.unwrap_or_else(|| "gone_tool".to_owned());
             turn.calls.push(CallDef {
                 id: call_id(rng, customer, *number),
                 name,

@@ -16,7 +16,7 @@ const TOOL: &str = "run_command";
 
 /// An answer of the upstream in its own words: a thought, a text, and calls with these ids.
 fn answer(dialect: StrictDialect, name: &str, turn: usize, calls: &[String]) -> Value {
-    let said = format!("Turn {turn}: I see.");
+    let text = format!("Turn {turn}: I see.");
     let signature = format!("c2lnbmF0dXJl{turn:04}");
     match dialect {
         StrictDialect::ChatCopies | StrictDialect::OpenaiChat => {
@@ -25,7 +25,7 @@ fn answer(dialect: StrictDialect, name: &str, turn: usize, calls: &[String]) -> 
                 "function": {"name": name, "arguments": "{\"command\": \"ls\"}"}})
             };
             let calls: Vec<Value> = calls.iter().map(call).collect();
-            let mut message = json!({"role": "assistant", "content": said});
+            let mut message = json!({"role": "assistant", "content": text});
             if dialect == StrictDialect::ChatCopies {
                 message["reasoning_content"] = json!("Let me think.");
             }
@@ -39,7 +39,7 @@ fn answer(dialect: StrictDialect, name: &str, turn: usize, calls: &[String]) -> 
             let mut output = vec![
                 json!({"type": "reasoning", "id": format!("rs_{turn}"), "summary": [], "encrypted_content": signature}),
                 json!({"type": "message", "id": format!("msg_{turn}"), "role": "assistant", "status": "completed",
-                    "content": [{"type": "output_text", "text": said, "annotations": []}]}),
+                    "content": [{"type": "output_text", "text": text, "annotations": []}]}),
             ];
             output.extend(calls.iter().map(|id| json!({"type": "function_call", "id": format!("fc_{id}"),
                 "call_id": id, "name": name, "arguments": "{\"command\": \"ls\"}", "status": "completed"})));
@@ -48,7 +48,7 @@ fn answer(dialect: StrictDialect, name: &str, turn: usize, calls: &[String]) -> 
         StrictDialect::Anthropic => {
             let mut content = vec![
                 json!({"type": "thinking", "thinking": "Let me think.", "signature": signature}),
-                json!({"type": "text", "text": said}),
+                json!({"type": "text", "text": text}),
             ];
             content.extend(calls.iter().map(|id| {
                 json!({"type": "tool_use", "id": id, "name": name, "input": {"command": "ls"}})
@@ -58,7 +58,7 @@ fn answer(dialect: StrictDialect, name: &str, turn: usize, calls: &[String]) -> 
         }
         StrictDialect::Gemini => {
             let mut parts =
-                vec![json!({"text": "Let me think.", "thought": true}), json!({"text": said})];
+                vec![json!({"text": "Let me think.", "thought": true}), json!({"text": text})];
             parts.extend(calls.iter().enumerate().map(|(place, id)| {
                 let mut part =
                     json!({"functionCall": {"id": id, "name": name, "args": {"command": "ls"}}});
@@ -72,7 +72,7 @@ fn answer(dialect: StrictDialect, name: &str, turn: usize, calls: &[String]) -> 
         StrictDialect::Bedrock => {
             let mut content = vec![
                 json!({"reasoningContent": {"reasoningText": {"text": "Let me think.", "signature": signature}}}),
-                json!({"text": said}),
+                json!({"text": text}),
             ];
             content.extend(calls.iter().map(|id| {
                 json!({"toolUse": {"toolUseId": id, "name": name, "input": {"command": "ls"}}})

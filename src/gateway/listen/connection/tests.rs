@@ -58,7 +58,7 @@ fn run() -> Running {
     let (shutdown, watched) = watch::channel(false);
     let open = Arc::new(AtomicUsize::new(0));
     let conf = Arc::new(ServerConf::default());
-    let bounds = Arc::new(Open::without_bounds(Arc::clone(&open)));
+    let bounds = Arc::new(ConnectionTable::without_bounds(Arc::clone(&open)));
     let app = Arc::new(Connections::new(&conf, Echo, Transport::PLAIN, true, refuse, bounds));
     runtime.spawn(async move {
         let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");

@@ -14,8 +14,8 @@ use crate::gateway::wire::length::declared_length;
 
 /// Room for a head, in bytes: those of most answers fit, with a short body.
 const HEAD_BYTES: usize = 2 * 1024;
-/// What is copied so that it leaves in one piece with what stands before it, in bytes. What is longer is
-/// handed over as it is.
+/// Size up to which a piece is copied behind the head, so that both leave in one write, in bytes. Longer
+/// pieces are written without a copy.
 const COPIED_BYTES_MAX: usize = 8 * 1024;
 /// The most that a line with the size of a chunk takes, in bytes.
 const SIZE_BYTES: usize = 18;
@@ -24,7 +24,7 @@ const CHUNK_END: &[u8] = b"\r\n";
 /// Behind the last chunk.
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// How the body of an answer goes on.
+/// Framing of an answer's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AnswerBody {
     /// No head was written.
@@ -59,12 +59,12 @@ impl AnswerBody {
         declared_length(headers.get(&CONTENT_LENGTH)).map_or(Self::ToTheEnd, Self::Length)
     }
 
-    /// Whether its end is that of the connection.
+    /// True if the end of the body is the end of the connection.
     pub(super) fn ends_with_connection(self) -> bool {
         self == Self::ToTheEnd
     }
 
-    /// Whether a head may wait for the first of it: it is no stream, and something will come.
+    /// True if the head may wait for the first piece of the body: it is no stream, and a piece will come.
     pub(super) fn is_waited_for(self) -> bool {
         matches!(self, Self::Length(1..))
     }
@@ -142,7 +142,7 @@ pub(super) fn write_head(unsent: &mut BytesMut, head: &AnswerHead, keeps: bool) 
     unsent.extend_from_slice(b"\r\n");
 }
 
-/// Whether what stands behind `unsent` is so short that it is sooner copied than handed over apart.
+/// True if the data behind `unsent` is short enough that a copy is cheaper than a second buffer in the write.
 pub(super) fn is_sooner_copied(unsent: &BytesMut, behind: &impl Buf) -> bool {
     unsent.len().saturating_add(behind.remaining()) <= COPIED_BYTES_MAX
 }

@@ -15,7 +15,7 @@ const FIELDS: usize = 16;
 pub(crate) struct SoundHead {
     pub(super) request: RequestHeader,
     pub(super) body: RequestBody,
-    /// Whether the connection can have another request behind this one.
+    /// True if the connection can serve another request after this one.
     pub(super) keeps: bool,
 }
 

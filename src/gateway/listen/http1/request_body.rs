@@ -15,17 +15,17 @@ use crate::gateway::wire::framing::{self, BodyIs};
 
 /// The most that is read at once, and the most of a body that is given in one piece.
 const PIECE_BYTES_MAX: usize = 64 * 1024;
-/// What is read at once of a protocol in the place of HTTP, whose messages are mostly short.
+/// Bytes of one read after an upgrade, since messages of WebSockets are mostly short.
 const SWITCHED_BYTES: usize = 8 * 1024;
 
-/// What is left of a request's body.
+/// The unread part of a request body.
 pub(super) struct RequestBody {
     left: BodyLeft,
-    /// What has come of it, or behind it, and was not given yet.
+    /// Bytes of the body, or behind it, that were received and not handed out yet.
     come: BytesMut,
 }
 
-/// How the rest of a body is framed.
+/// Framing of the rest of a body.
 enum BodyLeft {
     /// So many bytes are to come.
     Length(u64),
@@ -53,7 +53,7 @@ impl RequestBody {
         Ok(Self { left, come })
     }
 
-    /// Whether all of it was given.
+    /// True once the whole body was handed out.
     pub(super) fn is_done(&self) -> bool {
         match &self.left {
             BodyLeft::Length(bytes) => *bytes == 0,
@@ -62,7 +62,7 @@ impl RequestBody {
         }
     }
 
-    /// Whether something has come behind it.
+    /// True if bytes of another request have arrived behind the body.
     pub(super) fn is_followed(&self) -> bool {
         self.is_done() && !self.come.is_empty()
     }
@@ -101,8 +101,8 @@ impl RequestBody {
         wait: Option<Duration>,
     ) -> Result<Bytes> {
         let left = usize::try_from(left).unwrap_or(usize::MAX);
-        let wanted = if left > PIECE_BYTES_MAX { 1 } else { left };
-        while self.come.len() < wanted {
+        let at_least = if left > PIECE_BYTES_MAX { 1 } else { left };
+        while self.come.len() < at_least {
             // With less room a read goes through a buffer of the connection's, of as many bytes.
             self.come.reserve(left.saturating_sub(self.come.len()).min(PIECE_BYTES_MAX));
             self.read_in_body(stream, wait).await?;

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::gateway::listen::driver;
-use crate::gateway::listen::open::Member;
+use crate::gateway::listen::open::ConnectionState;
 
 /// Answers with what it was asked, in the way in which it was asked to.
 #[derive(Clone)]
@@ -37,21 +37,21 @@ impl ProxyHttp for Echo {
             answer.extend_from_slice(name.as_str().as_bytes());
             answer.extend_from_slice(value.as_bytes());
         }
-        let asked = head.headers.get("x-answer").map(|value| value.as_bytes().to_vec());
-        match asked.as_deref() {
+        let kind = head.headers.get("x-answer").map(|value| value.as_bytes().to_vec());
+        match kind.as_deref() {
             Some(b"late") => wait(session).await,
             Some(b"torn" | b"left" | b"broken") => {
-                return break_off(session, &asked.unwrap_or_default()).await;
+                return break_off(session, &kind.unwrap_or_default()).await;
             }
             _ => {}
         }
-        if asked.as_deref() != Some(b"early") {
+        if kind.as_deref() != Some(b"early") {
             while let Some(piece) = session.read_request_body().await? {
                 answer.extend_from_slice(&piece);
             }
         }
         let mut header = ResponseHeader::build(200, None)?;
-        let length = match asked.as_deref() {
+        let length = match kind.as_deref() {
             Some(b"chunks") => None,
             Some(b"short") => Some(answer.len() + 1),
             Some(b"long") => Some(answer.len() - 1),
@@ -110,7 +110,7 @@ async fn break_off(session: &mut Session, how: &[u8]) -> Result<bool> {
     Ok(true)
 }
 
-/// What `request`, sent in pieces of so many bytes, is answered with; and whether the connection is kept.
+/// Send `request` in pieces of `step` bytes; returns the answer and whether the connection is kept.
 async fn exchange<F>(
     request: &[u8],
     piece_bytes: usize,
@@ -161,7 +161,7 @@ async fn over_ours(request: &[u8], piece_bytes: usize) -> (String, bool) {
 
 /// The origin of requests over a connection that nobody has shown a key on.
 fn nobodys() -> Origin {
-    Origin::new(Arc::new(Member::new(None, None)))
+    Origin::new(Arc::new(ConnectionState::new(None, None)))
 }
 
 /// Serves one request; gives whether its connection is kept.
@@ -331,7 +331,7 @@ async fn a_head_that_was_written_keeps_nothing_but_its_status() {
 
 /// Whoever is sent away while a request goes on stands in its line of the log.
 #[tokio::test]
-async fn who_was_on_a_connection_that_was_closed_is_still_known() {
+async fn addresses_of_a_closed_connection_are_still_available() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a listener");
     let address = listener.local_addr().expect("an address");
     let mut theirs = tokio::net::TcpStream::connect(address).await.expect("connected");
@@ -347,8 +347,8 @@ async fn who_was_on_a_connection_that_was_closed_is_still_known() {
         session.shutdown(0, "").await;
     }
     assert_eq!(theirs.read(&mut [0; 1]).await.expect("the end"), 0, "it is closed");
-    let known = |address: Option<&PeerAddr>| address.and_then(PeerAddr::as_inet).copied();
-    assert_eq!(known(session.client_addr()), Some(peer));
-    assert_eq!(known(session.server_addr()), Some(address));
+    let inet = |address: Option<&PeerAddr>| address.and_then(PeerAddr::as_inet).copied();
+    assert_eq!(inet(session.client_addr()), Some(peer));
+    assert_eq!(inet(session.server_addr()), Some(address));
     session.finish().await.expect("nothing is left to do");
 }

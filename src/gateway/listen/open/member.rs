@@ -12,46 +12,47 @@ use crate::limits::PooledUnits;
 use crate::metrics::Metrics;
 
 /// One of its requests was authenticated.
-const KNOWN: u64 = 1;
+const AUTHENTICATED: u64 = 1;
 /// A request is under way.
 const BUSY: u64 = 2;
 /// It has been told to give way.
 const LEAVING: u64 = 4;
 /// It is not open any more, although something of it may still be at work.
-const GONE: u64 = 8;
-/// What stands above these is when a request began or ended last, or the connection came, in
-/// milliseconds since the first one.
+const CLOSED: u64 = 8;
+/// Shift of the timestamp above the flags: milliseconds since the first connection at which a request began
+/// or ended last, or the connection came.
 const SINCE_SHIFT: u32 = 8;
 
-/// What milliseconds are counted from.
+/// Epoch of the timestamps.
 static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// A connection. What changes with every request is in one word, so that no request waits for a lock.
-pub(crate) struct Member {
-    /// Whose it is; `None` where one address stands for many customers.
+pub(crate) struct ConnectionState {
+    /// Client network; `None` where one address stands for many customers.
     pub(super) network: Option<IpAddr>,
     /// The account that has shown a key on it last; 0 for none.
     account: AtomicU64,
     state: AtomicU64,
-    /// What accounts with requests under way have of it: many, behind a load balancer over HTTP/2.
+    /// Shares of the connection that accounts with requests in flight hold: several behind a load balancer
+    /// over HTTP/2.
     held: Mutex<Vec<(u64, Weak<PooledUnits>)>>,
     leave: Notify,
     metrics: Option<Arc<Metrics>>,
 }
 
-/// How a connection stands at a moment.
+/// State of a connection at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct MemberStanding(u64);
+pub(super) struct ConnectionStatus(u64);
 
-impl MemberStanding {
+impl ConnectionStatus {
     /// None of its requests was ever authenticated.
-    pub(super) fn is_strange(self) -> bool {
-        self.0 & KNOWN == 0
+    pub(super) fn is_unauthenticated(self) -> bool {
+        self.0 & AUTHENTICATED == 0
     }
 
-    /// Whether it could give way: a customer's request that is under way is not cut.
+    /// True if the connection may be closed for another: a customer's request in flight is not cut.
     pub(super) fn may_leave(self) -> bool {
-        self.0 & (LEAVING | GONE) == 0 && (self.is_strange() || self.0 & BUSY == 0)
+        self.0 & (LEAVING | CLOSED) == 0 && (self.is_unauthenticated() || self.0 & BUSY == 0)
     }
 
     /// The less, the longer nothing has begun or ended.
@@ -60,7 +61,7 @@ impl MemberStanding {
     }
 }
 
-impl Member {
+impl ConnectionState {
     pub(crate) fn new(network: Option<IpAddr>, metrics: Option<Arc<Metrics>>) -> Self {
         if let Some(metrics) = &metrics {
             metrics.stranger_begin();
@@ -97,18 +98,18 @@ impl Member {
         })
     }
 
-    pub(super) fn standing(&self) -> MemberStanding {
-        MemberStanding(self.state.load(Ordering::Acquire))
+    pub(super) fn standing(&self) -> ConnectionStatus {
+        ConnectionStatus(self.state.load(Ordering::Acquire))
     }
 
     /// A request begins, unless the connection has to give way.
     pub(crate) fn begin(&self) -> bool {
-        self.change(|state| (state & KNOWN) | BUSY | now())
+        self.change(|state| (state & AUTHENTICATED) | BUSY | now())
     }
 
     /// No request is under way any more.
     pub(crate) fn end(&self) {
-        self.change(|state| (state & KNOWN) | now());
+        self.change(|state| (state & AUTHENTICATED) | now());
     }
 
     fn change(&self, to: impl Fn(u64) -> u64) -> bool {
@@ -116,18 +117,18 @@ impl Member {
         self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, changed).is_ok()
     }
 
-    /// Whether one of its requests was authenticated.
-    pub(crate) fn is_known(&self) -> bool {
-        self.state.load(Ordering::Relaxed) & KNOWN != 0
+    /// True if any of its requests was authenticated.
+    pub(crate) fn is_authenticated(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & AUTHENTICATED != 0
     }
 
     /// One of its requests was authenticated.
-    pub(crate) fn know(&self) {
-        if self.is_known() {
+    pub(crate) fn set_authenticated(&self) {
+        if self.is_authenticated() {
             return;
         }
-        let before = self.state.fetch_or(KNOWN, Ordering::AcqRel);
-        if before & (KNOWN | GONE) == 0
+        let before = self.state.fetch_or(AUTHENTICATED, Ordering::AcqRel);
+        if before & (AUTHENTICATED | CLOSED) == 0
             && let Some(metrics) = &self.metrics
         {
             metrics.stranger_end();
@@ -135,28 +136,28 @@ impl Member {
     }
 
     /// Tells it to give way, if nothing has happened on it since it was `seen` so.
-    pub(super) fn give_way(&self, seen: MemberStanding) -> bool {
-        let told = self.state.compare_exchange(
+    pub(super) fn give_way(&self, seen: ConnectionStatus) -> bool {
+        let changed = self.state.compare_exchange(
             seen.0,
             seen.0 | LEAVING,
             Ordering::AcqRel,
             Ordering::Acquire,
         );
-        if told.is_ok() {
+        if changed.is_ok() {
             self.leave.notify_one();
         }
-        told.is_ok()
+        changed.is_ok()
     }
 
-    /// Whether it has been told to give way.
+    /// True once the connection was asked to close.
     pub(super) fn is_leaving(&self) -> bool {
         self.state.load(Ordering::Acquire) & LEAVING != 0
     }
 
     /// Notes that the connection is closed.
-    pub(super) fn gone(&self) {
-        let before = self.state.fetch_or(GONE, Ordering::AcqRel);
-        if before & (KNOWN | GONE) == 0
+    pub(super) fn set_closed(&self) {
+        let before = self.state.fetch_or(CLOSED, Ordering::AcqRel);
+        if before & (AUTHENTICATED | CLOSED) == 0
             && let Some(metrics) = &self.metrics
         {
             metrics.stranger_end();
@@ -164,7 +165,7 @@ impl Member {
     }
 
     /// Ends when the connection has to give way.
-    pub(super) async fn told_to_leave(&self) {
+    pub(super) async fn close_requested(&self) {
         self.leave.notified().await;
     }
 }
@@ -185,7 +186,7 @@ mod tests {
 
     #[test]
     fn an_account_holds_a_connection_once_however_many_requests_it_has() {
-        let (one, other) = (Member::new(None, None), Member::new(None, None));
+        let (one, other) = (ConnectionState::new(None, None), ConnectionState::new(None, None));
         let (pool, in_use) = (Arc::<UnitPool>::default(), Arc::<InUse>::default());
         let rule = PoolRule { max: 4, percent: 25 };
         let enter = || pool.enter(Some(&in_use), |in_use| &in_use.connections, 1, rule).ok();
@@ -200,10 +201,10 @@ mod tests {
 
     #[test]
     fn a_customers_request_is_never_cut_and_one_that_gives_way_begins_none() {
-        let member = Member::new(None, None);
+        let member = ConnectionState::new(None, None);
         assert!(member.begin(), "it may serve");
         assert!(member.standing().may_leave(), "a stranger's request may be cut");
-        member.know();
+        member.set_authenticated();
         assert!(!member.standing().may_leave(), "a customer's may not");
         member.end();
         let idle = member.standing();

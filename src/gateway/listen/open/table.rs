@@ -5,26 +5,26 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::member::{self, Member, MemberStanding};
+use super::member::{self, ConnectionState, ConnectionStatus};
 
 /// An accepted connection that has not come by then has failed before it began.
 const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// So many are chosen at a time to give way one after the other, since choosing takes a look at all.
 const CHOSEN_MAX: usize = 64;
-/// How long it is not looked again for somebody to give way when nobody could.
+/// Pause after a search that found no connection to close.
 pub(super) const FUTILE_PAUSE: Duration = Duration::from_millis(50);
 /// Connections that nobody is known on give way first, while they are more than one in so many: a flood
 /// of them passes the others by, and yet a customer who has just come has time to show a key.
-const STRANGERS_SHARE: usize = 4;
+const UNAUTHENTICATED_SHARE: usize = 4;
 /// Of customers, those of an account that has more than one in so many give way before all others.
 const ACCOUNTS_SHARE: usize = 4;
 
 #[derive(Default)]
-pub(super) struct Table {
-    pub(super) members: Vec<Option<Arc<Member>>>,
+pub(super) struct Entries {
+    pub(super) members: Vec<Option<Arc<ConnectionState>>>,
     pub(super) free: Vec<usize>,
     pub(super) count: usize,
-    /// Those that have been told to give way and are still there.
+    /// Connections that were asked to close and are still open.
     pub(super) leaving: usize,
     /// Accepted, and about to come.
     pub(super) arriving: HashMap<SocketAddr, (Option<IpAddr>, Instant)>,
@@ -44,15 +44,15 @@ pub(super) struct Address {
     pub(super) chosen: Chosen,
 }
 
-/// Who is to give way next, the first one first.
+/// Queue of connections to close, the next one first.
 #[derive(Default)]
 pub(super) struct Chosen {
-    next: VecDeque<(MemberStanding, Arc<Member>)>,
+    next: VecDeque<(ConnectionStatus, Arc<ConnectionState>)>,
     futile_until: Option<Instant>,
 }
 
-impl Table {
-    pub(super) fn add(&mut self, member: Arc<Member>) -> usize {
+impl Entries {
+    pub(super) fn add(&mut self, member: Arc<ConnectionState>) -> usize {
         self.count += 1;
         if let Some(network) = member.network {
             self.addresses.entry(network).or_default().count += 1;
@@ -114,7 +114,7 @@ impl Table {
             network => std::mem::take(self.chosen_of(network)),
         };
         self.is_grace_pending = false;
-        let told = loop {
+        let closing = loop {
             match chosen.next.pop_front() {
                 Some((seen, member)) if member.give_way(seen) => break Some(member),
                 Some(_) => {}
@@ -136,7 +136,7 @@ impl Table {
             Some(network) if !self.addresses.contains_key(&network) => {}
             network => *self.chosen_of(network) = chosen,
         }
-        let Some(member) = told else { return false };
+        let Some(member) = closing else { return false };
         self.leaving += 1;
         if let Some(network) = member.network {
             self.leaves(network);
@@ -151,16 +151,18 @@ impl Table {
         }
     }
 
-    /// Those that have been idle the longest. Where many were never known, of them; else of those that
-    /// were. The second value is true where there are others that are too new to be chosen.
+    /// Choose the connections that have been idle the longest: of those without an authenticated request
+    /// where these are more than their share, else of customers'. The second value is true where others are
+    /// too new to be chosen.
     fn choose(
         &self,
         network: Option<IpAddr>,
         max: usize,
-    ) -> (VecDeque<(MemberStanding, Arc<Member>)>, bool) {
-        let of_address = |member: &&Arc<Member>| network.is_none() || member.network == network;
-        let (mut strange, mut known) = (Vec::new(), Vec::new());
-        let (mut fresh_strangers, mut has_fresh) = (0, false);
+    ) -> (VecDeque<(ConnectionStatus, Arc<ConnectionState>)>, bool) {
+        let of_address =
+            |member: &&Arc<ConnectionState>| network.is_none() || member.network == network;
+        let (mut unauthenticated, mut authenticated) = (Vec::new(), Vec::new());
+        let (mut new_unauthenticated, mut has_fresh) = (0, false);
         // An address that wants room for itself gets it at once, since others wait behind it.
         let grace = if network.is_none() { self.grace } else { Duration::ZERO };
         let fresh_since = member::ms_before_now(grace);
@@ -171,25 +173,26 @@ impl Table {
             }
             let is_fresh = standing.since() > fresh_since;
             has_fresh |= is_fresh;
-            match (standing.is_strange(), is_fresh) {
-                (true, true) => fresh_strangers += 1,
-                (true, false) => strange.push((standing, member)),
+            match (standing.is_unauthenticated(), is_fresh) {
+                (true, true) => new_unauthenticated += 1,
+                (true, false) => unauthenticated.push((standing, member)),
                 (false, true) => {}
-                (false, false) => known.push((standing, member)),
+                (false, false) => authenticated.push((standing, member)),
             }
         }
-        let share = max / STRANGERS_SHARE;
+        let share = max / UNAUTHENTICATED_SHARE;
         // In a flood most of the strangers are still about to come.
         let of_address = |at: &&(Option<IpAddr>, Instant)| network.is_none() || at.0 == network;
-        let strangers =
-            strange.len() + fresh_strangers + self.arriving.values().filter(of_address).count();
-        let (mut chosen, count_max) = match strangers.checked_sub(share) {
-            Some(above) if above > 0 || known.is_empty() => (strange, above.max(1)),
-            _ if known.is_empty() => (strange, 1),
+        let unauthenticated_count = unauthenticated.len()
+            + new_unauthenticated
+            + self.arriving.values().filter(of_address).count();
+        let (mut chosen, count_max) = match unauthenticated_count.checked_sub(share) {
+            Some(above) if above > 0 || authenticated.is_empty() => (unauthenticated, above.max(1)),
+            _ if authenticated.is_empty() => (unauthenticated, 1),
             _ => {
-                self.keep_the_modest(&mut known, max);
-                let below = share.saturating_sub(strangers);
-                (known, below.max(1))
+                self.keep_the_modest(&mut authenticated, max);
+                let below = share.saturating_sub(unauthenticated_count);
+                (authenticated, below.max(1))
             }
         };
         let count = chosen.len().min(CHOSEN_MAX).min(count_max);
@@ -205,17 +208,21 @@ impl Table {
 
     /// Of customers who could give way, leaves those of accounts that have more than their share of the
     /// connections, if there are any: who has a few is not closed for one who has very many.
-    fn keep_the_modest(&self, known: &mut Vec<(MemberStanding, &Arc<Member>)>, max: usize) {
+    fn keep_the_modest(
+        &self,
+        authenticated: &mut Vec<(ConnectionStatus, &Arc<ConnectionState>)>,
+        max: usize,
+    ) {
         let mut counts: HashMap<u64, usize> = HashMap::new();
         for account in self.members.iter().flatten().filter_map(|member| member.account()) {
             *counts.entry(account).or_default() += 1;
         }
-        let has_much = |member: &Member| {
+        let has_much = |member: &ConnectionState| {
             let count = member.account().and_then(|account| counts.get(&account));
             count.is_some_and(|count| *count > max / ACCOUNTS_SHARE)
         };
-        if known.iter().any(|(_, member)| has_much(member)) {
-            known.retain(|(_, member)| has_much(member));
+        if authenticated.iter().any(|(_, member)| has_much(member)) {
+            authenticated.retain(|(_, member)| has_much(member));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Who gives way, without sockets.
+//! Choice of the connections to close, without sockets.
 
 use super::table::FUTILE_PAUSE;
 use super::*;
@@ -8,36 +8,46 @@ fn network(number: u8) -> Option<IpAddr> {
 }
 
 /// A connection that came after those before it.
-fn add(table: &mut Table, network: Option<IpAddr>, is_known: bool) -> Arc<Member> {
+fn add(
+    table: &mut Entries,
+    network: Option<IpAddr>,
+    is_authenticated: bool,
+) -> Arc<ConnectionState> {
     // What came in one millisecond came at one time.
     std::thread::sleep(Duration::from_millis(2));
-    let member = Arc::new(Member::new(network, None));
-    if is_known {
-        member.know();
+    let member = Arc::new(ConnectionState::new(network, None));
+    if is_authenticated {
+        member.set_authenticated();
     }
     table.add(Arc::clone(&member));
     member
 }
 
 /// Lets one give way, and says which of these it was.
-fn given_way(table: &mut Table, from: Option<IpAddr>, max: usize, all: &[Arc<Member>]) -> usize {
+fn given_way(
+    table: &mut Entries,
+    from: Option<IpAddr>,
+    max: usize,
+    all: &[Arc<ConnectionState>],
+) -> usize {
     let before: Vec<_> = all.iter().map(|member| member.is_leaving()).collect();
     assert!(table.one_gives_way(from, max), "somebody can");
-    let told = all.iter().zip(before).position(|(member, before)| member.is_leaving() && !before);
-    told.expect("one of these")
+    let next = all.iter().zip(before).position(|(member, before)| member.is_leaving() && !before);
+    next.expect("one of these")
 }
 
 #[test]
 fn strangers_give_way_first_and_those_idle_the_longest_of_them() {
-    let mut table = Table::default();
-    let known = [false, true, false, true, false, true, false, false];
-    let all: Vec<_> = known.map(|known| add(&mut table, None, known)).into();
+    let mut table = Entries::default();
+    let authenticated = [false, true, false, true, false, true, false, false];
+    let all: Vec<_> =
+        authenticated.map(|authenticated| add(&mut table, None, authenticated)).into();
     assert!(all[0].begin(), "a request of a stranger is under way, and younger than the others");
-    let mut told = || given_way(&mut table, None, 8, &all);
+    let mut next = || given_way(&mut table, None, 8, &all);
     // A quarter of eight may stay.
-    assert_eq!([told(), told(), told()], [2, 4, 6], "strangers, the oldest first");
-    assert_eq!([told(), told(), told()], [1, 3, 5], "then customers that are idle");
-    assert_eq!([told(), told()], [7, 0], "in the end every stranger");
+    assert_eq!([next(), next(), next()], [2, 4, 6], "strangers, the oldest first");
+    assert_eq!([next(), next(), next()], [1, 3, 5], "then customers that are idle");
+    assert_eq!([next(), next()], [7, 0], "in the end every stranger");
     assert!(!table.one_gives_way(None, 8), "and nobody is told twice");
 }
 
@@ -46,21 +56,23 @@ fn strangers_give_way_first_and_those_idle_the_longest_of_them() {
 #[test]
 fn who_has_just_come_has_time_to_show_a_key() {
     let grace = Duration::from_millis(200);
-    let mut table = Table { grace, ..Table::default() };
-    let all: Vec<_> =
-        [true, false, false, false, false].map(|known| add(&mut table, None, known)).into();
+    let mut table = Entries { grace, ..Entries::default() };
+    let all: Vec<_> = [true, false, false, false, false]
+        .map(|authenticated| add(&mut table, None, authenticated))
+        .into();
     assert!(!table.one_gives_way(None, 5), "all are new");
     assert!(table.is_grace_pending, "which will pass");
     std::thread::sleep(grace);
-    all[1].know();
+    all[1].set_authenticated();
     assert_eq!(given_way(&mut table, None, 5, &all), 2, "the oldest that has shown none");
 }
 
 /// A customer who is idle does not give way to a flood because most of it is still about to come.
 #[test]
 fn those_about_to_come_are_strangers_too() {
-    let mut table = Table::default();
-    let all: Vec<_> = [true, false].map(|known| add(&mut table, None, known)).into();
+    let mut table = Entries::default();
+    let all: Vec<_> =
+        [true, false].map(|authenticated| add(&mut table, None, authenticated)).into();
     for port in 1..=6 {
         table.arriving.insert(SocketAddr::from(([192, 0, 2, 1], port)), (None, Instant::now()));
     }
@@ -72,7 +84,7 @@ fn those_about_to_come_are_strangers_too() {
 
 #[test]
 fn a_customers_request_that_is_under_way_is_not_cut() {
-    let mut table = Table::default();
+    let mut table = Entries::default();
     let all: Vec<_> = (0..3).map(|_| add(&mut table, None, true)).collect();
     assert!(all[0].begin() && all[2].begin(), "requests are under way");
     assert_eq!(given_way(&mut table, None, 3, &all), 1, "the idle one");
@@ -85,24 +97,24 @@ fn a_customers_request_that_is_under_way_is_not_cut() {
 
 #[test]
 fn one_who_was_chosen_and_is_at_work_again_stays() {
-    let mut table = Table::default();
+    let mut table = Entries::default();
     let all: Vec<_> = (0..4).map(|_| add(&mut table, None, false)).collect();
     assert_eq!(given_way(&mut table, None, 4, &all), 0, "the oldest of four");
-    all[1].know();
+    all[1].set_authenticated();
     assert!(all[1].begin(), "it was to be the next");
     assert_eq!(given_way(&mut table, None, 4, &all), 2, "who is idle is next");
 }
 
 #[test]
 fn an_address_makes_room_for_itself_alone() {
-    let mut table = Table::default();
+    let mut table = Entries::default();
     let addresses = [1, 2, 1, 2, 1].map(network);
     let all: Vec<_> = addresses.map(|address| add(&mut table, address, false)).into();
-    let mut told = || given_way(&mut table, network(2), 2, &all);
-    assert_eq!([told(), told()], [1, 3], "of the address that wants room");
+    let mut next = || given_way(&mut table, network(2), 2, &all);
+    assert_eq!([next(), next()], [1, 3], "of the address that wants room");
     assert!(!table.one_gives_way(network(2), 2), "no other gives way for it");
     assert!(!table.one_gives_way(network(9), 2), "nor for one that has none");
-    let counts = |table: &Table| table.addresses.values().map(|it| it.count).collect::<Vec<_>>();
+    let counts = |table: &Entries| table.addresses.values().map(|it| it.count).collect::<Vec<_>>();
     assert_eq!(counts(&table), [3], "who was told does not count for its address");
     for index in 0..5 {
         table.remove(index);
@@ -117,8 +129,8 @@ fn an_address_makes_room_for_itself_alone() {
 #[test]
 fn giving_way_is_cheap_when_thousands_come() {
     const MAX: usize = 20_000;
-    let mut table = Table::default();
-    let push = |table: &mut Table| table.add(Arc::new(Member::new(network(1), None)));
+    let mut table = Entries::default();
+    let push = |table: &mut Entries| table.add(Arc::new(ConnectionState::new(network(1), None)));
     for _ in 0..MAX {
         push(&mut table);
     }
@@ -150,12 +162,12 @@ fn small_machines_have_fewer_connections_and_streams() {
 /// Whoever has few connections keeps them when somebody with very many wants more.
 #[test]
 fn an_account_with_many_connections_gives_way_before_others() {
-    let mut table = Table::default();
+    let mut table = Entries::default();
     let accounts = [1, 2, 2, 2, 1, 2, 3, 2];
     let all: Vec<_> = accounts.map(|_| add(&mut table, None, true)).into();
     for (member, account) in all.iter().zip(accounts) {
         member.is_of(account);
     }
-    let mut told = || given_way(&mut table, None, 8, &all);
-    assert_eq!([told(), told(), told()], [1, 2, 3], "the oldest of the one with five of eight");
+    let mut next = || given_way(&mut table, None, 8, &all);
+    assert_eq!([next(), next(), next()], [1, 2, 3], "the oldest of the one with five of eight");
 }

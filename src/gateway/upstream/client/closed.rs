@@ -1,4 +1,4 @@
-//! What is known of a request when its connection ends without an answer: docs/adr/0067-reused-connections.md
+//! What is known of a request when its connection ends without an answer: docs/adr/0065-connections-to-upstreams.md
 //! has the measurements.
 
 use std::io;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{SharedTasks, before, ms, stage_of, unreadable};
 use crate::postgres::{DbError, Transaction};
 use tollgate_ledger::{AccountId, Task, TaskId};
-use tollgate_money::clock::UnixMs;
+use tollgate_types::clock::UnixMs;
 
 /// What this node is to do now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use tollgate_ledger::{
     AccountId, Charge, History, OpenTask, Stage, Task, TaskEnding, TaskId, Tried, Webhook,
     is_unanswered,
 };
-use tollgate_money::clock::UnixMs;
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::UnixMs;
 
 impl SharedTasks {
     /// Changes a task, and notes the last try to announce its end; `None` when it cannot become so. A

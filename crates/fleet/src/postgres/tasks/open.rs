@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::{SharedTasks, before, encode, ms, stage_of, unreadable};
 use crate::postgres::{DbError, Transaction};
 use tollgate_ledger::{HoldId, OpenHold, Task};
-use tollgate_money::clock::UnixMs;
+use tollgate_types::clock::UnixMs;
 
 /// A new task is looked at after this if its node says nothing more of it: it has died, or is still
 /// asking the upstream.

@@ -7,7 +7,7 @@ use crate::records::error::OpenError;
 use crate::records::record::Record;
 use crate::rules::core::{AccountState, Core};
 use crate::rules::shards::{new_cores, shard_index};
-use tollgate_money::ids::{AccountId, Seq};
+use tollgate_types::ids::{AccountId, Seq};
 
 /// The state of a ledger that has followed a directory and done nothing else.
 pub struct Followed {
@@ -94,7 +94,7 @@ pub(super) fn names(cores: &[Core]) -> BTreeSet<String> {
     names
 }
 
-fn hash(hash: &tollgate_money::secret::KeyHash) -> String {
+fn hash(hash: &tollgate_types::secret::KeyHash) -> String {
     // Encoding into memory does not fail; the text only compares.
     let bytes = postcard::to_stdvec(hash).unwrap_or_default();
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -135,7 +135,7 @@ fn said(state: &AccountState) -> String {
     format!("{about:?} {holds:?} {keys:?} {limits:?} {given:?} {login:?} {ended:?}")
 }
 
-fn said_of_codes(cores: &[Core]) -> BTreeMap<tollgate_money::ids::CodeId, String> {
+fn said_of_codes(cores: &[Core]) -> BTreeMap<tollgate_types::ids::CodeId, String> {
     let codes = cores.iter().flat_map(|core| &core.house.codes);
     let said = codes.map(|(id, state)| {
         let uses: BTreeMap<_, _> = state.uses.iter().collect();

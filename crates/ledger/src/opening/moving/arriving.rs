@@ -15,7 +15,7 @@ use crate::records::record::{Journaled, Record};
 use crate::rules::account::{Balance, Movement};
 use crate::rules::core::Core;
 use crate::rules::shards::{new_cores, shard_index};
-use tollgate_money::ids::{AccountId, Seq};
+use tollgate_types::ids::{AccountId, Seq};
 
 /// Records that are written as one group: some 300 bytes each.
 const GROUP_RECORDS: usize = 4096;

@@ -23,9 +23,9 @@ use crate::rules::account::Account;
 use crate::rules::core::Core;
 use crate::rules::shards::shard_index;
 use crate::tasks::task::KEPT_MS;
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, HoldId, KeyId, NodeId, Seq, TaskId};
 use tollgate_options::ledger::REPEATED_WITHIN;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, HoldId, KeyId, NodeId, Seq, TaskId};
 
 /// A part takes no further group of the journal when it has this many records: some 1 MB on the way,
 /// and a transaction of a tenth of a second.

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::projection::window::UsageTotal;
-use tollgate_money::ids::AccountId;
 use tollgate_money::money::Nanousd;
+use tollgate_types::ids::AccountId;
 
 /// What is counted of an account, or of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

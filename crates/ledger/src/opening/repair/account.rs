@@ -12,7 +12,7 @@ use crate::rules::account::{Account, Balance};
 use crate::rules::audit;
 use crate::rules::core::Core;
 use crate::rules::shards::new_cores;
-use tollgate_money::ids::{AccountId, Seq};
+use tollgate_types::ids::{AccountId, Seq};
 
 /// Whether it has other records than the journal at the same places.
 fn differs(store: &Store, journal: &Survey) -> Result<bool, StoreError> {

@@ -20,9 +20,9 @@ use crate::records::record::{Journaled, Record};
 use crate::rules::account::Balance;
 use crate::rules::core::Core;
 use crate::rules::shards::{new_cores, shard_index};
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, HoldId, Seq};
 use tollgate_money::money::Nanousd;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, HoldId, Seq};
 
 /// Records that are written as one group.
 const GROUP_RECORDS: usize = 5_000;

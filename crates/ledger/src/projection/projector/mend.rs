@@ -115,8 +115,8 @@ mod tests {
     use super::*;
     use crate::projection::store::StoreError;
     use crate::{Ledger, LedgerError, Options, verify};
-    use tollgate_money::ids::AccountId;
     use tollgate_money::money::Nanousd;
+    use tollgate_types::ids::AccountId;
 
     async fn grants(ledger: &Ledger, account: AccountId, begin: u32) {
         for number in begin..begin + 20 {

@@ -14,8 +14,8 @@ use crate::journal::stream::Frames;
 use crate::projection::store::{Cut, Store, StoreError};
 use crate::records::act::IDS_KEPT;
 use crate::records::error::OpenError;
-use tollgate_money::clock::{MS_PER_DAY, MS_PER_HOUR, UnixMs};
-use tollgate_money::ids::Seq;
+use tollgate_types::clock::{MS_PER_DAY, MS_PER_HOUR, UnixMs};
+use tollgate_types::ids::Seq;
 
 /// Between two looks at the file's length.
 const INTERVAL: Duration = Duration::from_secs(1);

@@ -5,8 +5,8 @@
 
 use super::{Store, StoreError, entries_key, read_chunk};
 use crate::records::record::{Journaled, Record, VoidReason};
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, HoldId, RequestId, Seq};
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, HoldId, RequestId, Seq};
 
 /// The most chunks that are read for one call, each of up to 16 KiB: where few calls are made, those
 /// of hours.
@@ -152,8 +152,8 @@ mod tests {
     use crate::journal::segment::Position;
     use crate::projection::window::Window;
     use crate::records::record::{OpenHold, Record, Reservation, VoidReason};
-    use tollgate_money::ids::KeyId;
     use tollgate_money::money::Nanousd;
+    use tollgate_types::ids::KeyId;
 
     const MINUTE_MS: u64 = 60_000;
 

@@ -7,7 +7,7 @@ use super::{Batch, Source, Store, StoreError, key, put};
 use crate::records::loss::{ListedLoss, LossSum, LossSums, Lost};
 use crate::rules::core::Core;
 use crate::rules::shards::shard_index;
-use tollgate_money::ids::{AccountId, Seq};
+use tollgate_types::ids::{AccountId, Seq};
 
 /// Losses by their place.
 pub(super) const LOSS: u8 = b'x';

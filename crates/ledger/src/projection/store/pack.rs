@@ -22,8 +22,8 @@ use super::{
 use crate::files::directory::sync_directory;
 use crate::rules::audit;
 use crate::rules::shards::new_cores;
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::Seq;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::Seq;
 
 /// One that is being made.
 const NEW: &str = "sled.new";
@@ -349,8 +349,8 @@ mod tests {
     use crate::projection::grain::Grain;
     use crate::projection::window::{UsageCell, UsageTotal, Window};
     use crate::records::record::{Journaled, Record};
-    use tollgate_money::ids::{AccountId, KeyId};
     use tollgate_money::money::Nanousd;
+    use tollgate_types::ids::{AccountId, KeyId};
 
     const ACCOUNTS: u64 = 5;
 

@@ -11,8 +11,8 @@ use crate::records::login::{Login, SessionId};
 use crate::records::record::Journaled;
 use crate::rules::core::Core;
 use crate::rules::shards::shard_index;
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, CodeId, Seq};
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, CodeId, Seq};
 
 const LOGIN: u8 = b'L';
 const SESSION: u8 = b'S';

@@ -7,8 +7,8 @@ use crate::projection::window::PeopleChanges;
 use crate::records::price::{AccountPrices, PriceGroup, PriceNote};
 use crate::rules::core::Core;
 use crate::rules::shards::shard_index;
-use tollgate_money::ids::AccountId;
 use tollgate_money::price::PriceVersion;
+use tollgate_types::ids::AccountId;
 
 /// What accounts pay in the place of the list.
 const PRICES: u8 = b'P';

@@ -14,7 +14,7 @@ use crate::journal::segment::Position;
 use crate::rules::audit;
 use crate::rules::core::Core;
 use crate::rules::shards::new_cores;
-use tollgate_money::ids::Seq;
+use tollgate_types::ids::Seq;
 
 /// Rows that are written together when a checkpoint is read.
 const BATCH_ROWS: usize = 1_000;

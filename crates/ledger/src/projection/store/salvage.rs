@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{ENTRIES, Store, StoreError, read_chunk};
 use crate::records::record::{Record, Reservation};
-use tollgate_money::ids::Seq;
+use tollgate_types::ids::Seq;
 
 impl Store {
     /// The records among `wanted` that it has whole: ends of holds with what was held, grants, refunds,

@@ -18,7 +18,7 @@ use crate::records::act::Act;
 use crate::rules::audit;
 use crate::rules::core::Core;
 use crate::rules::shards::new_cores;
-use tollgate_money::ids::Seq;
+use tollgate_types::ids::Seq;
 
 /// The bytes of rows that are read under one lock: a few milliseconds, for which nothing is written. Few
 /// in tests, so that writes fall between all rows of a small store.

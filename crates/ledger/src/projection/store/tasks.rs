@@ -8,8 +8,8 @@ use crate::records::task::{Ended, Stage, Task, Tried};
 use crate::rules::core::Core;
 use crate::rules::shards::shard_index;
 use crate::rules::submit::{Submit, submit_of};
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, TaskId};
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, TaskId};
 
 const TASK_DONE: u8 = b'f';
 const TASK_NATIVE: u8 = b'n';

@@ -9,8 +9,8 @@ use super::{Batch, SPENT, Store, StoreError, key, put};
 use crate::projection::grain::Grain;
 use crate::projection::window::{UsageCell, UsageTotal, Window};
 use crate::rules::spend::Spent;
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, KeyId};
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, KeyId};
 
 const BY_HOUR: u8 = b'u';
 const BY_DAY: u8 = b'D';

@@ -11,9 +11,9 @@ use crate::records::price::{AccountPrices, PriceGroup, PriceNote};
 use crate::records::record::Record;
 use crate::records::task::{Stage, Tried};
 use crate::rules::account::Account;
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, CodeId, HoldId, Seq, TaskId};
 use tollgate_options::holds::HoldOverrides;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, CodeId, HoldId, Seq, TaskId};
 
 /// Everything about people that one window changes.
 #[derive(Default)]

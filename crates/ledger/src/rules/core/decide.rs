@@ -8,11 +8,11 @@ use crate::records::error::{LedgerError, Refusal};
 use crate::records::record::{OpenHold, Record, Reservation};
 use crate::rules::account::{Balance, Movement};
 use crate::rules::credit::{CreditChange, CreditFault, CreditState};
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, HoldId, KeyId, Seq};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Usage, UsageSource};
 use tollgate_options::ledger::RecoveryPolicy;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, HoldId, KeyId, Seq};
 
 /// Why a grant is refused for its amount.
 pub const UNFIT_GRANT: LedgerError =

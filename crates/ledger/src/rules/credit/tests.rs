@@ -11,8 +11,8 @@ use crate::records::record::{Reservation, VoidReason};
 use crate::rules::audit::{state_hash, violations};
 use crate::rules::core::{Core, Decision, UNPAID_REFUND};
 use crate::rules::general_ledger::{BookState, GeneralLedger};
-use tollgate_money::ids::{HoldId, KeyId, RequestId};
 use tollgate_money::price::{Usage, UsageSource};
+use tollgate_types::ids::{HoldId, KeyId, RequestId};
 
 fn usd(nanousd: i64) -> Nanousd {
     Nanousd::new(nanousd)

@@ -14,12 +14,12 @@ use crate::records::loss::Lost;
 use crate::records::price::{PriceGroup, PriceNote};
 use crate::records::record::{Key, Record, Reservation, SuspenseEnd, VoidReason};
 use crate::records::task::{Intent, Stage, Task, Tried, Webhook};
-use tollgate_money::clock::UnixMs;
-use tollgate_money::ids::{AccountId, CodeId, HoldId, KeyId, NodeId, RequestId, TaskId};
-use tollgate_money::limit::Rates;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{PriceVersion, Prices, Usage, UsageSource};
-use tollgate_money::secret::KeyHash;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, CodeId, HoldId, KeyId, NodeId, RequestId, TaskId};
+use tollgate_types::limit::Rates;
+use tollgate_types::secret::KeyHash;
 
 const AT: UnixMs = UnixMs(1_000);
 const HELD: i64 = 100;

@@ -9,7 +9,7 @@ use crate::archive;
 use crate::files::seal::Seal;
 use crate::journal::segment;
 use crate::records::error::OpenError;
-use tollgate_money::clock::UnixMs;
+use tollgate_types::clock::UnixMs;
 
 /// What the thread owns.
 pub(crate) struct Mover {

@@ -86,7 +86,7 @@ fn any_usage(chance: &mut Chance) -> Value {
     bent(usage, chance)
 }
 
-/// What a customer gets of events in these pieces, and the meter.
+/// The customer's bytes for events in these pieces, and the meter.
 fn relay_frames<'a>(
     call: &dyn Call,
     pieces: impl IntoIterator<Item = &'a [u8]>,
@@ -258,7 +258,7 @@ fn an_answer_begins_once_and_ends_once() {
     }
 }
 
-/// What is kept of a stream does not grow with its length.
+/// Memory does not grow with the length of a stream.
 #[test]
 fn a_stream_without_end_takes_no_memory_without_end() {
     const STREAM_BYTES: usize = 20 << 20;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::output_limit::OutputLimit;
 
-/// What the upstream gets for a customer's request with this limit, lowered to `tokens` if that is said.
+/// The upstream's body for a customer's request with this limit, lowered to `tokens` if given.
 fn upstream_body(
     codec: &dyn Codec,
     request: &Value,

@@ -1,5 +1,5 @@
-//! What a customer can work out from their bill: the usage that they read in their own dialect, and the
-//! price list. It knows nothing else, and none of the gateway's code.
+//! Recomputes a bill as a customer can: from the usage in their own dialect and the price list, without any
+//! of the gateway's code.
 
 use serde_json::Value;
 
@@ -30,7 +30,7 @@ fn round_up(lines: &[(u64, u64)]) -> u128 {
     femto.div_ceil(1_000_000)
 }
 
-/// What the kinds come to, given how the dialect calls the input's details and the output's.
+/// Price of the kinds, given the dialect's names of the input's and the output's details.
 fn price(
     usage: &Value,
     prices: &PriceSheet,

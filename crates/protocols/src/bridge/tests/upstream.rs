@@ -1,4 +1,4 @@
-//! What upstreams of each dialect write, in their own words and with their own bad habits.
+//! Answers of upstreams of each dialect, with their own peculiarities.
 
 use serde_json::{Value, json};
 

@@ -1,9 +1,8 @@
-//! What providers that copied the API write otherwise, as they write it.
+//! Deviations of providers that copied the API, in their own bytes.
 
 use super::*;
 
-/// What a stream of these data, and nothing else, is measured as, where the customer did not ask for
-/// usage.
+/// Measurement of a stream of exactly these data, where the customer did not request usage.
 fn measured(data: &[&str]) -> (Usage, UsageSource, bool) {
     let stream: String = data.iter().map(|data| format!("data: {data}\n\n")).collect();
     let sizes = [stream.len(), 7].map(|size| {
@@ -15,7 +14,7 @@ fn measured(data: &[&str]) -> (Usage, UsageSource, bool) {
     sizes[0]
 }
 
-/// What a document is measured as.
+/// Measurement of a document.
 fn document(text: &str) -> (Usage, UsageSource, bool) {
     let body = with(r#""stream":false"#);
     let mut meter = read(body.as_bytes()).expect("valid").meter(Framing::Json);

@@ -1,0 +1,77 @@
+//! The body of a request before a codec reads it: a JSON object or a form, with the model that it names.
+
+use std::borrow::Cow;
+
+use super::form::Form;
+use super::json::Object;
+use tollgate_types::error::{ErrorKind, GatewayError};
+
+/// What the path of a request says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamedInPath<'a> {
+    /// The model, as the customer calls it.
+    pub model: &'a str,
+    /// The answer is to come in pieces.
+    pub streams: bool,
+}
+
+/// A request's body, as its operation has it.
+#[derive(Debug)]
+pub enum Request<'a> {
+    /// A JSON object, as most operations have it.
+    Json(Object<'a>),
+    /// A JSON object whose path says what others say in themselves.
+    JsonAt(Object<'a>, NamedInPath<'a>),
+    /// A form, and the body in which its parts stand.
+    Form(Form, &'a [u8]),
+}
+
+impl<'a> Request<'a> {
+    /// The JSON object.
+    ///
+    /// # Errors
+    /// An unsupported media type, for a body of another kind.
+    pub fn json(&self) -> Result<&Object<'a>, GatewayError> {
+        match self {
+            Self::Json(object) | Self::JsonAt(object, _) => Ok(object),
+            Self::Form(..) => Err(unreadable("JSON")),
+        }
+    }
+
+    /// The form, and the body in which its parts stand.
+    ///
+    /// # Errors
+    /// An unsupported media type, for a body of another kind.
+    pub fn form(&self) -> Result<(&Form, &'a [u8]), GatewayError> {
+        match self {
+            Self::Form(form, body) => Ok((form, body)),
+            Self::Json(_) | Self::JsonAt(..) => Err(unreadable("multipart/form-data")),
+        }
+    }
+
+    /// What its path says of it, for operations that have that there.
+    #[must_use]
+    pub fn named_in_path(&self) -> Option<NamedInPath<'a>> {
+        match self {
+            Self::JsonAt(_, named) => Some(*named),
+            Self::Json(_) | Self::Form(..) => None,
+        }
+    }
+
+    /// The model that it names, if it names one.
+    ///
+    /// # Errors
+    /// For a form that names two.
+    pub fn model(&self) -> Result<Option<Cow<'a, str>>, GatewayError> {
+        Ok(match self {
+            Self::Json(object) => object.get("model").and_then(|value| value.as_str()),
+            Self::JsonAt(_, named) => Some(Cow::Borrowed(named.model)),
+            Self::Form(form, body) => form.text(body, "model")?.map(Cow::Borrowed),
+        })
+    }
+}
+
+fn unreadable(wanted: &str) -> GatewayError {
+    let message = format!("The request body must be {wanted}.");
+    GatewayError::new(ErrorKind::UnsupportedMediaType, message)
+}
