@@ -3,7 +3,7 @@
 use crate::clock::UnixMs;
 use crate::config::snapshot::Pricing;
 use crate::money::Nanousd;
-use crate::pipeline::admit::{dearest_prices, quote_bound};
+use crate::pipeline::quote::{dearest_prices, quote_bound};
 use crate::price::{Prices, Usage};
 use crate::protocols::{Call, OutputBound};
 

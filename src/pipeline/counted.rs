@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 use crate::balance::{Channel, TargetRank};
 use crate::config::snapshot::Target;
 use crate::credentials::Token;
-use crate::pipeline::rewrite::WayTo;
+use crate::pipeline::upstream_request::WayTo;
 use crate::pipeline::{Resolved, UpstreamRequest, Validated};
 use crate::protocols::counter::Counter;
 use crate::protocols::doors::Doors;

@@ -5,20 +5,29 @@ use std::num::NonZeroU32;
 
 use crate::error::{ErrorKind, GatewayError};
 use crate::money::Nanousd;
-use crate::pipeline::admit::{Holding, Priced};
-use crate::pipeline::affordable::{affordable_output, cost_at};
+use crate::pipeline::Resolved;
+use crate::pipeline::affordable::{OutputCost, affordable_output, cost_at};
 use crate::protocols::Operation;
 use crate::protocols::output_limit;
 
 /// What would have been enough for a request that costs more than an account has.
 #[derive(Clone, Copy, Debug)]
-pub struct Enough {
+pub(super) struct Enough {
     /// The most that the request can cost.
     amount: Nanousd,
     /// What the account has for it.
     funds: Nanousd,
     limit: EnoughLimit,
     operation: Operation,
+}
+
+/// The cost of a request that its account cannot pay.
+pub(super) struct CostSummary<'a> {
+    pub(super) resolved: &'a Resolved,
+    /// The most that the request can cost.
+    pub(super) amount: Nanousd,
+    /// The cost of each of its readings by its output limit.
+    pub(super) costs: Vec<OutputCost>,
 }
 
 /// The output limit that would be served.
@@ -35,25 +44,22 @@ enum EnoughLimit {
 impl Enough {
     /// What is enough for a request of which its account can pay `funds`.
     #[must_use]
-    pub fn for_request(priced: &Priced, funds: Nanousd) -> Self {
-        let resolved = &priced.validated().resolved;
-        let (amount, operation) = (priced.amount(Holding::Whole), resolved.operation);
+    pub(super) fn for_request(request: CostSummary<'_>, funds: Nanousd) -> Self {
+        let CostSummary { resolved, amount, costs } = request;
+        let operation = resolved.operation;
         let limit = match output_limit::field_name(operation, &resolved.model.limits) {
             None => EnoughLimit::NoField,
-            Some(field) => {
-                let costs = priced.output_costs();
-                match affordable_output(&costs, funds) {
-                    Some(tokens) => EnoughLimit::AtMost(field, tokens),
-                    None => EnoughLimit::TooDear(cost_at(&costs, 1)),
-                }
-            }
+            Some(field) => match affordable_output(&costs, funds) {
+                Some(tokens) => EnoughLimit::AtMost(field, tokens),
+                None => EnoughLimit::TooDear(cost_at(&costs, 1)),
+            },
         };
         Self { amount, funds, limit, operation }
     }
 
     /// The largest output limit of each choice that would be served, in tokens.
     #[must_use]
-    pub fn tokens(&self) -> Option<u64> {
+    pub(super) fn tokens(&self) -> Option<u64> {
         match self.limit {
             EnoughLimit::AtMost(_, tokens) => Some(tokens),
             EnoughLimit::NoField | EnoughLimit::TooDear(_) => None,
@@ -62,7 +68,7 @@ impl Enough {
 
     /// The refusal of a request that costs more than its account has, even with nothing in flight.
     #[must_use]
-    pub fn insufficient(&self) -> GatewayError {
+    pub(super) fn insufficient(&self) -> GatewayError {
         let Self { amount, funds, .. } = self;
         let missing = amount.saturating_sub(*funds);
         let advice = match self.limit {
@@ -83,7 +89,7 @@ impl Enough {
 
     /// The refusal of a request whose account has the money, of which requests in flight hold `held`.
     #[must_use]
-    pub fn held(&self, held: Nanousd) -> GatewayError {
+    pub(super) fn held(&self, held: Nanousd) -> GatewayError {
         let Self { amount, funds, .. } = self;
         let advice = match self.limit {
             EnoughLimit::AtMost(field, tokens) => format!(
