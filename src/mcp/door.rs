@@ -137,12 +137,12 @@ fn is_host_allowed(mcp: &Mcp, headers: &HeaderMap) -> bool {
 }
 
 /// The answer to a browser that asks whether an allowed page may call.
-fn preflight(headers: &HeaderMap) -> HttpAnswer {
+fn preflight(request: &HeaderMap) -> HttpAnswer {
     let mut answer = empty();
     *answer.status_mut() = StatusCode::NO_CONTENT;
     let headers = answer.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
-    if let Some(names) = headers.get(ACCESS_CONTROL_REQUEST_HEADERS) {
+    if let Some(names) = request.get(ACCESS_CONTROL_REQUEST_HEADERS) {
         headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
         headers.append(VARY, HeaderValue::from_static("access-control-request-headers"));
     }

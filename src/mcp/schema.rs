@@ -126,39 +126,39 @@ pub(super) fn resolution(usable: &[Usable<'_>]) -> Value {
 
 /// Limits and features of one request to a model, for `list_models`.
 pub(super) fn limits(usable: &Usable<'_>) -> Value {
-    let (model, mut limits) = (usable.model, Map::new());
+    let (model, mut members) = (usable.model, Map::new());
     let limits = &model.limits;
-    let mut tell = |name: &str, value: Value| {
-        limits.insert(name.to_owned(), value);
+    let mut add = |name: &str, value: Value| {
+        members.insert(name.to_owned(), value);
     };
     let does = |operation: Operation| model.operations.contains(&operation);
     if limits.input_tokens_max > 0 {
-        tell("context_tokens_max", json!(limits.input_tokens_max));
+        add("context_tokens_max", json!(limits.input_tokens_max));
     }
     if limits.output_tokens_max > 0 && !does(Operation::Video) {
-        tell("output_tokens_max", json!(limits.output_tokens_max));
+        add("output_tokens_max", json!(limits.output_tokens_max));
     }
     if does(Operation::ImageGeneration) || does(Operation::ImageEdit) {
         let images = &limits.images;
-        tell("images_max", json!(images.count_max));
-        tell("reference_images_min", json!(images.references_min));
-        tell("reference_images_max", json!(images.references_max));
+        add("images_max", json!(images.count_max));
+        add("reference_images_min", json!(images.references_min));
+        add("reference_images_max", json!(images.references_max));
         let sizes = images.sizes_in_words('x');
         if !sizes.is_empty() {
-            tell("sizes", json!(sizes));
+            add("sizes", json!(sizes));
         }
     }
     if does(Operation::Video) {
         let video = &limits.video;
-        tell("seconds", json!([video.seconds_min, video.seconds_max]));
+        add("seconds", json!([video.seconds_min, video.seconds_max]));
         let words: Vec<&str> = video.resolutions.iter().map(|one| one.as_str()).collect();
-        tell("resolutions", json!(words));
+        add("resolutions", json!(words));
     }
     if does(Operation::Speech) {
-        tell("characters_max", json!(limits.speech.characters_max));
+        add("characters_max", json!(limits.speech.characters_max));
     }
     if does(Operation::Embeddings) && !limits.dimensions.is_empty() {
-        tell("dimensions", json!(limits.dimensions));
+        add("dimensions", json!(limits.dimensions));
     }
-    Value::Object(limits)
+    Value::Object(members)
 }

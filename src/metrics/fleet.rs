@@ -127,7 +127,7 @@ impl FleetMetrics {
     }
 
     fn count(&self, round_trip: RoundTrip) {
-        let (what, outcome) = (word_of(round_trip.query), outcome_of(round_trip.outcome));
+        let (what, outcome) = (word_of(round_trip.asked), outcome_of(round_trip.outcome));
         self.round_trips.with_label_values(&[what, outcome]).inc();
         self.duration.with_label_values(&[what]).observe(round_trip.took.as_secs_f64());
     }

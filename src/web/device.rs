@@ -58,11 +58,11 @@ impl Devices {
     }
 
     /// The device that a request comes from, if `who` was logged in there before.
-    pub(crate) fn known(&self, headers: &HeaderMap, who: &str) -> Option<DeviceId> {
+    pub(crate) fn find(&self, headers: &HeaderMap, who: &str) -> Option<DeviceId> {
         let jar = SignedCookieJar::from_headers(headers, self.key.clone());
         let bytes = URL_SAFE_NO_PAD.decode(jar.get(self.cookie)?.value()).ok()?;
-        let known: DeviceCookie = postcard::from_bytes(&bytes).ok()?;
-        (known.who == who && UnixMs::now() < known.until).then_some(known.id)
+        let cookie: DeviceCookie = postcard::from_bytes(&bytes).ok()?;
+        (cookie.who == who && UnixMs::now() < cookie.until).then_some(cookie.id)
     }
 
     /// The cookie with which a browser is known as one where `who` was logged in: the one that it was
@@ -74,13 +74,13 @@ impl Devices {
         secure: bool,
     ) -> SignedCookieJar {
         let lifetime_ms = u64::try_from(REMEMBERED_FOR.as_millis()).unwrap_or(u64::MAX);
-        let known = DeviceCookie {
+        let cookie = DeviceCookie {
             id: before.unwrap_or_else(random_bytes),
             who: who.to_owned(),
             until: UnixMs(UnixMs::now().0.saturating_add(lifetime_ms)),
         };
         let jar = SignedCookieJar::new(self.key.clone());
-        let Ok(bytes) = postcard::to_stdvec(&known) else { return jar };
+        let Ok(bytes) = postcard::to_stdvec(&cookie) else { return jar };
         let mut cookie = Cookie::new(self.cookie, URL_SAFE_NO_PAD.encode(bytes));
         cookie.set_path(self.path.clone());
         cookie.set_max_age(REMEMBERED_FOR.try_into().ok());
@@ -113,16 +113,16 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_known_for_one_person_and_nobody_else_writes_it() {
+    fn a_device_is_remembered_for_one_person_and_nobody_else_writes_it() {
         let one = devices("a secret");
         let headers = returned(one.remember("ann", None, true));
-        let id = one.known(&headers, "ann").expect("known");
-        assert_eq!(one.known(&headers, "eve"), None, "another person");
-        assert_eq!(devices("another").known(&headers, "ann"), None, "another key");
-        assert_eq!(one.known(&HeaderMap::new(), "ann"), None);
+        let id = one.find(&headers, "ann").expect("known");
+        assert_eq!(one.find(&headers, "eve"), None, "another person");
+        assert_eq!(devices("another").find(&headers, "ann"), None, "another key");
+        assert_eq!(one.find(&HeaderMap::new(), "ann"), None);
         let again = returned(one.remember("ann", Some(id), false));
-        assert_eq!(one.known(&again, "ann"), Some(id), "the same device");
+        assert_eq!(one.find(&again, "ann"), Some(id), "the same device");
         let other = returned(one.remember("ann", None, false));
-        assert_ne!(one.known(&other, "ann"), Some(id), "another device");
+        assert_ne!(one.find(&other, "ann"), Some(id), "another device");
     }
 }
