@@ -14,9 +14,9 @@ use pingora_proxy::Session;
 
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::answer::customer::Customer;
-use crate::gateway::answer::relay;
 use crate::gateway::request::context::{Exchange, RequestStage};
 use crate::gateway::request::failure::is_json;
+use crate::gateway::request::filters::UpstreamFilters;
 use crate::gateway::request::refusal::own_words;
 use crate::gateway::upstream::client::UpstreamCall;
 use crate::gateway::upstream::secrets::{self, Hidden};
@@ -37,6 +37,7 @@ const ID_BYTES_MIN: usize = 8;
 /// # Errors
 /// What `fail_to_proxy` is to tell the customer, or the log.
 pub(crate) async fn answer(
+    gateway: &impl UpstreamFilters,
     session: &mut Session,
     exchange: &mut Exchange,
     customer: &mut Customer,
@@ -70,7 +71,7 @@ pub(crate) async fn answer(
         let text = HeaderValue::from_static("text/plain; charset=utf-8");
         header.headers.insert(CONTENT_TYPE, text);
     }
-    relay::begin(&mut header, exchange).await?;
+    gateway.response_filter(Some(&mut header), exchange).await?;
     cors::allow(&mut header.headers, session.req_header());
     customer.send_head(session, exchange, header).await?;
     customer.send(session, exchange, words, true).await

@@ -14,23 +14,22 @@ use pingora_proxy::Session;
 use crate::balance::{Candidate, Outcome};
 use crate::config::snapshot::Upstream;
 use crate::error::{ErrorKind, GatewayError};
-use crate::gateway::answer::relay::unrecorded;
 use crate::gateway::answer::{refused, respond};
 use crate::gateway::call::own_call::{FailedCall, OwnAnswer, is_error};
 use crate::gateway::call::post::{ConnectionReuse, Poster};
 use crate::gateway::call::targets::{AskTarget, TryResult, ask_targets};
-use crate::gateway::request::context::{Exchange, RequestStage};
+use crate::gateway::request::context::Exchange;
 use crate::gateway::request::failure::CallFailure;
+use crate::gateway::request::filters::UpstreamFilters;
 use crate::gateway::request::peer;
 use crate::gateway::request::progress::{Lack, Progress};
 use crate::gateway::request::refusal::{customers_error, judge, judge_success};
 use crate::gateway::request::sending::{Attempt, Sending};
 use crate::gateway::request::services::Gateway;
-use crate::gateway::upstream::request_headers;
 use crate::gateway::upstream::secrets::Hidden;
 use crate::gateway::wire::offload::{LARGE_BYTES, Offload};
 use crate::outbound::{Outbound, OutboundResponse};
-use crate::pipeline::{self, AnsweredParts, UpstreamRequest};
+use crate::pipeline::{self, Admitted, AnsweredParts, UpstreamRequest};
 use crate::protocols::audio::Transcoder;
 use crate::protocols::limits::AudioFormat;
 use crate::protocols::refusal::{self, Beginning, RefusalFault};
@@ -60,23 +59,16 @@ pub(crate) async fn answer(
             return respond::relayed(session, exchange.stamp(), status, words).await;
         }
     };
-    // Nothing goes to the customer before the hold that pays for it is on disk.
-    if let RequestStage::Sending(sending) = &exchange.stage
-        && let Err(error) = sending.admitted.payment.durable().await
-    {
-        return Err(exchange.fail(unrecorded(&error)));
-    }
+    // Nothing goes to the client before the hold that pays for it is on disk.
+    gateway.response_filter(None, exchange).await?;
     let Collected { usage, source, content } = collected;
-    if let Content::Json(document) = &content
-        && holds_credential(exchange, document)
-    {
-        exchange.metrics.answer_withheld(exchange.upstream_name());
-        exchange.fail_answer(CallFailure::Unreadable);
-        let error = peer::withheld("The upstream's answer", "Nothing is charged.");
-        return Err(exchange.fail(error));
-    }
     match content {
         Content::Json(document) => {
+            let mut body = Some(document);
+            pingora_proxy::ProxyHttp::response_body_filter(
+                gateway, session, &mut body, true, exchange,
+            )?;
+            let document = body.unwrap_or_default();
             exchange.begin_known(Framing::Json, usage, source);
             exchange.finish_known();
             exchange.first_byte = Some(exchange.started.elapsed());
@@ -93,14 +85,6 @@ pub(crate) async fn answer(
             send(session, exchange, speech).await
         }
     }
-}
-
-/// Whether a document holds the credential with which the target was asked.
-fn holds_credential(exchange: &mut Exchange, document: &[u8]) -> bool {
-    exchange.attempt().is_some_and(|attempt| {
-        let Candidate { channel, token, .. } = &attempt.candidate;
-        channel.has_credential_in(document, token.as_ref())
-    })
 }
 
 /// Asks targets for all of the parts of an answer.
@@ -137,20 +121,22 @@ impl CollectFrom<'_> {
         let (gateway, id) = (self.gateway, exchange.id);
         let budget = exchange.snapshot.limits.body_memory_bytes_max;
         let sending = exchange.sending()?;
-        let body = &sending.body.bytes;
-        let rewrite = || pipeline::rewrite_collected(&sending.admitted, &candidate, body);
-        let rewritten = gateway.offload.run(body.len(), rewrite).await;
-        let Some(requests) = rewritten else { return Ok(None) };
+        let rewrite = |admitted: &Admitted, body: &Bytes| {
+            pipeline::rewrite_collected(admitted, &candidate, body)
+        };
+        let rewritten = gateway.request_body_filter(sending, rewrite).await;
+        let Some(mut requests) = rewritten else { return Ok(None) };
         let Some(request) = requests.first().cloned() else { return Ok(None) };
         let mut headers = Vec::with_capacity(requests.len());
-        for request in &requests {
-            headers.push(request_headers::to_upstream(self.headers, request, id)?);
+        for request in &mut requests {
+            let head: HeaderMap = gateway.upstream_request_filter(self.headers, request, id, 0)?;
+            headers.push(head);
         }
         let (upstream, token) = (Arc::clone(&candidate.target.upstream), candidate.token.clone());
         let quotas = candidate.quota_channel().cloned();
         let hidden = Hidden { upstream: &upstream, token: token.as_ref() };
         if let Err(error) = sending.admitted.payment.note_sent().await {
-            return Err(exchange.fail(unrecorded(&error)));
+            return Err(exchange.fail(peer::unrecorded(&error)));
         }
         let attempt = Attempt::begin(candidate, request);
         sending.attempt = Some(Attempt { progress: Progress::Sent, ..attempt });

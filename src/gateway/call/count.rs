@@ -17,8 +17,8 @@ use tollgate_outbound::LocalResource;
 use crate::balance::{Candidates, Channel};
 use crate::config::snapshot::Target;
 use crate::gateway::call::post::{ConnectionReuse, Poster};
+use crate::gateway::request::filters::UpstreamFilters;
 use crate::gateway::request::services::Gateway;
-use crate::gateway::upstream::request_headers;
 use crate::gateway::upstream::token_counts::UNSUPPORTED_TIME;
 use crate::ids::{AccountId, RequestId};
 use crate::metrics::CountOutcome;
@@ -148,12 +148,13 @@ impl<'a> ProviderCount<'a> {
         };
         let counter = request.counter;
         let request = request.into_upstream(target, &self.channel, token.as_ref());
-        let request = request.ok_or(CountOutcome::Failed)?;
+        let mut request = request.ok_or(CountOutcome::Failed)?;
         // An answer is one document, whatever the customer takes for the request itself.
         let mut customers = customers.clone();
         customers.remove(ACCEPT);
-        let fields = request_headers::to_upstream(&customers, &request, RequestId::new());
-        let fields = fields.map_err(|_| CountOutcome::Failed)?;
+        let id = RequestId::new();
+        let fields = gateway.upstream_request_filter(&customers, &mut request, id, 0);
+        let fields: HeaderMap = fields.map_err(|_| CountOutcome::Failed)?;
         let reuse = ConnectionReuse::Allowed;
         let poster = Poster { gateway, upstream, channel: None, reuse };
         let posted = poster.post(&request.path, &fields, request.body).await;

@@ -18,22 +18,22 @@ use tollgate_outbound::{DialError, certificate_refusal};
 
 use crate::balance::{Candidate, Outcome};
 use crate::gateway::answer::customer::{Customer, gone};
-use crate::gateway::answer::{refused, relay};
+use crate::gateway::answer::refused;
 use crate::gateway::call::first_event;
 use crate::gateway::call::targets::{AskTarget, Otherwise, TryResult, ask_targets};
 use crate::gateway::request::context::Exchange;
 use crate::gateway::request::failure::{self, CallFailure};
+use crate::gateway::request::filters::UpstreamFilters;
 use crate::gateway::request::peer;
 use crate::gateway::request::progress::Progress;
 use crate::gateway::request::sending::Attempt;
 use crate::gateway::request::services::Gateway;
 use crate::gateway::upstream::client::{UpstreamCall, delimit};
-use crate::gateway::upstream::request_headers;
 use crate::gateway::wire::cors;
 use crate::gateway::wire::error::describe_error;
 use crate::gateway::wire::head::AnswerHead;
 use crate::gateway::wire::kind::{self, ShownFraming};
-use crate::pipeline;
+use crate::pipeline::{self, Admitted};
 use crate::protocols::refusal::{self, Beginning};
 use crate::protocols::{Delivery, Framing};
 
@@ -49,17 +49,17 @@ pub(crate) async fn answer(
     session: &mut Session,
     exchange: &mut Exchange,
 ) -> Result<()> {
-    let mut customer = Customer::new(exchange);
-    let mut way = Forward { gateway, session, customer: &mut customer };
-    let begun = ask_targets(gateway, exchange, &mut way).await?;
-    let (mut call, mut header) = way.wait_for_head(exchange, begun).await?;
-    look_into(session, exchange, &mut customer, &mut call, &mut header).await?;
+    let mut relay = Forward { gateway, session, customer: Customer::new(exchange) };
+    let begun = ask_targets(gateway, exchange, &mut relay).await?;
+    let (mut call, mut header) = relay.wait_for_head(exchange, begun).await?;
+    relay.sniff_body(exchange, &mut call, &mut header).await?;
     if header.status.is_success() {
-        let first = begin(session, exchange, &mut customer, &mut call, header).await?;
-        pass_on(session, exchange, &mut customer, &mut call, first).await?;
+        let first = relay.begin(exchange, &mut call, header).await?;
+        relay.pass_on(exchange, &mut call, first).await?;
     } else {
+        let Forward { session, mut customer, .. } = relay;
         // It is large, and most requests do without it.
-        let refused = refused::answer(session, exchange, &mut customer, &mut call, header);
+        let refused = refused::answer(gateway, session, exchange, &mut customer, &mut call, header);
         Box::pin(refused).await?;
     }
     gateway.upstreams.release(call);
@@ -70,7 +70,7 @@ pub(crate) async fn answer(
 struct Forward<'a> {
     gateway: &'a Gateway,
     session: &'a mut Session,
-    customer: &'a mut Customer,
+    customer: Customer,
 }
 
 /// A call whose answer can be passed on, or is not here yet.
@@ -100,12 +100,12 @@ impl Forward<'_> {
         let delivery = exchange.delivery();
         let upstream = Arc::clone(&candidate.target.upstream);
         let sending = exchange.sending()?;
-        let (query, body) = (session.req_header().uri.query(), &sending.body.bytes);
-        let rewrite = || pipeline::rewrite(&sending.admitted, &candidate, query, body);
-        let rewritten = gateway.offload.run(body.len(), rewrite).await;
-        let Some(mut request) = rewritten else { return Ok(TryResult::Skipped) };
-        let left_out = request_headers::left_out_betas(&session.req_header().headers, &request);
-        request.left_out.extend(left_out);
+        let query = session.req_header().uri.query();
+        let rewrite = |admitted: &Admitted, body: &Bytes| {
+            pipeline::rewrite(admitted, &candidate, query, body)
+        };
+        let rewritten = gateway.request_body_filter(sending, rewrite).await;
+        let Some(request) = rewritten else { return Ok(TryResult::Skipped) };
         if let Err(full) = sending.body.share_with(&request.body, budget) {
             return Err(exchange.fail(full.to_error()));
         }
@@ -124,7 +124,7 @@ impl Forward<'_> {
         let body = attempt.request.body.clone();
         let customers = &session.req_header().headers;
         let joined = UpstreamCall::joined_bytes(&body);
-        let head = request_headers::write_head(customers, &attempt.request, id, joined)?;
+        let head = gateway.upstream_request_filter(customers, &mut attempt.request, id, joined)?;
         sending.admitted.payment.note_sent().await.map_err(|error| {
             Error::because(ErrorType::InternalError, "the call left no trace", error)
         })?;
@@ -149,7 +149,7 @@ impl Forward<'_> {
             Err(error) => return unanswered(exchange, call, error),
         };
         note_quota(exchange, &call);
-        match relay::failure_of(&header, exchange) {
+        match self.gateway.upstream_response_filter(&header, exchange) {
             None => self.answered(exchange, call, header).await,
             // It is large, and most answers are good.
             Some(failure) => Box::pin(self.refused(exchange, call, header, failure)).await,
@@ -237,14 +237,225 @@ impl Forward<'_> {
             return Err(gone());
         }
         let delivery = exchange.delivery();
-        read_on(self.session, exchange, &mut call, silence).await?;
+        self.read_on(exchange, &mut call, silence).await?;
         let tried = self.head(exchange, call).await?;
         match exchange.conclude(tried, delivery)? {
             Some(Begun::Head(call, header)) => Ok((call, header)),
             Some(Begun::Silent(..)) | None => Err(gone()),
         }
     }
+
+    /// Looks whether what is said to be JSON is a stream of events, or nothing that can be read: the body
+    /// decides. Of one that is said
+    /// to be events the head does not wait for its body.
+    async fn sniff_body(
+        &mut self,
+        exchange: &mut Exchange,
+        call: &mut UpstreamCall,
+        header: &mut AnswerHead,
+    ) -> Result<()> {
+        let said = exchange.attempt().and_then(|attempt| attempt.framing);
+        if said != Some(Framing::Json) {
+            return Ok(());
+        }
+        // Who did not ask for events gets blank lines as they come.
+        let is_asked = exchange.stream;
+        let is_enough =
+            |begun: &[u8], _: bool| !is_asked || kind::shown_framing(begun) != ShownFraming::Blank;
+        let begun = loop {
+            let shown = self
+                .customer
+                .wait(self.session, exchange, pin!(call.look(!is_asked, is_enough)))
+                .await?;
+            match shown {
+                Ok(begun) => break begun,
+                Err(error) => {
+                    exchange.fail_answer(CallFailure::refine_by_body(&error));
+                    self.broken_off(exchange, call, error).await?;
+                }
+            }
+        };
+        // Who did not ask for events cannot read them.
+        if is_asked && kind::shown_framing(&begun) == ShownFraming::Only(Framing::Sse) {
+            header.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+            header.headers.remove(&CONTENT_LENGTH);
+            if let Some(attempt) = exchange.attempt() {
+                attempt.framing = Some(Framing::Sse);
+            }
+            return Ok(());
+        }
+        match no_document(&begun, call.has_shown_all()) {
+            Some(cause) => Err(exchange.unread(cause)),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the customer's answer, of which they get no more because of `error`, and goes on reading the
+    /// upstream's for its bill.
+    ///
+    /// # Errors
+    /// The one given, where nothing is read on.
+    async fn read_on(
+        &mut self,
+        exchange: &mut Exchange,
+        call: &mut UpstreamCall,
+        error: Box<Error>,
+    ) -> Result<()> {
+        if !exchange.read_on() {
+            return Err(error);
+        }
+        // It is large, and most answers do without it.
+        let answered = self.gateway.fail_downstream(self.session, &error, exchange);
+        let _reuse = Box::pin(answered).await;
+        // A client would keep a connection over HTTP/1.1, and its next request would wait there. Over HTTP/2 only
+        // an answer has its end now that has none.
+        self.session.as_downstream_mut().shutdown().await;
+        call.wait_without_limit();
+        Ok(())
+    }
+
+    /// Sends the upstream's head as the customer's, if there is none yet. A document that is there as a
+    /// whole is read before that, so that one that is none can still be told from one: then it is given.
+    async fn begin(
+        &mut self,
+        exchange: &mut Exchange,
+        call: &mut UpstreamCall,
+        mut header: AnswerHead,
+    ) -> Result<Option<AnswerPiece>> {
+        let framing = exchange.attempt().and_then(|attempt| attempt.framing);
+        let is_stream = framing.is_some_and(|framing| framing.for_customers() == Framing::Sse);
+        if self.customer.has_head() && !is_stream && exchange.orphan.is_none() {
+            return Err(exchange.fail(peer::unreadable("events were asked for, and none came")));
+        }
+        delimit(&mut header);
+        self.gateway.response_filter(Some(&mut header), exchange).await?;
+        cors::allow(&mut header.headers, self.session.req_header());
+        let mut first = None;
+        if framing == Some(Framing::Json)
+            && call.has_shown_all()
+            && let Some(Some(document)) = call.chunk_now()
+        {
+            first = Some(self.gather(exchange, call, document)?);
+        }
+        self.customer.send_head(self.session, exchange, header).await?;
+        Ok(first)
+    }
+
+    /// Passes the answer's body on, or reads it to its end for nobody. What was read of it before its head
+    /// was sent comes first.
+    async fn pass_on(
+        &mut self,
+        exchange: &mut Exchange,
+        call: &mut UpstreamCall,
+        mut first: Option<AnswerPiece>,
+    ) -> Result<()> {
+        loop {
+            let (piece, is_end) = if let Some(piece) = first.take() {
+                piece
+            } else {
+                let chunk = self.customer.wait(self.session, exchange, pin!(call.chunk())).await?;
+                match chunk {
+                    Ok(Some(chunk)) => self.gather(exchange, call, chunk)?,
+                    Ok(None) => self.metered(exchange, Bytes::new(), true)?,
+                    // What a connection does behind a stream's last event is nobody's concern.
+                    Err(_) if exchange.is_whole_stream() => {
+                        self.metered(exchange, Bytes::new(), true)?
+                    }
+                    Err(error) => {
+                        self.broken_off(exchange, call, error).await?;
+                        continue;
+                    }
+                }
+            };
+            self.customer.send(self.session, exchange, piece, is_end).await?;
+            if exchange.is_held_up() && exchange.orphan.is_none() {
+                if exchange.has_uncovered() {
+                    // It is large, and most answers never wait.
+                    first = Some(Box::pin(self.gateway.uncovered_body_filter(exchange)).await?);
+                    continue;
+                }
+                let cut = Error::new(ErrorType::Custom("the answer was cut"));
+                if is_end || exchange.deadline.is_over() || exchange.is_withheld() {
+                    return Err(cut);
+                }
+                self.read_on(exchange, call, cut).await?;
+            }
+            if is_end {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What is there of the answer at once, as the customer gets it, and whether that is its end.
+    fn gather(
+        &mut self,
+        exchange: &mut Exchange,
+        call: &mut UpstreamCall,
+        first: Bytes,
+    ) -> Result<AnswerPiece> {
+        let (mut out, mut is_end) = self.metered(exchange, first, call.is_done())?;
+        let mut gathered = BytesMut::new();
+        while !is_end
+            && !exchange.is_held_up()
+            && gathered.len().max(out.len()) < GATHERED_BYTES_MAX
+        {
+            let Some(piece) = call.chunk_now() else { break };
+            let is_last = piece.is_none() || call.is_done();
+            let more;
+            (more, is_end) = self.metered(exchange, piece.unwrap_or_default(), is_last)?;
+            if more.is_empty() {
+                continue;
+            }
+            if gathered.is_empty() {
+                gathered.extend_from_slice(&out);
+            }
+            gathered.extend_from_slice(&more);
+        }
+        if !gathered.is_empty() {
+            out = gathered.freeze();
+        }
+        Ok((out, is_end))
+    }
+
+    /// A piece of the answer as the customer gets it, once it is metered and paid for. One that has to wait for
+    /// the hold that pays for it is not the end of the answer.
+    fn metered(
+        &mut self,
+        exchange: &mut Exchange,
+        piece: Bytes,
+        is_end: bool,
+    ) -> Result<AnswerPiece> {
+        let mut body = Some(piece);
+        pingora_proxy::ProxyHttp::response_body_filter(
+            self.gateway,
+            self.session,
+            &mut body,
+            is_end,
+            exchange,
+        )?;
+        Ok((body.unwrap_or_default(), is_end && !exchange.has_uncovered()))
+    }
+
+    /// The upstream broke off, or has been silent for too long. In that case the customer is told, and
+    /// it is read on where it may go on to cost money.
+    ///
+    /// # Errors
+    /// The one given, where nothing is read on.
+    async fn broken_off(
+        &mut self,
+        exchange: &mut Exchange,
+        call: &mut UpstreamCall,
+        error: Box<Error>,
+    ) -> Result<()> {
+        if *error.etype() != ErrorType::ReadTimedout || exchange.orphan.is_some() {
+            return Err(error);
+        }
+        self.read_on(exchange, call, error).await
+    }
 }
+
+/// A piece of the answer as the customer gets it, and whether it is the last.
+type AnswerPiece = (Bytes, bool);
 
 /// Notes what the answer says of the quota of the credential that it was asked with.
 fn note_quota(exchange: &mut Exchange, call: &UpstreamCall) {
@@ -293,103 +504,6 @@ fn unanswered(
     ))
 }
 
-/// Looks whether what is said to be JSON is a stream of events, or nothing that can be read: the body
-/// decides. Of one that is said
-/// to be events the head does not wait for its body.
-async fn look_into(
-    session: &mut Session,
-    exchange: &mut Exchange,
-    customer: &mut Customer,
-    call: &mut UpstreamCall,
-    header: &mut AnswerHead,
-) -> Result<()> {
-    let said = exchange.attempt().and_then(|attempt| attempt.framing);
-    if said != Some(Framing::Json) {
-        return Ok(());
-    }
-    // Who did not ask for events gets blank lines as they come.
-    let is_asked = exchange.stream;
-    let is_enough =
-        |begun: &[u8], _: bool| !is_asked || kind::shown_framing(begun) != ShownFraming::Blank;
-    let begun = loop {
-        let shown = customer.wait(session, exchange, pin!(call.look(!is_asked, is_enough))).await?;
-        match shown {
-            Ok(begun) => break begun,
-            Err(error) => {
-                exchange.fail_answer(CallFailure::refine_by_body(&error));
-                broken_off(session, exchange, call, error).await?;
-            }
-        }
-    };
-    // Who did not ask for events cannot read them.
-    if is_asked && kind::shown_framing(&begun) == ShownFraming::Only(Framing::Sse) {
-        header.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-        header.headers.remove(&CONTENT_LENGTH);
-        if let Some(attempt) = exchange.attempt() {
-            attempt.framing = Some(Framing::Sse);
-        }
-        return Ok(());
-    }
-    match no_document(&begun, call.has_shown_all()) {
-        Some(cause) => Err(exchange.unread(cause)),
-        None => Ok(()),
-    }
-}
-
-/// Ends the customer's answer, of which they get no more because of `error`, and goes on reading the
-/// upstream's for its bill.
-///
-/// # Errors
-/// The one given, where nothing is read on.
-async fn read_on(
-    session: &mut Session,
-    exchange: &mut Exchange,
-    call: &mut UpstreamCall,
-    error: Box<Error>,
-) -> Result<()> {
-    if !exchange.read_on() {
-        return Err(error);
-    }
-    // It is large, and most answers do without it.
-    let _reuse = Box::pin(relay::fail(session, &error, exchange)).await;
-    // A client would keep a connection over HTTP/1.1, and its next request would wait there. Over HTTP/2 only
-    // an answer has its end now that has none.
-    session.as_downstream_mut().shutdown().await;
-    call.wait_without_limit();
-    Ok(())
-}
-
-/// A piece of the answer as the customer gets it, and whether it is the last.
-type AnswerPiece = (Bytes, bool);
-
-/// Sends the upstream's head as the customer's, if there is none yet. A document that is there as a
-/// whole is read before that, so that one that is none can still be told from one: then it is given.
-async fn begin(
-    session: &mut Session,
-    exchange: &mut Exchange,
-    customer: &mut Customer,
-    call: &mut UpstreamCall,
-    mut header: AnswerHead,
-) -> Result<Option<AnswerPiece>> {
-    let framing = exchange.attempt().and_then(|attempt| attempt.framing);
-    let is_stream = framing.is_some_and(|framing| framing.for_customers() == Framing::Sse);
-    if customer.has_head() && !is_stream && exchange.orphan.is_none() {
-        return Err(exchange.fail(peer::unreadable("events were asked for, and none came")));
-    }
-    delimit(&mut header);
-    relay::begin(&mut header, exchange).await?;
-    cors::allow(&mut header.headers, session.req_header());
-    let mut first = None;
-    if framing == Some(Framing::Json)
-        && call.has_shown_all()
-        && let Some(Some(document)) = call.chunk_now()
-    {
-        first = Some(gather(exchange, call, document)?);
-    }
-    customer.send_head(session, exchange, header).await?;
-    Ok(first)
-}
-
 /// Why what has come of an answer cannot be the beginning of a JSON object. Whether it is a whole one
 /// is known to whoever meters it.
 fn no_document(begun: &[u8], is_all: bool) -> Option<&'static str> {
@@ -399,96 +513,4 @@ fn no_document(begun: &[u8], is_all: bool) -> Option<&'static str> {
         Some(b'{') => None,
         Some(_) => Some("its answer is no JSON object"),
     }
-}
-
-/// Passes the answer's body on, or reads it to its end for nobody. What was read of it before its head
-/// was sent comes first.
-async fn pass_on(
-    session: &mut Session,
-    exchange: &mut Exchange,
-    customer: &mut Customer,
-    call: &mut UpstreamCall,
-    mut first: Option<AnswerPiece>,
-) -> Result<()> {
-    loop {
-        let (piece, is_end) = if let Some(piece) = first.take() {
-            piece
-        } else {
-            let chunk = customer.wait(session, exchange, pin!(call.chunk())).await?;
-            match chunk {
-                Ok(Some(chunk)) => gather(exchange, call, chunk)?,
-                Ok(None) => metered(exchange, Bytes::new(), true)?,
-                // What a connection does behind a stream's last event is nobody's concern.
-                Err(_) if exchange.is_whole_stream() => metered(exchange, Bytes::new(), true)?,
-                Err(error) => {
-                    broken_off(session, exchange, call, error).await?;
-                    continue;
-                }
-            }
-        };
-        customer.send(session, exchange, piece, is_end).await?;
-        if exchange.is_held_up() && exchange.orphan.is_none() {
-            if exchange.has_uncovered() {
-                // It is large, and most answers never wait.
-                first = Some(Box::pin(relay::covered(exchange)).await?);
-                continue;
-            }
-            let cut = Error::new(ErrorType::Custom("the answer was cut"));
-            if is_end || exchange.deadline.is_over() || exchange.is_withheld() {
-                return Err(cut);
-            }
-            read_on(session, exchange, call, cut).await?;
-        }
-        if is_end {
-            return Ok(());
-        }
-    }
-}
-
-/// What is there of the answer at once, as the customer gets it, and whether that is its end.
-fn gather(exchange: &mut Exchange, call: &mut UpstreamCall, first: Bytes) -> Result<AnswerPiece> {
-    let (mut out, mut is_end) = metered(exchange, first, call.is_done())?;
-    let mut gathered = BytesMut::new();
-    while !is_end && !exchange.is_held_up() && gathered.len().max(out.len()) < GATHERED_BYTES_MAX {
-        let Some(piece) = call.chunk_now() else { break };
-        let is_last = piece.is_none() || call.is_done();
-        let more;
-        (more, is_end) = metered(exchange, piece.unwrap_or_default(), is_last)?;
-        if more.is_empty() {
-            continue;
-        }
-        if gathered.is_empty() {
-            gathered.extend_from_slice(&out);
-        }
-        gathered.extend_from_slice(&more);
-    }
-    if !gathered.is_empty() {
-        out = gathered.freeze();
-    }
-    Ok((out, is_end))
-}
-
-/// A piece of the answer as the customer gets it, once it is metered and paid for. One that has to wait for
-/// the hold that pays for it is not the end of the answer.
-fn metered(exchange: &mut Exchange, piece: Bytes, is_end: bool) -> Result<AnswerPiece> {
-    let mut body = Some(piece);
-    relay::piece(&mut body, is_end, exchange)?;
-    Ok((body.unwrap_or_default(), is_end && !exchange.has_uncovered()))
-}
-
-/// The upstream broke off, or has been silent for too long. In that case the customer is told, and
-/// it is read on where it may go on to cost money.
-///
-/// # Errors
-/// The one given, where nothing is read on.
-async fn broken_off(
-    session: &mut Session,
-    exchange: &mut Exchange,
-    call: &mut UpstreamCall,
-    error: Box<Error>,
-) -> Result<()> {
-    if *error.etype() != ErrorType::ReadTimedout || exchange.orphan.is_some() {
-        return Err(error);
-    }
-    read_on(session, exchange, call, error).await
 }

@@ -13,7 +13,7 @@ use crate::balance::Channel;
 use crate::config::snapshot::Upstream;
 use crate::gateway::request::services::Gateway;
 use crate::gateway::upstream::client::{UpstreamCall, Upstreams};
-use crate::gateway::upstream::request_headers;
+use crate::gateway::upstream::request_head;
 use crate::gateway::wire::error::describe_error;
 use crate::outbound::OutboundError;
 use crate::protocols::splice::EditedBody;
@@ -59,7 +59,7 @@ impl<'a> Poster<'a> {
         let body = body.into();
         let joined = UpstreamCall::joined_bytes(&body);
         let head =
-            request_headers::write_fields(path, fields, joined).map_err(|error| broken(&error))?;
+            request_head::write_fields(path, fields, joined).map_err(|error| broken(&error))?;
         let is_new = self.reuse == ConnectionReuse::Never;
         let (call, error) = match self.ask(head.clone(), &body, is_new).await? {
             Ok(answer) => return Ok(answer),

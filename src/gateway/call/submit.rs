@@ -20,17 +20,17 @@ use crate::gateway::call::task_record::{
 };
 use crate::gateway::request::context::{Exchange, RequestStage};
 use crate::gateway::request::failure::CallFailure;
+use crate::gateway::request::filters::UpstreamFilters;
 use crate::gateway::request::peer;
 use crate::gateway::request::progress::Lack;
 use crate::gateway::request::refusal::judge;
 use crate::gateway::request::sending::{Attempt, Sending};
 use crate::gateway::request::services::Gateway;
-use crate::gateway::upstream::request_headers;
 use crate::gateway::upstream::secrets::Hidden;
 use crate::ledger::{Key, RequestId, Stage as TaskStage, Task};
 use crate::limits::Entered;
 use crate::outbound::{OutboundError, may_announce};
-use crate::pipeline;
+use crate::pipeline::{self, Admitted};
 use crate::protocols::refusal;
 use crate::protocols::task::Submit;
 use crate::protocols::{Call, Delivery};
@@ -109,6 +109,8 @@ pub(crate) async fn answer(
     exchange.task = Some(submitted.id());
     // Who waits for the end of the task holds a place among those who wait, and no other.
     exchange.leave();
+    // The task has taken the hold over, and is on disk with it: this waits only where nothing was taken.
+    gateway.response_filter(None, exchange).await?;
     let RequestStage::Sending(sending) = &exchange.stage else { return Ok(()) };
     let (status, document) = accepted_as(&submitted, Some(said));
     let waits = sending.admitted.call.submit().is_some_and(Submit::waits);
@@ -184,17 +186,19 @@ impl SubmitTo<'_> {
         id: RequestId,
     ) -> Submitted {
         let gateway = self.gateway;
-        let body = &sending.body.bytes;
         // A task is followed in the words in which it was put on disk.
         let dialect = candidate.target.upstream.dialect;
         if self.opened.as_ref().is_some_and(|task| task.intent.protocol != dialect.as_str()) {
             return Ok(TryResult::Skipped);
         }
-        let rewrite = || pipeline::rewrite_submit(&sending.admitted, &candidate, body);
-        let rewritten = gateway.offload.run(body.len(), rewrite).await;
-        let Some(request) = rewritten else { return Ok(TryResult::Skipped) };
+        let rewrite = |admitted: &Admitted, body: &Bytes| {
+            pipeline::rewrite_submit(admitted, &candidate, body)
+        };
+        let rewritten = gateway.request_body_filter(sending, rewrite).await;
+        let Some(mut request) = rewritten else { return Ok(TryResult::Skipped) };
         let Some(call) = sending.admitted.call.submit() else { return Err(internal("no submit")) };
-        let Ok(headers) = request_headers::to_upstream(self.headers, &request, id) else {
+        let head = gateway.upstream_request_filter(self.headers, &mut request, id, 0);
+        let Ok(headers) = head else {
             return Err(internal("the request could not be written for the upstream"));
         };
         let headers = with_own(headers, call);

@@ -5,7 +5,6 @@
 //! from a failure is in the table of [`CallFailure::consequence`] for all of them.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use pingora::Result;
 
@@ -14,6 +13,7 @@ use crate::error::GatewayError;
 use crate::gateway::answer::customer::gone;
 use crate::gateway::request::context::Exchange;
 use crate::gateway::request::failure::CallFailure;
+use crate::gateway::request::filters::UpstreamFilters;
 use crate::gateway::request::peer;
 use crate::gateway::request::services::Gateway;
 use crate::protocols::Delivery;
@@ -64,36 +64,7 @@ pub(crate) async fn ask_targets<W: AskTarget>(
 ) -> Result<W::Answer> {
     let delivery = exchange.delivery();
     loop {
-        let sending = exchange.sending()?;
-        let Some(mut candidate) = sending.next(&gateway.metrics) else {
-            let failure = sending.give_up();
-            return Err(exchange.fail(failure));
-        };
-        if candidate.kind().is_free() {
-            let limits = exchange.snapshot.limits.free_calls;
-            // Most requests are paid for, and have no room for this.
-            match Box::pin(gateway.enter_free_call(&candidate, &limits)).await {
-                Ok(place) => candidate.begin_free(place, Instant::now()),
-                Err(refusal) => {
-                    drop(candidate);
-                    return Err(exchange.fail(refusal));
-                }
-            }
-        }
-        let sending = exchange.sending()?;
-        if let Some(auth) = candidate.auth().cloned() {
-            let (began, account) = (Instant::now(), sending.admitted.resolved.key.account);
-            // Most upstreams take a key, and their requests have no room for this.
-            let token = Box::pin(gateway.outbound.credentials.token(&auth, account)).await;
-            match token {
-                Ok(token) => candidate.token = Some(token),
-                Err(cause) => {
-                    let passed = sending.pass_by(candidate, began, &cause, &gateway.metrics);
-                    passed.map_err(|error| exchange.fail(error))?;
-                    continue;
-                }
-            }
-        }
+        let candidate = gateway.upstream_peer(exchange).await?;
         let tried = way.ask(exchange, candidate).await;
         if let Some(answer) = exchange.conclude(tried, delivery)? {
             return Ok(answer);

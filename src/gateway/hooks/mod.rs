@@ -1,8 +1,35 @@
-//! The one [`ProxyHttp`]: every hook says what happens, in a few lines.
+//! The implementation of [`ProxyHttp`]: one file a filter, in the order in which a request meets them.
+//!
+//! | Filter | What |
+//! |---|---|
+//! | `early_request_filter` | route; time limits until a key was shown |
+//! | `request_filter` | authenticate, admit, read the body, hold the money; then `call` drives the rest |
+//! | `upstream_peer` | choose the target |
+//! | `request_body_filter` | rewrite the body for it |
+//! | `upstream_request_filter` | headers and credentials of the provider |
+//! | `upstream_response_filter` | the failure that the response head reports |
+//! | `response_filter` | status and headers of the client; wait for the durable hold |
+//! | `response_body_filter` | relay and meter |
+//! | `fail_to_proxy` | errors, and error events in a response that has begun |
+//! | `logging` | settle; metrics and access log |
+
+mod early_request_filter;
+mod request_filter;
+mod upstream_peer;
+mod request_body_filter;
+mod upstream_request_filter;
+mod upstream_response_filter;
+mod response_filter;
+mod response_body_filter;
+mod fail_to_proxy;
+mod logging;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
+use http::HeaderMap;
 use pingora::http::RequestHeader;
 use pingora::modules::http::HttpModules;
 use pingora::server::configuration::ServerConf;
@@ -10,19 +37,21 @@ use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, Result};
 use pingora_proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 
+use crate::balance::Candidate;
 use crate::clock::UnixMs;
-use crate::gateway::answer::{relay, respond};
-use crate::gateway::call;
-use crate::gateway::dispatch::{self, Received};
+use crate::gateway::answer::respond;
 use crate::gateway::listen::connection::Connections;
-use crate::gateway::listen::http1;
 use crate::gateway::listen::transport::Transport;
-use crate::gateway::receive::admission;
 use crate::gateway::request::context::Exchange;
+use crate::gateway::request::failure::CallFailure;
+use crate::gateway::request::filters::UpstreamFilters;
+use crate::gateway::request::sending::Sending;
 use crate::gateway::request::services::Gateway;
 use crate::gateway::upstream::connectors::NO_ROOTS;
-use crate::gateway::wire::framing;
-use crate::pipeline;
+use crate::gateway::upstream::request_head::RequestHead;
+use crate::gateway::wire::head::AnswerHead;
+use crate::ledger::RequestId;
+use crate::pipeline::{self, Admitted, UpstreamRequest};
 
 impl Gateway {
     /// The gateway behind a listener. `h2c` says whether HTTP/2 is spoken without TLS.
@@ -53,54 +82,42 @@ impl ProxyHttp for Gateway {
     /// None: what Pingora would add, compression, is not for streams that are metered.
     fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
 
-    async fn early_request_filter(
-        &self,
-        session: &mut Session,
-        exchange: &mut Exchange,
-    ) -> Result<()> {
-        exchange.route_to(session.req_header());
-        if self.deadline.is_near() {
-            http1::close_behind(session);
-        }
-        admission::hurry(session, exchange);
-        match session.as_http2() {
-            // The heads of HTTP/1.1 were checked before Pingora read them.
-            None => Ok(()),
-            Some(_) => framing::check_fields(&session.req_header().headers)
-                .map_err(|error| self.refuse(session, exchange, error)),
-        }
+    async fn early_request_filter(&self, session: &mut Session, ctx: &mut Exchange) -> Result<()> {
+        early_request_filter::filter(self, session, ctx)
     }
 
-    async fn request_filter(&self, session: &mut Session, exchange: &mut Exchange) -> Result<bool> {
-        match dispatch::receive(self, session, exchange).await {
-            Ok(Received::Answered) => Ok(true),
-            Ok(Received::Paid) => call::answer(self, session, exchange).await.map(|()| true),
-            Err(error) => Err(self.refuse(session, exchange, error)),
-        }
+    /// Always true: `call` asks upstreams from within this filter, so that a response is read on for its
+    /// usage when the client has disconnected. It drives the [`UpstreamFilters`] in Pingora's order.
+    async fn request_filter(&self, session: &mut Session, ctx: &mut Exchange) -> Result<bool> {
+        request_filter::filter(self, session, ctx).await
     }
 
-    /// Pingora never asks for one: `request_filter` answers every request, and asks upstreams itself.
+    /// Never called, as Pingora's own loop is not used: see [`UpstreamFilters::upstream_peer`].
     async fn upstream_peer(&self, _: &mut Session, _: &mut Exchange) -> Result<Box<HttpPeer>> {
         Err(Error::explain(ErrorType::InternalError, "Pingora's own loop is not used"))
+    }
+
+    fn response_body_filter(
+        &self,
+        _: &mut Session,
+        body: &mut Option<Bytes>,
+        end_of_stream: bool,
+        ctx: &mut Exchange,
+    ) -> Result<Option<Duration>> {
+        response_body_filter::filter(body, end_of_stream, ctx).map(|()| None)
     }
 
     async fn fail_to_proxy(
         &self,
         session: &mut Session,
         error: &Error,
-        exchange: &mut Exchange,
+        ctx: &mut Exchange,
     ) -> FailToProxy {
-        if exchange.orphan.is_some() {
-            // Nobody listens, or the customer has been told.
-            return FailToProxy { error_code: 0, can_reuse_downstream: false };
-        }
-        relay::fail(session, error, exchange).await
+        fail_to_proxy::fail(session, error, ctx).await
     }
 
-    async fn logging(&self, session: &mut Session, error: Option<&Error>, exchange: &mut Exchange) {
-        let bill = exchange.bill(exchange.ending(error));
-        exchange.cover(&bill).await;
-        exchange.finish(session, bill);
+    async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Exchange) {
+        logging::log(session, error, ctx).await;
     }
 
     /// Failures are in the access log, with the request's id.
@@ -116,6 +133,63 @@ impl ProxyHttp for Gateway {
         _: ProxyWarnLogContext,
     ) -> bool {
         true
+    }
+}
+
+/// Filters with types of the gateway's own, in Pingora's order.
+impl UpstreamFilters for Gateway {
+    async fn upstream_peer(&self, ctx: &mut Exchange) -> Result<Candidate> {
+        upstream_peer::choose(self, ctx).await
+    }
+
+    async fn request_body_filter<T: Send>(
+        &self,
+        sending: &Sending,
+        rewrite: impl FnOnce(&Admitted, &Bytes) -> Option<T> + Send,
+    ) -> Option<T> {
+        request_body_filter::filter(self, sending, rewrite).await
+    }
+
+    fn upstream_request_filter<H: RequestHead>(
+        &self,
+        downstream: &HeaderMap,
+        request: &mut UpstreamRequest,
+        id: RequestId,
+        body_bytes: usize,
+    ) -> Result<H> {
+        upstream_request_filter::filter(downstream, request, id, body_bytes)
+    }
+
+    fn upstream_response_filter(
+        &self,
+        head: &AnswerHead,
+        ctx: &mut Exchange,
+    ) -> Option<CallFailure> {
+        upstream_response_filter::filter(head, ctx)
+    }
+
+    async fn response_filter(
+        &self,
+        head: Option<&mut AnswerHead>,
+        ctx: &mut Exchange,
+    ) -> Result<()> {
+        match head {
+            Some(head) => response_filter::filter(head, ctx).await,
+            None => response_filter::durable(ctx).await,
+        }
+    }
+
+    async fn uncovered_body_filter(&self, ctx: &mut Exchange) -> Result<(Bytes, bool)> {
+        response_body_filter::covered(ctx).await
+    }
+
+    async fn fail_downstream(
+        &self,
+        session: &mut Session,
+        error: &Error,
+        ctx: &mut Exchange,
+    ) -> FailToProxy {
+        fail_to_proxy::answer(session, error, ctx).await
     }
 }
 

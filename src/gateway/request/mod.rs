@@ -3,6 +3,7 @@
 pub(super) mod services;
 pub(super) mod hosted;
 pub(super) mod context;
+pub(super) mod filters;
 pub(super) mod content_path;
 pub(super) mod mark;
 pub(super) mod sending;

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use crate::error::{ErrorKind, GatewayError};
+use crate::ledger::LedgerError;
 use crate::protocols::Dialect;
 
 /// When to try again where a busy upstream does not say.
@@ -64,4 +65,10 @@ pub(crate) fn overloaded() -> GatewayError {
 /// What the customer reads when an upstream takes too long.
 pub(crate) fn timed_out() -> GatewayError {
     GatewayError::new(ErrorKind::UpstreamTimeout, "The upstream did not answer in time.")
+}
+
+/// What the customer reads when the ledger cannot write down that the request was made.
+pub(crate) fn unrecorded(error: &LedgerError) -> GatewayError {
+    let message = "The gateway could not record the request. Nothing was charged.";
+    GatewayError::new(ErrorKind::Internal, message).cause(error)
 }

@@ -2,7 +2,7 @@
 //! repeat to customers.
 
 pub(super) mod secrets;
-pub(super) mod request_headers;
+pub(super) mod request_head;
 pub(super) mod response_headers;
 pub(super) mod connectors;
 pub(super) mod client;

@@ -1,10 +1,10 @@
-//! Which headers of a customer's request reach an upstream: those that change nothing it charges for,
-//! and those that the operator lets through.
+//! `upstream_request_filter`: the headers of a client's request that reach an upstream, and the provider's
+//! credentials. Headers pass that change nothing the provider charges for, and those that the operator lets
+//! through.
 
-use bytes::BytesMut;
 use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST};
-use http::{HeaderMap, HeaderName, HeaderValue};
-use pingora::{Error, ErrorType, OrErr, Result};
+use http::{HeaderMap, HeaderName};
+use pingora::Result;
 
 use crate::config::snapshot::PassedHeaders;
 use crate::ledger::RequestId;
@@ -12,7 +12,7 @@ use crate::pipeline::UpstreamRequest;
 use crate::protocols::limits::has;
 use crate::protocols::{Dialect, beta};
 
-use crate::gateway::wire::framing;
+use crate::gateway::upstream::request_head::RequestHead;
 use crate::gateway::wire::head::X_REQUEST_ID;
 
 /// Whether a request header goes to every upstream: who asks, in which version of a protocol, and
@@ -73,79 +73,32 @@ static BETA_HEADERS: [BetaHeader; 2] = [
 const OVERWRITTEN: [HeaderName; 4] = [HOST, CONTENT_LENGTH, ACCEPT_ENCODING, X_REQUEST_ID];
 /// Betas that an answer names at most: a request can ask for thousands.
 const BETAS_SHOWN_MAX: usize = 16;
-/// What a head takes as a rule, in bytes, without the body that is sent with it.
-const HEAD_BYTES: usize = 1024;
 
-/// The head of the request to the upstream, as it goes over the wire, with room for `body_bytes` behind
-/// it: `POST`, to the path of `request`, over HTTP/1.1.
+/// Builds the head of the request to the upstream, and notes the betas that it leaves out.
 ///
 /// # Errors
-/// When a configured value cannot stand in a head.
-pub(crate) fn write_head(
-    customers: &HeaderMap,
+/// A configured value cannot stand in a head.
+pub(super) fn filter<H: RequestHead>(
+    downstream: &HeaderMap,
+    request: &mut UpstreamRequest,
+    id: RequestId,
+    body_bytes: usize,
+) -> Result<H> {
+    let left_out = left_out_betas(downstream, request);
+    request.left_out.extend(left_out);
+    head(downstream, request, id, body_bytes)
+}
+
+fn head<H: RequestHead>(
+    downstream: &HeaderMap,
     request: &UpstreamRequest,
     id: RequestId,
     body_bytes: usize,
-) -> Result<BytesMut> {
-    let mut head = begin_head(&request.path, body_bytes)?;
-    each_field(customers, request, id, |name, value| put_line(&mut head, name, value))?;
-    head.extend_from_slice(b"\r\n");
-    Ok(head)
-}
-
-/// The head of a request of the gateway's own with these `fields`, with room for `body_bytes` behind it:
-/// `POST`, to `path`, over HTTP/1.1.
-///
-/// # Errors
-/// When a value cannot stand in a head.
-pub(crate) fn write_fields(path: &str, fields: &HeaderMap, body_bytes: usize) -> Result<BytesMut> {
-    let mut head = begin_head(path, body_bytes)?;
-    for (name, value) in fields {
-        put_line(&mut head, name, value.as_bytes())?;
-    }
-    head.extend_from_slice(b"\r\n");
-    Ok(head)
-}
-
-fn begin_head(path: &str, body_bytes: usize) -> Result<BytesMut> {
-    let mut head = BytesMut::with_capacity(HEAD_BYTES + body_bytes);
-    if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(Error::explain(ErrorType::InternalError, "bad upstream path"));
-    }
-    for part in ["POST ", path, " HTTP/1.1\r\n"] {
-        head.extend_from_slice(part.as_bytes());
-    }
-    Ok(head)
-}
-
-fn put_line(head: &mut BytesMut, name: &HeaderName, value: &[u8]) -> Result<()> {
-    if !framing::is_value(value) {
-        let cause = "bad value of an upstream's header";
-        return Err(Error::explain(ErrorType::InternalError, cause));
-    }
-    for part in [name.as_str().as_bytes(), b": ", value, b"\r\n"] {
-        head.extend_from_slice(part);
-    }
-    Ok(())
-}
-
-/// The headers of the request to the upstream, for calls that the gateway makes itself.
-///
-/// # Errors
-/// When a configured value is not a valid header value.
-pub(crate) fn to_upstream(
-    customers: &HeaderMap,
-    request: &UpstreamRequest,
-    id: RequestId,
-) -> Result<HeaderMap> {
-    let mut headers = HeaderMap::with_capacity(customers.len() + OVERWRITTEN.len() + 2);
-    each_field(customers, request, id, |name, value| {
-        let value = HeaderValue::from_bytes(value);
-        headers
-            .append(name.clone(), value.or_err(ErrorType::InternalError, "bad value of a header")?);
-        Ok(())
-    })?;
-    Ok(headers)
+) -> Result<H> {
+    let fields = downstream.len() + OVERWRITTEN.len() + 2;
+    let mut head = H::begin(&request.path, fields, body_bytes)?;
+    each_field(downstream, request, id, |name, value| head.put(name, value))?;
+    Ok(head.end())
 }
 
 /// Gives each field of the request to the upstream to `put`.
@@ -236,7 +189,7 @@ fn tokens<'h>(header: &BetaHeader, customers: &'h HeaderMap) -> impl Iterator<It
 
 /// The betas that an upstream would have read and does not get, as the answer names them. Those of another
 /// vendor mean nothing to it.
-pub(crate) fn left_out_betas(customers: &HeaderMap, request: &UpstreamRequest) -> Vec<String> {
+fn left_out_betas(customers: &HeaderMap, request: &UpstreamRequest) -> Vec<String> {
     let passed = &*request.pass_headers;
     let is_own = |name: &HeaderName| request.own_headers.iter().any(|own| own.name == *name);
     let read = BETA_HEADERS.iter().filter(|header| header.dialect == request.dialect);
@@ -264,6 +217,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::sync::Arc;
 
+    use http::HeaderValue;
     use http::header::AUTHORIZATION;
 
     use super::*;
@@ -286,18 +240,18 @@ mod tests {
         }
         let request = request(passed, own);
         let id = RequestId::new();
-        let head = write_head(&customers, &request, id, 0).expect("written");
+        let written = super::head::<bytes::BytesMut>(&customers, &request, id, 0).expect("written");
         let mut fields = [httparse::EMPTY_HEADER; 32];
         let mut parsed = httparse::Request::new(&mut fields);
-        let status = parsed.parse(&head).expect("a head");
-        assert_eq!(status, httparse::Status::Complete(head.len()));
+        let status = parsed.parse(&written).expect("a head");
+        assert_eq!(status, httparse::Status::Complete(written.len()));
         assert_eq!((parsed.method, parsed.path), (Some("POST"), Some("/v1/chat/completions")));
         let mut read = HeaderMap::new();
         for field in parsed.headers.iter() {
             let name = HeaderName::from_bytes(field.name.as_bytes()).expect("a name");
             read.append(name, HeaderValue::from_bytes(field.value).expect("a value"));
         }
-        assert_eq!(read, to_upstream(&customers, &request, id).expect("the same"));
+        assert_eq!(read, head::<HeaderMap>(&customers, &request, id, 0).expect("the same"));
         read
     }
 

@@ -1,0 +1,243 @@
+//! `request_filter`: route, authenticate, admit, read the body, and hold the money.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use http::header::CONTENT_ENCODING;
+use http::{HeaderMap, Method};
+use pingora::Result;
+use pingora::http::RequestHeader;
+use pingora_proxy::Session;
+
+use crate::balance::{CallKind, CandidateQuery, Candidates};
+use crate::config::snapshot::{Route, Snapshot};
+use crate::error::{Allow, ErrorKind, GatewayError};
+use crate::gateway::answer::respond;
+use crate::gateway::call::{self, repeat, submit};
+use crate::gateway::dispatch::{Dispatch, dispatch};
+use crate::gateway::hold::tight::{self, Fitted, TightRequest};
+use crate::gateway::local;
+use crate::gateway::receive::body::{self, ReadLimits};
+use crate::gateway::receive::reading::BodyReading;
+use crate::gateway::request::context::{Exchange, RequestStage};
+use crate::gateway::request::mark::{self, Mark};
+use crate::gateway::request::sending::Sending;
+use crate::gateway::request::services::Gateway;
+use crate::gateway::wire::error::client_disconnected;
+use crate::gateway::wire::memory::held::HeldBody;
+use crate::ledger::Key;
+use crate::pipeline::{self, Admission, Validated};
+use crate::protocols::{NamedInPath, Operation, Request};
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Received {
+    /// It is paid for and goes to an upstream.
+    Paid,
+    /// It was answered here.
+    Answered,
+}
+
+/// Takes a request in, and answers it.
+///
+/// # Errors
+/// The failure that `fail_to_proxy` answers or logs.
+pub(super) async fn filter(
+    gateway: &Gateway,
+    session: &mut Session,
+    exchange: &mut Exchange,
+) -> Result<bool> {
+    match admit(gateway, session, exchange).await {
+        Ok(Received::Answered) => Ok(true),
+        Ok(Received::Paid) => call::answer(gateway, session, exchange).await.map(|()| true),
+        Err(error) => Err(gateway.refuse(session, exchange, error)),
+    }
+}
+
+/// Takes a request from its header to its hold. The order bounds what a client without money or key can cost:
+/// the key before any byte of the body, limits before money is held, the hold before an upstream is asked.
+async fn admit(
+    gateway: &Gateway,
+    session: &mut Session,
+    exchange: &mut Exchange,
+) -> std::result::Result<Received, GatewayError> {
+    let route = match dispatch(gateway, session, exchange).await? {
+        Dispatch::Answered => return Ok(Received::Answered),
+        Dispatch::Operation(route) => route,
+    };
+    let snapshot = Arc::clone(&exchange.snapshot);
+    if session.req_header().method != Method::POST {
+        return Err(local::wrong_method(Allow::Post));
+    }
+    let key = gateway.admit_customer(session, exchange)?;
+    let (body, reading) = read(gateway, session, exchange, &route).await?;
+    exchange.request_bytes = body.bytes.len() as u64;
+    let head = session.req_header();
+    let asked_at = exchange.asked_at.clone();
+    let named = asked_at.as_ref().map(|asked| asked.named());
+    let arrived = Arrived { head, named, reading, body: &body };
+    let understood = understand_aside(gateway, exchange, key, &route, arrived).await?;
+    let Understood { request, validated, mark } = understood;
+    if validated.call.submit().is_some() {
+        let (key, call) = (&validated.resolved.key, validated.call.as_ref());
+        exchange.waiting = submit::check(gateway, exchange, key, call).await?;
+        if let Some(mark) = &mark {
+            let first = repeat::answer_of_first(gateway, key.account, mark, Some(session));
+            // It is large, and most requests do without it.
+            if let Some((status, answer)) = Box::pin(first).await? {
+                let answered = respond::relayed(session, exchange.id, status, answer).await;
+                answered.map_err(|error| client_disconnected(&error))?;
+                return Ok(Received::Answered);
+            }
+        }
+    }
+    let headers = &session.req_header().headers;
+    let choose = || candidates(gateway, &snapshot, headers, &request, &validated);
+    let candidates = gateway.offload.run(body.bytes.len(), choose).await?;
+    drop(request);
+    gateway.enter_upstream_slot(exchange)?;
+    count_free(gateway, &snapshot, &validated)?;
+    let permit = pipeline::limit(&gateway.limits, &gateway.ledger, &snapshot, &validated).await?;
+    exchange.permit = Some(permit);
+    let fitted = match pipeline::admit(&gateway.ledger, exchange.id, validated).await? {
+        Admission::Admitted(admitted) => Fitted { admitted, candidates, body },
+        Admission::Tight(priced) => {
+            let request = TightRequest::new(priced, candidates, body, exchange, route);
+            // It is large, and most requests do without it.
+            Box::pin(tight::admit(gateway, session, exchange, request)).await?
+        }
+    };
+    let Fitted { admitted, candidates, body } = fitted;
+    let sending = Sending::new(admitted, body, mark, candidates);
+    exchange.stage = RequestStage::Sending(Box::new(sending));
+    Ok(Received::Paid)
+}
+
+/// A request of which all is here.
+struct Arrived<'h, 'a> {
+    head: &'h RequestHeader,
+    /// What the path says of it.
+    named: Option<NamedInPath<'a>>,
+    reading: BodyReading,
+    body: &'a HeldBody,
+}
+
+/// A body as it was read.
+struct Understood<'a> {
+    request: Request<'a>,
+    validated: Validated,
+    /// What marks repetitions of it, for one that starts a task.
+    mark: Option<Mark>,
+}
+
+/// Reads the whole body, a large one where that holds up nobody, with room for what is made of it.
+async fn understand_aside<'a>(
+    gateway: &Gateway,
+    exchange: &mut Exchange,
+    key: Arc<Key>,
+    route: &Route,
+    arrived: Arrived<'_, 'a>,
+) -> std::result::Result<Understood<'a>, GatewayError> {
+    let body = arrived.body;
+    let leave = gateway.offload.enter(body.bytes.len()).await;
+    let budget = exchange.snapshot.limits.body_memory_bytes_max;
+    // Of forms, and of inputs to embed, nothing is made that has something for each value.
+    let is_counted = route.operation.takes_form() || route.operation == Operation::Embeddings;
+    let values_max = if is_counted { 0 } else { route.json_values_max };
+    let room = leave.is_large().then(|| body.room_to_read(values_max, budget));
+    let _room = room.transpose().map_err(|full| gateway.bodies.shed(full))?;
+    leave.run(|| understand(exchange, key, route, arrived))
+}
+
+/// Reads the whole body: which model is asked, and whether it can be asked that.
+fn understand<'a>(
+    exchange: &mut Exchange,
+    key: Arc<Key>,
+    route: &Route,
+    arrived: Arrived<'_, 'a>,
+) -> std::result::Result<Understood<'a>, GatewayError> {
+    let snapshot = Arc::clone(&exchange.snapshot);
+    let Arrived { head, named, reading, body } = arrived;
+    let body: &'a [u8] = &body.bytes;
+    let request = reading.finish(body, route.json_values_max)?;
+    let request = match (request, named) {
+        (Request::Json(object), Some(named)) => Request::JsonAt(object, named),
+        (request, _) => request,
+    };
+    let resolved = pipeline::resolve(&snapshot, key, route.operation, &request);
+    exchange.envelope = exchange.envelope.refine_by_body(&request, resolved.as_ref().ok());
+    let resolved = resolved?;
+    exchange.model = Some(Arc::clone(&resolved.model));
+    let validated = pipeline::validate(resolved, &request)?;
+    exchange.stream = validated.call.streams();
+    let mark = match validated.call.submit() {
+        Some(_) => mark::mark(head, &snapshot, &validated.resolved.key, &request, body)?,
+        None => None,
+    };
+    Ok(Understood { request, validated, mark })
+}
+
+/// The ways that the request may take, if there is any for it.
+fn candidates(
+    gateway: &Gateway,
+    snapshot: &Arc<Snapshot>,
+    headers: &HeaderMap,
+    request: &Request<'_>,
+    validated: &Validated,
+) -> std::result::Result<Candidates, GatewayError> {
+    let (resolved, mode) = (&validated.resolved, snapshot.balancing.affinity);
+    let account = resolved.key.account;
+    let affinity = || pipeline::affinity(mode, account, headers, request);
+    let binding = pipeline::binding(&gateway.balancer, validated)?;
+    let tokens = validated.call.floor().input_tokens_total();
+    let (account, name) = (account.number(), resolved.asked.as_deref());
+    let asked = CandidateQuery { account, kind: kind(validated), name, tokens, home: binding.home };
+    let targets = validated.targets().filter(|(_, target)| binding.admits(target));
+    let candidates = gateway.balancer.candidates(snapshot, targets, asked, affinity);
+    // Where one does not know the name, another may.
+    if candidates.is_empty() && candidates.is_unknown(Instant::now()) {
+        return Err(resolved.unknown());
+    }
+    if binding.is_bound() && candidates.is_empty() {
+        return Err(pipeline::gone(validated));
+    }
+    Ok(candidates)
+}
+
+/// Counts a request that costs nothing and reaches an upstream for its account: before the limits of key,
+/// account and model, since what is refused takes nothing of the model's.
+fn count_free(
+    gateway: &Gateway,
+    snapshot: &Snapshot,
+    validated: &Validated,
+) -> std::result::Result<(), GatewayError> {
+    if !kind(validated).is_free() || validated.call.is_local() {
+        return Ok(());
+    }
+    let account = validated.resolved.key.account.number();
+    gateway.count_free_call(account, &snapshot.limits.free_calls)
+}
+
+/// The kind of calls that the request makes.
+fn kind(validated: &Validated) -> CallKind {
+    CallKind::from(validated.resolved.operation)
+}
+
+/// The whole body of a request for an operation.
+async fn read(
+    gateway: &Gateway,
+    session: &mut Session,
+    exchange: &Exchange,
+    route: &Route,
+) -> std::result::Result<(HeldBody, BodyReading), GatewayError> {
+    let headers = &session.req_header().headers;
+    if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        let message =
+            "Compressed request bodies are not read. Send the body without Content-Encoding.";
+        return Err(GatewayError::new(ErrorKind::UnsupportedMediaType, message));
+    }
+    let limits = ReadLimits::new(exchange, route.body_bytes_max).of_body(session, exchange);
+    let mut reading = BodyReading::new(route.operation, headers)?;
+    let body = body::read(session, &gateway.bodies, limits, &mut reading).await?;
+    Ok((body, reading))
+}
