@@ -1,4 +1,5 @@
-//! Which service answers a request: one below a path of its own, the gateway itself, a WebSocket, or an upstream.
+//! Dispatch of a request to its service: a hosted one below a path of its own, the gateway itself, a
+//! WebSocket, or an upstream.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::gateway::local::stored::{self, StoredResponse};
 use crate::gateway::local::{self, Local, hosted};
 use crate::gateway::receive::admission;
 use crate::gateway::request::content_path;
-use crate::gateway::request::context::Exchange;
+use crate::gateway::request::context::RequestContext;
 use crate::gateway::request::hosted as registered;
 use crate::gateway::request::services::Gateway;
 use crate::gateway::websocket;
@@ -36,83 +37,83 @@ pub(crate) enum Dispatch {
 pub(crate) async fn dispatch(
     gateway: &Gateway,
     session: &mut Session,
-    exchange: &mut Exchange,
+    ctx: &mut RequestContext,
 ) -> Result<Dispatch, GatewayError> {
     let head = session.req_header();
     // A service says itself which pages may call it.
-    if exchange.route.is_none()
+    if ctx.routing.route.is_none()
         && let Some(hosted) = registered::at(&gateway.hosted, head.uri.path())
     {
         // It is large, and most requests do without it.
-        Box::pin(hosted::answer(gateway, session, exchange, hosted)).await?;
+        Box::pin(hosted::answer(gateway, session, ctx, hosted)).await?;
         return Ok(Dispatch::Answered);
     }
     if cors::is_preflight(head) {
         // It costs no more than to be turned away, and a customer's page could not call without it.
-        admission::hurry_on(session);
+        admission::use_shed_timeouts(session);
         respond::preflight(session).await.map_err(|error| client_disconnected(&error))?;
         return Ok(Dispatch::Answered);
     }
     if websocket::is_upgrade(head) {
         let can_be_had = websocket::can_be_had(head);
         let is_spoken = |route: &Route| can_be_had && route.operation == Operation::Responses;
-        let Some(route) = exchange.route.clone().filter(|route| is_spoken(route)) else {
+        let Some(route) = ctx.routing.route.clone().filter(|route| is_spoken(route)) else {
             return Err(local::no_websocket());
         };
         // It is large, and most requests do without it.
-        Box::pin(websocket::serve(gateway, session, exchange, &route)).await?;
+        Box::pin(websocket::serve(gateway, session, ctx, &route)).await?;
         return Ok(Dispatch::Answered);
     }
-    match exchange.route.clone() {
+    match ctx.routing.route.clone() {
         Some(route) => Ok(Dispatch::Operation(route)),
         // It is large, and most requests do without it.
-        None => Box::pin(answer_here(gateway, session, exchange)).await,
+        None => Box::pin(answer_here(gateway, session, ctx)).await,
     }
 }
 
 async fn answer_here(
     gateway: &Gateway,
     session: &mut Session,
-    exchange: &mut Exchange,
+    ctx: &mut RequestContext,
 ) -> Result<Dispatch, GatewayError> {
     let head = session.req_header();
     let path = head.uri.path();
     if head.method == Method::HEAD && local::HELLO_PATHS.contains(&path) {
-        exchange.local_route = "/";
-        gateway.admit_stranger(session, exchange)?;
-        respond::empty(session, exchange.id).await.map_err(|error| client_disconnected(&error))?;
+        ctx.routing.local_route = "/";
+        gateway.admit_unauthenticated(session, ctx)?;
+        respond::empty(session, ctx.id).await.map_err(|error| client_disconnected(&error))?;
         return Ok(Dispatch::Answered);
     }
-    if let Some(id) = local::task_at(&exchange.snapshot, path) {
+    if let Some(id) = local::task_at(&ctx.snapshot, path) {
         let id = id.to_owned();
-        exchange.local_route = "/v1/videos/generations/{id}";
-        return answer_task(gateway, session, exchange, &id).await;
+        ctx.routing.local_route = "/v1/videos/generations/{id}";
+        return answer_task(gateway, session, ctx, &id).await;
     }
     // What is looked for outlives the session's part in it.
     let uri = head.uri.clone();
-    if let Some(asked) = StoredResponse::at(&exchange.snapshot, uri.path()) {
-        exchange.local_route = asked.route();
+    if let Some(asked) = StoredResponse::at(&ctx.snapshot, uri.path()) {
+        ctx.routing.local_route = asked.route();
         // It is large, and most requests do without it.
-        Box::pin(stored::answer(gateway, session, exchange, asked, uri.query())).await?;
+        Box::pin(stored::answer(gateway, session, ctx, asked, uri.query())).await?;
         return Ok(Dispatch::Answered);
     }
-    if let Some(error) = content_path::no_method(&exchange.snapshot, &head.method, uri.path()) {
+    if let Some(error) = content_path::no_method(&ctx.snapshot, &head.method, uri.path()) {
         return Err(error);
     }
     let local = Local::at(uri.path());
-    let of_google = || local::listed(&exchange.snapshot, uri.path());
+    let of_google = || local::listed(&ctx.snapshot, uri.path());
     let Some(local) = local.or_else(of_google) else {
-        return Err(local::not_found(&exchange.snapshot, path));
+        return Err(local::not_found(&ctx.snapshot, path));
     };
-    exchange.local_route = local.route();
+    ctx.routing.local_route = local.route();
     if head.method != Method::GET && head.method != Method::HEAD {
         return Err(local::wrong_method(Allow::Get));
     }
-    let key = gateway.admit_customer(session, exchange)?;
-    let (envelope, snapshot) = (exchange.envelope, &exchange.snapshot);
+    let key = gateway.admit_customer(session, ctx)?;
+    let (envelope, snapshot) = (ctx.routing.envelope, &ctx.snapshot);
     let turn = match local {
         Local::Usage => {
-            let place = exchange.place.as_ref();
+            let place = ctx.admission.slot.as_ref();
             gateway.places.read_in_turn(place, &snapshot.limits).await?
         }
         Local::Models
@@ -125,7 +126,7 @@ async fn answer_here(
     let document = answer.await?;
     // Others need not wait until this customer has taken it.
     drop(turn);
-    let id = exchange.id;
+    let id = ctx.id;
     respond::document(session, id, document.into())
         .await
         .map_err(|error| client_disconnected(&error))?;
@@ -135,16 +136,16 @@ async fn answer_here(
 async fn answer_task(
     gateway: &Gateway,
     session: &mut Session,
-    exchange: &mut Exchange,
+    ctx: &mut RequestContext,
     task: &str,
 ) -> Result<Dispatch, GatewayError> {
     let head = session.req_header();
     if head.method != Method::GET && head.method != Method::HEAD {
         return Err(local::wrong_method(Allow::Get));
     }
-    let account = gateway.admit_customer(session, exchange)?.account;
+    let account = gateway.admit_customer(session, ctx)?.account;
     let record = task_record::record(gateway, account, task).await?;
-    let answered = respond::document(session, exchange.id, record.into()).await;
+    let answered = respond::document(session, ctx.id, record.into()).await;
     answered.map_err(|error| client_disconnected(&error))?;
     Ok(Dispatch::Answered)
 }

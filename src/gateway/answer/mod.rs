@@ -1,4 +1,4 @@
-//! What goes to the customer: headers, bodies and errors.
+//! Responses to clients: heads, errors, refusals of upstreams, and the watch on the client's connection.
 
 pub(super) mod respond;
 pub(super) mod customer;

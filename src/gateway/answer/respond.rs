@@ -27,15 +27,15 @@ const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 /// nginx and others buffer a response unless they are told not to.
 pub(crate) const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
-/// When to come again, in milliseconds: OpenAI's and Anthropic's SDKs read it before `retry-after`.
+/// Delay before a retry, in milliseconds: OpenAI's and Anthropic's SDKs read it before `retry-after`.
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
-/// How long a customer may take for an answer of the gateway's own: it fits into one packet or a few,
-/// and whoever has asked is there to read it.
+/// Write timeout of a response that the gateway makes itself: it fits into a few packets, and its client is
+/// waiting for it.
 const TAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// SDKs that are told to wait longer than this come again after a time of their own, which is shorter.
 const REPEATED_WITHIN: Duration = Duration::from_secs(60);
 
-/// What is read of a request when it is over.
+/// Request headers that the access log and in-process callers read after the request.
 const LOGGED: [&str; 2] = [client::FORWARDED_FOR, "traceparent"];
 /// The bytes of each of [`LOGGED`] that are kept while a customer takes an answer.
 const LOGGED_BYTES_MAX: usize = 512;
@@ -241,9 +241,9 @@ fn forget_head(session: &mut Session) {
 /// may have to wait for a window; a library then knows that nothing was done. Others are told when to
 /// come again.
 pub(crate) fn refused_at_once(session: &mut Session) -> bool {
-    let is_stranger = |origin: &Origin| !origin.is_authenticated();
+    let is_unauthenticated = |origin: &Origin| !origin.is_authenticated();
     let is_refused =
-        session.as_http2().is_some() && Origin::of_session(session).is_some_and(is_stranger);
+        session.as_http2().is_some() && Origin::of_session(session).is_some_and(is_unauthenticated);
     if is_refused {
         session.as_downstream_mut().shutdown_with_reason(h2::Reason::REFUSED_STREAM);
     }

@@ -17,12 +17,12 @@ use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::answer::{refused, respond};
 use crate::gateway::call::own_call::{FailedCall, OwnAnswer, is_error};
 use crate::gateway::call::post::{ConnectionReuse, Poster};
-use crate::gateway::call::targets::{AskTarget, TryResult, ask_targets};
-use crate::gateway::request::context::Exchange;
+use crate::gateway::call::targets::{TryResult, UpstreamStrategy, try_targets};
+use crate::gateway::request::context::RequestContext;
 use crate::gateway::request::failure::CallFailure;
 use crate::gateway::request::filters::UpstreamFilters;
 use crate::gateway::request::peer;
-use crate::gateway::request::progress::{Lack, Progress};
+use crate::gateway::request::progress::{Missing, Progress};
 use crate::gateway::request::refusal::{customers_error, judge, judge_success};
 use crate::gateway::request::sending::{Attempt, Sending};
 use crate::gateway::request::services::Gateway;
@@ -38,7 +38,7 @@ use crate::protocols::{Collect, Collected, Content, Delivery, Framing};
 /// Requests to one target at one time for one customer: enough to hide a round trip, few enough not
 /// to use up an account's limit at once.
 const PARALLEL_MAX: usize = 4;
-/// How often a result is asked for: it is there already, and asking again does nothing.
+/// Attempts to fetch a result: it exists already, and fetching it again changes nothing.
 const FETCHES_MAX: u32 = 2;
 
 /// Answers a paid request.
@@ -48,41 +48,39 @@ const FETCHES_MAX: u32 = 2;
 pub(crate) async fn answer(
     gateway: &Gateway,
     session: &mut Session,
-    exchange: &mut Exchange,
+    ctx: &mut RequestContext,
 ) -> Result<()> {
     let customers = session.req_header().headers.clone();
-    let mut way = CollectFrom { gateway, headers: &customers };
-    let collected = match ask_targets(gateway, exchange, &mut way).await? {
+    let mut strategy = CollectFrom { gateway, headers: &customers };
+    let collected = match try_targets(gateway, ctx, &mut strategy).await? {
         OwnAnswer::Done(collected) => collected,
         OwnAnswer::Words(status, words) => {
-            let words = refused::with_own_id(words, exchange);
-            return respond::relayed(session, exchange.stamp(), status, words).await;
+            let words = refused::with_own_id(words, ctx);
+            return respond::relayed(session, ctx.stamp(), status, words).await;
         }
     };
     // Nothing goes to the client before the hold that pays for it is on disk.
-    gateway.response_filter(None, exchange).await?;
+    gateway.response_filter(None, ctx).await?;
     let Collected { usage, source, content } = collected;
     match content {
         Content::Json(document) => {
             let mut body = Some(document);
-            pingora_proxy::ProxyHttp::response_body_filter(
-                gateway, session, &mut body, true, exchange,
-            )?;
+            pingora_proxy::ProxyHttp::response_body_filter(gateway, session, &mut body, true, ctx)?;
             let document = body.unwrap_or_default();
-            exchange.begin_known(Framing::Json, usage, source);
-            exchange.finish_known();
-            exchange.first_byte = Some(exchange.started.elapsed());
-            let sent = respond::document(session, exchange.stamp(), document).await;
+            ctx.begin_known(Framing::Json, usage, source);
+            ctx.finish_known();
+            ctx.response.first_byte = Some(ctx.started.elapsed());
+            let sent = respond::document(session, ctx.stamp(), document).await;
             sent.map_err(|error| error.into_down())
         }
         Content::Audio(url, format) => {
-            let Some(Attempt { candidate, .. }) = exchange.attempt() else { return Ok(()) };
+            let Some(Attempt { candidate, .. }) = ctx.attempt() else { return Ok(()) };
             let upstream = Arc::clone(&candidate.target.upstream);
             let opened = open(&gateway.outbound, &url, &upstream, format).await;
-            let speech = opened.map_err(|error| exchange.fail(error))?;
-            exchange.begin_known(Framing::Binary, usage, source);
-            exchange.first_byte = Some(exchange.started.elapsed());
-            send(session, exchange, speech).await
+            let speech = opened.map_err(|error| ctx.fail(error))?;
+            ctx.begin_known(Framing::Binary, usage, source);
+            ctx.response.first_byte = Some(ctx.started.elapsed());
+            send(session, ctx, speech).await
         }
     }
 }
@@ -94,15 +92,15 @@ struct CollectFrom<'a> {
     headers: &'a HeaderMap,
 }
 
-impl AskTarget for CollectFrom<'_> {
+impl UpstreamStrategy for CollectFrom<'_> {
     type Answer = OwnAnswer<Collected>;
 
-    async fn ask(
+    async fn try_target(
         &mut self,
-        exchange: &mut Exchange,
+        ctx: &mut RequestContext,
         candidate: Candidate,
     ) -> TryResult<OwnAnswer<Collected>> {
-        match self.collect(exchange, candidate).await {
+        match self.collect(ctx, candidate).await {
             Ok(Some(Ok(collected))) => TryResult::Answered(OwnAnswer::Done(collected)),
             Ok(Some(Err(failed))) => TryResult::Failed(failed.failure, failed.otherwise()),
             Ok(None) => TryResult::Skipped,
@@ -115,12 +113,12 @@ impl CollectFrom<'_> {
     /// Asks one target; `None` where the request cannot be written for it.
     async fn collect(
         &mut self,
-        exchange: &mut Exchange,
+        ctx: &mut RequestContext,
         candidate: Candidate,
     ) -> Result<Option<std::result::Result<Collected, FailedCall>>> {
-        let (gateway, id) = (self.gateway, exchange.id);
-        let budget = exchange.snapshot.limits.body_memory_bytes_max;
-        let sending = exchange.sending()?;
+        let (gateway, id) = (self.gateway, ctx.id);
+        let budget = ctx.snapshot.limits.body_memory_bytes_max;
+        let sending = ctx.sending()?;
         let rewrite = |admitted: &Admitted, body: &Bytes| {
             pipeline::rewrite_collected(admitted, &candidate, body)
         };
@@ -136,15 +134,16 @@ impl CollectFrom<'_> {
         let quotas = candidate.quota_channel().cloned();
         let hidden = Hidden { upstream: &upstream, token: token.as_ref() };
         if let Err(error) = sending.admitted.payment.note_sent().await {
-            return Err(exchange.fail(peer::unrecorded(&error)));
+            return Err(ctx.fail(peer::unrecorded(&error)));
         }
         let attempt = Attempt::begin(candidate, request);
         sending.attempt = Some(Attempt { progress: Progress::Sent, ..attempt });
-        let (lacks_model, is_name_chosen) = (sending.lacks(404), sending.is_name_chosen());
+        let (missing_model, is_name_chosen) =
+            (sending.missing_by_status(404), sending.is_name_chosen());
         let reuse = ConnectionReuse::Allowed;
         let poster = Poster { gateway, upstream: &upstream, channel: quotas.as_deref(), reuse };
         let offload = gateway.offload.as_ref();
-        let caller = PartsCall { poster, offload, hidden, lacks_model, is_name_chosen };
+        let caller = PartsCall { poster, offload, hidden, missing_model, is_name_chosen };
         let requests: Vec<_> = requests.iter().zip(headers).collect();
         let asked = ask_all(&caller, sending, requests, budget).await;
         match &asked {
@@ -155,14 +154,14 @@ impl CollectFrom<'_> {
     }
 }
 
-/// What the calls to one target need.
+/// The calls of one target for the parts of an answer.
 struct PartsCall<'a> {
     poster: Poster<'a>,
     offload: &'a Offload,
     /// The upstream, and what nobody may read of its answers.
     hidden: Hidden<'a>,
-    /// What the target does not have if it answers 404; `None` where that is a failure of its own.
-    lacks_model: Option<Lack>,
+    /// The thing that the target lacks if it answers 404; `None` if a 404 is a failure of the target's own.
+    missing_model: Option<Missing>,
     /// The model has a name of the customer's own.
     is_name_chosen: bool,
 }
@@ -264,14 +263,14 @@ async fn ask_one(
     }
     // It is a refusal all the same, whose words are too many or break off.
     let body = read.unwrap_or_default();
-    if let Some(lack) = caller.lacks_model.filter(|_| status == 404) {
-        return Err(FailedCall::by_table(CallFailure::NotOffered(lack), delivery));
+    if let Some(missing) = caller.missing_model.filter(|_| status == 404) {
+        return Err(FailedCall::by_table(CallFailure::NotOffered(missing), delivery));
     }
     Err(caller.refused(call, status, body, &headers))
 }
 
 impl PartsCall<'_> {
-    /// What a refusal comes to: the protocol's own reading of it, unless the operator is at fault.
+    /// Classifies a refusal: by the protocol's own reading of its body, unless the operator is at fault.
     fn refused(
         &self,
         call: Option<&(dyn Collect + Sync)>,
@@ -285,7 +284,7 @@ impl PartsCall<'_> {
         let by_status = CallFailure::from_status(status, headers);
         let judged = judge(by_status, &said, status, headers, delivery);
         if said.fault == Some(RefusalFault::Model) && self.is_name_chosen {
-            return FailedCall::by_table(CallFailure::NotOffered(Lack::Model), delivery);
+            return FailedCall::by_table(CallFailure::NotOffered(Missing::Model), delivery);
         }
         let is_operators =
             matches!(judged, CallFailure::RefusedCredential | CallFailure::RefusedAccount);
@@ -301,7 +300,7 @@ impl PartsCall<'_> {
         failed.with_refusal(Some(said)).without_secrets(headers, self.hidden)
     }
 
-    /// What an error comes to that stands in the place of an answer.
+    /// Classifies an error that stands in the place of an answer.
     fn error_in_answer(
         &self,
         call: Option<&(dyn Collect + Sync)>,
@@ -333,7 +332,7 @@ impl PartsCall<'_> {
 struct Speech {
     answer: OutboundResponse,
     transcoder: Option<Box<Transcoder>>,
-    /// What is there to send already.
+    /// The bytes to send first.
     first: Bytes,
 }
 
@@ -383,12 +382,12 @@ async fn open(
 }
 
 /// Sends audio as it arrives.
-async fn send(session: &mut Session, exchange: &mut Exchange, mut speech: Speech) -> Result<()> {
+async fn send(session: &mut Session, ctx: &mut RequestContext, mut speech: Speech) -> Result<()> {
     let (media_type, length) = match &speech.transcoder {
         Some(_) => ("audio/mpeg", None),
         None => ("audio/wav", speech.answer.content_length()),
     };
-    let begun = respond::begin_file(session, exchange.stamp(), media_type, length).await;
+    let begun = respond::begin_file(session, ctx.stamp(), media_type, length).await;
     begun.map_err(|error| error.into_down())?;
     let first = std::mem::take(&mut speech.first);
     let left = |error: Box<Error>| error.into_down();
@@ -401,13 +400,13 @@ async fn send(session: &mut Session, exchange: &mut Exchange, mut speech: Speech
             }
             Ok(None) => break,
             Err(error) => {
-                exchange.failure = Some(error);
+                ctx.response.failure = Some(error);
                 return Err(Error::new_up(ErrorType::ConnectionClosed));
             }
         }
     }
     let last = speech.transcoder.as_mut().map(|transcoder| transcoder.finish());
-    exchange.finish_known();
+    ctx.finish_known();
     session.write_response_body(Some(last.unwrap_or_default()), true).await.map_err(left)
 }
 

@@ -29,10 +29,10 @@ use crate::pipeline::{CountRequest, Counted, Validated};
 const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// The longest answer of a counter, in bytes: real ones have some hundred.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// How long one is not asked again that has failed, was too slow or too busy, unless it says so.
+/// Pause after a counter that failed, was too slow or too busy, unless it names a delay.
 const FAILED_TIME: Duration = Duration::from_secs(5);
-/// How long one is not asked again that has refused the operator's credential, and the longest that one
-/// can ask for.
+/// Pause after a counter that refused the operator's credential, and the longest delay that a counter can ask
+/// for.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// Asks how many tokens the prompt of a request has: the first of its `candidates` whose provider counts
@@ -168,7 +168,7 @@ impl<'a> ProviderCount<'a> {
         tokens.ok_or_else(|| self.failed(FAILED_TIME))
     }
 
-    /// What a status that is no success means for the next counts.
+    /// The outcome of a count that was refused with this status, and the pause that follows.
     fn refused(&self, status: u16, asked_for: Option<Duration>) -> CountOutcome {
         let pause = match status {
             404 | 405 | 501 => UNSUPPORTED_TIME,

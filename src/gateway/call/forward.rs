@@ -17,11 +17,11 @@ use pingora_proxy::Session;
 use tollgate_outbound::{DialError, certificate_refusal};
 
 use crate::balance::{Candidate, Outcome};
-use crate::gateway::answer::customer::{Customer, gone};
+use crate::gateway::answer::customer::{Customer, disconnected};
 use crate::gateway::answer::refused;
 use crate::gateway::call::first_event;
-use crate::gateway::call::targets::{AskTarget, Otherwise, TryResult, ask_targets};
-use crate::gateway::request::context::Exchange;
+use crate::gateway::call::targets::{FallbackAnswer, TryResult, UpstreamStrategy, try_targets};
+use crate::gateway::request::context::RequestContext;
 use crate::gateway::request::failure::{self, CallFailure};
 use crate::gateway::request::filters::UpstreamFilters;
 use crate::gateway::request::peer;
@@ -47,19 +47,19 @@ const GATHERED_BYTES_MAX: usize = 16 * 1024;
 pub(crate) async fn answer(
     gateway: &Gateway,
     session: &mut Session,
-    exchange: &mut Exchange,
+    ctx: &mut RequestContext,
 ) -> Result<()> {
-    let mut relay = Forward { gateway, session, customer: Customer::new(exchange) };
-    let begun = ask_targets(gateway, exchange, &mut relay).await?;
-    let (mut call, mut header) = relay.wait_for_head(exchange, begun).await?;
-    relay.sniff_body(exchange, &mut call, &mut header).await?;
+    let mut relay = Forward { gateway, session, customer: Customer::new(ctx) };
+    let begun = try_targets(gateway, ctx, &mut relay).await?;
+    let (mut call, mut header) = relay.wait_for_head(ctx, begun).await?;
+    relay.sniff_body(ctx, &mut call, &mut header).await?;
     if header.status.is_success() {
-        let first = relay.begin(exchange, &mut call, header).await?;
-        relay.pass_on(exchange, &mut call, first).await?;
+        let first = relay.begin(ctx, &mut call, header).await?;
+        relay.pass_on(ctx, &mut call, first).await?;
     } else {
         let Forward { session, mut customer, .. } = relay;
         // It is large, and most requests do without it.
-        let refused = refused::answer(gateway, session, exchange, &mut customer, &mut call, header);
+        let refused = refused::answer(gateway, session, ctx, &mut customer, &mut call, header);
         Box::pin(refused).await?;
     }
     gateway.upstreams.release(call);
@@ -81,25 +81,29 @@ enum Begun {
     Silent(Box<UpstreamCall>, Box<Error>),
 }
 
-impl AskTarget for Forward<'_> {
+impl UpstreamStrategy for Forward<'_> {
     type Answer = Begun;
 
-    async fn ask(&mut self, exchange: &mut Exchange, candidate: Candidate) -> TryResult<Begun> {
-        self.send(exchange, candidate).await.unwrap_or_else(TryResult::Ended)
+    async fn try_target(
+        &mut self,
+        ctx: &mut RequestContext,
+        candidate: Candidate,
+    ) -> TryResult<Begun> {
+        self.send(ctx, candidate).await.unwrap_or_else(TryResult::Ended)
     }
 }
 
 impl Forward<'_> {
     async fn send(
         &mut self,
-        exchange: &mut Exchange,
+        ctx: &mut RequestContext,
         candidate: Candidate,
     ) -> Result<TryResult<Begun>> {
         let (gateway, session) = (self.gateway, &mut *self.session);
-        let (id, budget) = (exchange.id, exchange.snapshot.limits.body_memory_bytes_max);
-        let delivery = exchange.delivery();
+        let (id, budget) = (ctx.id, ctx.snapshot.limits.body_memory_bytes_max);
+        let delivery = ctx.delivery();
         let upstream = Arc::clone(&candidate.target.upstream);
-        let sending = exchange.sending()?;
+        let sending = ctx.sending()?;
         let query = session.req_header().uri.query();
         let rewrite = |admitted: &Admitted, body: &Bytes| {
             pipeline::rewrite(admitted, &candidate, query, body)
@@ -107,20 +111,20 @@ impl Forward<'_> {
         let rewritten = gateway.request_body_filter(sending, rewrite).await;
         let Some(request) = rewritten else { return Ok(TryResult::Skipped) };
         if let Err(full) = sending.body.share_with(&request.body, budget) {
-            return Err(exchange.fail(full.to_error()));
+            return Err(ctx.fail(full.to_error()));
         }
         sending.attempt = Some(Attempt::begin(candidate, request));
         let fresh = sending.take_new_connection();
         let connecting = gateway.upstreams.connect(&upstream, fresh);
-        let mut call = match self.customer.wait(session, exchange, pin!(connecting)).await? {
+        let mut call = match self.customer.wait(session, ctx, pin!(connecting)).await? {
             Ok(call) => call,
             Err(error) => {
-                exchange.metrics.connect_failed(&upstream.name, &error);
+                ctx.services.metrics.connect_failed(&upstream.name, &error);
                 return Ok(not_connected(&error, delivery));
             }
         };
-        let sending = exchange.sending()?;
-        let Some(attempt) = &mut sending.attempt else { return Err(gone()) };
+        let sending = ctx.sending()?;
+        let Some(attempt) = &mut sending.attempt else { return Err(disconnected()) };
         let body = attempt.request.body.clone();
         let customers = &session.req_header().headers;
         let joined = UpstreamCall::joined_bytes(&body);
@@ -129,61 +133,61 @@ impl Forward<'_> {
             Error::because(ErrorType::InternalError, "the call left no trace", error)
         })?;
         attempt.progress = Progress::Sent;
-        let sent = self.customer.wait(session, exchange, pin!(call.send(head, &body))).await?;
+        let sent = self.customer.wait(session, ctx, pin!(call.send(head, &body))).await?;
         drop(body);
         match sent {
-            Ok(()) => self.head(exchange, call).await,
-            Err(error) => unanswered(exchange, call, error),
+            Ok(()) => self.head(ctx, call).await,
+            Err(error) => unanswered(ctx, call, error),
         }
     }
 
     /// Waits for the head of an answer, and looks at it.
     async fn head(
         &mut self,
-        exchange: &mut Exchange,
+        ctx: &mut RequestContext,
         mut call: Box<UpstreamCall>,
     ) -> Result<TryResult<Begun>> {
-        let head = self.customer.wait(self.session, exchange, pin!(call.head())).await?;
+        let head = self.customer.wait(self.session, ctx, pin!(call.head())).await?;
         let header = match head {
             Ok(header) => header,
-            Err(error) => return unanswered(exchange, call, error),
+            Err(error) => return unanswered(ctx, call, error),
         };
-        note_quota(exchange, &call);
-        match self.gateway.upstream_response_filter(&header, exchange) {
-            None => self.answered(exchange, call, header).await,
+        note_quota(ctx, &call);
+        match self.gateway.upstream_response_filter(&header, ctx) {
+            None => self.answered(ctx, call, header).await,
             // It is large, and most answers are good.
-            Some(failure) => Box::pin(self.refused(exchange, call, header, failure)).await,
+            Some(failure) => Box::pin(self.refused(ctx, call, header, failure)).await,
         }
     }
 
-    /// What a head comes to that tells of success, once the beginning of the body is there.
+    /// Handles a response head of success, once the beginning of the body is there.
     async fn answered(
         &mut self,
-        exchange: &mut Exchange,
+        ctx: &mut RequestContext,
         mut call: Box<UpstreamCall>,
         header: AnswerHead,
     ) -> Result<TryResult<Begun>> {
         let Self { customer, session, .. } = self;
-        if let Some(error) = first_event::error(customer, session, exchange, &mut call).await? {
-            let (failure, error) = exchange.read_error_in_answer(&error, &header.headers.into());
-            return Ok(TryResult::Failed(failure, Otherwise::Error(error)));
+        if let Some(error) = first_event::error(customer, session, ctx, &mut call).await? {
+            let (failure, error) = ctx.read_error_in_answer(&error, &header.headers.into());
+            return Ok(TryResult::Failed(failure, FallbackAnswer::Error(error)));
         }
-        let metrics = Arc::clone(&exchange.metrics);
-        exchange.sending()?.report(Outcome::Begun, &metrics);
+        let metrics = Arc::clone(&ctx.services.metrics);
+        ctx.sending()?.report(Outcome::Begun, &metrics);
         Ok(TryResult::Answered(Begun::Head(call, header)))
     }
 
-    /// What a head comes to that tells of a `failure`, by the words behind it.
+    /// Handles a response head that reports `failure`, once the beginning of the body is there.
     async fn refused(
         &mut self,
-        exchange: &mut Exchange,
+        ctx: &mut RequestContext,
         mut call: Box<UpstreamCall>,
         header: AnswerHead,
         failure: CallFailure,
     ) -> Result<TryResult<Begun>> {
-        let (delivery, status) = (exchange.delivery(), header.status.as_u16());
+        let (delivery, status) = (ctx.delivery(), header.status.as_u16());
         // A customer who leaves while the words come pays for no more than if they had come.
-        if let Some(attempt) = exchange.attempt() {
+        if let Some(attempt) = ctx.attempt() {
             attempt.progress = failure.consequence(delivery).progress;
         }
         let headers = HeaderMap::from(header.headers.clone());
@@ -191,30 +195,30 @@ impl Forward<'_> {
         let mut failure = failure;
         if !matches!(failure, CallFailure::NotOffered(_)) && (status >= 400 || is_document) {
             let Self { customer, session, .. } = self;
-            let words = first_event::words(customer, session, exchange, &mut call).await?;
+            let words = first_event::words(customer, session, ctx, &mut call).await?;
             match refusal::beginning(&words, true) {
                 // An answer that should have been of another kind, such as audio.
                 Beginning::Error(error) if is_document => {
-                    let (failure, error) = exchange.read_error_in_answer(&error, &headers);
-                    return Ok(TryResult::Failed(failure, Otherwise::Error(error)));
+                    let (failure, error) = ctx.read_error_in_answer(&error, &headers);
+                    return Ok(TryResult::Failed(failure, FallbackAnswer::Error(error)));
                 }
                 _ if is_document => {}
-                _ => failure = exchange.read_refusal(failure, status, &headers, &words),
+                _ => failure = ctx.read_refusal(failure, status, &headers, &words),
             }
         }
-        let dialect = exchange.attempt().map(|tried| tried.candidate.target.upstream.dialect);
+        let dialect = ctx.attempt().map(|tried| tried.candidate.target.upstream.dialect);
         let relays = |dialect| peer::relays_failure(dialect, status);
         let is_relayed = match failure {
             CallFailure::RefusedRequest(_) => true,
             CallFailure::RefusedCredential | CallFailure::RefusedAccount => false,
             // What it says of itself is of use to customers who read its words.
-            _ => dialect.is_some_and(relays) && (status == 429 || !exchange.is_translated()),
+            _ => dialect.is_some_and(relays) && (status == 429 || !ctx.is_translated()),
         };
         Ok(TryResult::Failed(
             failure,
             match is_relayed {
-                true => Otherwise::Answer(Begun::Head(call, header)),
-                false => Otherwise::Error(failure.error_with(delivery, &headers)),
+                true => FallbackAnswer::Answer(Begun::Head(call, header)),
+                false => FallbackAnswer::Error(failure.error_with(delivery, &headers)),
             },
         ))
     }
@@ -226,22 +230,22 @@ impl Forward<'_> {
     /// The silence, where it is not waited for; then whatever goes wrong.
     async fn wait_for_head(
         &mut self,
-        exchange: &mut Exchange,
+        ctx: &mut RequestContext,
         begun: Begun,
     ) -> Result<(Box<UpstreamCall>, AnswerHead)> {
         let (mut call, silence) = match begun {
             Begun::Head(call, header) => return Ok((call, header)),
             Begun::Silent(call, silence) => (call, silence),
         };
-        if exchange.orphan.is_some() {
-            return Err(gone());
+        if ctx.response.orphan.is_some() {
+            return Err(disconnected());
         }
-        let delivery = exchange.delivery();
-        self.read_on(exchange, &mut call, silence).await?;
-        let tried = self.head(exchange, call).await?;
-        match exchange.conclude(tried, delivery)? {
+        let delivery = ctx.delivery();
+        self.read_on(ctx, &mut call, silence).await?;
+        let tried = self.head(ctx, call).await?;
+        match ctx.conclude(tried, delivery)? {
             Some(Begun::Head(call, header)) => Ok((call, header)),
-            Some(Begun::Silent(..)) | None => Err(gone()),
+            Some(Begun::Silent(..)) | None => Err(disconnected()),
         }
     }
 
@@ -250,28 +254,28 @@ impl Forward<'_> {
     /// to be events the head does not wait for its body.
     async fn sniff_body(
         &mut self,
-        exchange: &mut Exchange,
+        ctx: &mut RequestContext,
         call: &mut UpstreamCall,
         header: &mut AnswerHead,
     ) -> Result<()> {
-        let said = exchange.attempt().and_then(|attempt| attempt.framing);
+        let said = ctx.attempt().and_then(|attempt| attempt.framing);
         if said != Some(Framing::Json) {
             return Ok(());
         }
         // Who did not ask for events gets blank lines as they come.
-        let is_asked = exchange.stream;
+        let is_asked = ctx.stream;
         let is_enough =
             |begun: &[u8], _: bool| !is_asked || kind::shown_framing(begun) != ShownFraming::Blank;
         let begun = loop {
             let shown = self
                 .customer
-                .wait(self.session, exchange, pin!(call.look(!is_asked, is_enough)))
+                .wait(self.session, ctx, pin!(call.look(!is_asked, is_enough)))
                 .await?;
             match shown {
                 Ok(begun) => break begun,
                 Err(error) => {
-                    exchange.fail_answer(CallFailure::refine_by_body(&error));
-                    self.broken_off(exchange, call, error).await?;
+                    ctx.fail_answer(CallFailure::refine_by_body(&error));
+                    self.broken_off(ctx, call, error).await?;
                 }
             }
         };
@@ -279,13 +283,13 @@ impl Forward<'_> {
         if is_asked && kind::shown_framing(&begun) == ShownFraming::Only(Framing::Sse) {
             header.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
             header.headers.remove(&CONTENT_LENGTH);
-            if let Some(attempt) = exchange.attempt() {
+            if let Some(attempt) = ctx.attempt() {
                 attempt.framing = Some(Framing::Sse);
             }
             return Ok(());
         }
         match no_document(&begun, call.has_shown_all()) {
-            Some(cause) => Err(exchange.unread(cause)),
+            Some(cause) => Err(ctx.unread(cause)),
             None => Ok(()),
         }
     }
@@ -297,15 +301,15 @@ impl Forward<'_> {
     /// The one given, where nothing is read on.
     async fn read_on(
         &mut self,
-        exchange: &mut Exchange,
+        ctx: &mut RequestContext,
         call: &mut UpstreamCall,
         error: Box<Error>,
     ) -> Result<()> {
-        if !exchange.read_on() {
+        if !ctx.read_on() {
             return Err(error);
         }
         // It is large, and most answers do without it.
-        let answered = self.gateway.fail_downstream(self.session, &error, exchange);
+        let answered = self.gateway.fail_downstream(self.session, &error, ctx);
         let _reuse = Box::pin(answered).await;
         // A client would keep a connection over HTTP/1.1, and its next request would wait there. Over HTTP/2 only
         // an answer has its end now that has none.
@@ -318,26 +322,26 @@ impl Forward<'_> {
     /// whole is read before that, so that one that is none can still be told from one: then it is given.
     async fn begin(
         &mut self,
-        exchange: &mut Exchange,
+        ctx: &mut RequestContext,
         call: &mut UpstreamCall,
         mut header: AnswerHead,
     ) -> Result<Option<AnswerPiece>> {
-        let framing = exchange.attempt().and_then(|attempt| attempt.framing);
+        let framing = ctx.attempt().and_then(|attempt| attempt.framing);
         let is_stream = framing.is_some_and(|framing| framing.for_customers() == Framing::Sse);
-        if self.customer.has_head() && !is_stream && exchange.orphan.is_none() {
-            return Err(exchange.fail(peer::unreadable("events were asked for, and none came")));
+        if self.customer.has_head() && !is_stream && ctx.response.orphan.is_none() {
+            return Err(ctx.fail(peer::unreadable("events were asked for, and none came")));
         }
         delimit(&mut header);
-        self.gateway.response_filter(Some(&mut header), exchange).await?;
+        self.gateway.response_filter(Some(&mut header), ctx).await?;
         cors::allow(&mut header.headers, self.session.req_header());
         let mut first = None;
         if framing == Some(Framing::Json)
             && call.has_shown_all()
             && let Some(Some(document)) = call.chunk_now()
         {
-            first = Some(self.gather(exchange, call, document)?);
+            first = Some(self.gather(ctx, call, document)?);
         }
-        self.customer.send_head(self.session, exchange, header).await?;
+        self.customer.send_head(self.session, ctx, header).await?;
         Ok(first)
     }
 
@@ -345,7 +349,7 @@ impl Forward<'_> {
     /// was sent comes first.
     async fn pass_on(
         &mut self,
-        exchange: &mut Exchange,
+        ctx: &mut RequestContext,
         call: &mut UpstreamCall,
         mut first: Option<AnswerPiece>,
     ) -> Result<()> {
@@ -353,32 +357,30 @@ impl Forward<'_> {
             let (piece, is_end) = if let Some(piece) = first.take() {
                 piece
             } else {
-                let chunk = self.customer.wait(self.session, exchange, pin!(call.chunk())).await?;
+                let chunk = self.customer.wait(self.session, ctx, pin!(call.chunk())).await?;
                 match chunk {
-                    Ok(Some(chunk)) => self.gather(exchange, call, chunk)?,
-                    Ok(None) => self.metered(exchange, Bytes::new(), true)?,
+                    Ok(Some(chunk)) => self.gather(ctx, call, chunk)?,
+                    Ok(None) => self.metered(ctx, Bytes::new(), true)?,
                     // What a connection does behind a stream's last event is nobody's concern.
-                    Err(_) if exchange.is_whole_stream() => {
-                        self.metered(exchange, Bytes::new(), true)?
-                    }
+                    Err(_) if ctx.is_whole_stream() => self.metered(ctx, Bytes::new(), true)?,
                     Err(error) => {
-                        self.broken_off(exchange, call, error).await?;
+                        self.broken_off(ctx, call, error).await?;
                         continue;
                     }
                 }
             };
-            self.customer.send(self.session, exchange, piece, is_end).await?;
-            if exchange.is_held_up() && exchange.orphan.is_none() {
-                if exchange.has_uncovered() {
+            self.customer.send(self.session, ctx, piece, is_end).await?;
+            if ctx.is_held_up() && ctx.response.orphan.is_none() {
+                if ctx.has_uncovered() {
                     // It is large, and most answers never wait.
-                    first = Some(Box::pin(self.gateway.uncovered_body_filter(exchange)).await?);
+                    first = Some(Box::pin(self.gateway.uncovered_body_filter(ctx)).await?);
                     continue;
                 }
                 let cut = Error::new(ErrorType::Custom("the answer was cut"));
-                if is_end || exchange.deadline.is_over() || exchange.is_withheld() {
+                if is_end || ctx.services.deadline.is_over() || ctx.is_withheld() {
                     return Err(cut);
                 }
-                self.read_on(exchange, call, cut).await?;
+                self.read_on(ctx, call, cut).await?;
             }
             if is_end {
                 return Ok(());
@@ -386,23 +388,20 @@ impl Forward<'_> {
         }
     }
 
-    /// What is there of the answer at once, as the customer gets it, and whether that is its end.
+    /// All of the response that has arrived, as the client gets it, and true if that is its end.
     fn gather(
         &mut self,
-        exchange: &mut Exchange,
+        ctx: &mut RequestContext,
         call: &mut UpstreamCall,
         first: Bytes,
     ) -> Result<AnswerPiece> {
-        let (mut out, mut is_end) = self.metered(exchange, first, call.is_done())?;
+        let (mut out, mut is_end) = self.metered(ctx, first, call.is_done())?;
         let mut gathered = BytesMut::new();
-        while !is_end
-            && !exchange.is_held_up()
-            && gathered.len().max(out.len()) < GATHERED_BYTES_MAX
-        {
+        while !is_end && !ctx.is_held_up() && gathered.len().max(out.len()) < GATHERED_BYTES_MAX {
             let Some(piece) = call.chunk_now() else { break };
             let is_last = piece.is_none() || call.is_done();
             let more;
-            (more, is_end) = self.metered(exchange, piece.unwrap_or_default(), is_last)?;
+            (more, is_end) = self.metered(ctx, piece.unwrap_or_default(), is_last)?;
             if more.is_empty() {
                 continue;
             }
@@ -421,7 +420,7 @@ impl Forward<'_> {
     /// the hold that pays for it is not the end of the answer.
     fn metered(
         &mut self,
-        exchange: &mut Exchange,
+        ctx: &mut RequestContext,
         piece: Bytes,
         is_end: bool,
     ) -> Result<AnswerPiece> {
@@ -431,9 +430,9 @@ impl Forward<'_> {
             self.session,
             &mut body,
             is_end,
-            exchange,
+            ctx,
         )?;
-        Ok((body.unwrap_or_default(), is_end && !exchange.has_uncovered()))
+        Ok((body.unwrap_or_default(), is_end && !ctx.has_uncovered()))
     }
 
     /// The upstream broke off, or has been silent for too long. In that case the customer is told, and
@@ -443,14 +442,14 @@ impl Forward<'_> {
     /// The one given, where nothing is read on.
     async fn broken_off(
         &mut self,
-        exchange: &mut Exchange,
+        ctx: &mut RequestContext,
         call: &mut UpstreamCall,
         error: Box<Error>,
     ) -> Result<()> {
-        if *error.etype() != ErrorType::ReadTimedout || exchange.orphan.is_some() {
+        if *error.etype() != ErrorType::ReadTimedout || ctx.response.orphan.is_some() {
             return Err(error);
         }
-        self.read_on(exchange, call, error).await
+        self.read_on(ctx, call, error).await
     }
 }
 
@@ -458,9 +457,9 @@ impl Forward<'_> {
 type AnswerPiece = (Bytes, bool);
 
 /// Notes what the answer says of the quota of the credential that it was asked with.
-fn note_quota(exchange: &mut Exchange, call: &UpstreamCall) {
+fn note_quota(ctx: &mut RequestContext, call: &UpstreamCall) {
     if let Some(report) = call.quota()
-        && let Some(attempt) = exchange.attempt()
+        && let Some(attempt) = ctx.attempt()
         && let Some(channel) = attempt.candidate.quota_channel()
     {
         channel.note_quota(report, Instant::now());
@@ -470,18 +469,18 @@ fn note_quota(exchange: &mut Exchange, call: &UpstreamCall) {
 /// No connection to the target came about, or none on which it takes requests.
 fn not_connected(error: &DialError, delivery: Delivery) -> TryResult<Begun> {
     let failure = CallFailure::from_dial(error);
-    TryResult::Failed(failure, Otherwise::Error(failure.error(delivery).cause(error)))
+    TryResult::Failed(failure, FallbackAnswer::Error(failure.error(delivery).cause(error)))
 }
 
 /// The target got the request, or some of it, and the connection failed before it had answered.
 fn unanswered(
-    exchange: &mut Exchange,
+    ctx: &mut RequestContext,
     call: Box<UpstreamCall>,
     error: Box<Error>,
 ) -> Result<TryResult<Begun>> {
-    let delivery = exchange.delivery();
+    let delivery = ctx.delivery();
     if let Some(refused) = certificate_refusal(&call.upstream().authority, error.root_cause()) {
-        exchange.metrics.connect_failed(&call.upstream().name, &refused);
+        ctx.services.metrics.connect_failed(&call.upstream().name, &refused);
         return Ok(not_connected(&refused, delivery));
     }
     let failure = match (call.has_not_begun(), error.etype()) {
@@ -498,14 +497,14 @@ fn unanswered(
     Ok(TryResult::Failed(
         failure,
         match failure {
-            CallFailure::TimedOut => Otherwise::Answer(Begun::Silent(call, error)),
-            _ => Otherwise::Error(failure.error(delivery).cause(describe_error(&error))),
+            CallFailure::TimedOut => FallbackAnswer::Answer(Begun::Silent(call, error)),
+            _ => FallbackAnswer::Error(failure.error(delivery).cause(describe_error(&error))),
         },
     ))
 }
 
-/// Why what has come of an answer cannot be the beginning of a JSON object. Whether it is a whole one
-/// is known to whoever meters it.
+/// The reason why these first bytes cannot begin a JSON object; `None` if they can. The meter checks the
+/// rest.
 fn no_document(begun: &[u8], is_all: bool) -> Option<&'static str> {
     let text = begun.trim_ascii_start();
     match text.first() {

@@ -26,7 +26,7 @@ pub(super) mod count;
 use pingora::Result;
 use pingora_proxy::Session;
 
-use crate::gateway::request::context::Exchange;
+use crate::gateway::request::context::RequestContext;
 use crate::gateway::request::peer;
 use crate::gateway::request::services::Gateway;
 use crate::protocols::Delivery;
@@ -38,33 +38,34 @@ use crate::protocols::Delivery;
 pub(super) async fn answer(
     gateway: &Gateway,
     session: &mut Session,
-    exchange: &mut Exchange,
+    ctx: &mut RequestContext,
 ) -> Result<()> {
-    let sending = exchange.sending()?;
+    let sending = ctx.sending()?;
     if sending.admitted.call.is_local() {
         let local_answer = sending.admitted.call.local_answer();
-        exchange.local_answer = local_answer;
-        return Err(exchange.fail(peer::unavailable()));
+        ctx.response.local_answer = local_answer;
+        return Err(ctx.fail(peer::unavailable()));
     }
     // Each is large, and a request needs one of them only.
-    let answered = match exchange.delivery() {
+    let answered = match ctx.delivery() {
         // A task is not cut by the end of the process.
         Delivery::Submit => {
-            return Box::pin(submit::answer(gateway, session, exchange)).await;
+            return Box::pin(submit::answer(gateway, session, ctx)).await;
         }
         Delivery::Collect => {
-            let answered = Box::pin(collect::answer(gateway, session, exchange));
+            let answered = Box::pin(collect::answer(gateway, session, ctx));
             gateway.deadline.or_done(answered).await
         }
         Delivery::Relay | Delivery::Stream => {
             // A connection over HTTP/1.1 says itself that the deadline is over.
-            let is_told = session.as_http2().is_none() && exchange.keepalive_interval().is_none();
-            let answered = Box::pin(forward::answer(gateway, session, exchange));
-            if is_told {
+            let handles_deadline =
+                session.as_http2().is_none() && ctx.keepalive_interval().is_none();
+            let answered = Box::pin(forward::answer(gateway, session, ctx));
+            if handles_deadline {
                 return answered.await;
             }
             gateway.deadline.or_done(answered).await
         }
     };
-    answered.unwrap_or_else(|| Err(exchange.stopped(session)))
+    answered.unwrap_or_else(|| Err(ctx.stopped(session)))
 }

@@ -15,12 +15,12 @@ use crate::ledger::{AccountId, Repeated, Stage as TaskStage, Taken, Task};
 use crate::protocols::task::TaskCodec;
 use crate::tasks::{WAIT_MAX, codec_of, customer_id};
 
-/// How long a repetition waits for the answer to the first submit: as long as a submit may wait for the
-/// end of its task.
+/// Longest wait of a repetition for the answer to the first submit: as long as a submit may wait for the end
+/// of its task.
 const FIRST_WAIT_MAX: Duration = WAIT_MAX;
-/// How often it is looked for meanwhile. Submits take about a second.
+/// Polling interval meanwhile. Submits take about a second.
 const FIRST_LOOK_EVERY: Duration = Duration::from_millis(200);
-/// When a submit may be sent again that came together with another one that came to nothing.
+/// Delay before the retry of a submit whose concurrent twin came to nothing.
 const RETRY_OVERTAKEN: Duration = Duration::from_secs(1);
 
 /// The answer to a submit that was made before, if this is one. While the first is under way it is waited
@@ -73,7 +73,7 @@ pub(crate) async fn answer_of_first(
     }
 }
 
-/// What the customer reads of a submit that came together with another one, which came to nothing.
+/// The error for a submit whose concurrent twin came to nothing.
 pub(crate) fn overtaken() -> GatewayError {
     let message = "The same request came at the same time and came to nothing. Send it again.";
     GatewayError::new(ErrorKind::Overloaded, message).retry_after(RETRY_OVERTAKEN)
@@ -140,8 +140,8 @@ pub(crate) fn accepted_as(task: &Task, said: Option<Bytes>) -> (u16, Bytes) {
     }
 }
 
-/// What is kept of the answer of an upstream that took a task: all of it, where a customer reads it and
-/// could not read the same if the id alone were known.
+/// The part of an upstream's answer to a submit that the task keeps: all of it, if the client reads it and
+/// the id alone would not give the same.
 pub(crate) fn taken(task: &Task, id: &str, answer: &Bytes) -> Taken {
     let is_native = codec_of(task).is_some_and(TaskCodec::is_native);
     match std::str::from_utf8(answer) {

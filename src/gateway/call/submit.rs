@@ -14,15 +14,15 @@ use crate::gateway::answer::{refused, respond};
 use crate::gateway::call::own_call::{FailedCall, OwnAnswer, is_error};
 use crate::gateway::call::post::{ConnectionReuse, Poster};
 use crate::gateway::call::repeat::{accepted_as, answer_of_first, id_alone, overtaken, taken};
-use crate::gateway::call::targets::{AskTarget, TryResult, ask_targets};
+use crate::gateway::call::targets::{TryResult, UpstreamStrategy, try_targets};
 use crate::gateway::call::task_record::{
     count_repetitions_after, internal, no_such_task, open, reject, retarget, stand, unreadable,
 };
-use crate::gateway::request::context::{Exchange, RequestStage};
+use crate::gateway::request::context::{RequestContext, RequestStage};
 use crate::gateway::request::failure::CallFailure;
 use crate::gateway::request::filters::UpstreamFilters;
 use crate::gateway::request::peer;
-use crate::gateway::request::progress::Lack;
+use crate::gateway::request::progress::Missing;
 use crate::gateway::request::refusal::judge;
 use crate::gateway::request::sending::{Attempt, Sending};
 use crate::gateway::request::services::Gateway;
@@ -39,16 +39,16 @@ use crate::tasks::WAIT_MAX;
 /// An upstream's answer to a submit.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// What can be said against a submit before any money is held: a webhook that leads inside, tasks of
-/// others, and no place to wait for its end in. The place, for one that waits.
+/// Checks a submit before any money is held: its webhook must not lead inside, its tasks must be the
+/// account's, and there must be a slot to wait for its end. Gives the slot, if it waits.
 pub(crate) async fn check(
     gateway: &Gateway,
-    exchange: &Exchange,
+    ctx: &RequestContext,
     key: &Key,
     call: &dyn Call,
 ) -> std::result::Result<Option<Entered>, GatewayError> {
     let Some(submit) = call.submit() else { return Ok(None) };
-    let snapshot = &exchange.snapshot;
+    let snapshot = &ctx.snapshot;
     if let Some(url) = submit.webhook_url()
         && let Err(cause) = may_announce(url, &snapshot.tasks.webhook_hosts)
     {
@@ -63,7 +63,7 @@ pub(crate) async fn check(
         return Err(too_many_wait());
     }
     let waiting = match submit.waits() {
-        true => gateway.places.waiting(exchange.place.as_ref(), &snapshot.limits)?,
+        true => gateway.places.waiting(ctx.admission.slot.as_ref(), &snapshot.limits)?,
         false => None,
     };
     for id in submit.tasks() {
@@ -83,39 +83,39 @@ pub(crate) async fn check(
 pub(crate) async fn answer(
     gateway: &Gateway,
     session: &mut Session,
-    exchange: &mut Exchange,
+    ctx: &mut RequestContext,
 ) -> Result<()> {
     let customers = session.req_header().headers.clone();
-    let mut way = SubmitTo { gateway, headers: &customers, opened: None };
-    let asked = ask_targets(gateway, exchange, &mut way).await;
-    if let Some(task) = way.opened {
+    let mut strategy = SubmitTo { gateway, headers: &customers, opened: None };
+    let asked = try_targets(gateway, ctx, &mut strategy).await;
+    if let Some(task) = strategy.opened {
         reject(gateway, &task).await;
     }
     // The task's record names its upstream.
-    if let RequestStage::Sending(sending) = &mut exchange.stage {
+    if let RequestStage::Sending(sending) = &mut ctx.stage {
         sending.attempt = None;
     }
     let (submitted, said) = match asked? {
         OwnAnswer::Done(Accepted::Taken { task, answer }) => (task, answer),
         OwnAnswer::Done(Accepted::Before(status, answer)) => {
-            return respond::relayed(session, exchange.stamp(), status, answer).await;
+            return respond::relayed(session, ctx.stamp(), status, answer).await;
         }
         OwnAnswer::Words(status, words) => {
-            let words = refused::with_own_id(words, exchange);
-            return respond::relayed(session, exchange.stamp(), status, words).await;
+            let words = refused::with_own_id(words, ctx);
+            return respond::relayed(session, ctx.stamp(), status, words).await;
         }
     };
-    exchange.first_byte = Some(exchange.started.elapsed());
-    exchange.task = Some(submitted.id());
+    ctx.response.first_byte = Some(ctx.started.elapsed());
+    ctx.response.task = Some(submitted.id());
     // Who waits for the end of the task holds a place among those who wait, and no other.
-    exchange.leave();
+    ctx.release_slots();
     // The task has taken the hold over, and is on disk with it: this waits only where nothing was taken.
-    gateway.response_filter(None, exchange).await?;
-    let RequestStage::Sending(sending) = &exchange.stage else { return Ok(()) };
+    gateway.response_filter(None, ctx).await?;
+    let RequestStage::Sending(sending) = &ctx.stage else { return Ok(()) };
     let (status, document) = accepted_as(&submitted, Some(said));
     let waits = sending.admitted.call.submit().is_some_and(Submit::waits);
     if !waits {
-        let sent = respond::relayed(session, exchange.stamp(), status, document).await;
+        let sent = respond::relayed(session, ctx.stamp(), status, document).await;
         return sent.map_err(|error| error.into_down());
     }
     count_repetitions_after(gateway, &submitted, WAIT_MAX).await;
@@ -131,13 +131,13 @@ pub(crate) async fn answer(
     count_repetitions_after(gateway, &submitted, Duration::ZERO).await;
     let waited = waited?;
     let sent = match waited {
-        Ok(record) => respond::document(session, exchange.stamp(), record.into()).await,
-        Err(_) => respond::relayed(session, exchange.stamp(), status, document).await,
+        Ok(record) => respond::document(session, ctx.stamp(), record.into()).await,
+        Err(_) => respond::relayed(session, ctx.stamp(), status, document).await,
     };
     sent.map_err(|error| error.into_down())
 }
 
-/// What a submit is answered with.
+/// The answer to a submit.
 enum Accepted {
     /// An upstream has taken the task, with this body of its answer.
     Taken { task: Arc<Task>, answer: Bytes },
@@ -154,25 +154,25 @@ struct SubmitTo<'a> {
     opened: Option<Arc<Task>>,
 }
 
-/// What came of asking one target to take a task; the error ends the request.
+/// The result of a submit to one target; the error ends the request.
 type Submitted = std::result::Result<TryResult<OwnAnswer<Accepted>>, GatewayError>;
 
-impl AskTarget for SubmitTo<'_> {
+impl UpstreamStrategy for SubmitTo<'_> {
     type Answer = OwnAnswer<Accepted>;
 
-    async fn ask(
+    async fn try_target(
         &mut self,
-        exchange: &mut Exchange,
+        ctx: &mut RequestContext,
         candidate: Candidate,
     ) -> TryResult<OwnAnswer<Accepted>> {
-        let id = exchange.id;
-        let sending = match exchange.sending() {
+        let id = ctx.id;
+        let sending = match ctx.sending() {
             Ok(sending) => sending,
             Err(error) => return TryResult::Ended(error),
         };
         match self.submit(sending, candidate, id).await {
             Ok(tried) => tried,
-            Err(error) => TryResult::Ended(exchange.fail(error)),
+            Err(error) => TryResult::Ended(ctx.fail(error)),
         }
     }
 }
@@ -215,13 +215,13 @@ impl SubmitTo<'_> {
         let hidden = Hidden { upstream: &upstream, token: token.as_ref() };
         let (path, body) = (request.path.clone(), request.body.clone().into_whole());
         sending.attempt = Some(Attempt::begin(candidate, request));
-        let lack = sending.lacks(404);
+        let missing = sending.missing_by_status(404);
         gateway.ledger.note_submit(task.intent.hold);
         let Some(call) = sending.admitted.call.submit() else { return Err(internal("no submit")) };
         // A handshake is short beside a task, and a lost submit is a task in doubt.
         let reuse = ConnectionReuse::Never;
         let poster = Poster { gateway, upstream: &upstream, channel: quotas.as_deref(), reuse };
-        let caller = SubmitCall { poster, call, hidden, lacks_model: lack };
+        let caller = SubmitCall { poster, call, hidden, missing_model: missing };
         let failed = match ask(&caller, &path, headers, body).await {
             Ok((id, answer)) => {
                 sending.report(Outcome::Ok, &gateway.metrics);
@@ -286,14 +286,14 @@ fn with_own(mut headers: http::HeaderMap, call: &(dyn Submit + Sync)) -> http::H
     headers
 }
 
-/// What the call to one target needs.
+/// The submit to one target.
 struct SubmitCall<'a> {
     poster: Poster<'a>,
     call: &'a (dyn Submit + Sync),
     /// The upstream, and what nobody may read of its answers.
     hidden: Hidden<'a>,
-    /// What the target does not have if it answers 404; `None` where that is a failure of its own.
-    lacks_model: Option<Lack>,
+    /// The thing that the target lacks if it answers 404; `None` if a 404 is a failure of the target's own.
+    missing_model: Option<Missing>,
 }
 
 /// The upstream's id of the task, and the answer in which it took it.
@@ -303,7 +303,7 @@ async fn ask(
     headers: http::HeaderMap,
     body: Bytes,
 ) -> std::result::Result<(String, Bytes), FailedCall> {
-    let SubmitCall { ref poster, call, hidden, lacks_model } = *caller;
+    let SubmitCall { ref poster, call, hidden, missing_model } = *caller;
     let delivery = Delivery::Submit;
     let sent = poster.post(path, &headers, body).await;
     let answer = sent.map_err(|error| {
@@ -336,8 +336,8 @@ async fn ask(
     // It is a refusal all the same, whose words are too many or break off.
     let answer = read.unwrap_or_default();
     // Before the protocol's own reading of it, which takes it for the operator's fault.
-    if let Some(lack) = lacks_model.filter(|_| status == 404) {
-        return Err(FailedCall::by_table(CallFailure::NotOffered(lack), delivery));
+    if let Some(missing) = missing_model.filter(|_| status == 404) {
+        return Err(FailedCall::by_table(CallFailure::NotOffered(missing), delivery));
     }
     let said = refusal::read(hidden.upstream.dialect, status, refused::name_in(&headers), &answer);
     let by_status = CallFailure::from_status(status, &headers);

@@ -1,4 +1,4 @@
-//! Whether a request may have a lower output limit, and reading it anew with one.
+//! Clamping: reading a request again with a lower output limit, where its headers allow that.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use http::HeaderMap;
 
 use crate::config::snapshot::{Route, Snapshot};
 use crate::error::GatewayError;
-use crate::gateway::request::content_path::AskedAt;
+use crate::gateway::request::content_path::PathParams;
 use crate::ledger::Key;
 use crate::pipeline::{self, Validated};
 use crate::protocols::Request;
@@ -18,7 +18,7 @@ use crate::protocols::output_limit::OutputLimit;
 /// The header by which a customer keeps the output limit of a request as it is.
 const CLAMP: &str = "x-tollgate-clamp";
 
-/// Whether the request with these headers may be clamped: unless it says `x-tollgate-clamp: never`.
+/// True if the request with these headers may be clamped: unless it has `x-tollgate-clamp: never`.
 ///
 /// # Errors
 /// A 400 that names the header, for any other value.
@@ -33,12 +33,12 @@ pub(crate) fn may_be_clamped(headers: &HeaderMap) -> Result<bool, GatewayError> 
     Err(GatewayError::invalid(CLAMP, "`x-tollgate-clamp` must be `never`, or left out"))
 }
 
-/// What a request's body is read by, as when it came.
+/// The inputs by which a request body was read, to read it again.
 pub(crate) struct Rereading {
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) key: Arc<Key>,
     pub(crate) route: Arc<Route>,
-    pub(crate) asked_at: Option<Arc<AskedAt>>,
+    pub(crate) path_params: Option<Arc<PathParams>>,
 }
 
 impl Rereading {
@@ -48,7 +48,7 @@ impl Rereading {
             return None;
         }
         let object = Object::parse_within(body, self.route.json_values_max).ok()?;
-        Some(match &self.asked_at {
+        Some(match &self.path_params {
             Some(asked) => Request::JsonAt(object, asked.named()),
             None => Request::Json(object),
         })

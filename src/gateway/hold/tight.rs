@@ -12,7 +12,7 @@ use crate::config::snapshot::Route;
 use crate::error::GatewayError;
 use crate::gateway::call::count;
 use crate::gateway::hold::clamp::{Rereading, may_be_clamped};
-use crate::gateway::request::context::Exchange;
+use crate::gateway::request::context::RequestContext;
 use crate::gateway::request::services::Gateway;
 use crate::gateway::wire::error::client_disconnected;
 use crate::gateway::wire::memory::held::HeldBody;
@@ -38,12 +38,12 @@ impl TightRequest {
         priced: Box<Priced>,
         candidates: Candidates,
         body: HeldBody,
-        exchange: &Exchange,
+        ctx: &RequestContext,
         route: Arc<Route>,
     ) -> Self {
-        let (snapshot, asked_at) = (Arc::clone(&exchange.snapshot), exchange.asked_at.clone());
+        let (snapshot, path_params) = (Arc::clone(&ctx.snapshot), ctx.routing.path_params.clone());
         let key = Arc::clone(&priced.validated().resolved.key);
-        let rereading = Rereading { snapshot, key, route, asked_at };
+        let rereading = Rereading { snapshot, key, route, path_params };
         Self { priced, candidates, body, rereading }
     }
 }
@@ -59,18 +59,18 @@ pub(crate) struct Fitted {
 pub(crate) async fn admit(
     gateway: &Gateway,
     session: &mut Session,
-    exchange: &mut Exchange,
+    ctx: &mut RequestContext,
     request: TightRequest,
 ) -> Result<Fitted, GatewayError> {
     let account = request.priced.account();
-    let mut rules = rules(&gateway.ledger, exchange, &request.priced);
+    let mut rules = rules(&gateway.ledger, ctx, &request.priced);
     if !may_be_clamped(&session.req_header().headers)? {
         rules.means.retain(|means| *means != Means::Clamp);
     }
     let customers = session.req_header().headers.clone();
     let ledger = &gateway.ledger;
     let limit = clampable(&rules, &request);
-    let (id, counted) = (exchange.id, None);
+    let (id, counted) = (ctx.id, None);
     let mut call =
         PendingRequest { gateway, customers, ledger, id, rules: &rules, request, limit, counted };
     let fitted = tokio::select! {
@@ -84,14 +84,14 @@ pub(crate) async fn admit(
         fitted = holds::fit(&gateway.desk, account, &rules, &mut call) => fitted,
     };
     let (held, seat) = fitted.map_err(|unfit| call.refused(unfit))?;
-    exchange.seat = Some(seat);
+    ctx.admission.seat = Some(seat);
     Ok(call.admitted(held))
 }
 
 /// The rules for this request: of its account, else of its model, else of all.
-fn rules(ledger: &Ledger, exchange: &Exchange, priced: &Priced) -> HoldRules {
+fn rules(ledger: &Ledger, ctx: &RequestContext, priced: &Priced) -> HoldRules {
     let model = &priced.validated().resolved.model;
-    let rules = exchange.snapshot.holds.with(&model.holds);
+    let rules = ctx.snapshot.holds.with(&model.holds);
     match ledger.hold_overrides(priced.account()) {
         Some(overrides) => rules.with(&overrides),
         None => rules,

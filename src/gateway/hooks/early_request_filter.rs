@@ -5,7 +5,7 @@ use pingora_proxy::Session;
 
 use crate::gateway::listen::http1;
 use crate::gateway::receive::admission;
-use crate::gateway::request::context::Exchange;
+use crate::gateway::request::context::RequestContext;
 use crate::gateway::request::services::Gateway;
 use crate::gateway::wire::framing;
 
@@ -13,17 +13,17 @@ use crate::gateway::wire::framing;
 pub(super) fn filter(
     gateway: &Gateway,
     session: &mut Session,
-    exchange: &mut Exchange,
+    ctx: &mut RequestContext,
 ) -> Result<()> {
-    exchange.route_to(session.req_header());
+    ctx.route_to(session.req_header());
     if gateway.deadline.is_near() {
         http1::close_behind(session);
     }
-    admission::hurry(session, exchange);
+    admission::use_unauthenticated_timeouts(session, ctx);
     match session.as_http2() {
         // Heads of HTTP/1.1 were checked before this filter, where they are read.
         None => Ok(()),
         Some(_) => framing::check_fields(&session.req_header().headers)
-            .map_err(|error| gateway.refuse(session, exchange, error)),
+            .map_err(|error| gateway.refuse(session, ctx, error)),
     }
 }

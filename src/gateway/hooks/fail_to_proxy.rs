@@ -10,61 +10,61 @@ use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::answer::respond;
 use crate::gateway::hooks::response_body_filter::{broken, stopped};
 use crate::gateway::listen::{deadline, http1};
-use crate::gateway::request::context::{Exchange, RequestStage};
+use crate::gateway::request::context::{RequestContext, RequestStage};
 use crate::gateway::request::failure::{CallFailure, Consequence};
 use crate::gateway::request::status;
 use crate::gateway::wire::error::describe_error;
 use crate::gateway::wire::{head, length};
 use crate::protocols::{Delivery, Framing};
 
-/// How long a refused customer is listened to after the answer.
+/// Time for which the gateway goes on reading after a refusal.
 const LINGER_TIMEOUT: Duration = Duration::from_millis(200);
-/// How long one who is turned away over HTTP/2 may take for the answer: what has a window is sent at
-/// once, and nothing waits for one.
+/// Write timeout of a shed response over HTTP/2: it leaves at once if the client's window is open, and does
+/// not wait for one.
 const SHED_TAKE_TIMEOUT: Duration = Duration::from_millis(10);
 
 /// Ends a request that failed, unless its client has disconnected or has got its error already.
 pub(super) async fn fail(
     session: &mut Session,
     error: &Error,
-    exchange: &mut Exchange,
+    ctx: &mut RequestContext,
 ) -> FailToProxy {
-    if exchange.orphan.is_some() {
+    if ctx.response.orphan.is_some() {
         return FailToProxy { error_code: 0, can_reuse_downstream: false };
     }
-    answer(session, error, exchange).await
+    answer(session, error, ctx).await
 }
 
 /// Ends a request that failed: with an error, or with an error event if the answer had begun.
 pub(super) async fn answer(
     session: &mut Session,
     error: &Error,
-    exchange: &mut Exchange,
+    ctx: &mut RequestContext,
 ) -> FailToProxy {
-    let is_cut = exchange.deadline.is_over() && exchange.failure.is_none();
+    let is_cut = ctx.services.deadline.is_over() && ctx.response.failure.is_none();
     if is_cut {
-        exchange.failure = Some(deadline::stopping(head::begun(session)));
+        ctx.response.failure = Some(deadline::stopping(head::begun(session)));
     }
-    let gone = *error.esource() == ErrorSource::Downstream && exchange.failure.is_none();
+    let gone = *error.esource() == ErrorSource::Downstream && ctx.response.failure.is_none();
     if gone {
         let message = "The customer went away.";
-        exchange.failure =
+        ctx.response.failure =
             Some(GatewayError::new(ErrorKind::ClientGone, message).cause(describe_error(error)));
         return FailToProxy { error_code: 0, can_reuse_downstream: false };
     }
     if head::begun(session) {
-        end_begun(session, error, exchange).await;
+        end_begun(session, error, ctx).await;
         return FailToProxy { error_code: 0, can_reuse_downstream: false };
     }
-    if let Some(document) = exchange.local_answer.take() {
-        exchange.failure = None;
+    if let Some(document) = ctx.response.local_answer.take() {
+        ctx.response.failure = None;
         http1::close_behind(session);
-        let sent = respond::document(session, exchange.stamp(), document).await.is_ok();
+        let sent = respond::document(session, ctx.stamp(), document).await.is_ok();
         return FailToProxy { error_code: if sent { 200 } else { 0 }, can_reuse_downstream: false };
     }
-    let was_sent = matches!(exchange.stage, RequestStage::Sending(_) | RequestStage::Relaying(_));
-    let stamp = exchange.stamp();
-    let failure = exchange.failure.get_or_insert_with(|| match *error.esource() {
+    let was_sent = matches!(ctx.stage, RequestStage::Sending(_) | RequestStage::Relaying(_));
+    let stamp = ctx.stamp();
+    let failure = ctx.response.failure.get_or_insert_with(|| match *error.esource() {
         ErrorSource::Upstream => failed(error),
         _ => GatewayError::new(ErrorKind::Internal, "The gateway failed.").cause(error),
     });
@@ -72,7 +72,7 @@ pub(super) async fn answer(
     let reusable = !was_sent && failure.kind != ErrorKind::BadFraming && session.is_body_done();
     // Who is turned away comes again, and costs less over the connection that is there.
     let is_overloaded = failure.kind == ErrorKind::Overloaded && !was_sent && !is_cut;
-    let is_shed = exchange.is_shed || is_overloaded;
+    let is_shed = ctx.admission.is_shed || is_overloaded;
     if is_shed && respond::refused_at_once(session) {
         return FailToProxy { error_code: 0, can_reuse_downstream: false };
     }
@@ -90,7 +90,7 @@ pub(super) async fn answer(
     if failure.kind == ErrorKind::ClientGone {
         return FailToProxy { error_code: 0, can_reuse_downstream: false };
     }
-    let sent = respond::error(session, stamp, exchange.envelope, failure).await.is_ok();
+    let sent = respond::error(session, stamp, ctx.routing.envelope, failure).await.is_ok();
     if sent && !reusable && failure.kind != ErrorKind::BadFraming {
         linger(session).await;
     }
@@ -109,15 +109,15 @@ async fn linger(session: &mut Session) {
 
 /// A stream gets an error event: without one, its reader would take the end for a success. Anything
 /// else is cut off, which no reader of a declared length or a JSON document can overlook.
-async fn end_begun(session: &mut Session, error: &Error, exchange: &mut Exchange) {
-    let RequestStage::Relaying(response) = &mut exchange.stage else {
+async fn end_begun(session: &mut Session, error: &Error, ctx: &mut RequestContext) {
+    let RequestStage::Relaying(response) = &mut ctx.stage else {
         // It was kept alive while upstreams were asked, and none has answered.
-        if matches!(exchange.stage, RequestStage::Sending(_)) {
-            let failure = exchange.failure.get_or_insert_with(|| match *error.esource() {
+        if matches!(ctx.stage, RequestStage::Sending(_)) {
+            let failure = ctx.response.failure.get_or_insert_with(|| match *error.esource() {
                 ErrorSource::Upstream => failed(error),
                 _ => stopped().cause(describe_error(error)),
             });
-            let event = exchange.envelope.error_event(exchange.id, failure);
+            let event = ctx.routing.envelope.error_event(ctx.id, failure);
             drop(session.write_response_body(Some(event), true).await);
         }
         return;
@@ -126,30 +126,30 @@ async fn end_begun(session: &mut Session, error: &Error, exchange: &mut Exchange
         let Consequence { outcome, .. } =
             CallFailure::refine_by_body(error).consequence(Delivery::Stream);
         if let Some(outcome) = outcome {
-            response.report(outcome, &exchange.metrics);
+            response.report(outcome, &ctx.services.metrics);
         }
     }
     if response.framing != Framing::Sse {
-        exchange.failure.get_or_insert_with(|| stopped().cause(describe_error(error)));
+        ctx.response.failure.get_or_insert_with(|| stopped().cause(describe_error(error)));
         return;
     }
     let closing = if response.cut.is_some() {
         Bytes::new()
     } else {
-        let failure = if exchange.deadline.is_over() {
-            exchange.failure.insert(deadline::stopping(true))
+        let failure = if ctx.services.deadline.is_over() {
+            ctx.response.failure.insert(deadline::stopping(true))
         } else {
             let broken = || broken(&response.relaying).cause(describe_error(error));
-            exchange.failure.get_or_insert_with(broken)
+            ctx.response.failure.get_or_insert_with(broken)
         };
-        exchange.envelope.error_event(exchange.id, failure)
+        ctx.routing.envelope.error_event(ctx.id, failure)
     };
-    let closing = exchange.as_sent(closing, true);
+    let closing = ctx.as_sent(closing, true);
     // A customer who is gone cannot be told.
     drop(session.write_response_body(Some(closing), true).await);
 }
 
-/// What the customer reads when the upstream ended an answer of which nothing was sent.
+/// The error for a response that ended before any of it was sent.
 fn failed(error: &Error) -> GatewayError {
     CallFailure::refine_by_body(error).error(Delivery::Relay).cause(describe_error(error))
 }

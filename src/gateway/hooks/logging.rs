@@ -3,12 +3,12 @@
 use pingora::Error;
 use pingora_proxy::Session;
 
-use crate::gateway::request::context::Exchange;
+use crate::gateway::request::context::RequestContext;
 
 /// Posts or voids the hold, exactly once, and reports the request.
-pub(super) async fn log(session: &Session, error: Option<&Error>, exchange: &mut Exchange) {
-    let bill = exchange.bill(exchange.ending(error));
+pub(super) async fn log(session: &Session, error: Option<&Error>, ctx: &mut RequestContext) {
+    let bill = ctx.bill(ctx.ending(error));
     // In a fleet, money beyond the hold may be on another node.
-    exchange.cover(&bill).await;
-    exchange.finish(session, bill);
+    ctx.cover(&bill).await;
+    ctx.finish(session, bill);
 }

@@ -42,7 +42,7 @@ use crate::clock::UnixMs;
 use crate::gateway::answer::respond;
 use crate::gateway::listen::connection::Connections;
 use crate::gateway::listen::transport::Transport;
-use crate::gateway::request::context::Exchange;
+use crate::gateway::request::context::{RequestContext, RequestServices};
 use crate::gateway::request::failure::CallFailure;
 use crate::gateway::request::filters::UpstreamFilters;
 use crate::gateway::request::sending::Sending;
@@ -70,30 +70,43 @@ impl Gateway {
 
 #[async_trait]
 impl ProxyHttp for Gateway {
-    type CTX = Exchange;
+    type CTX = RequestContext;
 
-    fn new_ctx(&self) -> Exchange {
+    fn new_ctx(&self) -> RequestContext {
         self.metrics.in_flight_begin();
         let (metrics, deadline) = (Arc::clone(&self.metrics), Arc::clone(&self.deadline));
         let (ledger, requests) = (Arc::clone(&self.ledger), Arc::clone(&self.requests));
-        Exchange::new(self.config.load(), metrics, ledger, requests, deadline)
+        let services = RequestServices { metrics, ledger, requests, deadline };
+        RequestContext::new(self.config.load(), services)
     }
 
     /// None: what Pingora would add, compression, is not for streams that are metered.
     fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
 
-    async fn early_request_filter(&self, session: &mut Session, ctx: &mut Exchange) -> Result<()> {
+    async fn early_request_filter(
+        &self,
+        session: &mut Session,
+        ctx: &mut RequestContext,
+    ) -> Result<()> {
         early_request_filter::filter(self, session, ctx)
     }
 
     /// Always true: `call` asks upstreams from within this filter, so that a response is read on for its
     /// usage when the client has disconnected. It drives the [`UpstreamFilters`] in Pingora's order.
-    async fn request_filter(&self, session: &mut Session, ctx: &mut Exchange) -> Result<bool> {
+    async fn request_filter(
+        &self,
+        session: &mut Session,
+        ctx: &mut RequestContext,
+    ) -> Result<bool> {
         request_filter::filter(self, session, ctx).await
     }
 
     /// Never called, as Pingora's own loop is not used: see [`UpstreamFilters::upstream_peer`].
-    async fn upstream_peer(&self, _: &mut Session, _: &mut Exchange) -> Result<Box<HttpPeer>> {
+    async fn upstream_peer(
+        &self,
+        _: &mut Session,
+        _: &mut RequestContext,
+    ) -> Result<Box<HttpPeer>> {
         Err(Error::explain(ErrorType::InternalError, "Pingora's own loop is not used"))
     }
 
@@ -102,7 +115,7 @@ impl ProxyHttp for Gateway {
         _: &mut Session,
         body: &mut Option<Bytes>,
         end_of_stream: bool,
-        ctx: &mut Exchange,
+        ctx: &mut RequestContext,
     ) -> Result<Option<Duration>> {
         response_body_filter::filter(body, end_of_stream, ctx).map(|()| None)
     }
@@ -111,24 +124,29 @@ impl ProxyHttp for Gateway {
         &self,
         session: &mut Session,
         error: &Error,
-        ctx: &mut Exchange,
+        ctx: &mut RequestContext,
     ) -> FailToProxy {
         fail_to_proxy::fail(session, error, ctx).await
     }
 
-    async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Exchange) {
+    async fn logging(
+        &self,
+        session: &mut Session,
+        error: Option<&Error>,
+        ctx: &mut RequestContext,
+    ) {
         logging::log(session, error, ctx).await;
     }
 
     /// Failures are in the access log, with the request's id.
-    fn suppress_error_log(&self, _: &Session, _: &Exchange, _: &Error) -> bool {
+    fn suppress_error_log(&self, _: &Session, _: &RequestContext, _: &Error) -> bool {
         true
     }
 
     fn suppress_proxy_warn_log(
         &self,
         _: &Session,
-        _: &Exchange,
+        _: &RequestContext,
         _: &Error,
         _: ProxyWarnLogContext,
     ) -> bool {
@@ -138,7 +156,7 @@ impl ProxyHttp for Gateway {
 
 /// Filters with types of the gateway's own, in Pingora's order.
 impl UpstreamFilters for Gateway {
-    async fn upstream_peer(&self, ctx: &mut Exchange) -> Result<Candidate> {
+    async fn upstream_peer(&self, ctx: &mut RequestContext) -> Result<Candidate> {
         upstream_peer::choose(self, ctx).await
     }
 
@@ -163,7 +181,7 @@ impl UpstreamFilters for Gateway {
     fn upstream_response_filter(
         &self,
         head: &AnswerHead,
-        ctx: &mut Exchange,
+        ctx: &mut RequestContext,
     ) -> Option<CallFailure> {
         upstream_response_filter::filter(head, ctx)
     }
@@ -171,7 +189,7 @@ impl UpstreamFilters for Gateway {
     async fn response_filter(
         &self,
         head: Option<&mut AnswerHead>,
-        ctx: &mut Exchange,
+        ctx: &mut RequestContext,
     ) -> Result<()> {
         match head {
             Some(head) => response_filter::filter(head, ctx).await,
@@ -179,7 +197,7 @@ impl UpstreamFilters for Gateway {
         }
     }
 
-    async fn uncovered_body_filter(&self, ctx: &mut Exchange) -> Result<(Bytes, bool)> {
+    async fn uncovered_body_filter(&self, ctx: &mut RequestContext) -> Result<(Bytes, bool)> {
         response_body_filter::covered(ctx).await
     }
 
@@ -187,14 +205,13 @@ impl UpstreamFilters for Gateway {
         &self,
         session: &mut Session,
         error: &Error,
-        ctx: &mut Exchange,
+        ctx: &mut RequestContext,
     ) -> FailToProxy {
         fail_to_proxy::answer(session, error, ctx).await
     }
 }
 
-/// How Pingora is set up. It makes connections to upstreams for its own loop, which is not used: that
-/// needs no root certificates.
+/// Configuration of Pingora. Root certificates are for its own loop over upstreams, which is not used.
 fn server_conf() -> ServerConf {
     ServerConf { ca_file: Some(NO_ROOTS.to_owned()), ..ServerConf::default() }
 }

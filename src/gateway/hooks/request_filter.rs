@@ -19,7 +19,7 @@ use crate::gateway::hold::tight::{self, Fitted, TightRequest};
 use crate::gateway::local;
 use crate::gateway::receive::body::{self, ReadLimits};
 use crate::gateway::receive::reading::BodyReading;
-use crate::gateway::request::context::{Exchange, RequestStage};
+use crate::gateway::request::context::{RequestContext, RequestStage};
 use crate::gateway::request::mark::{self, Mark};
 use crate::gateway::request::sending::Sending;
 use crate::gateway::request::services::Gateway;
@@ -29,7 +29,7 @@ use crate::ledger::Key;
 use crate::pipeline::{self, Admission, Validated};
 use crate::protocols::{NamedInPath, Operation, Request};
 
-/// What became of a request.
+/// The state of a request after admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Received {
     /// It is paid for and goes to an upstream.
@@ -45,12 +45,12 @@ enum Received {
 pub(super) async fn filter(
     gateway: &Gateway,
     session: &mut Session,
-    exchange: &mut Exchange,
+    ctx: &mut RequestContext,
 ) -> Result<bool> {
-    match admit(gateway, session, exchange).await {
+    match admit(gateway, session, ctx).await {
         Ok(Received::Answered) => Ok(true),
-        Ok(Received::Paid) => call::answer(gateway, session, exchange).await.map(|()| true),
-        Err(error) => Err(gateway.refuse(session, exchange, error)),
+        Ok(Received::Paid) => call::answer(gateway, session, ctx).await.map(|()| true),
+        Err(error) => Err(gateway.refuse(session, ctx, error)),
     }
 }
 
@@ -59,33 +59,33 @@ pub(super) async fn filter(
 async fn admit(
     gateway: &Gateway,
     session: &mut Session,
-    exchange: &mut Exchange,
+    ctx: &mut RequestContext,
 ) -> std::result::Result<Received, GatewayError> {
-    let route = match dispatch(gateway, session, exchange).await? {
+    let route = match dispatch(gateway, session, ctx).await? {
         Dispatch::Answered => return Ok(Received::Answered),
         Dispatch::Operation(route) => route,
     };
-    let snapshot = Arc::clone(&exchange.snapshot);
+    let snapshot = Arc::clone(&ctx.snapshot);
     if session.req_header().method != Method::POST {
         return Err(local::wrong_method(Allow::Post));
     }
-    let key = gateway.admit_customer(session, exchange)?;
-    let (body, reading) = read(gateway, session, exchange, &route).await?;
-    exchange.request_bytes = body.bytes.len() as u64;
+    let key = gateway.admit_customer(session, ctx)?;
+    let (body, reading) = read(gateway, session, ctx, &route).await?;
+    ctx.request_bytes = body.bytes.len() as u64;
     let head = session.req_header();
-    let asked_at = exchange.asked_at.clone();
-    let named = asked_at.as_ref().map(|asked| asked.named());
+    let path_params = ctx.routing.path_params.clone();
+    let named = path_params.as_ref().map(|asked| asked.named());
     let arrived = Arrived { head, named, reading, body: &body };
-    let understood = understand_aside(gateway, exchange, key, &route, arrived).await?;
+    let understood = understand_aside(gateway, ctx, key, &route, arrived).await?;
     let Understood { request, validated, mark } = understood;
     if validated.call.submit().is_some() {
         let (key, call) = (&validated.resolved.key, validated.call.as_ref());
-        exchange.waiting = submit::check(gateway, exchange, key, call).await?;
+        ctx.admission.waiting = submit::check(gateway, ctx, key, call).await?;
         if let Some(mark) = &mark {
             let first = repeat::answer_of_first(gateway, key.account, mark, Some(session));
             // It is large, and most requests do without it.
             if let Some((status, answer)) = Box::pin(first).await? {
-                let answered = respond::relayed(session, exchange.id, status, answer).await;
+                let answered = respond::relayed(session, ctx.id, status, answer).await;
                 answered.map_err(|error| client_disconnected(&error))?;
                 return Ok(Received::Answered);
             }
@@ -95,28 +95,28 @@ async fn admit(
     let choose = || candidates(gateway, &snapshot, headers, &request, &validated);
     let candidates = gateway.offload.run(body.bytes.len(), choose).await?;
     drop(request);
-    gateway.enter_upstream_slot(exchange)?;
+    gateway.enter_upstream_slot(ctx)?;
     count_free(gateway, &snapshot, &validated)?;
     let permit = pipeline::limit(&gateway.limits, &gateway.ledger, &snapshot, &validated).await?;
-    exchange.permit = Some(permit);
-    let fitted = match pipeline::admit(&gateway.ledger, exchange.id, validated).await? {
+    ctx.admission.permit = Some(permit);
+    let fitted = match pipeline::admit(&gateway.ledger, ctx.id, validated).await? {
         Admission::Admitted(admitted) => Fitted { admitted, candidates, body },
         Admission::Tight(priced) => {
-            let request = TightRequest::new(priced, candidates, body, exchange, route);
+            let request = TightRequest::new(priced, candidates, body, ctx, route);
             // It is large, and most requests do without it.
-            Box::pin(tight::admit(gateway, session, exchange, request)).await?
+            Box::pin(tight::admit(gateway, session, ctx, request)).await?
         }
     };
     let Fitted { admitted, candidates, body } = fitted;
     let sending = Sending::new(admitted, body, mark, candidates);
-    exchange.stage = RequestStage::Sending(Box::new(sending));
+    ctx.stage = RequestStage::Sending(Box::new(sending));
     Ok(Received::Paid)
 }
 
 /// A request of which all is here.
 struct Arrived<'h, 'a> {
     head: &'h RequestHeader,
-    /// What the path says of it.
+    /// Model and method in the path, for Google's API.
     named: Option<NamedInPath<'a>>,
     reading: BodyReading,
     body: &'a HeldBody,
@@ -126,37 +126,37 @@ struct Arrived<'h, 'a> {
 struct Understood<'a> {
     request: Request<'a>,
     validated: Validated,
-    /// What marks repetitions of it, for one that starts a task.
+    /// Idempotency mark of a request that starts a task.
     mark: Option<Mark>,
 }
 
 /// Reads the whole body, a large one where that holds up nobody, with room for what is made of it.
 async fn understand_aside<'a>(
     gateway: &Gateway,
-    exchange: &mut Exchange,
+    ctx: &mut RequestContext,
     key: Arc<Key>,
     route: &Route,
     arrived: Arrived<'_, 'a>,
 ) -> std::result::Result<Understood<'a>, GatewayError> {
     let body = arrived.body;
     let leave = gateway.offload.enter(body.bytes.len()).await;
-    let budget = exchange.snapshot.limits.body_memory_bytes_max;
+    let budget = ctx.snapshot.limits.body_memory_bytes_max;
     // Of forms, and of inputs to embed, nothing is made that has something for each value.
     let is_counted = route.operation.takes_form() || route.operation == Operation::Embeddings;
     let values_max = if is_counted { 0 } else { route.json_values_max };
     let room = leave.is_large().then(|| body.room_to_read(values_max, budget));
     let _room = room.transpose().map_err(|full| gateway.bodies.shed(full))?;
-    leave.run(|| understand(exchange, key, route, arrived))
+    leave.run(|| understand(ctx, key, route, arrived))
 }
 
 /// Reads the whole body: which model is asked, and whether it can be asked that.
 fn understand<'a>(
-    exchange: &mut Exchange,
+    ctx: &mut RequestContext,
     key: Arc<Key>,
     route: &Route,
     arrived: Arrived<'_, 'a>,
 ) -> std::result::Result<Understood<'a>, GatewayError> {
-    let snapshot = Arc::clone(&exchange.snapshot);
+    let snapshot = Arc::clone(&ctx.snapshot);
     let Arrived { head, named, reading, body } = arrived;
     let body: &'a [u8] = &body.bytes;
     let request = reading.finish(body, route.json_values_max)?;
@@ -165,11 +165,11 @@ fn understand<'a>(
         (request, _) => request,
     };
     let resolved = pipeline::resolve(&snapshot, key, route.operation, &request);
-    exchange.envelope = exchange.envelope.refine_by_body(&request, resolved.as_ref().ok());
+    ctx.routing.envelope = ctx.routing.envelope.refine_by_body(&request, resolved.as_ref().ok());
     let resolved = resolved?;
-    exchange.model = Some(Arc::clone(&resolved.model));
+    ctx.model = Some(Arc::clone(&resolved.model));
     let validated = pipeline::validate(resolved, &request)?;
-    exchange.stream = validated.call.streams();
+    ctx.stream = validated.call.streams();
     let mark = match validated.call.submit() {
         Some(_) => mark::mark(head, &snapshot, &validated.resolved.key, &request, body)?,
         None => None,
@@ -227,7 +227,7 @@ fn kind(validated: &Validated) -> CallKind {
 async fn read(
     gateway: &Gateway,
     session: &mut Session,
-    exchange: &Exchange,
+    ctx: &RequestContext,
     route: &Route,
 ) -> std::result::Result<(HeldBody, BodyReading), GatewayError> {
     let headers = &session.req_header().headers;
@@ -236,7 +236,7 @@ async fn read(
             "Compressed request bodies are not read. Send the body without Content-Encoding.";
         return Err(GatewayError::new(ErrorKind::UnsupportedMediaType, message));
     }
-    let limits = ReadLimits::new(exchange, route.body_bytes_max).of_body(session, exchange);
+    let limits = ReadLimits::new(ctx, route.body_bytes_max).of_body(session, ctx);
     let mut reading = BodyReading::new(route.operation, headers)?;
     let body = body::read(session, &gateway.bodies, limits, &mut reading).await?;
     Ok((body, reading))

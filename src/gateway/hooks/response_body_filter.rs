@@ -7,7 +7,7 @@ use crate::balance::{Candidate, HoldsCredential, Outcome};
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::answer::customer;
 use crate::gateway::listen::deadline;
-use crate::gateway::request::context::{CutReason, Exchange, RequestStage, Response};
+use crate::gateway::request::context::{CutReason, RequestContext, RequestStage, Response};
 use crate::gateway::request::failure::CallFailure;
 use crate::gateway::request::orphan::Orphan;
 use crate::gateway::request::peer;
@@ -24,35 +24,36 @@ use crate::protocols::Framing;
 pub(super) fn filter(
     body: &mut Option<Bytes>,
     end_of_stream: bool,
-    exchange: &mut Exchange,
+    ctx: &mut RequestContext,
 ) -> Result<()> {
-    if matches!(exchange.stage, RequestStage::Sending(_)) {
-        return collected(body.as_deref().unwrap_or_default(), exchange);
+    if matches!(ctx.stage, RequestStage::Sending(_)) {
+        return collected(body.as_deref().unwrap_or_default(), ctx);
     }
-    let RequestStage::Relaying(response) = &mut exchange.stage else { return Ok(()) };
-    if let Some(orphan) = &mut exchange.orphan {
+    let RequestStage::Relaying(response) = &mut ctx.stage else { return Ok(()) };
+    if let Some(orphan) = &mut ctx.response.orphan {
         return unheard(orphan, response, body.take().unwrap_or_default(), end_of_stream);
     }
     if body.as_ref().is_some_and(|piece| is_mislabelled(response, piece)) {
-        response.report(Outcome::Broken, &exchange.metrics);
+        response.report(Outcome::Broken, &ctx.services.metrics);
         let cause = "the body is no event stream, or is one, against what its head says";
-        return Err(exchange.fail(peer::unreadable(cause)));
+        return Err(ctx.fail(peer::unreadable(cause)));
     }
-    if exchange.deadline.is_over() && response.framing == Framing::Sse {
+    if ctx.services.deadline.is_over() && response.framing == Framing::Sse {
         response.cut = Some(CutReason::Stopping);
-        let event = exchange
+        let event = ctx
+            .routing
             .envelope
-            .error_event(exchange.id, exchange.failure.insert(deadline::stopping(true)));
+            .error_event(ctx.id, ctx.response.failure.insert(deadline::stopping(true)));
         *body = Some(event);
         return Ok(());
     }
     let total = response.candidate.target.upstream.timeouts.total;
-    let is_overdue = exchange.started.elapsed() > total;
+    let is_overdue = ctx.started.elapsed() > total;
     if is_overdue {
-        response.report(Outcome::TimedOut, &exchange.metrics);
+        response.report(Outcome::TimedOut, &ctx.services.metrics);
     }
     if is_overdue && response.framing != Framing::Sse {
-        return Err(exchange.fail(peer::timed_out()));
+        return Err(ctx.fail(peer::timed_out()));
     }
     let piece = body.take().unwrap_or_default();
     let step = (!is_overdue).then(|| response.relaying.relay(piece));
@@ -64,32 +65,32 @@ pub(super) fn filter(
         }
         None => {
             response.cut = Some(CutReason::Overdue);
-            let failure = exchange.failure.insert(peer::timed_out());
-            exchange.envelope.error_event(exchange.id, failure)
+            let failure = ctx.response.failure.insert(peer::timed_out());
+            ctx.routing.envelope.error_event(ctx.id, failure)
         }
     };
-    *body = Some(passed(out, end_of_stream, exchange)?);
+    *body = Some(passed(out, end_of_stream, ctx)?);
     Ok(())
 }
 
 /// Refuses a document that the gateway has put together if it holds the credential of its target.
-fn collected(document: &[u8], exchange: &mut Exchange) -> Result<()> {
-    let holds_credential = exchange.attempt().is_some_and(|attempt| {
+fn collected(document: &[u8], ctx: &mut RequestContext) -> Result<()> {
+    let holds_credential = ctx.attempt().is_some_and(|attempt| {
         let Candidate { channel, token, .. } = &attempt.candidate;
         channel.has_credential_in(document, token.as_ref())
     });
     if !holds_credential {
         return Ok(());
     }
-    exchange.metrics.answer_withheld(exchange.upstream_name());
-    exchange.fail_answer(CallFailure::Unreadable);
-    Err(exchange.fail(peer::withheld("The upstream's answer", "Nothing is charged.")))
+    ctx.services.metrics.answer_withheld(ctx.upstream_name());
+    ctx.fail_answer(CallFailure::Unreadable);
+    Err(ctx.fail(peer::withheld("The upstream's answer", "Nothing is charged.")))
 }
 
 /// The piece that had to wait, as the customer gets it once a hold on disk pays for it, and whether it is
 /// the last; in its place the event that ends the answer, where no hold will pay for it.
-pub(super) async fn covered(exchange: &mut Exchange) -> Result<(Bytes, bool)> {
-    let RequestStage::Relaying(response) = &mut exchange.stage else {
+pub(super) async fn covered(ctx: &mut RequestContext) -> Result<(Bytes, bool)> {
+    let RequestStage::Relaying(response) = &mut ctx.stage else {
         return Ok((Bytes::new(), false));
     };
     let (bytes, end_of_stream) = response.uncovered.take().unwrap_or_default();
@@ -97,37 +98,37 @@ pub(super) async fn covered(exchange: &mut Exchange) -> Result<(Bytes, bool)> {
         Ok(()) => bytes,
         Err(Uncovered::Exhausted(refusal)) => {
             response.cut = Some(CutReason::Exhausted);
-            let failure = exchange.failure.insert(exhausted(refusal));
-            exchange.envelope.error_event(exchange.id, failure)
+            let failure = ctx.response.failure.insert(exhausted(refusal));
+            ctx.routing.envelope.error_event(ctx.id, failure)
         }
         Err(Uncovered::NotDurable(error)) => {
             let context = "the hold could not be enlarged";
             return Err(Error::because(ErrorType::InternalError, context, error));
         }
     };
-    Ok((passed(out, end_of_stream, exchange)?, end_of_stream))
+    Ok((passed(out, end_of_stream, ctx)?, end_of_stream))
 }
 
 /// A piece that is paid for, as the customer gets it.
-fn passed(mut out: Bytes, end_of_stream: bool, exchange: &mut Exchange) -> Result<Bytes> {
-    let RequestStage::Relaying(response) = &mut exchange.stage else { return Ok(out) };
-    let budget = exchange.snapshot.limits.body_memory_bytes_max;
+fn passed(mut out: Bytes, end_of_stream: bool, ctx: &mut RequestContext) -> Result<Bytes> {
+    let RequestStage::Relaying(response) = &mut ctx.stage else { return Ok(out) };
+    let budget = ctx.snapshot.limits.body_memory_bytes_max;
     if !response.held.resize(response.relaying.held_bytes(), budget) {
         let message = "The upstream's answer is too large to be re-encoded at the moment.";
-        return Err(exchange.fail(GatewayError::new(ErrorKind::BadGateway, message)));
+        return Err(ctx.fail(GatewayError::new(ErrorKind::BadGateway, message)));
     }
     if response.framing != Framing::Binary {
         out = secrets::masked(out, Hidden::at(&response.candidate));
     }
     if end_of_stream && response.cut.is_none() {
-        out = ended(exchange, out)?;
+        out = ended(ctx, out)?;
     }
-    out = match scanned(out, end_of_stream, exchange) {
+    out = match scanned(out, end_of_stream, ctx) {
         Ok(out) => out,
-        Err(HoldsCredential) => withheld(exchange)?,
+        Err(HoldsCredential) => withheld(ctx)?,
     };
-    if end_of_stream || exchange.is_whole() {
-        exchange.leave();
+    if end_of_stream || ctx.is_whole() {
+        ctx.release_slots();
     }
     Ok(out)
 }
@@ -135,29 +136,28 @@ fn passed(mut out: Bytes, end_of_stream: bool, exchange: &mut Exchange) -> Resul
 fn scanned(
     out: Bytes,
     end_of_stream: bool,
-    exchange: &mut Exchange,
+    ctx: &mut RequestContext,
 ) -> std::result::Result<Bytes, HoldsCredential> {
-    match &mut exchange.stage {
+    match &mut ctx.stage {
         RequestStage::Relaying(response) => response.scan.pass(out, end_of_stream),
         _ => Ok(out),
     }
 }
 
-/// What the customer gets in the place of a piece that holds the operator's credential: the event that ends
-/// a stream.
+/// The event that ends a stream in the place of a piece with the operator's credential.
 ///
 /// # Errors
 /// The end of any other answer, which no reader of a declared length or a JSON document can overlook.
 #[cold]
-fn withheld(exchange: &mut Exchange) -> Result<Bytes> {
-    exchange.metrics.answer_withheld(exchange.upstream_name());
-    let RequestStage::Relaying(response) = &mut exchange.stage else { return Ok(Bytes::new()) };
+fn withheld(ctx: &mut RequestContext) -> Result<Bytes> {
+    ctx.services.metrics.answer_withheld(ctx.upstream_name());
+    let RequestStage::Relaying(response) = &mut ctx.stage else { return Ok(Bytes::new()) };
     if response.framing == Framing::Sse {
         response.cut = Some(CutReason::Withheld);
         let charged = "What was delivered is charged.";
         let failure = peer::withheld("The rest of the upstream's answer", charged);
-        let failure = exchange.failure.insert(failure);
-        return Ok(exchange.envelope.error_event(exchange.id, failure));
+        let failure = ctx.response.failure.insert(failure);
+        return Ok(ctx.routing.envelope.error_event(ctx.id, failure));
     }
     if response.framing == Framing::Json {
         // Nobody can use the beginning of a document.
@@ -167,7 +167,7 @@ fn withheld(exchange: &mut Exchange) -> Result<Bytes> {
         Framing::Json => "Nothing is charged.",
         _ => "What was delivered is charged.",
     };
-    Err(exchange.fail(peer::withheld("The upstream's answer", charged)))
+    Err(ctx.fail(peer::withheld("The upstream's answer", charged)))
 }
 
 /// Takes a piece that nobody gets, so that nothing has to be held for it first.
@@ -187,8 +187,8 @@ fn unheard(
     Ok(())
 }
 
-/// Whether a piece is the first to show anything of a body, and shows something else than its head has
-/// said: it would be delivered without being metered.
+/// True for the first piece with content, if its framing is not the one that the head declares: it would be
+/// delivered without being metered.
 fn is_mislabelled(response: &mut Response, piece: &[u8]) -> bool {
     if response.is_as_said || response.framing == Framing::Binary {
         return false;
@@ -198,33 +198,34 @@ fn is_mislabelled(response: &mut Response, piece: &[u8]) -> bool {
     matches!(shown, ShownFraming::Only(framing) if framing != response.framing)
 }
 
-/// What is left to send at an answer's end, behind `out`.
-fn ended(exchange: &mut Exchange, out: Bytes) -> Result<Bytes> {
-    let RequestStage::Relaying(response) = &mut exchange.stage else { return Ok(out) };
+/// Appends the end of the response to `out`.
+fn ended(ctx: &mut RequestContext, out: Bytes) -> Result<Bytes> {
+    let RequestStage::Relaying(response) = &mut ctx.stage else { return Ok(out) };
     let held_bytes = response.relaying.held_bytes();
     let out = append(out, offload::run_now(held_bytes, || response.relaying.finish()));
     if response.relaying.is_complete() || response.framing == Framing::Binary {
         return Ok(out);
     }
     let hidden = Hidden::at(&response.candidate);
-    let is_shown = |error: &GatewayError| !secrets::is_told(error.message.as_bytes(), hidden);
+    let is_shown =
+        |error: &GatewayError| !secrets::contains_secret(error.message.as_bytes(), hidden);
     if let Some(refusal) = response.relaying.refusal().filter(is_shown) {
         let outcome = match refusal.kind {
             ErrorKind::InvalidRequest => Outcome::Refused,
             ErrorKind::RateLimited => Outcome::Busy(None),
             _ => Outcome::Failed,
         };
-        response.report(outcome, &exchange.metrics);
-        return Err(exchange.fail(refusal));
+        response.report(outcome, &ctx.services.metrics);
+        return Err(ctx.fail(refusal));
     }
-    response.report(Outcome::Broken, &exchange.metrics);
+    response.report(Outcome::Broken, &ctx.services.metrics);
     if response.framing == Framing::Json {
         // No reader of a document takes its beginning for the whole when the rest never comes.
         let failure = peer::unreadable("its answer ended before its document did");
-        return Err(exchange.fail(failure));
+        return Err(ctx.fail(failure));
     }
     let failure = broken(&response.relaying);
-    let event = exchange.envelope.error_event(exchange.id, exchange.failure.insert(failure));
+    let event = ctx.routing.envelope.error_event(ctx.id, ctx.response.failure.insert(failure));
     Ok(append(out, event))
 }
 
@@ -249,7 +250,7 @@ fn exhausted(refusal: Refusal) -> GatewayError {
     GatewayError::new(kind, message)
 }
 
-/// What the customer reads of a stream that ends before its end.
+/// The error for a stream that broke off.
 pub(super) fn broken(relaying: &Relaying) -> GatewayError {
     let message = match relaying.delivered_before_break() {
         None => return stopped(),

@@ -6,7 +6,7 @@ use http::header::{
 use pingora::Result;
 
 use crate::gateway::answer::respond::ACCEL_BUFFERING;
-use crate::gateway::request::context::{Exchange, RequestStage};
+use crate::gateway::request::context::{RequestContext, RequestStage};
 use crate::gateway::request::envelope::Envelope;
 use crate::gateway::request::peer;
 use crate::gateway::upstream::response_headers;
@@ -19,34 +19,34 @@ const LEFT_OUT: HeaderName = HeaderName::from_static("x-tollgate-left-out");
 
 /// Turns the response header into the customer's. A successful response waits here until the hold
 /// that pays for it is on disk: it was being written while the upstream worked.
-pub(super) async fn filter(header: &mut AnswerHead, exchange: &mut Exchange) -> Result<()> {
-    let id = exchange.id;
-    let attempt = exchange.attempt();
+pub(super) async fn filter(header: &mut AnswerHead, ctx: &mut RequestContext) -> Result<()> {
+    let id = ctx.id;
+    let attempt = ctx.attempt();
     let framing = attempt.as_ref().and_then(|attempt| attempt.framing);
     let hidden = attempt.map(|attempt| Hidden::at(&attempt.candidate));
     response_headers::to_customer(&mut header.headers, hidden, id);
-    if exchange.envelope == Envelope::Anthropic {
+    if ctx.routing.envelope == Envelope::Anthropic {
         header.headers.insert(REQUEST_ID, head::id(id));
     }
     if header.status.is_informational() {
         return Ok(());
     }
-    exchange.stamp().put_beside(&mut header.headers);
-    if let RequestStage::Sending(sending) = &exchange.stage
+    ctx.stamp().put_beside(&mut header.headers);
+    if let RequestStage::Sending(sending) = &ctx.stage
         && let Some(left_out) = sending.left_out()
         && let Ok(left_out) = HeaderValue::try_from(left_out)
     {
         header.headers.insert(LEFT_OUT, left_out);
     }
-    exchange.first_byte = Some(exchange.started.elapsed());
-    if !matches!(exchange.stage, RequestStage::Sending(_)) || !header.status.is_success() {
+    ctx.response.first_byte = Some(ctx.started.elapsed());
+    if !matches!(ctx.stage, RequestStage::Sending(_)) || !header.status.is_success() {
         return Ok(());
     }
     let Some(framing) = framing else {
-        return Err(exchange.fail(peer::unreadable("nothing says how the answer is read")));
+        return Err(ctx.fail(peer::unreadable("nothing says how the answer is read")));
     };
-    durable(exchange).await?;
-    let Some(response) = exchange.begin_relaying(framing) else { return Ok(()) };
+    durable(ctx).await?;
+    let Some(response) = ctx.begin_relaying(framing) else { return Ok(()) };
     if response.relaying.changes_length() && header.headers.remove(&CONTENT_LENGTH) {
         header.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }
@@ -58,7 +58,7 @@ pub(super) async fn filter(header: &mut AnswerHead, exchange: &mut Exchange) -> 
         header.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         header.headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
     }
-    if exchange.is_array() {
+    if ctx.is_array() {
         header.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     }
     Ok(())
@@ -66,11 +66,11 @@ pub(super) async fn filter(header: &mut AnswerHead, exchange: &mut Exchange) -> 
 
 /// Waits until the hold that pays for the response is on disk. It was being written while the upstream worked,
 /// and a disk is faster than a model: no response may begin that a crash would leave unpaid.
-pub(super) async fn durable(exchange: &mut Exchange) -> Result<()> {
-    if let RequestStage::Sending(sending) = &exchange.stage
+pub(super) async fn durable(ctx: &mut RequestContext) -> Result<()> {
+    if let RequestStage::Sending(sending) = &ctx.stage
         && let Err(error) = sending.admitted.payment.durable().await
     {
-        return Err(exchange.fail(peer::unrecorded(&error)));
+        return Err(ctx.fail(peer::unrecorded(&error)));
     }
     Ok(())
 }

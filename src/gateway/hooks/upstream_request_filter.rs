@@ -15,9 +15,9 @@ use crate::protocols::{Dialect, beta};
 use crate::gateway::upstream::request_head::RequestHead;
 use crate::gateway::wire::head::X_REQUEST_ID;
 
-/// Whether a request header goes to every upstream: who asks, in which version of a protocol, and
-/// what belongs together. What is not known may choose another model, another account or a dearer way
-/// of working, and stays here.
+/// True for request headers that go to every upstream: those that name the client, the version of a protocol,
+/// or related requests. An unknown header may choose another model, another account or a dearer mode, and is
+/// dropped.
 fn goes_on(name: &str) -> bool {
     matches!(
         name,

@@ -25,7 +25,7 @@ mod queue;
 mod serving;
 mod session;
 
-use queue::{QueueReader, Teller, queue};
+use queue::{Completion, QueueReader, queue};
 use serving::Serving;
 use session::InnerSession;
 
@@ -76,7 +76,7 @@ pub struct Inner {
 impl Inward {
     /// From now on it leads to `gateway`. What it hosts cannot be reached from inside: a service
     /// that calls itself would never end.
-    pub(crate) fn lead_to(&self, gateway: impl ServeSession + 'static, deadline: Arc<Deadline>) {
+    pub(crate) fn connect(&self, gateway: impl ServeSession + 'static, deadline: Arc<Deadline>) {
         let gateway = Box::new(gateway);
         // One that leads somewhere already goes on leading there.
         drop(self.0.set(Arc::new(Front { gateway, deadline, sessions: Mutex::default() })));
@@ -111,11 +111,11 @@ impl Inward {
     /// A reply whose head is not there yet.
     fn begin(&self, request: Inner) -> Result<Reply, GatewayError> {
         let front = self.0.get().ok_or_else(unanswered)?;
-        let (writer, teller, queue) = queue();
-        let session = InnerSession::new(request, writer, teller, Arc::clone(&front.deadline))
+        let (writer, completion, queue) = queue();
+        let session = InnerSession::new(request, writer, completion, Arc::clone(&front.deadline))
             .map_err(|error| {
-                unanswered().cause(crate::gateway::wire::error::describe_error(&error))
-            })?;
+            unanswered().cause(crate::gateway::wire::error::describe_error(&error))
+        })?;
         let front = Arc::clone(front);
         let serving = Some(Serving::new(async move { front.serve(session).await }));
         let (status, headers) = (0, HeaderMap::new());
@@ -124,9 +124,9 @@ impl Inward {
 }
 
 /// The request whose head this is was settled.
-pub(crate) fn tell(head: &RequestHeader, settled: Settled) {
-    if let Some(teller) = head.extensions.get::<Teller>() {
-        teller.tell(settled);
+pub(crate) fn complete(head: &RequestHeader, settled: Settled) {
+    if let Some(completion) = head.extensions.get::<Completion>() {
+        completion.complete(settled);
     }
 }
 
@@ -186,14 +186,14 @@ impl Reply {
         Ok(())
     }
 
-    /// What comes next; `None` behind the last.
+    /// The next part of the answer; `None` at its end.
     async fn next(&mut self) -> Option<Piece> {
         let Self { queue, serving, .. } = self;
         let Some(serving) = serving else { return queue.next().await };
         serving.until(|| queue.try_next()).await.flatten()
     }
 
-    /// What it came to, for one that has been read to its end; `None` when nothing was held for it.
+    /// The settlement of the request, once its answer was read to the end; `None` if nothing was held.
     pub async fn settled(mut self) -> Option<Settled> {
         let Self { queue, serving, .. } = &mut self;
         let Some(serving) = serving else { return queue.settled().await };

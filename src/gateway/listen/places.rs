@@ -130,7 +130,7 @@ impl Admission {
         stream_bytes: Option<usize>,
     ) -> Result<AdmissionSlot, GatewayError> {
         let (in_use, percent) = (&place.holder, limits.per_account.requests_in_flight_percent);
-        // Otherwise there are no places for so many.
+        // FallbackAnswer there are no places for so many.
         if bounds.connections < limits.requests_in_flight_max {
             let rule = PoolRule { max: bounds.connections, percent };
             let enter =

@@ -19,7 +19,7 @@ use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::listen::deadline;
 use crate::gateway::receive::body::{self, ReadLimits};
 use crate::gateway::receive::reading::BodyReading;
-use crate::gateway::request::context::Exchange;
+use crate::gateway::request::context::RequestContext;
 use crate::gateway::request::hosted::{Downstream, Hosted};
 use crate::gateway::request::services::Gateway;
 use crate::gateway::wire::error::client_disconnected;
@@ -29,7 +29,7 @@ use crate::gateway::wire::{cors, offload};
 
 /// So much of an answer is sent at once: each part must be taken in time, however long the whole is.
 const PART_BYTES_MAX: usize = 64 * 1024;
-/// What belongs to one connection, and is the gateway's to say (RFC 9110, section 7.6.1).
+/// Hop-by-hop headers, which the gateway sets itself (RFC 9110, section 7.6.1).
 const HOP_BY_HOP: [&str; 7] = [
     "connection",
     "keep-alive",
@@ -48,31 +48,31 @@ const HOP_BY_HOP: [&str; 7] = [
 pub(crate) async fn answer(
     gateway: &Gateway,
     session: &mut Session,
-    exchange: &mut Exchange,
+    ctx: &mut RequestContext,
     hosted: &Hosted,
 ) -> Result<(), GatewayError> {
-    exchange.local_route = hosted.route;
+    ctx.routing.local_route = hosted.route;
     if hosted.for_keys && !cors::is_preflight(session.req_header()) {
-        gateway.admit_customer(session, exchange)?;
+        gateway.admit_customer(session, ctx)?;
     } else {
-        gateway.admit_stranger(session, exchange)?;
+        gateway.admit_unauthenticated(session, ctx)?;
     }
-    let limits = ReadLimits::new(exchange, hosted.body_bytes_max).of_body(session, exchange);
-    let downstream = Downstream::new(session, &exchange.snapshot);
+    let limits = ReadLimits::new(ctx, hosted.body_bytes_max).of_body(session, ctx);
+    let downstream = Downstream::new(session, &ctx.snapshot);
     let budget = limits.budget_bytes_max;
     let held = body::read(session, &gateway.bodies, limits, &mut BodyReading::Json).await?;
-    exchange.request_bytes = held.bytes.len() as u64;
+    ctx.request_bytes = held.bytes.len() as u64;
     // What it makes of the body can be there as long as it works.
     let _room = hosted.room_to_parse(&gateway.bodies, &held, budget)?;
     let mut request = request(session.req_header(), held.bytes.clone(), downstream);
     if hosted.json_values_max.is_some() {
         request.extensions_mut().insert(Memory::new(&gateway.bodies, budget));
     }
-    if let Some(key) = &exchange.key {
+    if let Some(key) = &ctx.key {
         request.extensions_mut().insert(Arc::clone(key));
     }
-    let limit = Arc::clone(&exchange.deadline);
-    let answered = limit.or_done(relay(session, exchange, hosted, request)).await;
+    let limit = Arc::clone(&ctx.services.deadline);
+    let answered = limit.or_done(relay(session, ctx, hosted, request)).await;
     answered.unwrap_or_else(|| Err(deadline::stopping(head::begun(session))))
 }
 
@@ -97,7 +97,7 @@ fn request(head: &RequestHeader, body: Bytes, downstream: Downstream) -> Request
 /// Asks the service, and passes its answer on as it comes.
 async fn relay(
     session: &mut Session,
-    exchange: &mut Exchange,
+    ctx: &mut RequestContext,
     hosted: &Hosted,
     request: Request<Full<Bytes>>,
 ) -> Result<(), GatewayError> {
@@ -114,8 +114,8 @@ async fn relay(
         Ok(answer) => answer.into_parts(),
         Err(never) => match never {},
     };
-    let header = customers_head(&answered, &body, exchange);
-    exchange.first_byte = Some(exchange.started.elapsed());
+    let header = customers_head(&answered, &body, ctx);
+    ctx.response.first_byte = Some(ctx.started.elapsed());
     let has_body = session.req_header().method != Method::HEAD && header.may_have_body();
     head::write(session, header, false).await.map_err(|error| client_disconnected(&error))?;
     while let Some(frame) = while_here(session, body.frame()).await?.filter(|_| has_body) {
@@ -139,7 +139,7 @@ async fn relay(
 fn customers_head(
     answered: &http::response::Parts,
     body: &impl Body,
-    exchange: &Exchange,
+    ctx: &RequestContext,
 ) -> AnswerHead {
     let mut header = head::of(answered.status.as_u16());
     let has_body = header.may_have_body();
@@ -155,11 +155,11 @@ fn customers_head(
         };
     }
     headers.insert(NO_SNIFFING.0, NO_SNIFFING.1);
-    headers.insert(X_REQUEST_ID, head::id(exchange.id));
+    headers.insert(X_REQUEST_ID, head::id(ctx.id));
     header
 }
 
-/// What `work` comes to, unless the customer leaves before.
+/// Runs `work` until the client disconnects.
 ///
 /// # Errors
 /// `ClientGone`.

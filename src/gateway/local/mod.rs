@@ -22,7 +22,7 @@ use crate::protocols::Operation;
 /// Claude Code sends `HEAD` here, before it has a key to show, to learn whether anybody is there.
 pub(crate) const HELLO_PATHS: [&str; 2] = ["/", "/api/hello"];
 
-/// What the gateway answers without an upstream.
+/// Endpoints that the gateway answers without an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Local<'a> {
     /// `GET /v1/models`
@@ -131,7 +131,7 @@ pub(crate) fn listed<'a>(snapshot: &Snapshot, path: &'a str) -> Option<Local<'a>
     content_path::below(snapshot, path).map(|(_, id)| Local::ContentModel(id))
 }
 
-/// What the key's account pays now for a model that it calls `name`.
+/// The prices that the key's account pays now for the model under this `name`.
 fn paid(ledger: &Ledger, key: &Key, model: &Model, name: &str) -> Arc<Pricing> {
     pricing::prices_for(ledger, key.account, (model, name), UnixMs::now())
 }

@@ -19,7 +19,7 @@ use crate::gateway::answer::{refused, respond};
 use crate::gateway::listen::deadline;
 use crate::gateway::local::hosted::{broken, while_here};
 use crate::gateway::local::wrong_method;
-use crate::gateway::request::context::Exchange;
+use crate::gateway::request::context::RequestContext;
 use crate::gateway::request::failure::{CallFailure, is_json};
 use crate::gateway::request::peer;
 use crate::gateway::request::refusal::own_words;
@@ -51,14 +51,14 @@ pub(crate) struct StoredResponse<'a> {
     part: ResponsePart,
 }
 
-/// What is asked of a response.
+/// Resource below a stored response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ResponsePart {
     /// The response, to be read or deleted.
     Whole,
-    /// What it was made of.
+    /// Its input items.
     InputItems,
-    /// That the work on it ends.
+    /// Cancellation of the work on it.
     Cancel,
 }
 
@@ -88,7 +88,7 @@ impl<'a> StoredResponse<'a> {
         }
     }
 
-    /// How the upstream is asked.
+    /// The method of the request to the upstream.
     fn method(self, asked: &Method) -> Result<Method, GatewayError> {
         let is_read = *asked == Method::GET || *asked == Method::HEAD;
         match self.part {
@@ -132,27 +132,27 @@ impl<'a> StoredResponse<'a> {
 pub(crate) async fn answer(
     gateway: &Gateway,
     session: &mut Session,
-    exchange: &mut Exchange,
+    ctx: &mut RequestContext,
     asked: StoredResponse<'_>,
     query: Option<&str>,
 ) -> Result<(), GatewayError> {
     let method = asked.method(&session.req_header().method)?;
-    let account = gateway.admit_customer(session, exchange)?.account;
+    let account = gateway.admit_customer(session, ctx)?.account;
     let mut fields = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
     if fields.any(|(name, value)| name == "stream" && value != "false") {
         let message = "A kept response is not streamed again here. Read it without `stream`.";
         return Err(GatewayError::invalid("stream", message));
     }
-    let snapshot = Arc::clone(&exchange.snapshot);
-    let place = exchange.place.as_ref();
+    let snapshot = Arc::clone(&ctx.snapshot);
+    let place = ctx.admission.slot.as_ref();
     // Nothing is paid for it, so it is few at a time.
     let _turn = gateway.places.read_in_turn(place, &snapshot.limits).await?;
-    gateway.enter_upstream_slot(exchange)?;
+    gateway.enter_upstream_slot(ctx)?;
     let home = gateway.balancer.home(account.number(), asked.id);
     let kept = home.and_then(|home| gateway.balancer.keeps(&snapshot, home));
     let found = kept.and_then(|kept| Some((asked.path_at(&kept, query)?, kept)));
     let Some((path, kept)) = found else { return Err(asked.not_kept()) };
-    let deadline = Arc::clone(&exchange.deadline);
+    let deadline = Arc::clone(&ctx.services.deadline);
     let all = async {
         let (upstream, credential) = (&*kept.upstream, kept.credential.as_ref());
         let shown = gateway.outbound.show(upstream, credential, account, &method, &path);
@@ -166,7 +166,7 @@ pub(crate) async fn answer(
         let hidden = Hidden { upstream, token: token.as_ref() };
         let finder = CredentialFinder::of_call(credential, token.as_ref());
         let scan = CredentialScan::new(finder.map(Arc::new));
-        pass_on(session, exchange, asked, hidden, scan, answer).await
+        pass_on(session, ctx, asked, hidden, scan, answer).await
     };
     let answered = deadline.or_done(all).await;
     answered.unwrap_or_else(|| Err(deadline::stopping(head::begun(session))))
@@ -175,7 +175,7 @@ pub(crate) async fn answer(
 /// Passes on what the upstream says.
 async fn pass_on(
     session: &mut Session,
-    exchange: &mut Exchange,
+    ctx: &mut RequestContext,
     asked: StoredResponse<'_>,
     hidden: Hidden<'_>,
     mut scan: CredentialScan,
@@ -187,25 +187,24 @@ async fn pass_on(
         return Err(asked.not_kept());
     }
     if status != 200 {
-        return refuse(session, exchange, hidden, answer).await;
+        return refuse(session, ctx, hidden, answer).await;
     }
     if !is_json(answer.headers()) {
         let said = answer.headers().get(CONTENT_TYPE);
         return Err(peer::at_fault(format!("it answered with {said:?}")));
     }
-    exchange.first_byte = Some(exchange.started.elapsed());
-    let begun =
-        respond::begin_file(session, exchange.id, "application/json", answer.content_length());
+    ctx.response.first_byte = Some(ctx.started.elapsed());
+    let begun = respond::begin_file(session, ctx.id, "application/json", answer.content_length());
     begun.await.map_err(|error| client_disconnected(&error))?;
     if session.req_header().method != Method::HEAD {
         while let Some(piece) =
             while_here(session, answer.chunk()).await?.map_err(|error| broken().cause(error))?
         {
-            let piece = passed(exchange, hidden, &mut scan, piece, false)?;
+            let piece = passed(ctx, hidden, &mut scan, piece, false)?;
             let sent = session.write_response_body(Some(piece), false).await;
             sent.map_err(|error| client_disconnected(&error))?;
         }
-        let rest = passed(exchange, hidden, &mut scan, Bytes::new(), true)?;
+        let rest = passed(ctx, hidden, &mut scan, Bytes::new(), true)?;
         if !rest.is_empty() {
             let sent = session.write_response_body(Some(rest), false).await;
             sent.map_err(|error| client_disconnected(&error))?;
@@ -214,16 +213,16 @@ async fn pass_on(
     session.write_response_body(None, true).await.map_err(|error| client_disconnected(&error))
 }
 
-/// What can be passed on of a piece; what holds the operator's credential is cut off.
+/// Passes a piece on, and cuts off the operator's credential.
 fn passed(
-    exchange: &Exchange,
+    ctx: &RequestContext,
     hidden: Hidden<'_>,
     scan: &mut CredentialScan,
     piece: Bytes,
     is_end: bool,
 ) -> Result<Bytes, GatewayError> {
     scan.pass(piece, is_end).map_err(|HoldsCredential| {
-        exchange.metrics.answer_withheld(&hidden.upstream.name);
+        ctx.services.metrics.answer_withheld(&hidden.upstream.name);
         peer::withheld("The upstream's answer", "Nothing is charged.")
     })
 }
@@ -231,7 +230,7 @@ fn passed(
 /// Passes a refusal on, or says in the gateway's words that there was one.
 async fn refuse(
     session: &mut Session,
-    exchange: &Exchange,
+    ctx: &RequestContext,
     hidden: Hidden<'_>,
     answer: OutboundResponse,
 ) -> Result<(), GatewayError> {
@@ -251,7 +250,7 @@ async fn refuse(
     let Some(words) = words.ok().filter(|words| !is_hidden(words)) else {
         return Err(own_words(status));
     };
-    let sent = respond::relayed(session, exchange.id, status, words).await;
+    let sent = respond::relayed(session, ctx.id, status, words).await;
     sent.map_err(|error| client_disconnected(&error))
 }
 

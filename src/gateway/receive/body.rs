@@ -9,7 +9,7 @@ use pingora_proxy::Session;
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::listen::places::AdmissionSlot;
 use crate::gateway::receive::reading::BodyReading;
-use crate::gateway::request::context::Exchange;
+use crate::gateway::request::context::RequestContext;
 use crate::gateway::wire::error::describe_error;
 use crate::gateway::wire::framing;
 use crate::gateway::wire::length::{SHORT_BYTES_MAX, content_length, expects_continue};
@@ -17,7 +17,7 @@ use crate::gateway::wire::memory::budget::{BodyBudget, BudgetShare, OfAccount};
 use crate::gateway::wire::memory::gathered::GatheredBody;
 use crate::gateway::wire::memory::held::HeldBody;
 
-/// How much may be read, and how long that may take.
+/// Limits of reading a body: size and time.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadLimits {
     /// The largest body, in bytes.
@@ -32,15 +32,15 @@ pub(crate) struct ReadLimits {
 
 impl ReadLimits {
     /// For a body of at most `body_bytes_max`. A stranger has little time for it.
-    pub(crate) fn new(exchange: &Exchange, body_bytes_max: usize) -> Self {
-        let limits = &exchange.snapshot.limits;
-        let account = exchange.place.as_ref().and_then(AdmissionSlot::account).cloned();
+    pub(crate) fn new(ctx: &RequestContext, body_bytes_max: usize) -> Self {
+        let limits = &ctx.snapshot.limits;
+        let account = ctx.admission.slot.as_ref().and_then(AdmissionSlot::account).cloned();
         let timeout = match account {
             Some(_) => limits.body_timeout,
             None => limits.body_timeout.min(limits.unauthenticated.timeout),
         };
         let bytes_max = limits.per_account.body_memory_bytes_max;
-        let number = exchange.key.as_ref().map_or(0, |key| key.account.number());
+        let number = ctx.key.as_ref().map_or(0, |key| key.account.number());
         Self {
             body_bytes_max,
             budget_bytes_max: limits.body_memory_bytes_max,
@@ -51,11 +51,11 @@ impl ReadLimits {
 
     /// The limits for the body of this request. A large body of an account without money, or one whose length
     /// is not known, counts among those of all such accounts.
-    pub(crate) fn of_body(mut self, session: &Session, exchange: &Exchange) -> Self {
+    pub(crate) fn of_body(mut self, session: &Session, ctx: &RequestContext) -> Self {
         if let Some(account) = &mut self.account
             && content_length(session).is_none_or(|length| length > SHORT_BYTES_MAX)
         {
-            account.is_funded = exchange.is_funded();
+            account.is_funded = ctx.is_funded();
         }
         self
     }

@@ -19,7 +19,7 @@ impl Default for ArrayWriter {
 }
 
 impl ArrayWriter {
-    /// What a piece of the stream adds to the array.
+    /// Adds a piece of the stream to the array.
     pub(crate) fn write(&mut self, piece: &Bytes, is_end: bool) -> Bytes {
         let mut out = BytesMut::with_capacity(piece.len());
         let Self { events, has_begun, is_broken } = self;

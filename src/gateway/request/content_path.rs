@@ -10,22 +10,22 @@ use crate::config::snapshot::{Route, Snapshot};
 use crate::error::{ErrorKind, GatewayError};
 use crate::protocols::{NamedInPath, Operation};
 
-/// Where Google's SDKs ask unless they are told of another version of its API: what is asked for means
-/// the same in both.
+/// The path of Google's SDKs, unless they are set to another version of its API: requests mean the same in
+/// both.
 const STABLE_PATH: &str = "/v1/models/";
 /// Letters of the name of an unknown method that an answer repeats.
 const NAMED_MAX: usize = 64;
 
-/// What a model can be asked to do, and whether the answer comes in pieces.
+/// Methods of a model, and true for those with a streamed response.
 const METHODS: [(&str, Operation, bool); 3] = [
     ("generateContent", Operation::GenerateContent, false),
     ("streamGenerateContent", Operation::GenerateContent, true),
     ("countTokens", Operation::CountContentTokens, false),
 ];
 
-/// What the path of a request for content says of it.
+/// Parameters in the path of a request for content.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct AskedAt {
+pub(crate) struct PathParams {
     /// The model, as the customer calls it.
     model: String,
     /// The answer is to come in pieces.
@@ -34,8 +34,8 @@ pub(crate) struct AskedAt {
     pub(crate) is_array: bool,
 }
 
-impl AskedAt {
-    /// What codecs read of it.
+impl PathParams {
+    /// The parameters for codecs.
     pub(crate) fn named(&self) -> NamedInPath<'_> {
         NamedInPath { model: &self.model, streams: self.streams }
     }
@@ -46,7 +46,7 @@ pub(crate) fn find(
     snapshot: &Snapshot,
     path: &str,
     query: Option<&str>,
-) -> Option<(Arc<Route>, AskedAt)> {
+) -> Option<(Arc<Route>, PathParams)> {
     let of_route = below(snapshot, path).map(|(_, below)| below);
     let below = of_route.or_else(|| path.strip_prefix(STABLE_PATH))?;
     // SDKs write a slash in a name as it is, or as `%2F`; the last colon ends the name.
@@ -60,10 +60,10 @@ pub(crate) fn find(
     let route = routes.find(is_asked)?;
     let has_events = values(query, "alt").any(|value| value == "sse");
     let is_array = streams && !has_events;
-    Some((Arc::clone(route), AskedAt { model: model.to_owned(), streams, is_array }))
+    Some((Arc::clone(route), PathParams { model: model.to_owned(), streams, is_array }))
 }
 
-/// Whether a path is one of Google's API here, whatever is asked for there.
+/// True for paths of Google's API.
 pub(crate) fn is_googles(snapshot: &Snapshot, method: &Method, path: &str) -> bool {
     let mut routes = routes(snapshot);
     routes.any(|route| route.path == path)
@@ -121,7 +121,7 @@ fn below_route<'a>(route: &Route, path: &'a str) -> Option<&'a str> {
     below.filter(|below| !below.is_empty())
 }
 
-/// What stands below a route for content.
+/// The part of a path below a route for content.
 pub(crate) fn below<'s, 'a>(
     snapshot: &'s Snapshot,
     path: &'a str,

@@ -15,7 +15,7 @@ use crate::error::GatewayError;
 use crate::gateway::listen::deadline::{self, Deadline};
 use crate::gateway::listen::places::AdmissionSlot;
 use crate::gateway::request::array::ArrayWriter;
-use crate::gateway::request::content_path::{self, AskedAt};
+use crate::gateway::request::content_path::{self, PathParams};
 use crate::gateway::request::envelope::Envelope;
 use crate::gateway::request::failure::CallFailure;
 use crate::gateway::request::orphan::Orphan;
@@ -36,61 +36,84 @@ use crate::price::{Side, Usage, UsageSource};
 use crate::protocols::{Delivery, Framing};
 use crate::request_log::RequestLog;
 
-/// A request on its way.
-pub struct Exchange {
+/// The context of one request: Pingora's `CTX`.
+pub struct RequestContext {
     pub(crate) id: RequestId,
     pub(crate) started: Instant,
-    /// The configuration that this request sees from beginning to end.
+    /// The configuration of this request, whatever is reloaded meanwhile.
     pub(crate) snapshot: Arc<Snapshot>,
-    pub(crate) route: Option<Arc<Route>>,
-    /// What the path says, of operations that are asked for there.
-    pub(crate) asked_at: Option<Arc<AskedAt>>,
-    /// Turns the events of the answer into one array, for clients of Google's that want that.
-    array: Option<ArrayWriter>,
-    /// How errors are written to this client.
-    pub(crate) envelope: Envelope,
+    pub(crate) routing: Routing,
     pub(crate) key: Option<Arc<Key>>,
-    /// The path of a request that was answered here, as logs name it.
-    pub(crate) local_route: &'static str,
     pub(crate) model: Option<Arc<Model>>,
     pub(crate) stream: bool,
     pub(crate) request_bytes: u64,
-    pub(crate) first_byte: Option<Duration>,
     pub(crate) stage: RequestStage,
-    /// What lets it go on beside others, until it is settled.
-    pub(crate) permit: Option<Permit>,
-    /// Its seat among the parallel calls of an account with little money, until it is settled.
-    pub(crate) seat: Option<Seat>,
-    /// What to answer in the place of an upstream that cannot.
-    pub(crate) local_answer: Option<Bytes>,
-    /// What went wrong, to be answered by `fail_to_proxy` or told to the log.
-    pub(crate) failure: Option<GatewayError>,
-    /// What the upstream that has failed or refused calls the request.
-    pub(crate) upstreams_id: Option<String>,
-    /// The task that it has started.
-    pub(crate) task: Option<TaskId>,
-    pub(crate) metrics: Arc<Metrics>,
-    /// Where it is noted what the operator loses by it.
-    ledger: Arc<Ledger>,
-    /// Where it is kept for people to look at once it is over.
-    pub(crate) requests: Arc<RequestLog>,
-    /// When it must end, come what may.
-    pub(crate) deadline: Arc<Deadline>,
-    /// Its place among the requests that are being served.
-    pub(crate) place: Option<AdmissionSlot>,
-    /// Its part in the budget of calls to upstreams, for one that makes any.
+    pub(crate) admission: AdmissionState,
+    pub(crate) response: ResponseState,
+    pub(crate) services: RequestServices,
+}
+
+/// The route of a request, and the form of its response and errors that follows from it.
+#[derive(Default)]
+pub(crate) struct Routing {
+    pub(crate) route: Option<Arc<Route>>,
+    /// The model and method in the path, for operations of Google's API.
+    pub(crate) path_params: Option<Arc<PathParams>>,
+    /// Writer of a response as one JSON array, for Google's clients that ask for one.
+    pub(crate) array: Option<ArrayWriter>,
+    /// The form of errors for this client.
+    pub(crate) envelope: Envelope,
+    /// The path as logs name it, for a request that was answered without an upstream.
+    pub(crate) local_route: &'static str,
+}
+
+/// Slots and permits of a request, given back on drop.
+pub(crate) struct AdmissionState {
+    /// Slot among the requests in flight.
+    pub(crate) slot: Option<AdmissionSlot>,
+    /// Slot among the calls to upstreams.
     pub(crate) upstream_slot: Option<UpstreamSlot>,
-    /// Its place among those that wait for the end of a task.
+    /// Slot among the submits that wait for the end of their task.
     pub(crate) waiting: Option<Entered>,
-    /// It counts among the requests in flight.
+    /// Permit of the rate limits, until the request is settled.
+    pub(crate) permit: Option<Permit>,
+    /// Seat among the parallel calls of an account with little money, until the request is settled.
+    pub(crate) seat: Option<Seat>,
+    /// The request counts in the metric of requests in flight.
     is_in_flight: bool,
-    /// It was turned away: it has no place, and its answer little time.
+    /// The request was shed: it has no slot, and its response little time.
     pub(crate) is_shed: bool,
-    /// Nobody waits for the answer any more, and it is read on.
+}
+
+/// The response to the client, as far as it has come.
+#[derive(Default)]
+pub(crate) struct ResponseState {
+    /// Time from the request to the first byte of the response.
+    pub(crate) first_byte: Option<Duration>,
+    /// Response in the place of an upstream that cannot give one.
+    pub(crate) local_answer: Option<Bytes>,
+    /// The failure for `fail_to_proxy` and the log.
+    pub(crate) failure: Option<GatewayError>,
+    /// The id that the upstream gave the request that it failed or refused.
+    pub(crate) upstream_request_id: Option<String>,
+    /// The task that the request has started.
+    pub(crate) task: Option<TaskId>,
+    /// Present while the upstream's response is read on after the client has disconnected.
     pub(crate) orphan: Option<Orphan>,
 }
 
-/// How far a request has come. Each stage is made from the one before.
+/// The services that a request reports to.
+pub(crate) struct RequestServices {
+    pub(crate) metrics: Arc<Metrics>,
+    /// Ledger for losses and costs of the operator.
+    pub(crate) ledger: Arc<Ledger>,
+    /// Log of finished requests.
+    pub(crate) requests: Arc<RequestLog>,
+    /// Deadline of the process.
+    pub(crate) deadline: Arc<Deadline>,
+}
+
+/// Progress of a request. Each stage is made from the one before.
 pub(crate) enum RequestStage {
     /// Nothing is promised yet, or it was answered without an upstream.
     Unpaid,
@@ -108,7 +131,7 @@ pub(crate) struct Response {
     pub(crate) framing: Framing,
     pub(crate) candidate: Candidate,
     pub(crate) began: Instant,
-    /// What is held back of it, in the budget of all bodies.
+    /// Memory of the part that is held back, in the budget of bodies.
     pub(crate) held: BudgetShare,
     /// The closing event was passed, for this reason; whatever still comes is not the customer's.
     pub(crate) cut: Option<CutReason>,
@@ -120,7 +143,7 @@ pub(crate) struct Response {
     pub(crate) scan: CredentialScan,
 }
 
-/// Why a response ended before its upstream did.
+/// Reason for ending a response before its upstream did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CutReason {
     /// Hold and balance are used up.
@@ -133,59 +156,43 @@ pub(crate) enum CutReason {
     Withheld,
 }
 
-impl Exchange {
-    /// A request that [`Metrics::in_flight_begin`] has counted.
-    pub(crate) fn new(
-        snapshot: Arc<Snapshot>,
-        metrics: Arc<Metrics>,
-        ledger: Arc<Ledger>,
-        requests: Arc<RequestLog>,
-        deadline: Arc<Deadline>,
-    ) -> Self {
+impl RequestContext {
+    /// The context of a request that [`Metrics::in_flight_begin`] has counted.
+    pub(crate) fn new(snapshot: Arc<Snapshot>, services: RequestServices) -> Self {
         Self {
             id: RequestId::new(),
             started: Instant::now(),
             snapshot,
-            route: None,
-            asked_at: None,
-            array: None,
-            envelope: Envelope::default(),
+            routing: Routing::default(),
             key: None,
-            local_route: "",
             model: None,
             stream: false,
             request_bytes: 0,
-            first_byte: None,
+            admission: AdmissionState {
+                slot: None,
+                upstream_slot: None,
+                waiting: None,
+                permit: None,
+                seat: None,
+                is_in_flight: true,
+                is_shed: false,
+            },
             stage: RequestStage::Unpaid,
-            permit: None,
-            seat: None,
-            local_answer: None,
-            failure: None,
-            upstreams_id: None,
-            task: None,
-            metrics,
-            ledger,
-            requests,
-            deadline,
-            place: None,
-            upstream_slot: None,
-            waiting: None,
-            is_in_flight: true,
-            is_shed: false,
-            orphan: None,
+            response: ResponseState::default(),
+            services,
         }
     }
 
-    /// Whether its account has money available.
+    /// True if the account has money available.
     pub(crate) fn is_funded(&self) -> bool {
-        let available = |key: &Arc<Key>| self.ledger.available_and_held(key.account).0;
+        let available = |key: &Arc<Key>| self.services.ledger.available_and_held(key.account).0;
         self.key.as_ref().is_none_or(|key| available(key) > Nanousd::ZERO)
     }
 
     /// Counts the request no longer as in flight: nothing of it is left to be served.
-    pub(crate) fn leave_in_flight(&mut self) {
-        if std::mem::take(&mut self.is_in_flight) {
-            self.metrics.in_flight_end();
+    pub(crate) fn end_in_flight(&mut self) {
+        if std::mem::take(&mut self.admission.is_in_flight) {
+            self.services.metrics.in_flight_end();
         }
     }
 
@@ -195,23 +202,23 @@ impl Exchange {
         let mut routes = self.snapshot.routes.iter();
         let is_asked =
             |route: &&Arc<Route>| route.path == path && !route.operation.is_named_in_path();
-        self.route = routes.find(is_asked).cloned();
-        if self.route.is_none()
+        self.routing.route = routes.find(is_asked).cloned();
+        if self.routing.route.is_none()
             && let Some((route, asked)) = content_path::find(&self.snapshot, path, head.uri.query())
         {
-            self.route = Some(route);
-            self.array = asked.is_array.then(ArrayWriter::default);
-            self.asked_at = Some(Arc::new(asked));
+            self.routing.route = Some(route);
+            self.routing.array = asked.is_array.then(ArrayWriter::default);
+            self.routing.path_params = Some(Arc::new(asked));
         }
-        let operation = self.route.as_ref().map(|route| route.operation);
+        let operation = self.routing.route.as_ref().map(|route| route.operation);
         let is_googles = || content_path::is_googles(&self.snapshot, &head.method, path);
-        self.envelope = match self.route.is_none() && is_googles() {
+        self.routing.envelope = match self.routing.route.is_none() && is_googles() {
             true => Envelope::Google,
             false => Envelope::for_request(operation, &head.headers),
         };
     }
 
-    /// How its answer travels to the customer.
+    /// Delivery of the response.
     pub(crate) fn delivery(&self) -> Delivery {
         match &self.stage {
             RequestStage::Sending(sending) => sending.admitted.delivery(),
@@ -220,22 +227,22 @@ impl Exchange {
         }
     }
 
-    /// How often its stream is kept alive, if that is wanted.
+    /// Interval of keep-alive comments; `None` without them.
     pub(crate) fn keepalive_interval(&self) -> Option<Duration> {
         // An array has no comments.
-        self.snapshot.limits.sse_keepalive.filter(|_| self.stream && self.array.is_none())
+        self.snapshot.limits.sse_keepalive.filter(|_| self.stream && self.routing.array.is_none())
     }
 
-    /// Whether its events go to the customer as the elements of an array.
+    /// True if the events of the response are sent as the elements of a JSON array.
     pub(crate) fn is_array(&self) -> bool {
         let is_of_events = |response: &Response| response.framing == Framing::Sse;
-        self.array.is_some()
+        self.routing.array.is_some()
             && matches!(&self.stage, RequestStage::Relaying(response) if is_of_events(response))
     }
 
     /// A piece of the answer's body as it is sent, and whether that is its end.
     pub(crate) fn as_sent(&mut self, piece: Bytes, is_end: bool) -> Bytes {
-        match (self.is_array(), &mut self.array) {
+        match (self.is_array(), &mut self.routing.array) {
             (true, Some(array)) => array.write(&piece, is_end),
             _ => piece,
         }
@@ -254,10 +261,10 @@ impl Exchange {
 
     /// Notes what to answer, and ends the request with the error that says so.
     pub(crate) fn fail(&mut self, error: GatewayError) -> Box<Error> {
-        let error = self.envelope.in_its_words(error);
+        let error = self.routing.envelope.in_its_words(error);
         let (status, _, _) = status::wire(error.kind);
-        self.failure = Some(error);
-        self.leave();
+        self.response.failure = Some(error);
+        self.release_slots();
         Error::new(ErrorType::HTTPStatus(status))
     }
 
@@ -266,7 +273,7 @@ impl Exchange {
         self.fail(deadline::stopping(head::begun(session)))
     }
 
-    /// Whether money is held for it.
+    /// True if money is held for the request.
     pub(crate) fn is_paid(&self) -> bool {
         match &self.stage {
             RequestStage::Sending(sending) => sending.admitted.payment.is_held(),
@@ -330,7 +337,7 @@ impl Exchange {
 
     /// All of an answer of which everything is known has been sent, or is about to be.
     pub(crate) fn finish_known(&mut self) {
-        self.leave();
+        self.release_slots();
         if let RequestStage::Relaying(response) = &mut self.stage {
             // Such an answer has nothing left behind its end.
             drop(response.relaying.finish());
@@ -372,16 +379,16 @@ impl Exchange {
         }
     }
 
-    /// What every answer says beside its body.
+    /// The headers of every response about the request itself.
     pub(crate) fn stamp(&self) -> Stamp {
-        let limited = self.failure.as_ref().and_then(|failure| failure.limited.as_ref());
-        let standing = match (limited, &self.permit) {
+        let limited = self.response.failure.as_ref().and_then(|failure| failure.limited.as_ref());
+        let standing = match (limited, &self.admission.permit) {
             (Some(limited), _) => limited.standing,
             (None, Some(permit)) => permit.standing(),
             (None, None) => Standing::default(),
         };
         // An error of the gateway's own is no model's answer.
-        let fallback = self.fallback().filter(|_| self.failure.is_none());
+        let fallback = self.fallback().filter(|_| self.response.failure.is_none());
         let fallback = fallback.map(|model| Arc::clone(&model.id));
         Stamp { id: self.id, standing, fallback, clamped: self.clamped() }
     }
@@ -395,39 +402,40 @@ impl Exchange {
         }
     }
 
-    /// Whether a stream has come to its last event.
+    /// True once a stream has come to its last event.
     pub(crate) fn is_whole_stream(&self) -> bool {
         matches!(&self.stage, RequestStage::Relaying(response) if response.framing == Framing::Sse)
             && self.is_whole()
     }
 
-    /// Whether the answer is a document that is put together anew when all of it has come.
+    /// True if the response is a document that is rewritten when all of it has arrived.
     pub(crate) fn rewrites_document(&self) -> bool {
         let RequestStage::Relaying(response) = &self.stage else { return false };
         response.framing == Framing::Json && response.relaying.changes_length()
     }
 
-    /// Whether the answer does not just go on: it was cut, or a piece waits for the hold that pays for it.
+    /// True if the response was cut, or a piece waits for the hold that pays for it.
     pub(crate) fn is_held_up(&self) -> bool {
         let is_held_up =
             |response: &Response| response.cut.is_some() || response.uncovered.is_some();
         matches!(&self.stage, RequestStage::Relaying(response) if is_held_up(response))
     }
 
-    /// Whether the answer was ended because it held the operator's credential. None of the rest is read.
+    /// True if the response was ended because it contained the operator's credential. None of the rest is
+    /// read.
     pub(crate) fn is_withheld(&self) -> bool {
         let is_withheld = |response: &Response| response.cut == Some(CutReason::Withheld);
         matches!(&self.stage, RequestStage::Relaying(response) if is_withheld(response))
     }
 
-    /// Whether a piece of the answer waits for the hold that pays for it.
+    /// True if a piece of the response waits for the hold that pays for it.
     pub(crate) fn has_uncovered(&self) -> bool {
         matches!(&self.stage, RequestStage::Relaying(response) if response.uncovered.is_some())
     }
 
     /// An answer with a status of success came to nothing: no other target is asked.
     pub(crate) fn fail_answer(&mut self, failure: CallFailure) {
-        let (delivery, metrics) = (self.delivery(), Arc::clone(&self.metrics));
+        let (delivery, metrics) = (self.delivery(), Arc::clone(&self.services.metrics));
         if let RequestStage::Sending(sending) = &mut self.stage {
             sending.fail_try(failure, delivery, &metrics);
         }
@@ -439,21 +447,21 @@ impl Exchange {
         self.fail(peer::unreadable(cause))
     }
 
-    /// Whether all that the customer waits for has come: clients stop reading at a stream's last
+    /// True once everything has come that the client waits for: clients stop reading at a stream's last
     /// event.
     pub(crate) fn is_whole(&self) -> bool {
         matches!(&self.stage, RequestStage::Relaying(response) if response.relaying.is_complete())
     }
 
     /// The last of the answer is about to be sent: the customer may come with another request.
-    pub(crate) fn leave(&mut self) {
-        if let Some(permit) = &mut self.permit {
+    pub(crate) fn release_slots(&mut self) {
+        if let Some(permit) = &mut self.admission.permit {
             permit.leave();
         }
-        self.upstream_slot = None;
+        self.admission.upstream_slot = None;
     }
 
-    /// What the request has come to, with such an ending.
+    /// The bill of the request with this ending.
     pub(crate) fn bill(&self, ending: Ending) -> Bill {
         match &self.stage {
             RequestStage::Sending(sending) => sending.admitted.bill(ending),
@@ -472,7 +480,7 @@ impl Exchange {
     }
 
     /// Notes what the upstreams may bill that the customer does not pay.
-    fn note_losses(&self, bill: &Bill) {
+    fn record_losses(&self, bill: &Bill) {
         let (Some(key), Some(asked)) = (&self.key, &self.model) else { return };
         let last = self.tried_model().unwrap_or(asked);
         let retried = Some((LossCause::Retry, bill.retried));
@@ -480,7 +488,7 @@ impl Exchange {
             // Tries that were followed by others began with the model that the request names.
             let model = if cause == LossCause::Retry { asked } else { last };
             if amount > Nanousd::ZERO {
-                self.ledger.record_loss(Loss {
+                self.services.ledger.record_loss(Loss {
                     account: key.account,
                     key: key.id,
                     model: Arc::clone(&model.id),
@@ -493,7 +501,7 @@ impl Exchange {
         }
     }
 
-    /// What the tries have cost the operator of a request that is about to be settled.
+    /// The operator's costs of the tries.
     fn costs(&mut self, bill: &Bill) -> Vec<TryCost> {
         match &mut self.stage {
             RequestStage::Sending(sending) => {
@@ -509,7 +517,7 @@ impl Exchange {
     }
 
     /// Notes what a try has cost the operator, beside what was charged for an answer.
-    fn note_cost(&self, one: TryCost, settled: &Settled) {
+    fn record_cost(&self, one: TryCost, settled: &Settled) {
         let Some(key) = &self.key else { return };
         let charged = match one.kind {
             CostKind::Answer => settled.charged.checked_add(settled.owed).unwrap_or(Nanousd::MAX),
@@ -517,10 +525,10 @@ impl Exchange {
         };
         let upstream: Arc<str> = one.at.target.upstream.name.as_str().into();
         if one.kind == CostKind::Answer {
-            self.metrics.costed(&one.model, &upstream, charged, one.cost);
+            self.services.metrics.costed(&one.model, &upstream, charged, one.cost);
         }
         let (usage, source) = one.usage;
-        self.ledger.record_cost(Costed {
+        self.services.ledger.record_cost(Costed {
             account: key.account,
             key: key.id,
             model: one.model,
@@ -539,7 +547,7 @@ impl Exchange {
 
     /// Ends the money's part of the request. Later calls return what the first one settled.
     pub(crate) fn settle(&mut self, bill: Bill) -> Settled {
-        self.note_losses(&bill);
+        self.record_losses(&bill);
         let costs = self.costs(&bill);
         let settlement = bill.settlement;
         let settled = match std::mem::replace(&mut self.stage, RequestStage::Unpaid) {
@@ -550,10 +558,10 @@ impl Exchange {
         };
         self.stage = RequestStage::Settled(settled);
         for cost in costs {
-            self.note_cost(cost, &settled);
+            self.record_cost(cost, &settled);
         }
-        self.seat = None;
-        if let Some(permit) = self.permit.take() {
+        self.admission.seat = None;
+        if let Some(permit) = self.admission.permit.take() {
             let usage = &settled.usage;
             permit.settle(usage.input_tokens_total().saturating_add(usage.total(Side::Output)));
         }
@@ -563,7 +571,7 @@ impl Exchange {
     /// Nobody waits for the answer any more. Whether the upstream is read on all the same: where it
     /// has the request, what it does costs money, and may cost what nobody has seen.
     pub(crate) fn read_on(&mut self) -> bool {
-        if self.orphan.is_some() {
+        if self.response.orphan.is_some() {
             return true;
         }
         let candidate = match &self.stage {
@@ -587,10 +595,11 @@ impl Exchange {
         let rules = model.on_disconnect;
         let total = candidate.target.upstream.timeouts.total;
         let until = (Instant::now() + rules.time).min(self.started + total).into();
-        if let Some(permit) = &mut self.permit {
+        if let Some(permit) = &mut self.admission.permit {
             permit.orphan();
         }
-        self.orphan = Some(Orphan::new(candidate, until, rules.bytes, Arc::clone(&self.metrics)));
+        self.response.orphan =
+            Some(Orphan::new(candidate, until, rules.bytes, Arc::clone(&self.services.metrics)));
         true
     }
 }

@@ -1,4 +1,4 @@
-//! How an error is written: each family of SDKs reads its own shape.
+//! Formats of errors: each family of SDKs reads its own.
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -16,7 +16,7 @@ const ANTHROPIC_VERSION: &str = "anthropic-version";
 /// The header with which Google's SDKs send a key.
 const X_GOOG_API_KEY: &str = "x-goog-api-key";
 
-/// What family Q calls a request that is at fault, and an upstream that is busy (spec section 7).
+/// Family Q's codes for a bad request and a busy upstream (spec section 7).
 const INVALID_PARAMETER: &str = "InvalidParameter";
 const THROTTLED: &str = "Throttling.RateQuota";
 
@@ -256,7 +256,7 @@ mod tests {
             };
             let anthropic = anthropic_type(kind);
             let row = format!("| {status} | `{code}` | `{openai}` | `{anthropic}` | {repeated} |");
-            assert!(reference.contains(&row), "docs/errors.md lacks {kind:?}: {row}");
+            assert!(reference.contains(&row), "docs/errors.md missing_by_status {kind:?}: {row}");
             rows += 1;
         }
         let listed =

@@ -1,5 +1,4 @@
-//! How a call to an upstream fails, and what follows from that: one table, whichever way the call is
-//! made and its answer travels.
+//! Failures of calls to upstreams and their consequences: one table for every delivery.
 
 use std::time::Duration;
 
@@ -12,12 +11,12 @@ use crate::balance::Outcome;
 use crate::config::snapshot::RepeatAfter;
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::request::peer;
-use crate::gateway::request::progress::{Lack, Progress};
+use crate::gateway::request::progress::{Missing, Progress};
 use crate::gateway::wire::kind;
 use crate::outbound::{OutboundError, retry_after};
 use crate::protocols::{Delivery, Fault};
 
-/// How a call to an upstream failed.
+/// A failure of a call to an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallFailure {
     /// No connection came about: the name was not found, or TCP or TLS failed. Nothing was sent.
@@ -54,7 +53,7 @@ pub(crate) enum CallFailure {
     /// The upstream answered with this status, after which the work may have been done and billed.
     Doubtful(u16),
     /// The target does not have what the customer named.
-    NotOffered(Lack),
+    NotOffered(Missing),
     /// The upstream answered with a status of success and words of failure.
     FailedWithSuccess,
     /// The upstream answered with a status of success and nothing that can be read.
@@ -67,7 +66,7 @@ pub(crate) enum CallFailure {
     BodyBroken,
 }
 
-/// What the customer reads if no other target serves the request.
+/// The error for the client if no other target serves the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CustomerReads {
     /// The upstream's own words, or what its protocol makes of them.
@@ -88,13 +87,13 @@ pub(crate) enum CustomerReads {
     TimedOut,
 }
 
-/// Whether another target is asked.
+/// The condition for trying another target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextTarget {
     /// The target that was tried, over another connection.
     Same,
     /// Another one, which takes nothing from the budget of retries: the target is not at fault.
-    Free(Lack),
+    Free(Missing),
     /// Another one, as far as there are retries.
     Another,
     /// Another one, where the operator of the upstream has said that this may be done twice. What it
@@ -107,21 +106,21 @@ pub(crate) enum NextTarget {
     Never,
 }
 
-/// What follows from a failure.
+/// The consequences of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Consequence {
-    /// What the customer reads.
+    /// The error for the client.
     pub(crate) reads: CustomerReads,
-    /// What counts for the circuits; `None` where it says nothing of the target.
+    /// The outcome for the circuits; `None` if it says nothing of the target.
     pub(crate) outcome: Option<Outcome>,
-    /// Whether another target is asked.
+    /// The condition for trying another target.
     pub(crate) next: NextTarget,
-    /// How far the try has come, from which its bill follows if it is the last.
+    /// Progress of the try, by which it is billed if it is the last.
     pub(crate) progress: Progress,
 }
 
 impl CallFailure {
-    /// What follows from it.
+    /// The row of the table for this failure.
     ///
     /// | Failure | The customer reads | Circuit | Another target | Charged, if it was the last try |
     /// |---|---|---|---|---|
@@ -203,8 +202,8 @@ impl CallFailure {
                 let reads = if is_late { Reads::TimedOut } else { Reads::Unavailable };
                 (reads, failed, if_allowed(RepeatAfter::Status(status)), Lost)
             }
-            Self::NotOffered(lack) => {
-                (Reads::NotOffered, Some(Outcome::NotOffered), Free(lack), Refused)
+            Self::NotOffered(missing) => {
+                (Reads::NotOffered, Some(Outcome::NotOffered), Free(missing), Refused)
             }
             Self::FailedWithSuccess => (Reads::Unavailable, failed, unless(true), Refused),
             Self::Unreadable => (Reads::Unreadable, failed, Never, Lost),
@@ -215,7 +214,7 @@ impl CallFailure {
         Consequence { reads, outcome, next, progress }
     }
 
-    /// What the customer reads of it, where the upstream's own words are not wanted or there are none.
+    /// The error for the client, if the upstream's own body is not relayed.
     pub(crate) fn error(self, delivery: Delivery) -> GatewayError {
         match self.consequence(delivery).reads {
             CustomerReads::Busy => {
@@ -237,7 +236,7 @@ impl CallFailure {
         }
     }
 
-    /// What the customer reads of it, with the time that the upstream has asked for in its headers.
+    /// The error for the client, with the delay in the upstream's headers.
     pub(crate) fn error_with(self, delivery: Delivery, headers: &HeaderMap) -> GatewayError {
         let error = self.error(delivery);
         let delay = match self {
@@ -248,7 +247,7 @@ impl CallFailure {
         GatewayError { retry_after: error.retry_after.or(delay), ..error }
     }
 
-    /// What the log says of it where nothing closer is known.
+    /// The cause in the log, if there is no closer one.
     fn cause(self) -> String {
         let cause = match self {
             Self::NotConnected => "it could not be reached",
@@ -271,8 +270,8 @@ impl CallFailure {
             | Self::Doubtful(status) => {
                 return format!("the upstream answered {status}");
             }
-            Self::NotOffered(Lack::Model) => "it does not know the model",
-            Self::NotOffered(Lack::Path) => "it does not have the path",
+            Self::NotOffered(Missing::Model) => "it does not know the model",
+            Self::NotOffered(Missing::Path) => "it does not have the path",
             Self::FailedWithSuccess => "it failed with a status of success",
             Self::Unreadable => "its answer is of a type that cannot be metered",
             Self::TooLarge => "its answer is too large",
@@ -280,7 +279,7 @@ impl CallFailure {
         cause.to_owned()
     }
 
-    /// What a status other than one of success says, where the body does not tell.
+    /// The failure that a status outside of 2xx reports, without a look at the body.
     pub(crate) fn from_status(status: u16, headers: &HeaderMap) -> Self {
         match status {
             // Nobody asked for another protocol, and what came over it would not be metered.
@@ -299,7 +298,7 @@ impl CallFailure {
         }
     }
 
-    /// What a status other than one of success says, where the protocol has read the body.
+    /// The failure that a status outside of 2xx reports, with the protocol's reading of the body.
     pub(crate) fn from_words(fault: &Fault, status: u16, headers: &HeaderMap) -> Self {
         match fault {
             Fault::Relayed(..) | Fault::Customers(_) => Self::RefusedRequest(status),
@@ -315,8 +314,8 @@ impl CallFailure {
         }
     }
 
-    /// What an answer with a status of success says that the protocol could not read. `is_error` says
-    /// whether the body is an error in any protocol's words.
+    /// The failure of a 2xx answer that the protocol could not read. `is_error`: the body is an error in the
+    /// format of any protocol.
     pub(crate) fn from_success(fault: &Fault, is_error: bool, headers: &HeaderMap) -> Self {
         match fault {
             Fault::Relayed(status, _) => Self::RefusedRequest(*status),
@@ -327,7 +326,7 @@ impl CallFailure {
         }
     }
 
-    /// What an error means that ended the body of an answer with a status of success.
+    /// The failure of a 2xx answer whose body ended in this error.
     pub(crate) fn refine_by_body(error: &Error) -> Self {
         match error.etype() {
             ErrorType::ReadTimedout => Self::BodyTimedOut,
@@ -335,7 +334,7 @@ impl CallFailure {
         }
     }
 
-    /// What it means that no connection came about.
+    /// The failure to connect.
     pub(crate) fn from_dial(error: &DialError) -> Self {
         match error.exhausted() {
             Some(resource) => Self::Exhausted(resource),
@@ -344,7 +343,7 @@ impl CallFailure {
         }
     }
 
-    /// What a call without an answer means that the gateway's own client made.
+    /// The failure of a call of the gateway's own client without an answer.
     pub(crate) fn from_outbound(error: &OutboundError) -> Self {
         match error {
             OutboundError::Unreachable(error) => Self::from_dial(error),
@@ -354,8 +353,7 @@ impl CallFailure {
         }
     }
 
-    /// What it means that the body of an answer with a status of success could not be read by the
-    /// gateway's own client.
+    /// The failure of the gateway's own client to read the body of a 2xx answer.
     pub(crate) fn from_outbound_body(error: &OutboundError) -> Self {
         match Self::from_outbound(error) {
             Self::TimedOut => Self::BodyTimedOut,
@@ -365,7 +363,7 @@ impl CallFailure {
     }
 }
 
-/// Whether a message says that its body is JSON.
+/// True if the headers declare a JSON body.
 pub(crate) fn is_json(headers: &HeaderMap) -> bool {
     let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let media_type = value.unwrap_or_default().split(';').next().unwrap_or_default();

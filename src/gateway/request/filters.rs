@@ -11,7 +11,7 @@ use pingora::{Error, Result};
 use pingora_proxy::{FailToProxy, Session};
 
 use crate::balance::Candidate;
-use crate::gateway::request::context::Exchange;
+use crate::gateway::request::context::RequestContext;
 use crate::gateway::request::failure::CallFailure;
 use crate::gateway::request::sending::Sending;
 use crate::gateway::upstream::request_head::RequestHead;
@@ -25,7 +25,10 @@ pub(crate) trait UpstreamFilters {
     ///
     /// # Errors
     /// No target is left, or the request ends here.
-    fn upstream_peer(&self, ctx: &mut Exchange) -> impl Future<Output = Result<Candidate>> + Send;
+    fn upstream_peer(
+        &self,
+        ctx: &mut RequestContext,
+    ) -> impl Future<Output = Result<Candidate>> + Send;
 
     /// Rewrites the request body for the target, a large one off the event loop. `None` if the target's
     /// protocol cannot express the request.
@@ -53,7 +56,7 @@ pub(crate) trait UpstreamFilters {
     fn upstream_response_filter(
         &self,
         head: &AnswerHead,
-        ctx: &mut Exchange,
+        ctx: &mut RequestContext,
     ) -> Option<CallFailure>;
 
     /// Turns the upstream's response head into the client's. A successful response waits here until the
@@ -64,7 +67,7 @@ pub(crate) trait UpstreamFilters {
     fn response_filter(
         &self,
         head: Option<&mut AnswerHead>,
-        ctx: &mut Exchange,
+        ctx: &mut RequestContext,
     ) -> impl Future<Output = Result<()>> + Send;
 
     /// The piece of a response body that `response_body_filter` has kept until a durable hold pays for it,
@@ -74,7 +77,7 @@ pub(crate) trait UpstreamFilters {
     /// The ledger closed before the hold was on disk.
     fn uncovered_body_filter(
         &self,
-        ctx: &mut Exchange,
+        ctx: &mut RequestContext,
     ) -> impl Future<Output = Result<(Bytes, bool)>> + Send;
 
     /// Answers the client with an error while the upstream's response is still read for its usage:
@@ -83,6 +86,6 @@ pub(crate) trait UpstreamFilters {
         &self,
         session: &mut Session,
         error: &Error,
-        ctx: &mut Exchange,
+        ctx: &mut RequestContext,
     ) -> impl Future<Output = FailToProxy> + Send;
 }

@@ -22,13 +22,13 @@ use crate::gateway::wire::memory::budget::{BodyBudget, BudgetShare};
 use crate::gateway::wire::memory::held::HeldBody;
 use crate::protocols::json::values_within;
 
-/// What a service answers with.
+/// The response of a service.
 type HostedResponse = Response<UnsyncBoxBody<Bytes, BoxError>>;
 /// A service at work on a request.
 type Answering = Pin<Box<dyn Future<Output = Result<HostedResponse, Infallible>> + Send>>;
 
-/// What a tree takes for each value at most: an object with one member has a node of its own with room
-/// for eleven, and is buffered before its type is known.
+/// Bytes of a parsed tree for each JSON value, at most: an object with one member has a node with room for
+/// eleven, and is buffered before its type is known.
 const TREE_BYTES_PER_VALUE: usize = 1024;
 /// Copies of a body that are there beside it: as a service gathers it, in its tree, and as it is
 /// written for the gateway's own front.
@@ -118,7 +118,7 @@ impl Hosted {
         held.room(bytes, max).map(Some).map_err(|full| bodies.shed(full))
     }
 
-    /// Whether it answers at this path.
+    /// True if the service answers at this path.
     fn is_at(&self, path: &str) -> bool {
         path.strip_prefix(self.prefix.as_str())
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -141,9 +141,9 @@ pub struct Downstream {
     /// The customer's address, as trusted proxies tell it; `None` when the socket was gone before
     /// it was asked.
     pub address: Option<IpAddr>,
-    /// Whether the customer came over TLS, here or at a trusted proxy.
+    /// The client came over TLS, here or at a trusted proxy.
     pub tls: bool,
-    /// Whether the listener's own address is one that only this machine reaches.
+    /// The listener's address is a loopback address.
     pub is_loopback: bool,
     /// The connection that the request came over, for requests that are made on its behalf.
     pub origin: Option<Origin>,

@@ -1,4 +1,4 @@
-//! What marks repetitions of a submit.
+//! Idempotency marks of submits.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const WAIT: &str = "wait";
 /// The longest such mark.
 const MARK_BYTES_MAX: usize = 255;
 
-/// What marks repetitions of a submit, and how long they are recognised behind its answer.
+/// The idempotency mark of a submit, and for how long after its answer it is recognised.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     pub(crate) repeat: Repeat,
@@ -26,8 +26,8 @@ pub(crate) struct Mark {
     pub(crate) is_named: bool,
 }
 
-/// What marks repetitions of the request, for this key and path: what the customer calls it, else its
-/// body for as long as the operator has set.
+/// The idempotency mark of the request, for this key and path: the client's name for it, else a hash of its
+/// body for as long as the operator has configured.
 ///
 /// # Errors
 /// A mark that is none.

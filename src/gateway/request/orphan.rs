@@ -10,10 +10,10 @@ use crate::metrics::Metrics;
 
 /// An answer that is read on.
 pub(crate) struct Orphan {
-    /// When it is given up.
+    /// Time at which reading is given up.
     pub(crate) until: Instant,
     bytes_left: u64,
-    /// What it counts in at its upstream.
+    /// Its part of the upstream's count of such responses.
     _at_upstream: Orphaned,
     metrics: Arc<Metrics>,
 }

@@ -1,6 +1,6 @@
-//! How far a try of a target has come, and what a target does not have.
+//! Progress of a try without a good answer.
 
-/// How far a try has come without a good answer.
+/// Progress of a try without a good answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// The upstream has nothing of the request, or too little to begin with it.
@@ -16,7 +16,7 @@ pub(crate) enum Progress {
 }
 
 impl Progress {
-    /// Whether the upstream may have done the work.
+    /// True if the upstream may have done the work.
     pub(crate) fn may_be_done(self) -> bool {
         match self {
             Self::NotSent | Self::Refused => false,
@@ -25,9 +25,9 @@ impl Progress {
     }
 }
 
-/// What a target does not have.
+/// The thing that a target does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lack {
+pub(crate) enum Missing {
     /// The model that the request names.
     Model,
     /// The path that the request goes to.

@@ -14,7 +14,7 @@ use crate::error::{ErrorKind, GatewayError};
 use crate::finished::{self, Finished};
 use crate::forwarded as client;
 use crate::gateway::listen::loopback;
-use crate::gateway::request::context::{CutReason, Exchange, RequestStage};
+use crate::gateway::request::context::{CutReason, RequestContext, RequestStage};
 use crate::gateway::request::progress::Progress;
 use crate::gateway::request::sending::Attempt;
 use crate::gateway::request::status;
@@ -25,7 +25,7 @@ use crate::protocols::Contradiction;
 /// The longest of the methods that IANA lists has 17 letters.
 const METHOD_BYTES_MAX: usize = 20;
 
-impl Exchange {
+impl RequestContext {
     /// Settles the bill and tells metrics and log, once.
     pub(crate) fn finish(&mut self, session: &Session, bill: Bill) {
         let now = Instant::now();
@@ -50,15 +50,17 @@ impl Exchange {
             owed: settled.owed,
         });
         if let Some(settled) = settled {
-            loopback::tell(session.req_header(), settled);
+            loopback::complete(session.req_header(), settled);
         }
         let head = session.req_header();
         let written = session.response_written().map(|header| header.status.as_u16());
-        let refused = written.filter(|status| *status >= 400 && self.route.is_some());
+        let refused = written.filter(|status| *status >= 400 && self.routing.route.is_some());
         let refused = refused.map(|_| "upstream_refused");
         let code = |failure: &GatewayError| failure.code.unwrap_or(status::wire(failure.kind).2);
-        let failure = self.failure.as_ref().map(code);
-        if let Some(failure) = self.failure.as_ref().filter(|failure| failure.cause.is_some()) {
+        let failure = self.response.failure.as_ref().map(code);
+        if let Some(failure) =
+            self.response.failure.as_ref().filter(|failure| failure.cause.is_some())
+        {
             // A customer who leaves is in the access log: a line more would fill the log of faults at
             // the customer's will.
             let is_fault = failure.kind != ErrorKind::ClientGone;
@@ -67,8 +69,10 @@ impl Exchange {
         }
         let model = tried.as_ref().map_or("", |model| &model.id);
         let asked = self.model.as_ref().map_or("", |model| &model.id);
-        if let Some(limited) = self.failure.as_ref().and_then(|failure| failure.limited.as_ref()) {
-            self.metrics.rate_limited(asked, limited.limit, limited.scope);
+        if let Some(limited) =
+            self.response.failure.as_ref().and_then(|failure| failure.limited.as_ref())
+        {
+            self.services.metrics.rate_limited(asked, limited.limit, limited.scope);
         }
         Finished {
             request_id: self.id,
@@ -76,12 +80,16 @@ impl Exchange {
             key_id: self.key.as_ref().map(|key| key.id),
             client: self.client(session),
             method: shortened(head.method.as_str()),
-            route: self.route.as_ref().map_or(self.local_route, |route| &route.path),
-            operation: self.route.as_ref().map(|route| route.operation),
+            route: self
+                .routing
+                .route
+                .as_ref()
+                .map_or(self.routing.local_route, |route| &route.path),
+            operation: self.routing.route.as_ref().map(|route| route.operation),
             model,
             requested_model: Some(asked).filter(|asked| *asked != model),
             upstream: target.as_ref().map_or("", |target| &target.upstream.name),
-            upstream_request_id: self.upstreams_id.as_deref(),
+            upstream_request_id: self.response.upstream_request_id.as_deref(),
             status: written.unwrap_or(0),
             error_code: failure.or(refused).unwrap_or_default(),
             streamed: self.stream,
@@ -89,14 +97,14 @@ impl Exchange {
             bytes_out: session.body_bytes_sent() as u64,
             ended_at: UnixMs::now(),
             duration: now.saturating_duration_since(self.started),
-            ttfb: self.first_byte,
+            ttfb: self.response.first_byte,
             settled,
             held: amount_held,
             max_tokens_clamped: clamped,
-            task_id: self.task,
+            task_id: self.response.task,
             traceparent: traceparent(&head.headers),
         }
-        .report(&self.metrics, &self.requests, &self.snapshot.access_log);
+        .report(&self.services.metrics, &self.services.requests, &self.snapshot.access_log);
     }
 
     /// Tells the operator of an upstream that has reported more than the model can use by its limits.
@@ -106,7 +114,7 @@ impl Exchange {
         else {
             return;
         };
-        self.metrics.usage_above_limits(&model.id);
+        self.services.metrics.usage_above_limits(&model.id);
         log::warn!(
             "request {}: {} reported {} tokens of input and {} of output for `{}`, above its limits \
              of {} and {} in models.yaml, which are out of date",
@@ -125,10 +133,10 @@ impl Exchange {
     /// account's debt.
     fn report_clamp(&self) {
         let (Some(tokens), Some(model)) = (self.clamped(), self.tried_model()) else { return };
-        self.metrics.clamped(&model.id);
+        self.services.metrics.clamped(&model.id);
         let RequestStage::Relaying(response) = &self.stage else { return };
         let Some(reported) = response.relaying.beyond_clamp() else { return };
-        self.metrics.clamp_ignored(&model.id);
+        self.services.metrics.clamp_ignored(&model.id);
         log::warn!(
             "request {}: {} reported {reported} tokens of output for `{}`, although the request limits \
              each choice to {tokens}",
@@ -146,7 +154,7 @@ impl Exchange {
         let Some(model) = self.tried_model().filter(|_| !found.is_empty()) else { return };
         let upstream = &response.candidate.target.upstream.name;
         for cause in found.iter() {
-            self.metrics.usage_contradicts(upstream, cause);
+            self.services.metrics.usage_contradicts(upstream, cause);
         }
         let causes: Vec<&str> = found.iter().map(Contradiction::as_str).collect();
         log::warn!(
@@ -158,22 +166,22 @@ impl Exchange {
         );
     }
 
-    /// Whose request it is; `None` when the socket was gone before it was asked.
+    /// The client's address; `None` if the socket was closed before it could be read.
     pub(crate) fn client(&self, session: &Session) -> Option<IpAddr> {
         let peer = session.client_addr()?.as_inet()?.ip();
         let headers = &session.req_header().headers;
         Some(client::address(peer, headers, &self.snapshot.trusted_proxies))
     }
 
-    /// How the request ended, as far as money is concerned.
+    /// The ending of the request, for its bill.
     pub(crate) fn ending(&self, error: Option<&Error>) -> Ending {
         let left = error.is_some_and(|error| *error.esource() == ErrorSource::Downstream)
-            && !self.deadline.is_over();
+            && !self.services.deadline.is_over();
         let is_silent = error.is_some_and(|error| *error.etype() == ErrorType::ReadTimedout);
-        let is_untold = left || is_silent || self.orphan.is_some();
+        let is_untold = left || is_silent || self.response.orphan.is_some();
         match &self.stage {
             RequestStage::Relaying(response) if response.relaying.is_complete() => Ending::Complete,
-            RequestStage::Relaying(_) if self.orphan.is_some() => Ending::Untold,
+            RequestStage::Relaying(_) if self.response.orphan.is_some() => Ending::Untold,
             RequestStage::Relaying(response)
                 if response.cut.is_some_and(|cut| {
                     !matches!(cut, CutReason::Stopping | CutReason::Withheld)
@@ -206,7 +214,7 @@ fn shortened(method: &str) -> &str {
 
 /// A request whose task was dropped, as when the drain's deadline cuts it, is settled all the same:
 /// for what had reached the customer.
-impl Drop for Exchange {
+impl Drop for RequestContext {
     fn drop(&mut self) {
         if matches!(self.stage, RequestStage::Sending(_) | RequestStage::Relaying(_)) {
             let id = self.id;
@@ -215,7 +223,7 @@ impl Drop for Exchange {
                 self.settle(bill);
             });
         }
-        self.leave_in_flight();
+        self.end_in_flight();
     }
 }
 

@@ -1,5 +1,4 @@
-//! What a refusal comes to, by its body, and by its status where the body does not tell; what customers
-//! and the log read of it.
+//! Classification of refusals, by body and status, and the errors for the client and the log that follow.
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -8,7 +7,7 @@ use serde_json::Value;
 use crate::error::{ErrorKind, GatewayError, Words};
 use crate::gateway::request::failure::CallFailure;
 use crate::gateway::request::peer;
-use crate::gateway::upstream::secrets::{Hidden, hides, is_told};
+use crate::gateway::upstream::secrets::{Hidden, contains_secret, hides};
 use crate::outbound::retry_after;
 use crate::protocols::refusal::{RefusalFault, UpstreamRefusal};
 use crate::protocols::{Delivery, json};
@@ -18,7 +17,7 @@ const LOGGED_LETTERS_MAX: usize = 200;
 /// A word of an upstream's that begins with so many bytes of a credential is a part of it.
 const SECRET_BYTES_MIN: usize = 6;
 
-/// What a refusal with a status other than one of success comes to. `by_status` is what its status says.
+/// Classifies a refusal with a status outside of 2xx. `by_status` is the failure by its status alone.
 pub(crate) fn judge(
     by_status: CallFailure,
     refusal: &UpstreamRefusal,
@@ -52,7 +51,7 @@ pub(crate) fn judge(
     }
 }
 
-/// What an error comes to that stands in an answer with a status of success. No task is submitted there.
+/// Classifies an error in a 2xx answer. No task is submitted there.
 pub(crate) fn judge_success(refusal: &UpstreamRefusal, headers: &HeaderMap) -> CallFailure {
     let status = match refusal.status {
         400.. => refusal.status,
@@ -70,8 +69,8 @@ pub(crate) fn judge_success(refusal: &UpstreamRefusal, headers: &HeaderMap) -> C
     judge(by_status, refusal, status, headers, Delivery::Relay)
 }
 
-/// What the customer reads of an error that stood in an answer with a status of success, and is about
-/// their request. `body` is the error; `is_own_dialect` says that the customer's SDK reads its words.
+/// The error for the client about an error in a 2xx answer that is about their request. `body` is the error;
+/// `is_own_dialect`: the client's SDK reads its format.
 pub(crate) fn customers_error(
     refusal: &UpstreamRefusal,
     status: u16,
@@ -80,7 +79,7 @@ pub(crate) fn customers_error(
     hidden: Hidden<'_>,
 ) -> GatewayError {
     let is_hidden = |text: &[u8]| hides(text, &HeaderMap::new(), Some(hidden));
-    if is_hidden(body) || is_told(refusal.message.as_bytes(), hidden) {
+    if is_hidden(body) || contains_secret(refusal.message.as_bytes(), hidden) {
         return own_words(status);
     }
     let kind = match status {
@@ -120,7 +119,7 @@ pub(crate) fn own_words(status: u16) -> GatewayError {
     ))
 }
 
-/// Whether the operator has to do something about it.
+/// True if the operator has to act.
 pub(crate) fn is_operators(fault: Option<RefusalFault>) -> bool {
     matches!(fault, Some(RefusalFault::Credential | RefusalFault::Account | RefusalFault::Model))
 }
@@ -128,7 +127,7 @@ pub(crate) fn is_operators(fault: Option<RefusalFault>) -> bool {
 /// An upstream's words for a line of the log: shortened, on one line, and without anything that may be a
 /// part of a credential.
 pub(crate) fn logged_words(message: &str, hidden: Hidden<'_>) -> String {
-    if is_told(message.as_bytes(), hidden) {
+    if contains_secret(message.as_bytes(), hidden) {
         return "(its words name a credential)".to_owned();
     }
     let words = message.split(|letter: char| letter.is_whitespace() || letter.is_control());
@@ -141,7 +140,7 @@ pub(crate) fn logged_words(message: &str, hidden: Hidden<'_>) -> String {
     }
 }
 
-/// Whether a word may be a part of a credential, which providers repeat with stars in its middle.
+/// True if a word may be a part of a credential, which providers repeat with asterisks in its middle.
 fn is_key(word: &str, hidden: Hidden<'_>) -> bool {
     word.contains("**") || hidden.begins_like_secret(word, SECRET_BYTES_MIN)
 }

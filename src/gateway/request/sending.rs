@@ -10,7 +10,7 @@ use crate::credentials::Unavailable;
 use crate::error::GatewayError;
 use crate::gateway::request::failure::{CallFailure, Consequence, NextTarget};
 use crate::gateway::request::mark::Mark;
-use crate::gateway::request::progress::{Lack, Progress};
+use crate::gateway::request::progress::{Missing, Progress};
 use crate::gateway::request::{peer, refusal};
 use crate::gateway::upstream::secrets::Hidden;
 use crate::gateway::wire::memory::held::HeldBody;
@@ -23,7 +23,7 @@ use crate::protocols::{Delivery, Framing};
 pub(crate) struct Sending {
     pub(crate) admitted: Box<Admitted>,
     pub(crate) body: HeldBody,
-    /// What marks repetitions of it, for one that starts a task.
+    /// Idempotency mark of a request that starts a task.
     pub(crate) mark: Option<Mark>,
     /// The try under way.
     pub(crate) attempt: Option<Attempt>,
@@ -33,9 +33,9 @@ pub(crate) struct Sending {
     needs_new_connection: bool,
     /// A token was refused, and another one taken in its place.
     has_renewed: bool,
-    /// What the upstream said of the try under way, if it refused.
+    /// The refusal of the current try.
     pub(crate) refusal: Option<UpstreamRefusal>,
-    /// What the customer reads of the last try that failed.
+    /// The error of the last failed try, for the client.
     last_failure: Option<GatewayError>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Attempt {
     pub(crate) request: UpstreamRequest,
     pub(crate) began: Instant,
     pub(crate) progress: Progress,
-    /// How its answer is read, once it has a good one.
+    /// Framing of the response, once a good one has begun.
     pub(crate) framing: Option<Framing>,
 }
 
@@ -56,7 +56,7 @@ impl Attempt {
         Self { candidate, request, began, progress, framing: None }
     }
 
-    /// Where it is made.
+    /// Target and credential of the try.
     pub(crate) fn at(&self) -> TriedAt {
         at(&self.candidate)
     }
@@ -67,7 +67,7 @@ impl Attempt {
     }
 }
 
-/// Where a try is made.
+/// Target and credential of a try.
 pub(crate) fn at(candidate: &Candidate) -> TriedAt {
     let (target, credential) = (Arc::clone(&candidate.target), candidate.credential_name().into());
     TriedAt { target, credential }
@@ -119,7 +119,7 @@ impl Sending {
         }
     }
 
-    /// What of the customer's request did not go upstream, with commas between.
+    /// Fields and headers of the client's request that did not go upstream, separated by commas.
     pub(crate) fn left_out(&self) -> Option<String> {
         let by_call = self.admitted.call.left_out();
         let by_upstream = self.attempt.iter().flat_map(|attempt| &attempt.request.left_out);
@@ -128,7 +128,7 @@ impl Sending {
         (!all.is_empty()).then(|| all.join(", "))
     }
 
-    /// Where the try under way is made.
+    /// Target and credential of the current try.
     pub(crate) fn tried_at(&self) -> Option<TriedAt> {
         self.attempt.as_ref().map(Attempt::at)
     }
@@ -175,9 +175,9 @@ impl Sending {
                 self.candidates.again(&attempt.candidate);
                 true
             }
-            NextTarget::Free(lack) => {
+            NextTarget::Free(missing) => {
                 let now = Instant::now();
-                if lack == Lack::Model {
+                if missing == Missing::Model {
                     self.candidates.unknown(&attempt.candidate.channel, now);
                 }
                 self.candidates.pass_over(now)
@@ -271,8 +271,8 @@ impl Sending {
         Ok(())
     }
 
-    /// What a failure of the try under way really is, where its token may have ended before its time:
-    /// then the target is asked again with another one, once.
+    /// Refines a failure of the current try whose token may have expired early: the same target is then tried
+    /// with another token, once.
     pub(crate) fn refine_by_token(&mut self, failure: CallFailure) -> CallFailure {
         let status = match failure {
             CallFailure::RefusedCredential => 401,
@@ -300,13 +300,13 @@ impl Sending {
         self.last_failure = Some(failure);
     }
 
-    /// Whether the try under way has to go over a new connection. A request that was sent again is
-    /// lost with no second one that was kept, so it is sent again once.
+    /// True if the current try needs a new connection. A request that was sent again gets no second pooled
+    /// connection, so it is sent again once.
     pub(crate) fn take_new_connection(&mut self) -> bool {
         std::mem::take(&mut self.needs_new_connection)
     }
 
-    /// Whether another target may be tried; if so, the next try is paid for.
+    /// True if another target may be tried; the next try is then paid for.
     fn may_retry(&mut self, metrics: &Metrics) -> bool {
         match self.candidates.retry(Instant::now()) {
             Retry::Granted => true,
@@ -318,25 +318,25 @@ impl Sending {
         }
     }
 
-    /// What the target of the try under way does not have, if it answered with this status: the model,
-    /// by a name of the customer's own, or a path whose answer the gateway knows. That is no failure of
-    /// the target.
-    pub(crate) fn lacks(&self, status: u16) -> Option<Lack> {
+    /// The thing that the target of the current try lacks, if it answered with this status: the model, by a
+    /// name that the client chose, or a path whose answer the gateway has itself. That is no failure of the
+    /// target.
+    pub(crate) fn missing_by_status(&self, status: u16) -> Option<Missing> {
         let attempt = self.attempt.as_ref()?;
         if matches!(status, 404 | 405 | 501) && self.admitted.call.local_answer().is_some() {
-            return Some(Lack::Path);
+            return Some(Missing::Path);
         }
         let is_chosen = self.admitted.resolved.is_chosen_at(&attempt.candidate.target);
-        (status == 404 && is_chosen).then_some(Lack::Model)
+        (status == 404 && is_chosen).then_some(Missing::Model)
     }
 
-    /// Whether the try under way asks for a model by a name of the customer's own.
+    /// True if the current try uses a model name that the client chose.
     pub(crate) fn is_name_chosen(&self) -> bool {
         let attempt = self.attempt.as_ref();
         attempt.is_some_and(|one| self.admitted.resolved.is_chosen_at(&one.candidate.target))
     }
 
-    /// What the customer reads when no target is left.
+    /// The error if no target is left.
     pub(crate) fn give_up(&mut self) -> GatewayError {
         if let Some(failure) = self.last_failure.take() {
             return failure;

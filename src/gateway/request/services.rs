@@ -25,7 +25,7 @@ use crate::outbound::Outbound;
 use crate::request_log::RequestLog;
 use crate::tasks::Tasks;
 
-/// What the gateway works with.
+/// The services that a gateway is made of.
 #[derive(Clone)]
 pub struct GatewayParts {
     /// The configuration that is in force.
@@ -34,25 +34,25 @@ pub struct GatewayParts {
     pub ledger: Arc<Ledger>,
     /// The metrics that Prometheus reads.
     pub metrics: Arc<Metrics>,
-    /// What people read of requests that are over.
+    /// Log of finished requests.
     pub requests: Arc<RequestLog>,
-    /// Where connections for calls that are relayed come from.
+    /// Dialers for relayed calls.
     pub connectors: Arc<Connectors>,
     /// Calls that are not relayed.
     pub outbound: Outbound,
     /// Work that outlives its request.
     pub tasks: Arc<Tasks>,
-    /// How the targets are doing.
+    /// Health and choice of targets.
     pub balancer: Arc<Balancer>,
-    /// How much everybody has used of their limits.
+    /// Usage of rate limits.
     pub limits: Arc<Limits>,
-    /// When requests in flight must end.
+    /// Deadline of requests in flight during a shutdown.
     pub deadline: Arc<Deadline>,
     /// Services that answer below paths of their own.
     pub hosted: Vec<Hosted>,
-    /// What is to lead to the gateway from inside the process.
+    /// Handle that this gateway is connected to, for in-process requests.
     pub inward: Inward,
-    /// Who gets how many file descriptors.
+    /// Shares of the file descriptors.
     pub descriptors: Descriptors,
     /// Customers' connections that are open.
     pub open: Arc<AtomicUsize>,
@@ -74,7 +74,7 @@ pub struct Gateway {
     pub(crate) slots: Arc<UpstreamSlots>,
     pub(crate) balancer: Arc<Balancer>,
     pub(crate) limits: Arc<Limits>,
-    /// Where calls of accounts with little money are counted, and wait.
+    /// Parallel calls of accounts with little money: their number, and their queue.
     pub(crate) desk: Arc<Desk>,
     /// Counts of tokens by providers.
     pub(crate) counts: Arc<TokenCounts>,
@@ -133,7 +133,7 @@ impl Gateway {
             upstreams: Arc::new(Upstreams::new(connectors, descriptors.idle_upstream)),
             open: Arc::new(open),
         };
-        inward.lead_to(inner.clone(), deadline);
+        inward.connect(inner.clone(), deadline);
         Self { hosted: hosted.into(), inward, ..inner }
     }
 }

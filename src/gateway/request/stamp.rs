@@ -1,4 +1,4 @@
-//! What every answer says beside its body.
+//! Headers that every response has.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::limits::{Gauge, Standing};
 const SERVED_BY: HeaderName = HeaderName::from_static("x-tollgate-model");
 /// The header that names the output limit, in tokens for each choice, to which a request was lowered.
 const MAX_TOKENS: HeaderName = HeaderName::from_static("x-tollgate-max-tokens");
-/// What says how the limits stand: the limit, what is left of it, and when all of it is there again.
+/// Headers of a rate limit: the limit, the remainder, and the time until it is full again.
 const LIMITS_OF_REQUESTS: [HeaderName; 3] = [
     HeaderName::from_static("x-ratelimit-limit-requests"),
     HeaderName::from_static("x-ratelimit-remaining-requests"),
@@ -24,8 +24,8 @@ const LIMITS_OF_TOKENS: [HeaderName; 3] = [
     HeaderName::from_static("x-ratelimit-reset-tokens"),
 ];
 
-/// What every answer says beside its body: which request it answers, how its limits stand, which model
-/// has served it, if that is not the one that was asked, and its output limit, if that was lowered.
+/// The data in the headers of every response: request id, rate limits, the fallback that served it, and the
+/// output limit to which it was lowered.
 #[derive(Clone)]
 pub(crate) struct Stamp {
     pub(crate) id: RequestId,

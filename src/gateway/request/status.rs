@@ -37,7 +37,8 @@ pub(crate) fn status_of(error: &GatewayError) -> u16 {
     error.words.as_ref().map_or_else(|| wire(error.kind).0, |words| words.status)
 }
 
-/// Whether an SDK that repeats the request by itself could do any good, or harm.
+/// True or false for errors that an SDK should or should not retry by itself; `None` if its own rules are
+/// right.
 pub(crate) fn should_retry(kind: ErrorKind) -> Option<bool> {
     match kind {
         ErrorKind::Unauthorized

@@ -31,7 +31,7 @@ mod pool;
 
 /// So much of a request's body goes with its head, in bytes: a write costs more than copying it.
 const JOINED_BYTES_MAX: usize = 16 * 1024;
-/// How long an upstream that takes no more of a request has to say why.
+/// Time for the reason of an upstream that stops reading a request.
 const EARLY_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Informational answers before the real one. Nobody sends more than a few.
 const INFORMATIONAL_MAX: u32 = 16;
@@ -46,7 +46,7 @@ const READ_BYTES_MIN: usize = 1024;
 /// keeps a connection alive, are no more.
 const LOOKED_AT_BYTES_MAX: usize = 64 * 1024;
 
-/// How much of a request has been handed to the connection.
+/// Progress of writing a request to the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sent {
     /// Nothing, or not all: an upstream that has no whole request cannot have begun with it.
@@ -59,36 +59,36 @@ enum Sent {
 pub(crate) struct UpstreamCall {
     connection: UpstreamConnection,
     upstream: Arc<Upstream>,
-    /// What the other side will have acknowledged when all that was sent before this request has
-    /// arrived, on a connection that served others before: what tells whether any of this one has.
+    /// Bytes that the upstream's machine will have acknowledged when everything before this request has
+    /// arrived, on a reused connection: more means that some of this request has.
     acked_before: Option<u64>,
     sent: Sent,
     /// The length of the request, before anything encrypts it.
     request_bytes: u64,
-    /// How long a silence may be.
+    /// Longest silence.
     read_timeout: Option<Duration>,
-    /// What was read and not taken.
+    /// Bytes that were read ahead.
     read: BytesMut,
     /// Room for what is read next.
     room: usize,
     /// The last read has taken all that was there: another one, just behind it, would find nothing.
     is_drained: bool,
-    /// How much of `read` was searched for the end of a head.
+    /// Bytes of `read` that were searched for the end of the head.
     scanned: usize,
     /// Informational answers that have come.
     informational: u32,
     /// The answer's head, where it came before the request was whole.
     early: Option<ReadHead>,
-    /// How the connection ended, if it did before the first byte of an answer.
+    /// The way the connection ended, if it did before the first byte of an answer.
     closed: Option<Closed>,
-    /// What is left of the answer's body.
+    /// The rest of the body.
     body: AnswerBody,
-    /// What decodes the body, where that is compressed although nobody asked for it.
+    /// Decoder of a body that is compressed although nobody asked for that.
     decoder: Option<Box<Decoder>>,
     keep: Keep,
-    /// What the head says of the operator's quota.
+    /// The quota that the head reports.
     quota: Option<QuotaReport>,
-    /// What went wrong when more of the answer was looked for than was waited for.
+    /// An error of reading ahead, which the next read returns.
     failed: Option<Box<Error>>,
     /// The beginning of the body, where it was looked at before it is taken.
     looked_at: Bytes,
@@ -135,7 +135,7 @@ impl UpstreamCall {
         }
     }
 
-    /// How much of a body goes with the head of its request.
+    /// Bytes of a body that are written together with the head.
     pub(crate) fn joined_bytes(body: &EditedBody) -> usize {
         body.len().min(JOINED_BYTES_MAX)
     }
@@ -253,7 +253,7 @@ impl UpstreamCall {
         head.headers.remove(&CONTENT_ENCODING);
     }
 
-    /// What the head of the answer says of the operator's quota.
+    /// The operator's quota that the head reports.
     pub(crate) fn quota(&self) -> Option<&QuotaReport> {
         self.quota.as_ref()
     }
@@ -381,8 +381,8 @@ impl UpstreamCall {
         Ok(self.looked_at.clone())
     }
 
-    /// What is there of the answer's body without waiting: a piece, or `Some(None)` at its end. What
-    /// goes wrong is told by the next [`Self::chunk`].
+    /// Reads the body without waiting: a piece, or `Some(None)` at its end. The next [`Self::chunk`] returns
+    /// an error.
     pub(crate) fn chunk_now(&mut self) -> Option<Option<Bytes>> {
         if self.has_to_wait() {
             return None;
@@ -396,7 +396,7 @@ impl UpstreamCall {
         }
     }
 
-    /// Whether it is certain that nothing is there of the body, nor of its end.
+    /// True if certainly nothing of the body has arrived.
     fn has_to_wait(&self) -> bool {
         let has_decoded = self.decoder.as_ref().is_some_and(|decoder| !decoder.is_drained());
         let has_nothing = self.looked_at.is_empty()
@@ -411,12 +411,12 @@ impl UpstreamCall {
         self.failed = Some(error);
     }
 
-    /// Whether nothing stands behind what [`Self::look`] has shown.
+    /// True if [`Self::look`] has shown the whole body.
     pub(crate) fn has_shown_all(&self) -> bool {
         self.body.is_over() && self.decoder.as_ref().is_none_or(|decoder| decoder.is_whole())
     }
 
-    /// Whether all of the answer has been read.
+    /// True once the whole answer was read.
     pub(crate) fn is_done(&self) -> bool {
         self.looked_at.is_empty() && self.has_shown_all()
     }
@@ -431,7 +431,7 @@ impl UpstreamCall {
         &self.upstream
     }
 
-    /// Whether the connection had served a request before.
+    /// True if the connection served a request before.
     pub(crate) fn is_reused(&self) -> bool {
         self.connection.is_reused
     }

@@ -1,4 +1,4 @@
-//! Where connections to upstreams come from.
+//! Dialers of connections to upstreams.
 
 use std::io;
 use std::os::fd::AsRawFd as _;
@@ -28,7 +28,7 @@ pub struct Connectors {
 }
 
 impl Connectors {
-    /// What connects, and knows addresses.
+    /// The dialer, which caches addresses.
     #[must_use]
     pub fn dialer(&self) -> &Arc<Dialer> {
         &self.dialer
@@ -70,7 +70,7 @@ impl Connectors {
 
 /// A connection that was just made.
 pub(crate) struct DialedStream {
-    /// What is written to and read from.
+    /// The connection itself.
     pub(crate) stream: Stream,
     /// The address at the other end: the proxy's, where there is one.
     pub(crate) address: std::net::SocketAddr,
@@ -80,7 +80,7 @@ pub(crate) struct DialedStream {
 #[derive(Debug)]
 struct DialedIo {
     connection: DialedConnection,
-    /// What is asked of the socket, for as long as it is open.
+    /// Socket options and addresses.
     digest: Arc<SocketDigest>,
 }
 

@@ -13,8 +13,8 @@ use crate::secret::random_bytes;
 
 /// Counts that are kept: 4,096 times some 150 bytes is 600 KB.
 const ENTRIES_MAX: usize = 4_096;
-/// How long a count is kept. A request that is refused and tried again comes within seconds, and a
-/// conversation goes on with another prompt.
+/// Lifetime of a count. A refused request is retried within seconds, and a conversation continues with
+/// another prompt.
 const TIME: Duration = Duration::from_secs(600);
 
 /// 128 bits of a keyed hash of what was counted, so that nobody can make two requests that share a count.
@@ -26,7 +26,7 @@ type CountResult = Result<u64, CountOutcome>;
 /// The counts that are kept.
 #[derive(Debug)]
 pub(crate) struct CountCache {
-    /// What the hashes are keyed with, which no other process knows.
+    /// Key of the hashes, which no other process has.
     secret: [u8; 32],
     entries: Mutex<KeptCounts>,
 }

@@ -18,7 +18,7 @@ use crate::config::snapshot::{HealthCheck, Upstream};
 use crate::gateway::upstream::connectors::Connectors;
 use crate::metrics::Metrics;
 
-/// How often a new configuration is looked for.
+/// Interval of checks for a new configuration.
 const CONFIG_POLL: Duration = Duration::from_secs(1);
 
 /// Of the time for an answer, the part for the connection: a failure to connect then says why.
@@ -56,14 +56,14 @@ pub async fn check_upstreams(
     }
 }
 
-/// How one upstream is checked.
+/// The check of one upstream.
 struct Probe {
     upstream: Arc<Upstream>,
     rules: HealthCheck,
     dialer: Arc<Dialer>,
 }
 
-/// Why a check failed.
+/// The reason of a failed check.
 enum ProbeFailure {
     /// No connection came about.
     NotConnected(DialError),

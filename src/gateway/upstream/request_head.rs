@@ -6,7 +6,7 @@ use pingora::{Error, ErrorType, OrErr, Result};
 
 use crate::gateway::wire::framing;
 
-/// What a head takes as a rule, in bytes, without the body that is sent with it.
+/// Capacity for an ordinary head, in bytes, without the body behind it.
 const HEAD_BYTES: usize = 1024;
 
 /// A head of a request while its fields are added.

@@ -1,16 +1,16 @@
-//! Which headers of an upstream's answer reach the customer: those that say how it is read, and those
-//! of the providers that tell clients something about their request. What is not known could have a
-//! front proxy, a browser or a cache do something, or says what only the operator should know.
+//! Response headers that reach the client: those that frame the body, and those of providers that are about
+//! the client's request. An unknown header could make a proxy, a browser or a cache act, or tell what only
+//! the operator should know.
 
 use http::header::HeaderName;
 
 use crate::config::snapshot::Upstream;
-use crate::gateway::upstream::secrets::{Hidden, is_told};
+use crate::gateway::upstream::secrets::{Hidden, contains_secret};
 use crate::gateway::wire::head::{self, AnswerHeaders, NO_SNIFFING, REQUEST_ID, X_REQUEST_ID};
 use crate::ledger::RequestId;
 use crate::protocols::limits::has;
 
-/// How upstreams call the header with their id of a request.
+/// Headers in which upstreams return their id of a request.
 const UPSTREAMS_IDS: [HeaderName; 4] = [
     REQUEST_ID,
     X_REQUEST_ID,
@@ -20,13 +20,13 @@ const UPSTREAMS_IDS: [HeaderName; 4] = [
 /// The longest id of an upstream's for a request that is kept, in bytes.
 const ID_BYTES_MAX: usize = 128;
 
-/// Whether a header says how an answer is read: it is never looked into.
+/// True for headers that frame the body, which are passed without a look inside.
 fn frames(name: &[u8]) -> bool {
     matches!(name, b"content-type" | b"content-length" | b"transfer-encoding" | b"content-encoding")
 }
 
-/// Whether a header of any upstream's is the customer's to read. Limits of the operator's account
-/// are not, unless the operator says so: the gateway tells how those of the customer stand.
+/// True for headers that clients may read of any upstream. Rate limits of the operator's account are not
+/// among them, unless the operator says so: the gateway sends the client's own.
 fn goes_on(name: &[u8]) -> bool {
     matches!(
         name,
@@ -44,14 +44,13 @@ fn goes_on(name: &[u8]) -> bool {
     )
 }
 
-/// Whether a header of this upstream's is the customer's to read.
+/// True for headers that clients may read of this upstream.
 fn is_passed(name: &[u8], upstream: &Upstream) -> bool {
     let passed = &upstream.pass_response_headers;
     goes_on(name) || !passed.is_empty() && str::from_utf8(name).is_ok_and(|name| has(passed, name))
 }
 
-/// Whether anything is made of a header of this name, in small letters, where the upstream has done what
-/// it was asked for.
+/// True if the gateway reads or passes a header of this name, in small letters, in a 2xx answer.
 pub(crate) fn is_of_use(name: &[u8], upstream: &Upstream) -> bool {
     frames(name) || is_passed(name, upstream)
 }
@@ -63,7 +62,7 @@ pub(crate) fn to_customer(headers: &mut AnswerHeaders, hidden: Option<Hidden<'_>
         frames(name)
             || match hidden {
                 Some(hidden) => {
-                    is_passed(name, hidden.upstream) && !is_told(value.as_bytes(), hidden)
+                    is_passed(name, hidden.upstream) && !contains_secret(value.as_bytes(), hidden)
                 }
                 None => goes_on(name),
             }
@@ -72,7 +71,7 @@ pub(crate) fn to_customer(headers: &mut AnswerHeaders, hidden: Option<Hidden<'_>
     headers.insert(NO_SNIFFING.0, NO_SNIFFING.1);
 }
 
-/// What the upstream calls the request, for the operator's log.
+/// The upstream's id of the request, for the operator's log.
 pub(crate) fn upstreams_id(headers: &AnswerHeaders) -> Option<String> {
     let named = |name: &HeaderName| headers.get(name)?.to_str().ok();
     let id = UPSTREAMS_IDS.iter().find_map(named)?;

@@ -1,5 +1,4 @@
-//! Whether an upstream repeats what only the operator may know: the credentials with which it is asked,
-//! and the organization that they belong to.
+//! Secrets of the operator in answers of upstreams: credentials, and the organization that they belong to.
 
 use std::borrow::Cow;
 
@@ -27,7 +26,7 @@ const WHOSE: [&str; 5] = [
 /// Finds where a piece may tell of an error: each piece of a stream is looked at.
 static ERROR_KEY: Lazy<memmem::Finder<'static>> = Lazy::new(|| memmem::Finder::new(b"\"error\""));
 
-/// What nobody may read of what an upstream says: all of its credentials, and the token of this try.
+/// The secrets that an answer must not contain: all credentials of the upstream, and the token of this try.
 #[derive(Clone, Copy)]
 pub(crate) struct Hidden<'a> {
     pub(crate) upstream: &'a Upstream,
@@ -35,12 +34,12 @@ pub(crate) struct Hidden<'a> {
 }
 
 impl<'a> Hidden<'a> {
-    /// What is hidden of an answer to a try.
+    /// The secrets for an answer to a try.
     pub(crate) fn at(candidate: &'a Candidate) -> Self {
         Self { upstream: &candidate.target.upstream, token: candidate.token.as_ref() }
     }
 
-    /// Whether a word begins with as many bytes of one of the secrets, wherever in the word.
+    /// True if a word contains the first `bytes` of a secret.
     pub(crate) fn begins_like_secret(self, word: &str, bytes: usize) -> bool {
         let beginnings = self.secrets().filter_map(|secret| secret.as_bytes().get(..bytes));
         beginnings.into_iter().any(|beginning| memmem::find(word.as_bytes(), beginning).is_some())
@@ -55,26 +54,26 @@ impl<'a> Hidden<'a> {
     }
 }
 
-/// Whether a text holds one of the upstream's credentials.
-pub(crate) fn is_told(text: &[u8], hidden: Hidden<'_>) -> bool {
+/// True if a text contains a secret.
+pub(crate) fn contains_secret(text: &[u8], hidden: Hidden<'_>) -> bool {
     hidden.secrets().any(|secret| stands_in(text, secret.as_bytes()))
 }
 
-/// Whether the body of a refusal cannot be shown: it tells a credential, also where JSON writes a letter
-/// as an escape, or what its own `headers` say of the operator's account; or nobody can see what it tells,
-/// because it is compressed, in another encoding than UTF-8, or nothing at all.
+/// True if the body of a refusal cannot be shown: it contains a secret, also with JSON escapes, or the
+/// organization that its `headers` name; or nobody can check it, because it is compressed, not UTF-8, or
+/// empty.
 pub(crate) fn hides(body: &[u8], headers: &HeaderMap, hidden: Option<Hidden<'_>>) -> bool {
     let is_plain =
         headers.get(CONTENT_ENCODING).is_none_or(|coding| coding.as_bytes() == b"identity");
     let is_text = std::str::from_utf8(body).is_ok_and(|text| !text.contains('\0'));
     let is_readable = is_plain && is_text && !body.is_empty();
-    !is_readable || hidden.is_some_and(|hidden| is_told_in(body, headers, hidden))
+    !is_readable || hidden.is_some_and(|hidden| contains_secret_in(body, headers, hidden))
 }
 
-fn is_told_in(body: &[u8], headers: &HeaderMap, hidden: Hidden<'_>) -> bool {
+fn contains_secret_in(body: &[u8], headers: &HeaderMap, hidden: Hidden<'_>) -> bool {
     let whose = || WHOSE.into_iter().flat_map(|name| headers.get_all(name));
     let tells = |text: &[u8]| {
-        is_told(text, hidden) || whose().any(|value| stands_in(text, value.as_bytes()))
+        contains_secret(text, hidden) || whose().any(|value| stands_in(text, value.as_bytes()))
     };
     let mut text = Cow::Borrowed(body);
     loop {
@@ -87,8 +86,8 @@ fn is_told_in(body: &[u8], headers: &HeaderMap, hidden: Hidden<'_>) -> bool {
     }
 }
 
-/// What a stream or document says of an error, with asterisks in the place of the upstream's credentials.
-/// What has no error in it is the customer's own text, and stays as it is.
+/// Replaces secrets by asterisks in errors inside a stream or document. A piece without an error is the
+/// client's own text, and stays as it is.
 pub(crate) fn masked(piece: Bytes, hidden: Hidden<'_>) -> Bytes {
     // Within a text the quotation marks are escaped.
     if ERROR_KEY.find(&piece).is_none() {
@@ -212,12 +211,12 @@ pub(crate) mod tests {
             r#"{"a":"{\"b\":\"\\u0073k-a/b+c-canary\"}"}"#,
             r"\\\\u0073k-a\\/b+c-canary",
         ] {
-            assert!(is_told_in(body.as_bytes(), &headers, hidden(&upstream)), "{body}");
+            assert!(contains_secret_in(body.as_bytes(), &headers, hidden(&upstream)), "{body}");
         }
         for body in
             ["", "{}", "sk-a/b+c", "words", "password", "{\"a\\n\":\"swords\"}", r"\", r"\u0"]
         {
-            assert!(!is_told_in(body.as_bytes(), &headers, hidden(&upstream)), "{body}");
+            assert!(!contains_secret_in(body.as_bytes(), &headers, hidden(&upstream)), "{body}");
         }
     }
 
@@ -241,17 +240,17 @@ pub(crate) mod tests {
     #[test]
     fn the_search_takes_what_no_parser_takes() {
         let upstream = upstream(&["sk-canary-of-ours"]);
-        let is_told =
-            |body: &str| is_told_in(body.as_bytes(), &HeaderMap::new(), hidden(&upstream));
+        let contains_secret =
+            |body: &str| contains_secret_in(body.as_bytes(), &HeaderMap::new(), hidden(&upstream));
         let told = r"\u0073k-canary-of-ours";
         for body in [
             format!("{}{told}", "[".repeat(500_000)),
             format!("[{}\"{told}\"]", "0,".repeat(500_000)),
             format!("{}{told}", r"\\".repeat(200_000)),
         ] {
-            assert!(is_told(&body), "{} bytes", body.len());
+            assert!(contains_secret(&body), "{} bytes", body.len());
         }
-        assert!(!is_told(&r"\".repeat(1 << 20)));
+        assert!(!contains_secret(&r"\".repeat(1 << 20)));
     }
 
     #[test]

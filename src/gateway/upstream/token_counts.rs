@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use crate::balance::{Bounds, Memory};
 use crate::gateway::upstream::count_cache::CountCache;
 
-/// How long an upstream is not asked again that has no counter for a model.
+/// Pause after an upstream that has no counter for a model.
 pub(crate) const UNSUPPORTED_TIME: Duration = Duration::from_secs(600);
 /// Pauses of all accounts together, and of one account: some 500 KB. What one account has caused holds
 /// for no other.
 const PAUSES_MAX: (usize, usize) = (10_000, 100);
 
-/// What is known of counts.
+/// Cached counts, and pauses of counters.
 #[derive(Debug)]
 pub(crate) struct TokenCounts {
     pub(crate) cache: CountCache,

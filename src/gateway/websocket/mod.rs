@@ -38,7 +38,7 @@ use crate::gateway::answer::refused;
 use crate::gateway::listen::loopback::{Inner, Reply};
 use crate::gateway::listen::origin::Origin;
 use crate::gateway::receive::body::ReadLimits;
-use crate::gateway::request::context::Exchange;
+use crate::gateway::request::context::RequestContext;
 use crate::gateway::request::envelope::Envelope;
 use crate::gateway::request::failure::is_json;
 use crate::gateway::request::services::Gateway;
@@ -72,31 +72,31 @@ const OF_CONNECTION: [HeaderName; 9] = [
 pub(crate) async fn serve(
     gateway: &Gateway,
     session: &mut Session,
-    exchange: &mut Exchange,
+    ctx: &mut RequestContext,
     route: &Route,
 ) -> Result<(), GatewayError> {
-    exchange.local_route = "/v1/responses (WebSocket)";
+    ctx.routing.local_route = "/v1/responses (WebSocket)";
     // Its turns are requests for the operation; it is none itself.
-    exchange.route = None;
-    gateway.admit_customer(session, exchange)?;
+    ctx.routing.route = None;
+    gateway.admit_customer(session, ctx)?;
     let head = session.req_header();
     let accept = handshake::accept(&head.headers)?;
     let mut headers = head.headers.clone();
     OF_CONNECTION.iter().for_each(|name| drop(headers.remove(name)));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let address = exchange.client(session);
+    let address = ctx.client(session);
     let origin = Origin::of_session(session).cloned();
     let turns = Turns { gateway, route, headers, address, origin, last: None };
-    let limits = ReadLimits::new(exchange, route.body_bytes_max);
-    let _open = gateway.places.websocket(exchange.place.as_ref(), &exchange.snapshot.limits)?;
-    let header = handshake::head(&accept, exchange.id);
+    let limits = ReadLimits::new(ctx, route.body_bytes_max);
+    let _open = gateway.places.websocket(ctx.admission.slot.as_ref(), &ctx.snapshot.limits)?;
+    let header = handshake::head(&accept, ctx.id);
     head::write(session, header, false).await.map_err(|error| client_disconnected(&error))?;
-    exchange.first_byte = Some(exchange.started.elapsed());
+    ctx.response.first_byte = Some(ctx.started.elapsed());
     // Its turns are requests in flight, each for itself.
-    exchange.leave_in_flight();
+    ctx.end_in_flight();
     // Its turns have places of their own, and in between it needs none.
-    exchange.place = None;
-    let deadline = Arc::clone(&exchange.deadline);
+    ctx.admission.slot = None;
+    let deadline = Arc::clone(&ctx.services.deadline);
     let mut connection = CustomerSocket::new(session, &gateway.bodies, limits, deadline);
     let ended = turns.serve(&mut connection).await;
     connection.end(ended).await;

@@ -1,4 +1,4 @@
-//! How a body in chunks is framed on the wire.
+//! Scanner for chunked bodies.
 //!
 //! RFC 9112, section 7.1, ends the line of a chunk's size with CR LF and knows no blanks in it but
 //! for those that it calls bad. A parser that takes a bare LF for the end of that line, inside of an
@@ -11,7 +11,7 @@ const LINE_BYTES_MAX: usize = 4 * 1024;
 /// Digits of a size: what 64 bits hold.
 const DIGITS_MAX: usize = 16;
 
-/// Where in the body the next byte stands.
+/// Position in a chunked body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum At {
     /// In the size of a chunk.
@@ -51,7 +51,7 @@ pub(crate) struct ChunkScan {
     digits: usize,
     /// Bytes of this line, or of all trailers.
     line_bytes: usize,
-    /// Whether blanks may stand behind a size and in its extensions.
+    /// Blanks are allowed behind a size and in its extensions.
     takes_blanks: bool,
 }
 
@@ -87,12 +87,12 @@ impl ChunkScan {
         taken
     }
 
-    /// Whether the body is over.
+    /// True once the body is over.
     pub(crate) fn is_over(&self) -> bool {
         self.at == At::Behind
     }
 
-    /// Whether these bytes may follow. What stands behind the body is not looked at.
+    /// True if these bytes may follow. Bytes behind the body are not checked.
     pub(crate) fn takes(&mut self, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() && !self.is_over() {
             let Some(skipped) = self.skip_framing(bytes) else { return false };
@@ -102,7 +102,7 @@ impl ChunkScan {
         true
     }
 
-    /// Where the byte leads; `None` where it may not stand.
+    /// The position after the byte; `None` if it is not allowed.
     fn step(&mut self, byte: u8) -> Option<At> {
         self.line_bytes += 1;
         if self.line_bytes > LINE_BYTES_MAX {
@@ -145,7 +145,7 @@ impl ChunkScan {
 mod tests {
     use super::*;
 
-    /// Whether it is taken as one piece, and as one byte after the other.
+    /// True if the body is accepted as one piece, and byte by byte.
     fn takes(body: &[u8]) -> bool {
         let whole = ChunkScan::default().takes(body);
         let mut scan = ChunkScan::default();

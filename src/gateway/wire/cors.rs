@@ -11,16 +11,16 @@ use pingora::http::RequestHeader;
 
 use crate::gateway::wire::head::{self, AnswerHead, AnswerHeaders};
 
-/// What pages may read beside the body: what SDKs act on.
+/// Response headers that pages may read: those that SDKs act on.
 const EXPOSED: &str = "x-request-id, request-id, retry-after, retry-after-ms, x-should-retry, \
     x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, \
     x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, \
     x-tollgate-left-out, x-tollgate-max-tokens, x-tollgate-model";
 const METHODS: &str = "GET, HEAD, POST, DELETE, OPTIONS";
-/// How long a browser may remember the answer, in seconds. Chromium caps it at two hours.
+/// Lifetime of a preflight answer in a browser's cache, in seconds. Chromium caps it at two hours.
 const MAX_AGE: &str = "7200";
 
-/// Whether a browser asks, before a call, if it may be made.
+/// True for a CORS preflight request.
 pub(crate) fn is_preflight(head: &RequestHeader) -> bool {
     head.method == Method::OPTIONS
         && head.headers.contains_key(ORIGIN)

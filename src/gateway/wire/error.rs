@@ -2,8 +2,7 @@
 
 use crate::error::{ErrorKind, GatewayError};
 
-/// What the log may say of an error while reading or writing: not its context, which can quote the
-/// bytes at hand.
+/// Describes an error of a connection for the log, without its context, which can quote the bytes at hand.
 pub(crate) fn describe_error(error: &pingora::Error) -> String {
     format!("{} ({})", error.etype().as_str(), error.esource().as_str())
 }

@@ -29,17 +29,17 @@ pub(crate) struct AnswerHead {
 }
 
 impl AnswerHead {
-    /// Whether its status lets a body follow it.
+    /// True if the status allows a body.
     pub(crate) fn may_have_body(&self) -> bool {
         !matches!(self.status.as_u16(), 204 | 304)
     }
 
-    /// Whether another protocol follows it.
+    /// True for a switch of protocols.
     pub(crate) fn switches_protocols(&self) -> bool {
         self.status == StatusCode::SWITCHING_PROTOCOLS
     }
 
-    /// Whether no other head follows it.
+    /// True if no other head follows.
     pub(crate) fn is_final(&self) -> bool {
         !self.status.is_informational() || self.switches_protocols()
     }
@@ -65,7 +65,7 @@ impl AnswerHeaders {
         self.get_all(name).next()
     }
 
-    /// Whether there is one with this name.
+    /// True if there is a header of this name.
     pub(crate) fn contains(&self, name: &HeaderName) -> bool {
         self.get(name).is_some()
     }
@@ -147,7 +147,7 @@ pub(crate) fn millis_up(duration: Duration) -> u128 {
     duration.as_nanos().div_ceil(1_000_000)
 }
 
-/// Whether the answer to the customer has begun. A `100 Continue` is not an answer.
+/// True once the final response to the client has begun. A `100 Continue` is not one.
 pub(crate) fn begun(session: &Session) -> bool {
     session.response_written().is_some_and(|header| !header.status.is_informational())
 }

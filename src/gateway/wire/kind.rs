@@ -1,5 +1,5 @@
-//! How an upstream's answer is read: as its head says, and where head and body disagree, as its body
-//! shows. What is read in the wrong way could not be metered, and would be relayed for nothing.
+//! Framing of an upstream's answer: by its head, and where head and body disagree, by its body. An answer
+//! that is read with the wrong framing could not be metered, and would be free.
 
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 
@@ -9,8 +9,7 @@ use crate::protocols::{Call, Framing};
 /// The media type of Amazon's binary event streams.
 const AMAZON_EVENT_STREAM: &str = "application/vnd.amazon.eventstream";
 
-/// How a successful response is framed by what its head says, or `None` for one that no client of ours
-/// could read.
+/// The framing that the head of a 2xx response declares; `None` if no client could read it.
 pub(crate) fn declared_framing(headers: &AnswerHeaders, call: &dyn Call) -> Option<Framing> {
     // What is compressed, although it was asked for as it is, cannot be metered.
     if headers.get(&CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
@@ -29,12 +28,12 @@ pub(crate) fn declared_framing(headers: &AnswerHeaders, call: &dyn Call) -> Opti
     }
 }
 
-/// Whether a media type without parameters is one of JSON.
+/// True if a media type without parameters is JSON.
 pub(crate) fn is_json(media_type: &str) -> bool {
     media_type.eq_ignore_ascii_case("application/json") || media_type.ends_with("+json")
 }
 
-/// What the beginning of a body shows.
+/// The framing that the beginning of a body shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ShownFraming {
     /// Nothing yet: upstreams send blank lines while they think.
@@ -45,8 +44,8 @@ pub(crate) enum ShownFraming {
     Other,
 }
 
-/// What a body is, by its first byte that is not blank: no document of JSON begins as a line of an
-/// event stream does (HTML standard, section 9.2.5), and the other way round.
+/// The framing by the first byte that is not blank: no JSON document begins like a line of an event stream
+/// (HTML standard, section 9.2.5), and the other way round.
 pub(crate) fn shown_framing(body: &[u8]) -> ShownFraming {
     const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
     let body = body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body);

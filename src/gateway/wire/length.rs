@@ -9,14 +9,13 @@ use pingora_proxy::Session;
 /// A body of at most this size is sooner read than a connection made anew.
 pub(crate) const SHORT_BYTES_MAX: usize = 64 * 1024;
 
-/// Whether the rest of the body is so short that it is sooner read than a connection made anew.
+/// True if reading the rest of the body is cheaper than a new connection.
 pub(crate) fn is_short(session: &Session) -> bool {
     content_length(session).is_some_and(|length| length <= SHORT_BYTES_MAX)
         && !expects_continue(session)
 }
 
-/// Whether the customer waits to be told that a body is wanted. Clients of HTTP/1.0 cannot be told so (RFC
-/// 9110, section 10.1.1).
+/// True if the client waits for `100 Continue`. Clients of HTTP/1.0 cannot (RFC 9110, section 10.1.1).
 pub(crate) fn expects_continue(session: &Session) -> bool {
     session.req_header().version != Version::HTTP_10
         && session.get_header_bytes(EXPECT).eq_ignore_ascii_case(b"100-continue")

@@ -50,7 +50,7 @@ impl Offload {
 }
 
 impl Leave<'_> {
-    /// Whether the body is large.
+    /// True if the body is large.
     pub(crate) fn is_large(&self) -> bool {
         matches!(self, Self::Elsewhere { .. })
     }

@@ -1,4 +1,4 @@
-//! How long something may be waited for, without a timer for each wait.
+//! Timeouts without a timer for each wait.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -15,8 +15,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 pub(crate) struct Patience(Option<Pin<Box<Sleep>>>);
 
 impl Patience {
-    /// What `work` comes to, or `None` if it takes longer than `limit` from when it first has to wait.
-    /// It may be dropped at any time.
+    /// Runs `work`; `None` if it takes longer than `limit` from when it first has to wait. It may be dropped
+    /// at any time.
     pub(crate) fn within<T>(
         &mut self,
         limit: Duration,

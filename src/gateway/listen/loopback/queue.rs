@@ -21,35 +21,35 @@ const BYTES_MAX: usize = 32 * 1024;
 #[derive(Default)]
 struct QueueState {
     pieces: VecDeque<Piece>,
-    /// What they hold.
+    /// Bytes in `pieces`.
     bytes: usize,
     settled: Option<Settled>,
     /// Nothing more is written.
     is_over: bool,
     /// Nobody reads any more.
-    has_left: bool,
+    reader_dropped: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
 }
 
-/// Where a session writes.
+/// The session's end of the queue.
 pub(super) struct QueueWriter(Arc<Mutex<QueueState>>);
 
-/// Where whoever asked reads.
+/// The caller's end of the queue.
 pub(super) struct QueueReader(Arc<Mutex<QueueState>>);
 
 /// Tells whoever asked from inside what the request came to.
 #[derive(Clone)]
-pub(super) struct Teller(Arc<Mutex<QueueState>>);
+pub(super) struct Completion(Arc<Mutex<QueueState>>);
 
 /// The error that nobody reads any more.
 #[derive(Debug)]
-pub(super) struct HasLeft;
+pub(super) struct ReaderDropped;
 
 /// A queue that is empty.
-pub(super) fn queue() -> (QueueWriter, Teller, QueueReader) {
+pub(super) fn queue() -> (QueueWriter, Completion, QueueReader) {
     let state = Arc::<Mutex<QueueState>>::default();
-    (QueueWriter(Arc::clone(&state)), Teller(Arc::clone(&state)), QueueReader(state))
+    (QueueWriter(Arc::clone(&state)), Completion(Arc::clone(&state)), QueueReader(state))
 }
 
 /// Has `waker` woken, and no other.
@@ -71,10 +71,10 @@ impl QueueWriter {
     ///
     /// # Errors
     /// When nobody reads.
-    pub(super) fn try_send(&self, piece: Piece) -> Result<Option<Piece>, HasLeft> {
+    pub(super) fn try_send(&self, piece: Piece) -> Result<Option<Piece>, ReaderDropped> {
         let mut state = self.0.lock();
-        if state.has_left {
-            return Err(HasLeft);
+        if state.reader_dropped {
+            return Err(ReaderDropped);
         }
         if state.pieces.len() >= PIECES_MAX || state.bytes >= BYTES_MAX {
             return Ok(Some(piece));
@@ -91,7 +91,7 @@ impl QueueWriter {
     ///
     /// # Errors
     /// When nobody reads.
-    pub(super) async fn send(&self, piece: Piece) -> Result<(), HasLeft> {
+    pub(super) async fn send(&self, piece: Piece) -> Result<(), ReaderDropped> {
         let mut waiting = Some(piece);
         poll_fn(|context| {
             note(&mut self.0.lock().writer, context);
@@ -112,7 +112,7 @@ impl QueueWriter {
     pub(super) async fn left(&self) {
         poll_fn(|context| {
             let mut state = self.0.lock();
-            if state.has_left {
+            if state.reader_dropped {
                 return Poll::Ready(());
             }
             note(&mut state.writer, context);
@@ -137,8 +137,8 @@ impl Drop for QueueWriter {
     }
 }
 
-impl Teller {
-    pub(super) fn tell(&self, settled: Settled) {
+impl Completion {
+    pub(super) fn complete(&self, settled: Settled) {
         let mut state = self.0.lock();
         state.settled = Some(settled);
         let reader = state.reader.take();
@@ -164,13 +164,13 @@ impl QueueReader {
         self.wait(Self::try_next).await
     }
 
-    /// What the request was settled for, or that it is over and was not, as soon as one is known.
+    /// The settlement, or `Some(None)` once the request is over without one.
     pub(super) fn try_settled(&self) -> Option<Option<Settled>> {
         let state = self.0.lock();
         state.settled.map(Some).or(state.is_over.then_some(None))
     }
 
-    /// What the request was settled for; `None` for one that was not.
+    /// Waits for the settlement; `None` for a request without one.
     pub(super) async fn settled(&self) -> Option<Settled> {
         self.wait(Self::try_settled).await
     }
@@ -191,7 +191,7 @@ impl QueueReader {
 impl Drop for QueueReader {
     fn drop(&mut self) {
         let mut state = self.0.lock();
-        state.has_left = true;
+        state.reader_dropped = true;
         let pieces = std::mem::take(&mut state.pieces);
         let writer = state.writer.take();
         drop(state);
@@ -276,10 +276,10 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_never_settled_is_known_at_the_end() {
-        let (writer, teller, reader) = queue();
+        let (writer, completion, reader) = queue();
         let waiting = tokio::spawn(async move { reader.settled().await });
         tokio::task::yield_now().await;
-        drop((writer, teller));
+        drop((writer, completion));
         let settled = timeout(Duration::from_secs(5), waiting).await.expect("woken");
         assert!(settled.expect("told").is_none());
     }

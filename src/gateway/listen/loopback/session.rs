@@ -15,12 +15,12 @@ use pingora::protocols::http::custom::server::Session as CustomSession;
 use pingora::protocols::l4::socket::SocketAddr as PeerAddr;
 use pingora::{Error, ErrorType, Result};
 
-use super::queue::{HasLeft, QueueWriter, Teller};
+use super::queue::{Completion, QueueWriter, ReaderDropped};
 use super::{Inner, Piece};
 use crate::gateway::listen::custom::{Timeouts, plain_session, write_tasks};
 use crate::gateway::listen::deadline::Deadline;
 
-/// What stands for the gateway in `Host`: upstreams get their own names.
+/// `Host` of in-process requests; upstreams get their own names.
 const OWN_NAME: HeaderValue = HeaderValue::from_static("localhost");
 
 /// A request in memory, as Pingora serves it.
@@ -44,7 +44,7 @@ impl InnerSession {
     pub(super) fn new(
         request: Inner,
         queue: QueueWriter,
-        teller: Teller,
+        completion: Completion,
         deadline: Arc<Deadline>,
     ) -> Result<Self> {
         let Inner { method, path, headers, body, address, origin } = request;
@@ -55,7 +55,7 @@ impl InnerSession {
         (head.method, head.uri, head.headers) = (method, uri, headers);
         head.headers.insert(HOST, OWN_NAME);
         head.headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
-        head.extensions.insert(teller);
+        head.extensions.insert(completion);
         let head = RequestHeader::from(head);
         let proxy_digest = origin.and_then(|origin| origin.inner().into_digest());
         let digest = Digest { proxy_digest, ..Digest::default() };
@@ -101,7 +101,7 @@ impl InnerSession {
     }
 
     async fn send(&self, piece: Piece) -> Result<()> {
-        let gone = |_: HasLeft| Error::new_down(ErrorType::ConnectionClosed);
+        let gone = |_: ReaderDropped| Error::new_down(ErrorType::ConnectionClosed);
         let Some(waiting) = self.queue.try_send(piece).map_err(gone)? else { return Ok(()) };
         let sending = self.queue.send(waiting);
         let sent = match self.timeouts.write {

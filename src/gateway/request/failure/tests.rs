@@ -41,10 +41,10 @@ fn table() -> Vec<TableRow> {
     let (r502, r503, r504) = (Reads::Unavailable, Reads::Overloaded, Reads::TimedOut);
     let unreachable = Some(Outcome::Unreachable);
     let credential = Some(Outcome::Credential);
-    let (model, path) = (F::NotOffered(Lack::Model), F::NotOffered(Lack::Path));
+    let (model, path) = (F::NotOffered(Missing::Model), F::NotOffered(Missing::Path));
     let (r404, r429) = (Reads::NotOffered, Reads::Busy);
     let words = Reads::ItsWords;
-    let (free_model, free_path) = (Free(Lack::Model), Free(Lack::Path));
+    let (free_model, free_path) = (Free(Missing::Model), Free(Missing::Path));
     let (bad, large) = (Reads::Unreadable, Reads::TooLarge);
     let sent = Progress::Sent;
     vec![
@@ -88,7 +88,7 @@ fn table() -> Vec<TableRow> {
     ]
 }
 
-/// Where a failure stands in the table: a variant without a place does not compile.
+/// The row of a failure in the table: a variant without a row does not compile.
 fn place(failure: CallFailure) -> usize {
     match failure {
         CallFailure::NotConnected => 0,

@@ -27,11 +27,11 @@ pub(super) struct ReadHead {
     pub(super) head: AnswerHead,
     pub(super) body: AnswerBody,
     pub(super) keep: Keep,
-    /// What it says of the operator's quota.
+    /// The operator's quota in the head.
     pub(super) quota: Option<QuotaReport>,
 }
 
-/// What becomes of a connection behind an answer that ends in order.
+/// The reuse of a connection after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keep {
     /// It is closed.
@@ -55,7 +55,7 @@ impl AnswerBody {
     /// No body, or the end of one.
     pub(super) const NONE: Self = Self::Length(0);
 
-    /// Whether all of it has come.
+    /// True once the whole body was read.
     pub(super) fn is_over(&self) -> bool {
         match self {
             Self::Length(left) => *left == 0,
@@ -138,7 +138,7 @@ pub(super) fn take_head(
     parse(&read.split_to(end).freeze(), upstream).map(Some)
 }
 
-/// Where the head ends: behind the first empty line. What comes before `scanned` has none but for its
+/// The end of the head, behind its empty line. The bytes before `scanned` have no empty line, except in their
 /// last line.
 fn head_end(read: &[u8], scanned: usize) -> Option<usize> {
     let from = scanned.saturating_sub(2);
@@ -200,7 +200,7 @@ fn in_small_letters<'a>(name: &str, room: &'a mut [u8; NAME_BYTES_MAX]) -> Optio
     Some(room)
 }
 
-/// How the body is framed (RFC 9112, section 6.3), and whether two readers agree on it: a connection on
+/// The framing of the body (RFC 9112, section 6.3), and true if two readers must agree on it: a connection on
 /// which they may not takes no other request.
 fn frame(head: &mut AnswerHead, is_old: bool) -> Result<(AnswerBody, bool)> {
     let has_none = head.status.is_informational() || !head.may_have_body();
@@ -253,7 +253,7 @@ fn number(digits: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok().filter(|_| is_number)?.parse().ok()
 }
 
-/// What a head says of the connection, which is between two neighbours (RFC 9112, section 9.3).
+/// Hop-by-hop fields of a head (RFC 9112, section 9.3).
 #[derive(Default)]
 struct Neighbour {
     closes: bool,
@@ -263,7 +263,7 @@ struct Neighbour {
 }
 
 impl Neighbour {
-    /// Whether a field is about the connection; what it says is noted.
+    /// Notes a hop-by-hop field; false for any other field.
     fn says(&mut self, name: &[u8], value: &[u8]) -> bool {
         match name {
             b"connection" => {

@@ -1,9 +1,9 @@
-//! What is known of a request when its connection ends without an answer: docs/adr/0065-connections-to-upstreams.md
+//! Delivery of a request whose connection ends without an answer: docs/adr/0065-connections-to-upstreams.md
 //! has the measurements.
 
 use std::io;
 
-/// How the upstream's side of a connection ended before the first byte of an answer.
+/// The end of the upstream's side of a connection before the first byte of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Closed {
     /// In order, by TCP's FIN. It acknowledges all that had arrived before it.
@@ -13,7 +13,7 @@ pub(super) enum Closed {
 }
 
 impl Closed {
-    /// How an error of reading says that the other side ended the connection.
+    /// The end that an error of reading reports.
     pub(super) fn from_error(error: &io::Error) -> Option<Self> {
         match error.kind() {
             // TCP's end without TLS's own.
@@ -26,7 +26,7 @@ impl Closed {
         }
     }
 
-    /// Whether the upstream cannot have read a whole request of `request_bytes`, of which its machine has
+    /// True if the upstream cannot have read a whole request of `request_bytes`, of which its machine has
     /// acknowledged `acked`.
     pub(super) fn leaves_unread(self, acked: u64, request_bytes: u64) -> bool {
         match self {

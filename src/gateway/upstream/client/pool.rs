@@ -26,7 +26,7 @@ const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
 /// address has none that is open. More often, a quiet provider with many addresses would be connected to
 /// for each call; never, and all calls would stay with the pod that was met first.
 const SPREAD_EVERY: usize = 8;
-/// How often unused connections are looked at.
+/// Interval of checks of unused connections.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The connections to all upstreams.
@@ -42,12 +42,12 @@ pub(super) struct UpstreamConnection {
     pub(super) target: ConnectionTarget,
     /// It has served a request.
     pub(super) is_reused: bool,
-    /// What the other side had acknowledged when it was made, and then the bytes that were written, where
-    /// nothing encrypts them on the way.
+    /// Bytes written to a plain connection, beginning with those that were acknowledged when it was made;
+    /// `None` if it is encrypted.
     pub(super) written: Option<u64>,
 }
 
-/// Where connections lead that can stand for each other.
+/// The key under which connections are interchangeable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ConnectionTarget {
     destination: Arc<Destination>,
@@ -117,12 +117,12 @@ impl Upstreams {
     }
 }
 
-/// How long a connection is kept that an upstream says it keeps for `said`.
+/// Time to keep a connection that an upstream keeps for `said`.
 pub(super) fn kept_for(said: Duration) -> Duration {
     said.saturating_sub(KEEP_ALIVE_MARGIN.min(said / 2))
 }
 
-/// What the other side has acknowledged of what was written to a connection, in bytes.
+/// Bytes that the other side has acknowledged.
 pub(super) fn acked(stream: &Stream) -> Option<u64> {
     Some(stream.get_socket_digest()?.tcp_info()?.tcpi_bytes_acked)
 }
@@ -135,10 +135,10 @@ struct Idle {
 
 #[derive(Default)]
 struct UnusedByTarget {
-    /// Those to one target each: there are some dozens at most.
+    /// Connections by target: some dozens of targets at most.
     groups: Vec<Group>,
     count: usize,
-    /// Whether there is a task that looks at them.
+    /// True while a task checks them.
     is_watched: bool,
 }
 
@@ -264,8 +264,7 @@ async fn watch(idle: std::sync::Weak<Idle>) {
     }
 }
 
-/// Whether a connection on which nothing is expected is open, and nothing has come. Costs a system call
-/// only where something has happened.
+/// True if an idle connection is open and nothing has arrived. Costs a system call only after an event.
 fn is_open(stream: &mut Stream) -> bool {
     stream.read(&mut [0]).now_or_never().is_none()
 }

@@ -35,7 +35,7 @@ struct ReadAnswer {
     status: u16,
     headers: HeaderMap,
     body: Vec<u8>,
-    /// Whether the connection would take another request.
+    /// The connection can take another request.
     is_kept: bool,
 }
 

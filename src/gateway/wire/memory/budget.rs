@@ -8,7 +8,7 @@ use crate::gateway::wire::memory::eviction::{EvictionScope, IdleStates};
 use crate::limits::{Count, InUse};
 use crate::metrics::{Metrics, Shed};
 
-/// When to try again after the budget was used up. Bodies leave as fast as upstreams take them.
+/// Delay before a retry when the budget is used up. Bodies leave as fast as upstreams take them.
 const RETRY_BUDGET: Duration = Duration::from_secs(1);
 /// Attempts at one allocation. Each evicts what is short, and only another request that takes the same
 /// bytes at the same moment makes one fail.
@@ -17,9 +17,9 @@ const ATTEMPTS_MAX: usize = 4;
 /// The bytes of all request bodies that are held at one time.
 pub(crate) struct BodyBudget {
     held: Count,
-    /// Those among them of accounts without money.
+    /// The part of accounts without money.
     unfunded: Count,
-    /// What idle connections keep, which is evicted for others.
+    /// States of idle connections, which are evicted for others.
     idle: IdleStates,
     metrics: Arc<Metrics>,
 }
@@ -90,19 +90,19 @@ fn unfunded_max(account: &OfAccount, held: usize, max: usize) -> usize {
     account.bytes_max.max(max.saturating_sub(held))
 }
 
-/// What has no room for more.
+/// The budget that is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
     /// The budget of all bodies.
     All,
-    /// What the account may have of it.
+    /// The account's share.
     Account,
-    /// What accounts without money may have of it together.
+    /// The common share of accounts without money.
     Unfunded,
 }
 
 impl Full {
-    /// What a customer reads whose body finds no room.
+    /// The error for a body that does not fit.
     pub(crate) fn to_error(self) -> GatewayError {
         let (kind, message) = match self {
             Self::Unfunded => (
@@ -123,7 +123,7 @@ impl Full {
     }
 }
 
-/// What an account has in use of the budget, and may.
+/// An account's usage and share of the budget.
 #[derive(Clone, Debug)]
 pub(crate) struct OfAccount {
     /// Number of the account.
@@ -170,7 +170,7 @@ impl BudgetShare {
         self.bytes
     }
 
-    /// What the account may have of the budget, in bytes; `None` for a share of nobody's.
+    /// The account's share of the budget, in bytes; `None` without an account.
     pub(crate) fn account_bytes_max(&self) -> Option<usize> {
         self.account.as_ref().map(|account| account.bytes_max)
     }

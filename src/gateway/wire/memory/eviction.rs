@@ -30,13 +30,13 @@ impl StateOwner {
 pub(crate) enum EvictionScope {
     /// States of all accounts, in their order.
     All,
-    /// Those of accounts without money.
+    /// States of accounts without money.
     Unfunded,
-    /// Those of the account with this number.
+    /// States of the account with this number.
     Account(u64),
 }
 
-/// What can be evicted. The budget cannot name the types of states, which modules above it have.
+/// A state that can be evicted. The budget cannot name its type, which belongs to modules above.
 pub(crate) trait Evict: Send + Sync {
     /// Drops the state with its share, unless its connection has taken it meanwhile.
     fn evict(&self);
@@ -45,7 +45,7 @@ pub(crate) trait Evict: Send + Sync {
 /// Size of a state, in bytes, and its number: the greatest is evicted first.
 pub(crate) type StateKey = (usize, Reverse<u64>);
 
-/// Whether an account is without money, its bytes, and its number: the greatest is evicted from first.
+/// Eviction order of an account: unfunded, bytes, number. The greatest is evicted first.
 type AccountRank = (bool, usize, u64);
 
 #[derive(Default)]
@@ -53,7 +53,7 @@ struct EvictionIndex {
     accounts: HashMap<u64, AccountStates>,
     order: BTreeSet<AccountRank>,
     bytes: usize,
-    /// Those of accounts without money among them.
+    /// Bytes of accounts without money.
     unfunded_bytes: usize,
     numbers: u64,
 }

@@ -1,12 +1,12 @@
-//! What has come of a body, in one piece.
+//! Buffer for a body that arrives in pieces.
 
 use bytes::Bytes;
 use tollgate_resident::Buffer;
 
-/// What is allocated at once for a declared length; pages that are never written take no memory.
+/// Most bytes that are reserved for a declared length; pages that are never written take no memory.
 const RESERVED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// What has come of a body.
+/// A body as far as it has arrived.
 #[derive(Default)]
 pub(crate) struct GatheredBody {
     /// The first piece, while it is the only one.
@@ -16,7 +16,7 @@ pub(crate) struct GatheredBody {
 }
 
 impl GatheredBody {
-    /// How many bytes have come.
+    /// Bytes that have arrived.
     pub(crate) fn len(&self) -> usize {
         self.first.len() + self.all.as_ref().len()
     }

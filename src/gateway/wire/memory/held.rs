@@ -5,8 +5,8 @@ use bytes::Bytes;
 use crate::gateway::wire::memory::budget::{BudgetShare, Full};
 use crate::protocols::splice::EditedBody;
 
-/// What reading a JSON body makes of it while it is read: a copy of its texts without their escapes, and
-/// for each value at most a reference to what an upstream keeps, with its id's place.
+/// Bytes for each JSON value that reading takes: a copy of its text without escapes, and a reference to a
+/// stored object with its id's position.
 const READ_BYTES_PER_VALUE: usize = 64;
 
 /// A body and its share of the budget, given back on drop.

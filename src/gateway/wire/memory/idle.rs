@@ -71,7 +71,7 @@ impl<T: Send + 'static> IdleState<T> {
         self.slot.evicted.notified().await;
     }
 
-    /// Whether the state was evicted.
+    /// True if the state was evicted.
     #[cfg(test)]
     pub(crate) fn is_evicted(&self) -> bool {
         self.slot.kept.lock().is_none()
