@@ -91,10 +91,10 @@ async fn answer_here(
     }
     // What is looked for outlives the session's part in it.
     let uri = head.uri.clone();
-    if let Some(asked) = StoredResponse::at(&ctx.snapshot, uri.path()) {
-        ctx.routing.local_route = asked.route();
+    if let Some(response) = StoredResponse::at(&ctx.snapshot, uri.path()) {
+        ctx.routing.local_route = response.route();
         // It is large, and most requests do without it.
-        Box::pin(stored::answer(gateway, session, ctx, asked, uri.query())).await?;
+        Box::pin(stored::answer(gateway, session, ctx, response, uri.query())).await?;
         return Ok(Dispatch::Answered);
     }
     if let Some(error) = content_path::no_method(&ctx.snapshot, &head.method, uri.path()) {
@@ -114,7 +114,7 @@ async fn answer_here(
     let turn = match local {
         Local::Usage => {
             let place = ctx.admission.slot.as_ref();
-            gateway.places.read_in_turn(place, &snapshot.limits).await?
+            gateway.admission.read_in_turn(place, &snapshot.limits).await?
         }
         Local::Models
         | Local::Model(_)

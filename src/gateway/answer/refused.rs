@@ -54,7 +54,7 @@ pub(crate) async fn answer(
     };
     let name = name_in(&upstreams);
     if let Some(error) = in_the_customers_dialect(ctx, status, name, &words) {
-        let delay = retry_after(&upstreams).or_else(|| ctx.asked_delay());
+        let delay = retry_after(&upstreams).or_else(|| ctx.refusal_delay());
         let delay = delay.filter(|_| error.kind == ErrorKind::RateLimited);
         let retry_after = error.retry_after.or(delay);
         return Err(ctx.fail(GatewayError { retry_after, ..error }));
@@ -97,7 +97,7 @@ fn in_the_customers_dialect(
 
 impl RequestContext {
     /// The delay before a retry that the upstream's refusal asks for.
-    fn asked_delay(&self) -> Option<Duration> {
+    fn refusal_delay(&self) -> Option<Duration> {
         let RequestStage::Sending(sending) = &self.stage else { return None };
         sending.refusal.as_ref().and_then(|refusal| refusal.delay)
     }

@@ -67,8 +67,8 @@ pub(crate) async fn answer(
             let mut body = Some(document);
             pingora_proxy::ProxyHttp::response_body_filter(gateway, session, &mut body, true, ctx)?;
             let document = body.unwrap_or_default();
-            ctx.begin_known(Framing::Json, usage, source);
-            ctx.finish_known();
+            ctx.begin_collected(Framing::Json, usage, source);
+            ctx.finish_collected();
             ctx.response.first_byte = Some(ctx.started.elapsed());
             let sent = respond::document(session, ctx.stamp(), document).await;
             sent.map_err(|error| error.into_down())
@@ -78,7 +78,7 @@ pub(crate) async fn answer(
             let upstream = Arc::clone(&candidate.target.upstream);
             let opened = open(&gateway.outbound, &url, &upstream, format).await;
             let speech = opened.map_err(|error| ctx.fail(error))?;
-            ctx.begin_known(Framing::Binary, usage, source);
+            ctx.begin_collected(Framing::Binary, usage, source);
             ctx.response.first_byte = Some(ctx.started.elapsed());
             send(session, ctx, speech).await
         }
@@ -145,12 +145,12 @@ impl CollectFrom<'_> {
         let offload = gateway.offload.as_ref();
         let caller = PartsCall { poster, offload, hidden, missing_model, is_name_chosen };
         let requests: Vec<_> = requests.iter().zip(headers).collect();
-        let asked = ask_all(&caller, sending, requests, budget).await;
-        match &asked {
+        let collected = call_all(&caller, sending, requests, budget).await;
+        match &collected {
             Ok(_) => sending.report(Outcome::Ok, &gateway.metrics),
             Err(failed) => sending.refusal = failed.refusal.clone(),
         }
-        Ok(Some(asked))
+        Ok(Some(collected))
     }
 }
 
@@ -167,7 +167,7 @@ struct PartsCall<'a> {
 }
 
 /// Sends all of the requests to one target, and puts their answers together.
-async fn ask_all(
+async fn call_all(
     caller: &PartsCall<'_>,
     sending: &mut Sending,
     requests: Vec<(&UpstreamRequest, HeaderMap)>,
@@ -181,29 +181,29 @@ async fn ask_all(
     // Those that are under way when one fails are waited for: they are paid for.
     let has_failed = AtomicBool::new(false);
     let count = requests.len();
-    let ask_one = |(request, headers): (_, HeaderMap)| {
+    let begin_one = |(request, headers): (_, HeaderMap)| {
         let has_failed = &has_failed;
-        let asked = async move {
+        let call = async move {
             if has_failed.load(Ordering::Relaxed) {
                 return None;
             }
-            let asked = ask_one(caller, call, request, headers, may_grow).await;
-            has_failed.fetch_or(asked.is_err(), Ordering::Relaxed);
-            Some(asked)
+            let answer = call_one(caller, call, request, headers, may_grow).await;
+            has_failed.fetch_or(answer.is_err(), Ordering::Relaxed);
+            Some(answer)
         };
-        asked.boxed()
+        call.boxed()
     };
-    let asked: Vec<BoxFuture<'_, _>> = requests.into_iter().map(ask_one).collect();
-    let mut asked = stream::iter(asked).buffered(PARALLEL_MAX);
+    let calls: Vec<BoxFuture<'_, _>> = requests.into_iter().map(begin_one).collect();
+    let mut calls = stream::iter(calls).buffered(PARALLEL_MAX);
     let (mut answers, mut failed) = (Vec::with_capacity(count), None);
-    while let Some(asked) = asked.next().await {
-        match asked {
+    while let Some(answer) = calls.next().await {
+        match answer {
             Some(Ok(answer)) => answers.push(answer),
             Some(Err(failure)) => failed = failed.or(Some(failure)),
             None => {}
         }
     }
-    drop(asked);
+    drop(calls);
     let length: usize = answers.iter().map(Bytes::len).sum();
     // Answers that are put together are there twice more: as their parts and as a whole.
     if failed.is_none() && length >= LARGE_BYTES && !may_grow(length.saturating_mul(2)) {
@@ -226,7 +226,7 @@ async fn ask_all(
 }
 
 /// Sends one request, and reads its answer: a JSON object.
-async fn ask_one(
+async fn call_one(
     caller: &PartsCall<'_>,
     call: Option<&(dyn Collect + Sync)>,
     request: &UpstreamRequest,
@@ -280,10 +280,10 @@ impl PartsCall<'_> {
     ) -> FailedCall {
         let delivery = Delivery::Collect;
         let name = refused::name_in(headers);
-        let said = refusal::read(self.hidden.upstream.dialect, status, name, &body);
+        let refusal = refusal::read(self.hidden.upstream.dialect, status, name, &body);
         let by_status = CallFailure::from_status(status, headers);
-        let judged = judge(by_status, &said, status, headers, delivery);
-        if said.fault == Some(RefusalFault::Model) && self.is_name_chosen {
+        let judged = judge(by_status, &refusal, status, headers, delivery);
+        if refusal.fault == Some(RefusalFault::Model) && self.is_name_chosen {
             return FailedCall::by_table(CallFailure::NotOffered(Missing::Model), delivery);
         }
         let is_operators =
@@ -297,7 +297,7 @@ impl PartsCall<'_> {
             (None, CallFailure::RefusedRequest(status)) => FailedCall::words(status, body),
             (None, failure) => FailedCall::by_table(failure, delivery),
         };
-        failed.with_refusal(Some(said)).without_secrets(headers, self.hidden)
+        failed.with_refusal(Some(refusal)).without_secrets(headers, self.hidden)
     }
 
     /// Classifies an error that stands in the place of an answer.
@@ -308,8 +308,8 @@ impl PartsCall<'_> {
         headers: &HeaderMap,
     ) -> FailedCall {
         let delivery = Delivery::Collect;
-        let said = refusal::read(self.hidden.upstream.dialect, 200, None, body);
-        let judged = judge_success(&said, headers);
+        let refusal = refusal::read(self.hidden.upstream.dialect, 200, None, body);
+        let judged = judge_success(&refusal, headers);
         let is_operators =
             matches!(judged, CallFailure::RefusedCredential | CallFailure::RefusedAccount);
         let fault = call.and_then(|call| call.refusal(200, body));
@@ -319,12 +319,12 @@ impl PartsCall<'_> {
                 FailedCall::read(failure, delivery, fault)
             }
             (None, CallFailure::RefusedRequest(status)) => {
-                let error = customers_error(&said, status, body, true, self.hidden);
+                let error = customers_error(&refusal, status, body, true, self.hidden);
                 FailedCall::new(judged, error)
             }
             (None, failure) => FailedCall::by_table(failure, delivery),
         };
-        failed.with_refusal(Some(said)).without_secrets(headers, self.hidden)
+        failed.with_refusal(Some(refusal)).without_secrets(headers, self.hidden)
     }
 }
 
@@ -406,7 +406,7 @@ async fn send(session: &mut Session, ctx: &mut RequestContext, mut speech: Speec
         }
     }
     let last = speech.transcoder.as_mut().map(|transcoder| transcoder.finish());
-    ctx.finish_known();
+    ctx.finish_collected();
     session.write_response_body(Some(last.unwrap_or_default()), true).await.map_err(left)
 }
 

@@ -53,8 +53,8 @@ pub(crate) async fn count(
         gateway.metrics.token_count_asked(CountOutcome::Unsupported);
         return None;
     };
-    let asked = call.get(customers, validated, body);
-    let (counted, outcome) = match tokio::time::timeout(within, Box::pin(asked)).await {
+    let call_result = call.get(customers, validated, body);
+    let (counted, outcome) = match tokio::time::timeout(within, Box::pin(call_result)).await {
         Ok((Ok(tokens), true)) => (Some(tokens), CountOutcome::Cached),
         Ok((Ok(tokens), false)) => (Some(tokens), CountOutcome::Counted),
         Ok((Err(outcome), _)) => (None, outcome),
@@ -127,7 +127,7 @@ impl<'a> ProviderCount<'a> {
         let Some((request, key)) = gateway.offload.run(body.len(), write).await else {
             return (Err(CountOutcome::Unsupported), false);
         };
-        cache.get_or_ask(key, || self.ask(customers, request)).await
+        cache.get_or_fetch(key, || self.ask(customers, request)).await
     }
 
     async fn ask(&self, customers: &HeaderMap, request: CountRequest) -> Result<u64, CountOutcome> {
@@ -142,7 +142,7 @@ impl<'a> ProviderCount<'a> {
         let token = match auth {
             Some(auth) => {
                 let token = gateway.outbound.credentials.token(auth, self.account).await;
-                Some(token.map_err(|cause| self.unasked(cause.exhausted()))?)
+                Some(token.map_err(|cause| self.not_sent(cause.exhausted()))?)
             }
             None => None,
         };
@@ -158,22 +158,22 @@ impl<'a> ProviderCount<'a> {
         let reuse = ConnectionReuse::Allowed;
         let poster = Poster { gateway, upstream, channel: None, reuse };
         let posted = poster.post(&request.path, &fields, request.body).await;
-        let answer = posted.map_err(|error| self.unasked(error.exhausted()))?;
-        let (status, asked_for) = (answer.status(), retry_after(answer.headers()));
+        let answer = posted.map_err(|error| self.not_sent(error.exhausted()))?;
+        let (status, delay) = (answer.status(), retry_after(answer.headers()));
         let whole = answer.whole_within(ANSWER_BYTES_MAX).await;
         if !(200..300).contains(&status) {
-            return Err(self.refused(status, asked_for));
+            return Err(self.refused(status, delay));
         }
         let tokens = whole.ok().and_then(|answer| counter.read(&answer));
         tokens.ok_or_else(|| self.failed(FAILED_TIME))
     }
 
     /// The outcome of a count that was refused with this status, and the pause that follows.
-    fn refused(&self, status: u16, asked_for: Option<Duration>) -> CountOutcome {
+    fn refused(&self, status: u16, delay: Option<Duration>) -> CountOutcome {
         let pause = match status {
             404 | 405 | 501 => UNSUPPORTED_TIME,
             401..=403 => PAUSE_MAX,
-            429 | 500.. => asked_for.map_or(FAILED_TIME, |time| time.clamp(FAILED_TIME, PAUSE_MAX)),
+            429 | 500.. => delay.map_or(FAILED_TIME, |time| time.clamp(FAILED_TIME, PAUSE_MAX)),
             // The request itself, which no other is like.
             _ => return CountOutcome::Refused,
         };
@@ -186,7 +186,7 @@ impl<'a> ProviderCount<'a> {
     }
 
     /// No answer came. The upstream rests, unless this machine could not ask it for want of a resource.
-    fn unasked(&self, exhausted: Option<LocalResource>) -> CountOutcome {
+    fn not_sent(&self, exhausted: Option<LocalResource>) -> CountOutcome {
         match exhausted {
             Some(_) => CountOutcome::Failed,
             None => self.failed(FAILED_TIME),

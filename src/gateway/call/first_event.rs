@@ -47,11 +47,11 @@ pub(crate) async fn error(
     call: &mut UpstreamCall,
 ) -> Result<Option<Vec<u8>>> {
     let framing = ctx.attempt().and_then(|attempt| attempt.framing);
-    let is_asked = ctx.stream;
+    let streams = ctx.stream;
     let read = |body: &[u8], is_all: bool| match framing {
         Some(Framing::EventStream) => refusal::frames_beginning(body),
         // Who did not ask for events gets blank lines as they come.
-        Some(Framing::Json) if !is_asked => match refusal::beginning(body, is_all) {
+        Some(Framing::Json) if !streams => match refusal::beginning(body, is_all) {
             Beginning::Blank => Beginning::Answer,
             shown => shown,
         },
@@ -61,11 +61,11 @@ pub(crate) async fn error(
     if matches!(framing, Some(Framing::Binary) | None) {
         return Ok(None);
     }
-    let is_document = framing == Some(Framing::Json) && !is_asked;
+    let is_document = framing == Some(Framing::Json) && !streams;
     let began = Instant::now();
     let mut seen = Beginning::Blank;
     // Only translated streams: what is relayed byte for byte has its own comments soon enough.
-    let mut shows_life = is_asked && ctx.is_translated();
+    let mut shows_life = streams && ctx.is_translated();
     loop {
         let limit = if seen == Beginning::Blank { BLANK_MAX } else { PREAMBLE_MAX };
         let mut last = (false, Beginning::Blank);
@@ -129,11 +129,11 @@ pub(crate) async fn words(
 /// that belongs to it, as refusals are relayed ([`peer::relays_failure`]).
 fn in_anthropics_words(
     read: GatewayError,
-    said: &UpstreamRefusal,
+    refusal: &UpstreamRefusal,
     error: &[u8],
     hidden: Hidden<'_>,
 ) -> GatewayError {
-    let status = match said.code.as_str() {
+    let status = match refusal.code.as_str() {
         "overloaded_error" => 529,
         "rate_limit_error" => 429,
         "api_error" => 500,
@@ -159,12 +159,12 @@ impl RequestContext {
         let RequestStage::Sending(sending) = &mut self.stage else { return by_status };
         let Some(attempt) = &sending.attempt else { return by_status };
         let dialect = attempt.candidate.target.upstream.dialect;
-        let said = refusal::read(dialect, status, refused::name_in(headers), words);
-        if said.fault == Some(RefusalFault::Model) && sending.is_name_chosen() {
+        let refusal = refusal::read(dialect, status, refused::name_in(headers), words);
+        if refusal.fault == Some(RefusalFault::Model) && sending.is_name_chosen() {
             return CallFailure::NotOffered(Missing::Model);
         }
-        let failure = judge(by_status, &said, status, headers, delivery);
-        sending.refusal = Some(said);
+        let failure = judge(by_status, &refusal, status, headers, delivery);
+        sending.refusal = Some(refusal);
         failure
     }
 
@@ -181,9 +181,9 @@ impl RequestContext {
         };
         let Some(attempt) = &sending.attempt else { return (failed, peer::unavailable()) };
         let hidden = Hidden::at(&attempt.candidate);
-        let said = refusal::read(hidden.upstream.dialect, 200, None, error);
-        let failure = match judge_success(&said, headers) {
-            _ if said.fault == Some(RefusalFault::Model) && sending.is_name_chosen() => {
+        let refusal = refusal::read(hidden.upstream.dialect, 200, None, error);
+        let failure = match judge_success(&refusal, headers) {
+            _ if refusal.fault == Some(RefusalFault::Model) && sending.is_name_chosen() => {
                 CallFailure::NotOffered(Missing::Model)
             }
             failure => failure,
@@ -192,7 +192,7 @@ impl RequestContext {
             CallFailure::RefusedRequest(status) => {
                 let call = sending.admitted.call.as_ref();
                 let translated = call.refusal(status, None, error);
-                let own = customers_error(&said, status, error, translated.is_none(), hidden);
+                let own = customers_error(&refusal, status, error, translated.is_none(), hidden);
                 // What the dialect knows of a code is finer than the message alone.
                 let finer = translated.and_then(|error| error.code).or(own.code);
                 GatewayError { code: finer, ..own }
@@ -203,10 +203,10 @@ impl RequestContext {
             failure => {
                 let is_own = sending.admitted.call.refusal(500, None, error).is_none();
                 let read = failure.error(Delivery::Relay);
-                if is_own { in_anthropics_words(read, &said, error, hidden) } else { read }
+                if is_own { in_anthropics_words(read, &refusal, error, hidden) } else { read }
             }
         };
-        sending.refusal = Some(said);
+        sending.refusal = Some(refusal);
         (failure, read)
     }
 }

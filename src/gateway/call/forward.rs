@@ -258,19 +258,17 @@ impl Forward<'_> {
         call: &mut UpstreamCall,
         header: &mut AnswerHead,
     ) -> Result<()> {
-        let said = ctx.attempt().and_then(|attempt| attempt.framing);
-        if said != Some(Framing::Json) {
+        let declared = ctx.attempt().and_then(|attempt| attempt.framing);
+        if declared != Some(Framing::Json) {
             return Ok(());
         }
         // Who did not ask for events gets blank lines as they come.
-        let is_asked = ctx.stream;
+        let streams = ctx.stream;
         let is_enough =
-            |begun: &[u8], _: bool| !is_asked || kind::shown_framing(begun) != ShownFraming::Blank;
+            |begun: &[u8], _: bool| !streams || kind::shown_framing(begun) != ShownFraming::Blank;
         let begun = loop {
-            let shown = self
-                .customer
-                .wait(self.session, ctx, pin!(call.look(!is_asked, is_enough)))
-                .await?;
+            let shown =
+                self.customer.wait(self.session, ctx, pin!(call.look(!streams, is_enough))).await?;
             match shown {
                 Ok(begun) => break begun,
                 Err(error) => {
@@ -280,7 +278,7 @@ impl Forward<'_> {
             }
         };
         // Who did not ask for events cannot read them.
-        if is_asked && kind::shown_framing(&begun) == ShownFraming::Only(Framing::Sse) {
+        if streams && kind::shown_framing(&begun) == ShownFraming::Only(Framing::Sse) {
             header.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
             header.headers.remove(&CONTENT_LENGTH);
             if let Some(attempt) = ctx.attempt() {

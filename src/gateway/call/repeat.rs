@@ -118,12 +118,12 @@ fn accepted(task: &Task) -> (u16, Bytes) {
 
 /// The answer to a submit that was taken, where it is known what the upstream `said`: family S comes back
 /// so, and where its answer was too long to be kept with the id alone.
-pub(crate) fn accepted_as(task: &Task, said: Option<Bytes>) -> (u16, Bytes) {
+pub(crate) fn accepted_as(task: &Task, answer: Option<Bytes>) -> (u16, Bytes) {
     let is_native = codec_of(task).is_some_and(TaskCodec::is_native);
     match (is_native, task.taken()) {
         (true, Some(taken)) => {
             let kept = || taken.answer().map_or_else(|| id_alone(taken.id()), str::to_owned);
-            (200, said.unwrap_or_else(|| kept().into()))
+            (200, answer.unwrap_or_else(|| kept().into()))
         }
         _ => (
             202,

@@ -63,13 +63,13 @@ pub(crate) async fn check(
         return Err(too_many_wait());
     }
     let waiting = match submit.waits() {
-        true => gateway.places.waiting(ctx.admission.slot.as_ref(), &snapshot.limits)?,
+        true => gateway.admission.waiting(ctx.admission.slot.as_ref(), &snapshot.limits)?,
         false => None,
     };
     for id in submit.tasks() {
-        let known =
+        let task =
             gateway.ledger.task(key.account, &id).await.map_err(|error| unreadable(&error))?;
-        if known.is_none() {
+        if task.is_none() {
             return Err(no_such_task());
         }
     }
@@ -87,7 +87,7 @@ pub(crate) async fn answer(
 ) -> Result<()> {
     let customers = session.req_header().headers.clone();
     let mut strategy = SubmitTo { gateway, headers: &customers, opened: None };
-    let asked = try_targets(gateway, ctx, &mut strategy).await;
+    let submitted = try_targets(gateway, ctx, &mut strategy).await;
     if let Some(task) = strategy.opened {
         reject(gateway, &task).await;
     }
@@ -95,7 +95,7 @@ pub(crate) async fn answer(
     if let RequestStage::Sending(sending) = &mut ctx.stage {
         sending.attempt = None;
     }
-    let (submitted, said) = match asked? {
+    let (submitted, accepted) = match submitted? {
         OwnAnswer::Done(Accepted::Taken { task, answer }) => (task, answer),
         OwnAnswer::Done(Accepted::Before(status, answer)) => {
             return respond::relayed(session, ctx.stamp(), status, answer).await;
@@ -109,10 +109,10 @@ pub(crate) async fn answer(
     ctx.response.task = Some(submitted.id());
     // Who waits for the end of the task holds a place among those who wait, and no other.
     ctx.release_slots();
-    // The task has taken the hold over, and is on disk with it: this waits only where nothing was taken.
+    // The task has taken the hold over, and is on disk with it: this returns at once.
     gateway.response_filter(None, ctx).await?;
     let RequestStage::Sending(sending) = &ctx.stage else { return Ok(()) };
-    let (status, document) = accepted_as(&submitted, Some(said));
+    let (status, document) = accepted_as(&submitted, Some(accepted));
     let waits = sending.admitted.call.submit().is_some_and(Submit::waits);
     if !waits {
         let sent = respond::relayed(session, ctx.stamp(), status, document).await;
@@ -328,8 +328,8 @@ async fn ask(
             Err(fault) => {
                 let failure = CallFailure::from_success(&fault, is_error(&answer), &headers);
                 let failed = FailedCall::read(failure, delivery, fault);
-                let said = refusal::read(hidden.upstream.dialect, 200, None, &answer);
-                Err(failed.with_refusal(Some(said)).without_secrets(&headers, hidden))
+                let refusal = refusal::read(hidden.upstream.dialect, 200, None, &answer);
+                Err(failed.with_refusal(Some(refusal)).without_secrets(&headers, hidden))
             }
         };
     }
@@ -339,15 +339,16 @@ async fn ask(
     if let Some(missing) = missing_model.filter(|_| status == 404) {
         return Err(FailedCall::by_table(CallFailure::NotOffered(missing), delivery));
     }
-    let said = refusal::read(hidden.upstream.dialect, status, refused::name_in(&headers), &answer);
+    let refusal =
+        refusal::read(hidden.upstream.dialect, status, refused::name_in(&headers), &answer);
     let by_status = CallFailure::from_status(status, &headers);
-    let failure = judge(by_status, &said, status, &headers, delivery);
+    let failure = judge(by_status, &refusal, status, &headers, delivery);
     if matches!(failure, CallFailure::RefusedCredential | CallFailure::RefusedAccount) {
-        return Err(FailedCall::by_table(failure, delivery).with_refusal(Some(said)));
+        return Err(FailedCall::by_table(failure, delivery).with_refusal(Some(refusal)));
     }
     let fault = call.refusal(status, &answer);
     let failure = CallFailure::from_words(&fault, status, &headers);
-    let failed = FailedCall::read(failure, delivery, fault).with_refusal(Some(said));
+    let failed = FailedCall::read(failure, delivery, fault).with_refusal(Some(refusal));
     let failed = match call.failure(status, &answer) {
         Some(error) => failed.in_its_words(error, &headers, hidden),
         None => failed,

@@ -49,7 +49,7 @@ impl Rereading {
         }
         let object = Object::parse_within(body, self.route.json_values_max).ok()?;
         Some(match &self.path_params {
-            Some(asked) => Request::JsonAt(object, asked.named()),
+            Some(params) => Request::JsonAt(object, params.named()),
             None => Request::Json(object),
         })
     }

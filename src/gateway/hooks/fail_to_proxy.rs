@@ -45,8 +45,9 @@ pub(super) async fn answer(
     if is_cut {
         ctx.response.failure = Some(deadline::stopping(head::begun(session)));
     }
-    let gone = *error.esource() == ErrorSource::Downstream && ctx.response.failure.is_none();
-    if gone {
+    let is_disconnected =
+        *error.esource() == ErrorSource::Downstream && ctx.response.failure.is_none();
+    if is_disconnected {
         let message = "The customer went away.";
         ctx.response.failure =
             Some(GatewayError::new(ErrorKind::ClientGone, message).cause(describe_error(error)));

@@ -74,7 +74,7 @@ async fn admit(
     ctx.request_bytes = body.bytes.len() as u64;
     let head = session.req_header();
     let path_params = ctx.routing.path_params.clone();
-    let named = path_params.as_ref().map(|asked| asked.named());
+    let named = path_params.as_ref().map(|params| params.named());
     let arrived = Arrived { head, named, reading, body: &body };
     let understood = understand_aside(gateway, ctx, key, &route, arrived).await?;
     let Understood { request, validated, mark } = understood;
@@ -191,9 +191,9 @@ fn candidates(
     let binding = pipeline::binding(&gateway.balancer, validated)?;
     let tokens = validated.call.floor().input_tokens_total();
     let (account, name) = (account.number(), resolved.asked.as_deref());
-    let asked = CandidateQuery { account, kind: kind(validated), name, tokens, home: binding.home };
+    let query = CandidateQuery { account, kind: kind(validated), name, tokens, home: binding.home };
     let targets = validated.targets().filter(|(_, target)| binding.admits(target));
-    let candidates = gateway.balancer.candidates(snapshot, targets, asked, affinity);
+    let candidates = gateway.balancer.candidates(snapshot, targets, query, affinity);
     // Where one does not know the name, another may.
     if candidates.is_empty() && candidates.is_unknown(Instant::now()) {
         return Err(resolved.unknown());

@@ -31,7 +31,7 @@ pub(super) fn filter(
     }
     let RequestStage::Relaying(response) = &mut ctx.stage else { return Ok(()) };
     if let Some(orphan) = &mut ctx.response.orphan {
-        return unheard(orphan, response, body.take().unwrap_or_default(), end_of_stream);
+        return discarded(orphan, response, body.take().unwrap_or_default(), end_of_stream);
     }
     if body.as_ref().is_some_and(|piece| is_mislabelled(response, piece)) {
         response.report(Outcome::Broken, &ctx.services.metrics);
@@ -171,7 +171,7 @@ fn withheld(ctx: &mut RequestContext) -> Result<Bytes> {
 }
 
 /// Takes a piece that nobody gets, so that nothing has to be held for it first.
-fn unheard(
+fn discarded(
     orphan: &mut Orphan,
     response: &mut Response,
     piece: Bytes,
@@ -190,11 +190,11 @@ fn unheard(
 /// True for the first piece with content, if its framing is not the one that the head declares: it would be
 /// delivered without being metered.
 fn is_mislabelled(response: &mut Response, piece: &[u8]) -> bool {
-    if response.is_as_said || response.framing == Framing::Binary {
+    if response.is_framing_confirmed || response.framing == Framing::Binary {
         return false;
     }
     let shown = kind::shown_framing(piece);
-    response.is_as_said = shown != ShownFraming::Blank;
+    response.is_framing_confirmed = shown != ShownFraming::Blank;
     matches!(shown, ShownFraming::Only(framing) if framing != response.framing)
 }
 

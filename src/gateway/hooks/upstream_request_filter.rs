@@ -383,12 +383,12 @@ mod tests {
         );
         let none = upstream_header(&[("anthropic-beta", "oauth-2025-04-20")]);
         assert!(!none.contains_key("anthropic-beta"), "{none:?}");
-        let known = "effort-2025-11-24,prompt-caching-scope-2026-01-05";
-        let kept = upstream_header(&[("anthropic-beta", known)]);
-        assert_eq!(kept["anthropic-beta"], known, "as it came");
-        let unknown = "per-turn-control-2026-07-01, nobody-knows-2027-01-01";
-        let kept = upstream_header(&[("anthropic-beta", unknown)]);
-        assert_eq!(kept["anthropic-beta"], unknown, "as it came");
+        let forwarded = "effort-2025-11-24,prompt-caching-scope-2026-01-05";
+        let kept = upstream_header(&[("anthropic-beta", forwarded)]);
+        assert_eq!(kept["anthropic-beta"], forwarded, "as it came");
+        let dropped = "per-turn-control-2026-07-01, nobody-knows-2027-01-01";
+        let kept = upstream_header(&[("anthropic-beta", dropped)]);
+        assert_eq!(kept["anthropic-beta"], dropped, "as it came");
         let granted =
             PassedHeaders { granted_betas: vec!["context-1m"], ..PassedHeaders::default() };
         assert_eq!(

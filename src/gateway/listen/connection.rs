@@ -120,9 +120,9 @@ where
             () = ticket.close_requested() => return None,
             () = closing(shutdown, true) => return None,
         };
-        let told = self.transport.is_proxied().then(|| transport::peer(&stream)).flatten();
+        let proxied = self.transport.is_proxied().then(|| transport::peer(&stream)).flatten();
         // It stands behind the handshake, which is bounded by time.
-        told.is_none_or(|told| self.open.tell(ticket, told.ip())).then_some(stream)
+        proxied.is_none_or(|proxied| self.open.tell(ticket, proxied.ip())).then_some(stream)
     }
 
     async fn serve(

@@ -231,7 +231,9 @@ pub(crate) fn not_found(snapshot: &Snapshot, path: &str) -> GatewayError {
         paths.push(format!("GET {}", snapshot.console.path));
     }
     let message = match nearest(&paths, &shown) {
-        Some(meant) => format!("There is nothing at {shown:?}. Did you mean {meant}?"),
+        Some(closest_path) => {
+            format!("There is nothing at {shown:?}. Did you mean {closest_path}?")
+        }
         None => format!("There is nothing at {shown:?}."),
     };
     GatewayError::new(ErrorKind::NotFound, format!("{message} There are: {}.", paths.join(", ")))
@@ -249,17 +251,17 @@ fn shown_path(route: &Arc<Route>) -> String {
 
 /// The path that was probably meant: a base address has a `/v1` too few or too many, a slash stands at
 /// the end, or a letter is wrong.
-fn nearest<'a>(paths: &'a [String], asked: &str) -> Option<&'a str> {
-    let mut asked = asked.trim_end_matches('/');
-    while let Some(rest) = asked.strip_prefix("/v1").filter(|rest| rest.starts_with('/')) {
-        asked = rest;
+fn nearest<'a>(paths: &'a [String], requested: &str) -> Option<&'a str> {
+    let mut requested = requested.trim_end_matches('/');
+    while let Some(rest) = requested.strip_prefix("/v1").filter(|rest| rest.starts_with('/')) {
+        requested = rest;
     }
     let bare = |path: &'a String| {
         let (_, path) = path.split_once(' ')?;
         Some(path.strip_prefix("/v1").unwrap_or(path))
     };
-    let meant = closest(asked, paths.iter().filter_map(bare))?;
-    paths.iter().map(String::as_str).find(|path| path.ends_with(meant))
+    let closest_path = closest(requested, paths.iter().filter_map(bare))?;
+    paths.iter().map(String::as_str).find(|path| path.ends_with(closest_path))
 }
 
 /// The answer to a request for a WebSocket where there is none. Clients go on over HTTP at once when they

@@ -89,12 +89,12 @@ impl<'a> StoredResponse<'a> {
     }
 
     /// The method of the request to the upstream.
-    fn method(self, asked: &Method) -> Result<Method, GatewayError> {
-        let is_read = *asked == Method::GET || *asked == Method::HEAD;
+    fn method(self, method: &Method) -> Result<Method, GatewayError> {
+        let is_read = *method == Method::GET || *method == Method::HEAD;
         match self.part {
-            ResponsePart::Whole if *asked == Method::DELETE => Ok(Method::DELETE),
+            ResponsePart::Whole if *method == Method::DELETE => Ok(Method::DELETE),
             ResponsePart::Whole | ResponsePart::InputItems if is_read => Ok(Method::GET),
-            ResponsePart::Cancel if *asked == Method::POST => Ok(Method::POST),
+            ResponsePart::Cancel if *method == Method::POST => Ok(Method::POST),
             ResponsePart::Whole => Err(wrong_method(Allow::GetOrDelete)),
             ResponsePart::InputItems => Err(wrong_method(Allow::Get)),
             ResponsePart::Cancel => Err(wrong_method(Allow::Post)),
@@ -133,10 +133,10 @@ pub(crate) async fn answer(
     gateway: &Gateway,
     session: &mut Session,
     ctx: &mut RequestContext,
-    asked: StoredResponse<'_>,
+    stored: StoredResponse<'_>,
     query: Option<&str>,
 ) -> Result<(), GatewayError> {
-    let method = asked.method(&session.req_header().method)?;
+    let method = stored.method(&session.req_header().method)?;
     let account = gateway.admit_customer(session, ctx)?.account;
     let mut fields = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
     if fields.any(|(name, value)| name == "stream" && value != "false") {
@@ -146,12 +146,12 @@ pub(crate) async fn answer(
     let snapshot = Arc::clone(&ctx.snapshot);
     let place = ctx.admission.slot.as_ref();
     // Nothing is paid for it, so it is few at a time.
-    let _turn = gateway.places.read_in_turn(place, &snapshot.limits).await?;
+    let _turn = gateway.admission.read_in_turn(place, &snapshot.limits).await?;
     gateway.enter_upstream_slot(ctx)?;
-    let home = gateway.balancer.home(account.number(), asked.id);
+    let home = gateway.balancer.home(account.number(), stored.id);
     let kept = home.and_then(|home| gateway.balancer.keeps(&snapshot, home));
-    let found = kept.and_then(|kept| Some((asked.path_at(&kept, query)?, kept)));
-    let Some((path, kept)) = found else { return Err(asked.not_kept()) };
+    let found = kept.and_then(|kept| Some((stored.path_at(&kept, query)?, kept)));
+    let Some((path, kept)) = found else { return Err(stored.not_kept()) };
     let deadline = Arc::clone(&ctx.services.deadline);
     let all = async {
         let (upstream, credential) = (&*kept.upstream, kept.credential.as_ref());
@@ -166,7 +166,7 @@ pub(crate) async fn answer(
         let hidden = Hidden { upstream, token: token.as_ref() };
         let finder = CredentialFinder::of_call(credential, token.as_ref());
         let scan = CredentialScan::new(finder.map(Arc::new));
-        pass_on(session, ctx, asked, hidden, scan, answer).await
+        pass_on(session, ctx, stored, hidden, scan, answer).await
     };
     let answered = deadline.or_done(all).await;
     answered.unwrap_or_else(|| Err(deadline::stopping(head::begun(session))))
@@ -176,7 +176,7 @@ pub(crate) async fn answer(
 async fn pass_on(
     session: &mut Session,
     ctx: &mut RequestContext,
-    asked: StoredResponse<'_>,
+    stored: StoredResponse<'_>,
     hidden: Hidden<'_>,
     mut scan: CredentialScan,
     mut answer: OutboundResponse,
@@ -184,14 +184,14 @@ async fn pass_on(
     let status = answer.status();
     if status == 404 {
         // It was deleted, or its time is over: it is as unknown as any other.
-        return Err(asked.not_kept());
+        return Err(stored.not_kept());
     }
     if status != 200 {
         return refuse(session, ctx, hidden, answer).await;
     }
     if !is_json(answer.headers()) {
-        let said = answer.headers().get(CONTENT_TYPE);
-        return Err(peer::at_fault(format!("it answered with {said:?}")));
+        let media_type = answer.headers().get(CONTENT_TYPE);
+        return Err(peer::at_fault(format!("it answered with {media_type:?}")));
     }
     ctx.response.first_byte = Some(ctx.started.elapsed());
     let begun = respond::begin_file(session, ctx.id, "application/json", answer.content_length());
@@ -239,7 +239,7 @@ async fn refuse(
         CallFailure::RefusedRequest(_) => {}
         failure => {
             if let Some(token) = hidden.token {
-                // The next question is asked with another one.
+                // The next question is stored with another one.
                 token.give_up_after(status);
             }
             return Err(failure.error(Delivery::Relay));

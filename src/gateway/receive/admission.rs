@@ -64,9 +64,9 @@ impl Gateway {
         let stream_bytes = session.as_http2().map(|_| open::stream_bytes(headers));
         ctx.key = Some(Arc::clone(&key));
         let limits = &ctx.snapshot.limits;
-        let place = self.places.customer(account, limits).and_then(|place| {
+        let place = self.admission.customer(account, limits).and_then(|place| {
             let bounds = self.open.shared_bounds(limits);
-            self.places.on_its_way(place, account, origin, limits, bounds, stream_bytes)
+            self.admission.on_its_way(place, account, origin, limits, bounds, stream_bytes)
         });
         ctx.admission.slot =
             Some(place.map_err(|error| shed(session, &mut ctx.admission.is_shed, error))?);
@@ -99,7 +99,7 @@ impl Gateway {
         ctx: &mut RequestContext,
     ) -> Result<(), GatewayError> {
         let address = ctx.client(session);
-        let place = self.places.unauthenticated(address, &ctx.snapshot.limits);
+        let place = self.admission.unauthenticated(address, &ctx.snapshot.limits);
         ctx.admission.slot =
             Some(place.map_err(|error| shed(session, &mut ctx.admission.is_shed, error))?);
         Ok(())

@@ -52,12 +52,12 @@ pub(crate) fn find(
     // SDKs write a slash in a name as it is, or as `%2F`; the last colon ends the name.
     let decoded = percent_decode_str(below).decode_utf8().ok()?;
     let (model, method) = decoded.rsplit_once(':')?;
-    let (_, operation, streams) = METHODS.into_iter().find(|(known, ..)| *known == method)?;
+    let (_, operation, streams) = METHODS.into_iter().find(|(name, ..)| *name == method)?;
     let mut routes = snapshot.routes.iter().filter(|route| route.operation == operation);
-    let is_asked = |route: &&Arc<Route>| {
+    let is_match = |route: &&Arc<Route>| {
         of_route.is_none() || below_route(route, path).is_some_and(|at| at == below)
     };
-    let route = routes.find(is_asked)?;
+    let route = routes.find(is_match)?;
     let has_events = values(query, "alt").any(|value| value == "sse");
     let is_array = streams && !has_events;
     Some((Arc::clone(route), PathParams { model: model.to_owned(), streams, is_array }))

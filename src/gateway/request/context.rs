@@ -138,7 +138,7 @@ pub(crate) struct Response {
     /// A piece that no hold on disk pays for yet, and whether it is the last.
     pub(crate) uncovered: Option<(Bytes, bool)>,
     /// Its body has shown that it is what its head says.
-    pub(crate) is_as_said: bool,
+    pub(crate) is_framing_confirmed: bool,
     /// Looks for the operator's credential in what the customer gets.
     pub(crate) scan: CredentialScan,
 }
@@ -200,15 +200,16 @@ impl RequestContext {
     pub(crate) fn route_to(&mut self, head: &RequestHeader) {
         let path = head.uri.path();
         let mut routes = self.snapshot.routes.iter();
-        let is_asked =
+        let is_match =
             |route: &&Arc<Route>| route.path == path && !route.operation.is_named_in_path();
-        self.routing.route = routes.find(is_asked).cloned();
+        self.routing.route = routes.find(is_match).cloned();
         if self.routing.route.is_none()
-            && let Some((route, asked)) = content_path::find(&self.snapshot, path, head.uri.query())
+            && let Some((route, params)) =
+                content_path::find(&self.snapshot, path, head.uri.query())
         {
             self.routing.route = Some(route);
-            self.routing.array = asked.is_array.then(ArrayWriter::default);
-            self.routing.path_params = Some(Arc::new(asked));
+            self.routing.array = params.is_array.then(ArrayWriter::default);
+            self.routing.path_params = Some(Arc::new(params));
         }
         let operation = self.routing.route.as_ref().map(|route| route.operation);
         let is_googles = || content_path::is_googles(&self.snapshot, &head.method, path);
@@ -331,12 +332,12 @@ impl RequestContext {
     }
 
     /// Moves from sending to relaying an answer of which everything is known.
-    pub(crate) fn begin_known(&mut self, framing: Framing, usage: Usage, source: UsageSource) {
+    pub(crate) fn begin_collected(&mut self, framing: Framing, usage: Usage, source: UsageSource) {
         self.begin(framing, |admitted| Relaying::known(admitted, usage, source));
     }
 
     /// All of an answer of which everything is known has been sent, or is about to be.
-    pub(crate) fn finish_known(&mut self) {
+    pub(crate) fn finish_collected(&mut self) {
         self.release_slots();
         if let RequestStage::Relaying(response) = &mut self.stage {
             // Such an answer has nothing left behind its end.
@@ -358,7 +359,7 @@ impl RequestContext {
         let Attempt { candidate, began, .. } = attempt?;
         let relaying = relaying(admitted).kept_by(|| candidates.keeper(&candidate));
         let held = body.into_share();
-        let (cut, uncovered, is_as_said) = (None, None, false);
+        let (cut, uncovered, is_framing_confirmed) = (None, None, false);
         let framing = framing.for_customers();
         let scan = CredentialScan::new(candidate.channel.finder(candidate.token.as_ref()));
         let response = Response {
@@ -369,7 +370,7 @@ impl RequestContext {
             held,
             cut,
             uncovered,
-            is_as_said,
+            is_framing_confirmed,
             scan,
         };
         self.stage = RequestStage::Relaying(Box::new(response));
@@ -481,12 +482,12 @@ impl RequestContext {
 
     /// Notes what the upstreams may bill that the customer does not pay.
     fn record_losses(&self, bill: &Bill) {
-        let (Some(key), Some(asked)) = (&self.key, &self.model) else { return };
-        let last = self.tried_model().unwrap_or(asked);
+        let (Some(key), Some(requested)) = (&self.key, &self.model) else { return };
+        let last = self.tried_model().unwrap_or(requested);
         let retried = Some((LossCause::Retry, bill.retried));
         for (cause, amount) in bill.loss.into_iter().chain(retried) {
             // Tries that were followed by others began with the model that the request names.
-            let model = if cause == LossCause::Retry { asked } else { last };
+            let model = if cause == LossCause::Retry { requested } else { last };
             if amount > Nanousd::ZERO {
                 self.services.ledger.record_loss(Loss {
                     account: key.account,
@@ -579,8 +580,8 @@ impl RequestContext {
                 let admitted = &sending.admitted;
                 let is_cut = admitted.call.is_all_shown() && admitted.call.streams();
                 let attempt = sending.attempt.as_ref();
-                let is_asked = |progress| matches!(progress, Progress::Sent | Progress::Silent);
-                let attempt = attempt.filter(|attempt| is_asked(attempt.progress));
+                let is_pending = |progress| matches!(progress, Progress::Sent | Progress::Silent);
+                let attempt = attempt.filter(|attempt| is_pending(attempt.progress));
                 attempt.filter(|_| !is_cut && admitted.payment.is_held()).map(|one| &one.candidate)
             }
             RequestStage::Relaying(response) => {

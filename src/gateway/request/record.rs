@@ -68,11 +68,11 @@ impl RequestContext {
             log::log!(level, "request {}: {failure}", self.id);
         }
         let model = tried.as_ref().map_or("", |model| &model.id);
-        let asked = self.model.as_ref().map_or("", |model| &model.id);
+        let requested = self.model.as_ref().map_or("", |model| &model.id);
         if let Some(limited) =
             self.response.failure.as_ref().and_then(|failure| failure.limited.as_ref())
         {
-            self.services.metrics.rate_limited(asked, limited.limit, limited.scope);
+            self.services.metrics.rate_limited(requested, limited.limit, limited.scope);
         }
         Finished {
             request_id: self.id,
@@ -87,7 +87,7 @@ impl RequestContext {
                 .map_or(self.routing.local_route, |route| &route.path),
             operation: self.routing.route.as_ref().map(|route| route.operation),
             model,
-            requested_model: Some(asked).filter(|asked| *asked != model),
+            requested_model: Some(requested).filter(|requested| *requested != model),
             upstream: target.as_ref().map_or("", |target| &target.upstream.name),
             upstream_request_id: self.response.upstream_request_id.as_deref(),
             status: written.unwrap_or(0),
@@ -178,7 +178,7 @@ impl RequestContext {
         let left = error.is_some_and(|error| *error.esource() == ErrorSource::Downstream)
             && !self.services.deadline.is_over();
         let is_silent = error.is_some_and(|error| *error.etype() == ErrorType::ReadTimedout);
-        let is_untold = left || is_silent || self.response.orphan.is_some();
+        let is_abandoned = left || is_silent || self.response.orphan.is_some();
         match &self.stage {
             RequestStage::Relaying(response) if response.relaying.is_complete() => Ending::Complete,
             RequestStage::Relaying(_) if self.response.orphan.is_some() => Ending::Untold,
@@ -189,10 +189,10 @@ impl RequestContext {
             {
                 Ending::Exhausted
             }
-            RequestStage::Relaying(_) if is_untold => Ending::Untold,
+            RequestStage::Relaying(_) if is_abandoned => Ending::Untold,
             RequestStage::Sending(sending) => match &sending.attempt {
                 Some(Attempt { progress: Progress::Silent, .. }) => Ending::Untold,
-                Some(Attempt { progress: Progress::Sent, .. }) if is_untold => Ending::Untold,
+                Some(Attempt { progress: Progress::Sent, .. }) if is_abandoned => Ending::Untold,
                 Some(Attempt { progress: Progress::Sent | Progress::Lost, .. }) => Ending::Lost,
                 _ => Ending::Failed,
             },

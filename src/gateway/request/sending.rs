@@ -237,12 +237,12 @@ impl Sending {
             RefusalFault::Credential => "refuses the operator's credential".to_owned(),
             _ => "refuses the operator's account".to_owned(),
         };
-        let said = refusal.map_or_else(String::new, |refusal| {
+        let words = refusal.map_or_else(String::new, |refusal| {
             let code = refusal::logged_words(&refusal.code, hidden);
             let message = refusal::logged_words(&refusal.message, hidden);
             format!(": {} {code}: {message}", refusal.status)
         });
-        log::warn!("{place} {what}{said}");
+        log::warn!("{place} {what}{words}");
     }
 
     /// There is no token to ask a target with: that counts against its credential, and the request goes

@@ -69,7 +69,7 @@ pub struct Gateway {
     pub(crate) offload: Arc<Offload>,
     pub(crate) outbound: Outbound,
     pub(crate) tasks: Arc<Tasks>,
-    pub(crate) places: Arc<Admission>,
+    pub(crate) admission: Arc<Admission>,
     /// The budget of calls to upstreams.
     pub(crate) slots: Arc<UpstreamSlots>,
     pub(crate) balancer: Arc<Balancer>,
@@ -108,7 +108,7 @@ impl Gateway {
             open,
         } = parts;
         let bodies = BodyBudget::new(Arc::clone(&metrics));
-        let places = Admission::new(Arc::clone(&limits), Arc::clone(&metrics));
+        let admission = Admission::new(Arc::clone(&limits), Arc::clone(&metrics));
         let slots = Arc::new(UpstreamSlots::new(Arc::clone(&metrics)));
         let open =
             ConnectionTable::new(descriptors, open, Arc::clone(&config), Arc::clone(&metrics));
@@ -121,7 +121,7 @@ impl Gateway {
             offload: Arc::new(Offload::new()),
             outbound,
             tasks,
-            places,
+            admission,
             slots,
             balancer,
             limits,

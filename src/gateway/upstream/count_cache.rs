@@ -64,22 +64,22 @@ impl CountCache {
     /// The count of `key`, and whether it was there: from before, or from another request that asks for
     /// it now. Else `ask` asks for it. When the future of the one that asks is dropped, the next one
     /// that waits asks. A failure is shared by those that wait for it, and not kept.
-    pub(crate) async fn get_or_ask<F: Future<Output = CountResult>>(
+    pub(crate) async fn get_or_fetch<F: Future<Output = CountResult>>(
         &self,
         key: CountKey,
         ask: impl FnOnce() -> F,
     ) -> (CountResult, bool) {
         let cell = self.entry(key, Instant::now());
-        let mut is_known = true;
-        let asked = || {
-            is_known = false;
+        let mut is_cached = true;
+        let fetch = || {
+            is_cached = false;
             ask()
         };
-        let count = *cell.get_or_init(asked).await;
+        let count = *cell.get_or_init(fetch).await;
         if count.is_err() {
             self.remove(&key, &cell);
         }
-        (count, is_known)
+        (count, is_cached)
     }
 
     fn entry(&self, key: CountKey, now: Instant) -> Arc<OnceCell<CountResult>> {
@@ -126,11 +126,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_count_is_asked_for_once_and_kept() {
-        let (cache, asked) = (CountCache::new(), AtomicU64::new(0));
+    async fn a_count_is_fetched_once_and_kept() {
+        let (cache, calls) = (CountCache::new(), AtomicU64::new(0));
         let get = |number| {
-            cache.get_or_ask(key(&cache, number), || async {
-                Ok(asked.fetch_add(1, Ordering::Relaxed))
+            cache.get_or_fetch(key(&cache, number), || async {
+                Ok(calls.fetch_add(1, Ordering::Relaxed))
             })
         };
         assert_eq!(get(7).await, (Ok(0), false));
@@ -143,10 +143,10 @@ mod tests {
     #[tokio::test]
     async fn requests_at_the_same_time_wait_for_one_answer() {
         let (cache, go) = (CountCache::new(), Notify::new());
-        let asked = AtomicU64::new(0);
+        let calls = AtomicU64::new(0);
         let get = || {
-            cache.get_or_ask(key(&cache, 1), || async {
-                asked.fetch_add(1, Ordering::Relaxed);
+            cache.get_or_fetch(key(&cache, 1), || async {
+                calls.fetch_add(1, Ordering::Relaxed);
                 go.notified().await;
                 Ok(40)
             })
@@ -156,47 +156,47 @@ mod tests {
             go.notify_one();
         };
         let (one, two, three, ()) = tokio::join!(get(), get(), get(), release);
-        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
         assert_eq!([one, two, three].map(|(count, _)| count), [Ok(40); 3]);
-        assert_eq!([one.1, two.1, three.1].iter().filter(|is_known| !**is_known).count(), 1);
+        assert_eq!([one.1, two.1, three.1].iter().filter(|is_cached| !**is_cached).count(), 1);
     }
 
     #[tokio::test]
     async fn the_next_one_asks_when_the_first_has_left() {
-        let (cache, asked) = (Arc::new(CountCache::new()), Arc::new(AtomicU64::new(0)));
+        let (cache, calls) = (Arc::new(CountCache::new()), Arc::new(AtomicU64::new(0)));
         let get = |hangs: bool| {
-            let (cache, asked) = (Arc::clone(&cache), Arc::clone(&asked));
+            let (cache, calls) = (Arc::clone(&cache), Arc::clone(&calls));
             async move {
                 let ask = || async {
-                    asked.fetch_add(1, Ordering::Relaxed);
+                    calls.fetch_add(1, Ordering::Relaxed);
                     if hangs {
                         std::future::pending::<()>().await;
                     }
                     Ok(40)
                 };
-                cache.get_or_ask(key(&cache, 1), ask).await
+                cache.get_or_fetch(key(&cache, 1), ask).await
             }
         };
         let first = tokio::spawn(get(true));
         tokio::task::yield_now().await;
         let second = tokio::spawn(get(false));
         tokio::task::yield_now().await;
-        assert_eq!(asked.load(Ordering::Relaxed), 1, "the second waits");
+        assert_eq!(calls.load(Ordering::Relaxed), 1, "the second waits");
         first.abort();
         assert_eq!(second.await.expect("joined"), (Ok(40), false));
-        assert_eq!(asked.load(Ordering::Relaxed), 2);
+        assert_eq!(calls.load(Ordering::Relaxed), 2);
     }
 
     #[tokio::test]
     async fn a_failure_is_shared_and_not_kept() {
         let cache = CountCache::new();
         let failed = || async { Err(CountOutcome::Refused) };
-        let get = || cache.get_or_ask(key(&cache, 1), failed);
+        let get = || cache.get_or_fetch(key(&cache, 1), failed);
         let (one, two) = tokio::join!(get(), get());
         assert_eq!((one.0, two.0), (Err(CountOutcome::Refused), Err(CountOutcome::Refused)));
         assert!(cache.entries.lock().by_key.is_empty());
-        let asked = cache.get_or_ask(key(&cache, 1), || async { Ok(5) }).await;
-        assert_eq!(asked, (Ok(5), false));
+        let calls = cache.get_or_fetch(key(&cache, 1), || async { Ok(5) }).await;
+        assert_eq!(calls, (Ok(5), false));
     }
 
     #[test]

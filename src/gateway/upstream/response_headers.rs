@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_known_goes_on_and_nothing_with_a_secret() {
+    fn only_listed_headers_pass_and_none_with_a_secret() {
         let mut upstream = upstream(&["operator-canary", "second-canary"]);
         let lines = [
             ("content-type", "text/event-stream; was=operator-canary"),

@@ -221,15 +221,15 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_error_is_told_without_the_credential_and_other_texts_stay() {
+    fn an_error_loses_the_credential_and_other_texts_stay() {
         let upstream = upstream(&["sk-a/b-canary", "word"]);
         let masked = |text: &str| {
             let masked = masked(Bytes::copy_from_slice(text.as_bytes()), hidden(&upstream));
             String::from_utf8(masked.to_vec()).expect("text")
         };
-        let told = r#"data: {"error":{"message":"no sk-a/b-canary, nor sk-a\/b-canary: word"}}"#;
+        let leaked = r#"data: {"error":{"message":"no sk-a/b-canary, nor sk-a\/b-canary: word"}}"#;
         let hidden = r#"data: {"error":{"message":"no *************, nor **************: word"}}"#;
-        assert_eq!(masked(told), hidden);
+        assert_eq!(masked(leaked), hidden);
         for text in [r#"{"content":"sk-a/b-canary"}"#, r#"{"content":"\"error\": sk-a/b-canary"}"#]
         {
             assert_eq!(masked(text), text, "the customer's own words");
@@ -242,11 +242,11 @@ pub(crate) mod tests {
         let upstream = upstream(&["sk-canary-of-ours"]);
         let contains_secret =
             |body: &str| contains_secret_in(body.as_bytes(), &HeaderMap::new(), hidden(&upstream));
-        let told = r"\u0073k-canary-of-ours";
+        let leaked = r"\u0073k-canary-of-ours";
         for body in [
-            format!("{}{told}", "[".repeat(500_000)),
-            format!("[{}\"{told}\"]", "0,".repeat(500_000)),
-            format!("{}{told}", r"\\".repeat(200_000)),
+            format!("{}{leaked}", "[".repeat(500_000)),
+            format!("[{}\"{leaked}\"]", "0,".repeat(500_000)),
+            format!("{}{leaked}", r"\\".repeat(200_000)),
         ] {
             assert!(contains_secret(&body), "{} bytes", body.len());
         }

@@ -88,7 +88,7 @@ pub(crate) async fn serve(
     let origin = Origin::of_session(session).cloned();
     let turns = Turns { gateway, route, headers, address, origin, last: None };
     let limits = ReadLimits::new(ctx, route.body_bytes_max);
-    let _open = gateway.places.websocket(ctx.admission.slot.as_ref(), &ctx.snapshot.limits)?;
+    let _open = gateway.admission.websocket(ctx.admission.slot.as_ref(), &ctx.snapshot.limits)?;
     let header = handshake::head(&accept, ctx.id);
     head::write(session, header, false).await.map_err(|error| client_disconnected(&error))?;
     ctx.response.first_byte = Some(ctx.started.elapsed());

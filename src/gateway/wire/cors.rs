@@ -34,8 +34,8 @@ pub(crate) fn preflight(head: &RequestHeader) -> AnswerHead {
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(METHODS));
     // SDKs send many headers of their own, and `*` does not stand for `authorization`.
-    if let Some(asked) = head.headers.get(ACCESS_CONTROL_REQUEST_HEADERS) {
-        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, asked.clone());
+    if let Some(requested) = head.headers.get(ACCESS_CONTROL_REQUEST_HEADERS) {
+        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, requested.clone());
         headers.insert(VARY, HeaderValue::from_static("access-control-request-headers"));
     }
     headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(MAX_AGE));

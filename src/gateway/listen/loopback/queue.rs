@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_writer_is_told_when_nobody_reads() {
+    async fn a_writer_fails_once_its_reader_was_dropped() {
         let (writer, _, reader) = queue();
         let left = timeout(Duration::from_millis(10), writer.left()).await;
         assert!(left.is_err(), "somebody does");
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_never_settled_is_known_at_the_end() {
+    async fn a_request_that_was_never_settled_gives_none_at_its_end() {
         let (writer, completion, reader) = queue();
         let waiting = tokio::spawn(async move { reader.settled().await });
         tokio::task::yield_now().await;

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_ends_without_is_told() {
+    async fn a_request_that_ends_without_an_answer_gives_none() {
         let (mut serving, done) = steps();
         assert_eq!(serving.until(|| None::<()>).await, None);
         assert_eq!(serving.until(|| None::<()>).await, None, "it is over");

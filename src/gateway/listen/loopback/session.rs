@@ -101,8 +101,10 @@ impl InnerSession {
     }
 
     async fn send(&self, piece: Piece) -> Result<()> {
-        let gone = |_: ReaderDropped| Error::new_down(ErrorType::ConnectionClosed);
-        let Some(waiting) = self.queue.try_send(piece).map_err(gone)? else { return Ok(()) };
+        let disconnected = |_: ReaderDropped| Error::new_down(ErrorType::ConnectionClosed);
+        let Some(waiting) = self.queue.try_send(piece).map_err(disconnected)? else {
+            return Ok(());
+        };
         let sending = self.queue.send(waiting);
         let sent = match self.timeouts.write {
             Some(time) => match tokio::time::timeout(time, sending).await {
@@ -111,7 +113,7 @@ impl InnerSession {
             },
             None => sending.await,
         };
-        sent.map_err(gone)
+        sent.map_err(disconnected)
     }
 }
 

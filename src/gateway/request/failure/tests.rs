@@ -142,8 +142,8 @@ fn every_failure_has_the_consequences_that_the_table_says() {
 fn what_may_be_done_is_repeated_only_where_an_operator_allows_it() {
     for TableRow { failure, next, submit_next, progress, .. } in table() {
         if progress.may_be_done() {
-            let is_asked_for = matches!(next, NextTarget::IfAllowed(_));
-            assert!(is_asked_for || next == NextTarget::Never, "{failure:?}");
+            let is_conditional = matches!(next, NextTarget::IfAllowed(_));
+            assert!(is_conditional || next == NextTarget::Never, "{failure:?}");
             assert_eq!(submit_next, NextTarget::Never, "{failure:?}");
         }
     }

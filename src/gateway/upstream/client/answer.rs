@@ -231,12 +231,12 @@ fn frame(head: &mut AnswerHead, is_old: bool) -> Result<(AnswerBody, bool)> {
 fn length(headers: &AnswerHeaders) -> Result<Option<u64>> {
     let mut length = None;
     for value in headers.get_all(&CONTENT_LENGTH) {
-        for said in members(value.as_bytes()) {
-            let said = number(said);
-            if said.is_none() || length.is_some_and(|length| Some(length) != said) {
+        for declared in members(value.as_bytes()) {
+            let declared = number(declared);
+            if declared.is_none() || length.is_some_and(|length| Some(length) != declared) {
                 return Err(malformed("its length is no number, or there are two"));
             }
-            length = said;
+            length = declared;
         }
     }
     Ok(length)
@@ -287,8 +287,8 @@ impl Neighbour {
 }
 
 /// `Keep-Alive: timeout=5, max=100`
-fn idle_timeout(said: &[u8]) -> Option<Duration> {
-    let seconds = members(said).find_map(|one| number(one.strip_prefix(b"timeout=")?))?;
+fn idle_timeout(value: &[u8]) -> Option<Duration> {
+    let seconds = members(value).find_map(|one| number(one.strip_prefix(b"timeout=")?))?;
     Some(Duration::from_secs(seconds))
 }
 

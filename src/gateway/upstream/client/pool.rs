@@ -117,9 +117,9 @@ impl Upstreams {
     }
 }
 
-/// Time to keep a connection that an upstream keeps for `said`.
-pub(super) fn kept_for(said: Duration) -> Duration {
-    said.saturating_sub(KEEP_ALIVE_MARGIN.min(said / 2))
+/// Time to keep a connection that an upstream keeps for `keep_alive`.
+pub(super) fn kept_for(keep_alive: Duration) -> Duration {
+    keep_alive.saturating_sub(KEEP_ALIVE_MARGIN.min(keep_alive / 2))
 }
 
 /// Bytes that the other side has acknowledged.
@@ -338,8 +338,10 @@ mod tests {
 
     #[test]
     fn a_connection_is_given_up_before_the_upstream_closes_it() {
-        for (said, kept) in [(5000, 4000), (75_000, 74_000), (2000, 1000), (1000, 500), (0, 0)] {
-            assert_eq!(kept_for(Duration::from_millis(said)), Duration::from_millis(kept));
+        for (keep_alive, kept) in
+            [(5000, 4000), (75_000, 74_000), (2000, 1000), (1000, 500), (0, 0)]
+        {
+            assert_eq!(kept_for(Duration::from_millis(keep_alive)), Duration::from_millis(kept));
         }
     }
 

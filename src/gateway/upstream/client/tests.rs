@@ -248,8 +248,8 @@ fn of_a_success_only_fields_that_are_of_use_are_kept() {
         let names = run(async {
             let (own, other) = tokio::io::duplex(1 << 20);
             let mut call = call_to(upstream, own);
-            let said = format!("HTTP/1.1 {status}\r\n{fields}");
-            tokio::spawn(answer(other, vec![said.into_bytes()]));
+            let answered = format!("HTTP/1.1 {status}\r\n{fields}");
+            tokio::spawn(answer(other, vec![answered.into_bytes()]));
             call.send(REQUEST.into(), &Bytes::new().into()).await.expect("sent");
             let head = call.head().await.expect("a head");
             let mut names: Vec<_> = head.headers.iter().map(|(name, _)| name.to_string()).collect();
@@ -322,14 +322,14 @@ fn what_can_be_read_in_two_ways_or_breaks_off_is_no_answer() {
 }
 
 /// Takes `taken` bytes of a request, says `said`, and takes no more of it.
-async fn say_early(upstream: &mut DuplexStream, taken: usize, said: &str) {
+async fn say_early(upstream: &mut DuplexStream, taken: usize, answered: &str) {
     let mut begun = vec![0; taken];
     upstream.read_exact(&mut begun).await.expect("the beginning");
-    upstream.write_all(said.as_bytes()).await.expect("said");
+    upstream.write_all(answered.as_bytes()).await.expect("answered");
 }
 
 #[test]
-fn an_upstream_that_takes_no_more_of_a_request_is_heard() {
+fn the_answer_of_an_upstream_that_stops_reading_arrives() {
     const REFUSED: &str = "HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno";
     run(async {
         let (own, mut other) = tokio::io::duplex(4 * 1024);
