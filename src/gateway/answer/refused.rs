@@ -19,7 +19,7 @@ use crate::gateway::request::failure::is_json;
 use crate::gateway::request::filters::UpstreamFilters;
 use crate::gateway::request::refusal::own_words;
 use crate::gateway::upstream::client::UpstreamCall;
-use crate::gateway::upstream::secrets::{self, Hidden};
+use crate::gateway::upstream::secrets::{self, UpstreamSecrets};
 use crate::gateway::wire::cors;
 use crate::gateway::wire::head::AnswerHead;
 use crate::outbound::retry_after;
@@ -46,7 +46,7 @@ pub(crate) async fn answer(
 ) -> Result<()> {
     let status = header.status.as_u16();
     let read = read(session, ctx, customer, call).await?;
-    let hidden = ctx.attempt().map(|tried| Hidden::at(&tried.candidate));
+    let hidden = ctx.attempt().map(|tried| UpstreamSecrets::at(&tried.candidate));
     let upstreams = HeaderMap::from(header.headers.clone());
     let may_be_shown = |words: &Bytes| !secrets::hides(words, &upstreams, hidden);
     let Some(words) = read.filter(may_be_shown) else {

@@ -26,7 +26,7 @@ use crate::gateway::request::progress::{Missing, Progress};
 use crate::gateway::request::refusal::{customers_error, judge, judge_success};
 use crate::gateway::request::sending::{Attempt, Sending};
 use crate::gateway::request::services::Gateway;
-use crate::gateway::upstream::secrets::Hidden;
+use crate::gateway::upstream::secrets::UpstreamSecrets;
 use crate::gateway::wire::offload::{LARGE_BYTES, Offload};
 use crate::outbound::{Outbound, OutboundResponse};
 use crate::pipeline::{self, Admitted, AnsweredParts, UpstreamRequest};
@@ -132,7 +132,7 @@ impl CollectFrom<'_> {
         }
         let (upstream, token) = (Arc::clone(&candidate.target.upstream), candidate.token.clone());
         let quotas = candidate.quota_channel().cloned();
-        let hidden = Hidden { upstream: &upstream, token: token.as_ref() };
+        let hidden = UpstreamSecrets { upstream: &upstream, token: token.as_ref() };
         if let Err(error) = sending.admitted.payment.note_sent().await {
             return Err(ctx.fail(peer::unrecorded(&error)));
         }
@@ -159,7 +159,7 @@ struct PartsCall<'a> {
     poster: Poster<'a>,
     offload: &'a Offload,
     /// The upstream, and what nobody may read of its answers.
-    hidden: Hidden<'a>,
+    hidden: UpstreamSecrets<'a>,
     /// The thing that the target lacks if it answers 404; `None` if a 404 is a failure of the target's own.
     missing_model: Option<Missing>,
     /// The model has a name of the customer's own.

@@ -19,7 +19,7 @@ use crate::gateway::request::peer;
 use crate::gateway::request::progress::Missing;
 use crate::gateway::request::refusal::{customers_error, judge, judge_success};
 use crate::gateway::upstream::client::UpstreamCall;
-use crate::gateway::upstream::secrets::{Hidden, hides};
+use crate::gateway::upstream::secrets::{UpstreamSecrets, hides};
 use crate::protocols::refusal::{self, Beginning, RefusalFault, UpstreamRefusal};
 use crate::protocols::{Delivery, Framing};
 
@@ -131,7 +131,7 @@ fn in_anthropics_words(
     read: GatewayError,
     refusal: &UpstreamRefusal,
     error: &[u8],
-    hidden: Hidden<'_>,
+    hidden: UpstreamSecrets<'_>,
 ) -> GatewayError {
     let status = match refusal.code.as_str() {
         "overloaded_error" => 529,
@@ -180,7 +180,7 @@ impl RequestContext {
             return (failed, peer::unavailable());
         };
         let Some(attempt) = &sending.attempt else { return (failed, peer::unavailable()) };
-        let hidden = Hidden::at(&attempt.candidate);
+        let hidden = UpstreamSecrets::at(&attempt.candidate);
         let refusal = refusal::read(hidden.upstream.dialect, 200, None, error);
         let failure = match judge_success(&refusal, headers) {
             _ if refusal.fault == Some(RefusalFault::Model) && sending.is_name_chosen() => {

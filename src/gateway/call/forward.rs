@@ -74,7 +74,7 @@ struct Forward<'a> {
 }
 
 /// A call whose answer can be passed on, or is not here yet.
-enum Begun {
+enum ResponseStart {
     /// The head has come.
     Head(Box<UpstreamCall>, AnswerHead),
     /// The head has not come in time, and the call goes on.
@@ -82,13 +82,13 @@ enum Begun {
 }
 
 impl UpstreamStrategy for Forward<'_> {
-    type Answer = Begun;
+    type Answer = ResponseStart;
 
     async fn try_target(
         &mut self,
         ctx: &mut RequestContext,
         candidate: Candidate,
-    ) -> TryResult<Begun> {
+    ) -> TryResult<ResponseStart> {
         self.send(ctx, candidate).await.unwrap_or_else(TryResult::Ended)
     }
 }
@@ -98,7 +98,7 @@ impl Forward<'_> {
         &mut self,
         ctx: &mut RequestContext,
         candidate: Candidate,
-    ) -> Result<TryResult<Begun>> {
+    ) -> Result<TryResult<ResponseStart>> {
         let (gateway, session) = (self.gateway, &mut *self.session);
         let (id, budget) = (ctx.id, ctx.snapshot.limits.body_memory_bytes_max);
         let delivery = ctx.delivery();
@@ -146,7 +146,7 @@ impl Forward<'_> {
         &mut self,
         ctx: &mut RequestContext,
         mut call: Box<UpstreamCall>,
-    ) -> Result<TryResult<Begun>> {
+    ) -> Result<TryResult<ResponseStart>> {
         let head = self.customer.wait(self.session, ctx, pin!(call.head())).await?;
         let header = match head {
             Ok(header) => header,
@@ -166,7 +166,7 @@ impl Forward<'_> {
         ctx: &mut RequestContext,
         mut call: Box<UpstreamCall>,
         header: AnswerHead,
-    ) -> Result<TryResult<Begun>> {
+    ) -> Result<TryResult<ResponseStart>> {
         let Self { customer, session, .. } = self;
         if let Some(error) = first_event::error(customer, session, ctx, &mut call).await? {
             let (failure, error) = ctx.read_error_in_answer(&error, &header.headers.into());
@@ -174,7 +174,7 @@ impl Forward<'_> {
         }
         let metrics = Arc::clone(&ctx.services.metrics);
         ctx.sending()?.report(Outcome::Begun, &metrics);
-        Ok(TryResult::Answered(Begun::Head(call, header)))
+        Ok(TryResult::Answered(ResponseStart::Head(call, header)))
     }
 
     /// Handles a response head that reports `failure`, once the beginning of the body is there.
@@ -184,7 +184,7 @@ impl Forward<'_> {
         mut call: Box<UpstreamCall>,
         header: AnswerHead,
         failure: CallFailure,
-    ) -> Result<TryResult<Begun>> {
+    ) -> Result<TryResult<ResponseStart>> {
         let (delivery, status) = (ctx.delivery(), header.status.as_u16());
         // A customer who leaves while the words come pays for no more than if they had come.
         if let Some(attempt) = ctx.attempt() {
@@ -217,7 +217,7 @@ impl Forward<'_> {
         Ok(TryResult::Failed(
             failure,
             match is_relayed {
-                true => FallbackAnswer::Answer(Begun::Head(call, header)),
+                true => FallbackAnswer::Answer(ResponseStart::Head(call, header)),
                 false => FallbackAnswer::Error(failure.error_with(delivery, &headers)),
             },
         ))
@@ -231,11 +231,11 @@ impl Forward<'_> {
     async fn wait_for_head(
         &mut self,
         ctx: &mut RequestContext,
-        begun: Begun,
+        begun: ResponseStart,
     ) -> Result<(Box<UpstreamCall>, AnswerHead)> {
         let (mut call, silence) = match begun {
-            Begun::Head(call, header) => return Ok((call, header)),
-            Begun::Silent(call, silence) => (call, silence),
+            ResponseStart::Head(call, header) => return Ok((call, header)),
+            ResponseStart::Silent(call, silence) => (call, silence),
         };
         if ctx.response.orphan.is_some() {
             return Err(disconnected());
@@ -244,8 +244,8 @@ impl Forward<'_> {
         self.read_on(ctx, &mut call, silence).await?;
         let tried = self.head(ctx, call).await?;
         match ctx.conclude(tried, delivery)? {
-            Some(Begun::Head(call, header)) => Ok((call, header)),
-            Some(Begun::Silent(..)) | None => Err(disconnected()),
+            Some(ResponseStart::Head(call, header)) => Ok((call, header)),
+            Some(ResponseStart::Silent(..)) | None => Err(disconnected()),
         }
     }
 
@@ -465,7 +465,7 @@ fn note_quota(ctx: &mut RequestContext, call: &UpstreamCall) {
 }
 
 /// No connection to the target came about, or none on which it takes requests.
-fn not_connected(error: &DialError, delivery: Delivery) -> TryResult<Begun> {
+fn not_connected(error: &DialError, delivery: Delivery) -> TryResult<ResponseStart> {
     let failure = CallFailure::from_dial(error);
     TryResult::Failed(failure, FallbackAnswer::Error(failure.error(delivery).cause(error)))
 }
@@ -475,7 +475,7 @@ fn unanswered(
     ctx: &mut RequestContext,
     call: Box<UpstreamCall>,
     error: Box<Error>,
-) -> Result<TryResult<Begun>> {
+) -> Result<TryResult<ResponseStart>> {
     let delivery = ctx.delivery();
     if let Some(refused) = certificate_refusal(&call.upstream().authority, error.root_cause()) {
         ctx.services.metrics.connect_failed(&call.upstream().name, &refused);
@@ -495,7 +495,7 @@ fn unanswered(
     Ok(TryResult::Failed(
         failure,
         match failure {
-            CallFailure::TimedOut => FallbackAnswer::Answer(Begun::Silent(call, error)),
+            CallFailure::TimedOut => FallbackAnswer::Answer(ResponseStart::Silent(call, error)),
             _ => FallbackAnswer::Error(failure.error(delivery).cause(describe_error(&error))),
         },
     ))

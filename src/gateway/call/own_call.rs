@@ -10,7 +10,7 @@ use crate::gateway::call::targets::FallbackAnswer;
 use crate::gateway::request::failure::CallFailure;
 use crate::gateway::request::peer;
 use crate::gateway::request::refusal::own_words;
-use crate::gateway::upstream::secrets::{Hidden, contains_secret, hides};
+use crate::gateway::upstream::secrets::{UpstreamSecrets, contains_secret, hides};
 use crate::outbound::OutboundError;
 use crate::protocols::refusal::UpstreamRefusal;
 use crate::protocols::{Delivery, Fault, json};
@@ -87,7 +87,7 @@ impl FailedCall {
         self,
         error: GatewayError,
         headers: &HeaderMap,
-        hidden: Hidden<'_>,
+        hidden: UpstreamSecrets<'_>,
     ) -> Self {
         if matches!(self.failure, CallFailure::RefusedRequest(_)) {
             return self;
@@ -110,7 +110,7 @@ impl FailedCall {
 
     /// Removes secrets: an answer with these `headers` that contains one, or is unreadable, is replaced by an
     /// error.
-    pub(crate) fn without_secrets(self, headers: &HeaderMap, hidden: Hidden<'_>) -> Self {
+    pub(crate) fn without_secrets(self, headers: &HeaderMap, hidden: UpstreamSecrets<'_>) -> Self {
         let is_refused = matches!(self.failure, CallFailure::RefusedRequest(_));
         let status = match &self.answer {
             FailureAnswer::Words(status, words) => {

@@ -26,7 +26,7 @@ use crate::gateway::request::progress::Missing;
 use crate::gateway::request::refusal::judge;
 use crate::gateway::request::sending::{Attempt, Sending};
 use crate::gateway::request::services::Gateway;
-use crate::gateway::upstream::secrets::Hidden;
+use crate::gateway::upstream::secrets::UpstreamSecrets;
 use crate::ledger::{Key, RequestId, Stage as TaskStage, Task};
 use crate::limits::Entered;
 use crate::outbound::{OutboundError, may_announce};
@@ -212,7 +212,7 @@ impl SubmitTo<'_> {
         let (upstream, token) = (Arc::clone(&candidate.target.upstream), candidate.token.clone());
         let (channel, quotas) =
             (Arc::clone(&candidate.channel), candidate.quota_channel().cloned());
-        let hidden = Hidden { upstream: &upstream, token: token.as_ref() };
+        let hidden = UpstreamSecrets { upstream: &upstream, token: token.as_ref() };
         let (path, body) = (request.path.clone(), request.body.clone().into_whole());
         sending.attempt = Some(Attempt::begin(candidate, request));
         let missing = sending.missing_by_status(404);
@@ -254,7 +254,7 @@ impl SubmitTo<'_> {
 fn shown(
     gateway: &Gateway,
     channel: &Channel,
-    hidden: &Hidden<'_>,
+    hidden: &UpstreamSecrets<'_>,
     id: &str,
     answer: Bytes,
 ) -> Bytes {
@@ -291,7 +291,7 @@ struct SubmitCall<'a> {
     poster: Poster<'a>,
     call: &'a (dyn Submit + Sync),
     /// The upstream, and what nobody may read of its answers.
-    hidden: Hidden<'a>,
+    hidden: UpstreamSecrets<'a>,
     /// The thing that the target lacks if it answers 404; `None` if a 404 is a failure of the target's own.
     missing_model: Option<Missing>,
 }

@@ -11,7 +11,7 @@ use crate::gateway::request::context::{CutReason, RequestContext, RequestStage, 
 use crate::gateway::request::failure::CallFailure;
 use crate::gateway::request::orphan::Orphan;
 use crate::gateway::request::peer;
-use crate::gateway::upstream::secrets::{self, Hidden};
+use crate::gateway::upstream::secrets::{self, UpstreamSecrets};
 use crate::gateway::wire::kind::{self, ShownFraming};
 use crate::gateway::wire::offload;
 use crate::ledger::Refusal;
@@ -118,7 +118,7 @@ fn passed(mut out: Bytes, end_of_stream: bool, ctx: &mut RequestContext) -> Resu
         return Err(ctx.fail(GatewayError::new(ErrorKind::BadGateway, message)));
     }
     if response.framing != Framing::Binary {
-        out = secrets::masked(out, Hidden::at(&response.candidate));
+        out = secrets::masked(out, UpstreamSecrets::at(&response.candidate));
     }
     if end_of_stream && response.cut.is_none() {
         out = ended(ctx, out)?;
@@ -206,7 +206,7 @@ fn ended(ctx: &mut RequestContext, out: Bytes) -> Result<Bytes> {
     if response.relaying.is_complete() || response.framing == Framing::Binary {
         return Ok(out);
     }
-    let hidden = Hidden::at(&response.candidate);
+    let hidden = UpstreamSecrets::at(&response.candidate);
     let is_shown =
         |error: &GatewayError| !secrets::contains_secret(error.message.as_bytes(), hidden);
     if let Some(refusal) = response.relaying.refusal().filter(is_shown) {

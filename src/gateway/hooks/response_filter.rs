@@ -10,7 +10,7 @@ use crate::gateway::request::context::{RequestContext, RequestStage};
 use crate::gateway::request::envelope::Envelope;
 use crate::gateway::request::peer;
 use crate::gateway::upstream::response_headers;
-use crate::gateway::upstream::secrets::Hidden;
+use crate::gateway::upstream::secrets::UpstreamSecrets;
 use crate::gateway::wire::head::{self, AnswerHead, REQUEST_ID};
 use crate::protocols::Framing;
 
@@ -23,7 +23,7 @@ pub(super) async fn filter(header: &mut AnswerHead, ctx: &mut RequestContext) ->
     let id = ctx.id;
     let attempt = ctx.attempt();
     let framing = attempt.as_ref().and_then(|attempt| attempt.framing);
-    let hidden = attempt.map(|attempt| Hidden::at(&attempt.candidate));
+    let hidden = attempt.map(|attempt| UpstreamSecrets::at(&attempt.candidate));
     response_headers::to_customer(&mut header.headers, hidden, id);
     if ctx.routing.envelope == Envelope::Anthropic {
         header.headers.insert(REQUEST_ID, head::id(id));

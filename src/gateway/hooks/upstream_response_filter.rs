@@ -3,7 +3,7 @@
 use crate::gateway::request::context::{RequestContext, RequestStage};
 use crate::gateway::request::failure::CallFailure;
 use crate::gateway::upstream::response_headers;
-use crate::gateway::upstream::secrets::{self, Hidden};
+use crate::gateway::upstream::secrets::{self, UpstreamSecrets};
 use crate::gateway::wire::head::AnswerHead;
 use crate::gateway::wire::kind;
 
@@ -13,7 +13,7 @@ pub(super) fn filter(header: &AnswerHead, ctx: &mut RequestContext) -> Option<Ca
     let status = header.status.as_u16();
     if status >= 400 {
         let id = response_headers::upstreams_id(&header.headers);
-        let hidden = ctx.attempt().map(|tried| Hidden::at(&tried.candidate));
+        let hidden = ctx.attempt().map(|tried| UpstreamSecrets::at(&tried.candidate));
         // It goes to the log.
         let tells =
             |id: &str| hidden.is_some_and(|hidden| secrets::contains_secret(id.as_bytes(), hidden));

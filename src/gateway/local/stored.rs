@@ -24,7 +24,7 @@ use crate::gateway::request::failure::{CallFailure, is_json};
 use crate::gateway::request::peer;
 use crate::gateway::request::refusal::own_words;
 use crate::gateway::request::services::Gateway;
-use crate::gateway::upstream::secrets::{self, Hidden};
+use crate::gateway::upstream::secrets::{self, UpstreamSecrets};
 use crate::gateway::wire::error::client_disconnected;
 use crate::gateway::wire::head;
 use crate::outbound::{OutboundResponse, SignedIn};
@@ -163,7 +163,7 @@ pub(crate) async fn answer(
         let answer = while_here(session, call).await?.map_err(|error| {
             CallFailure::from_outbound(&error).error(Delivery::Relay).cause(error)
         })?;
-        let hidden = Hidden { upstream, token: token.as_ref() };
+        let hidden = UpstreamSecrets { upstream, token: token.as_ref() };
         let finder = CredentialFinder::of_call(credential, token.as_ref());
         let scan = CredentialScan::new(finder.map(Arc::new));
         pass_on(session, ctx, stored, hidden, scan, answer).await
@@ -177,7 +177,7 @@ async fn pass_on(
     session: &mut Session,
     ctx: &mut RequestContext,
     stored: StoredResponse<'_>,
-    hidden: Hidden<'_>,
+    hidden: UpstreamSecrets<'_>,
     mut scan: CredentialScan,
     mut answer: OutboundResponse,
 ) -> Result<(), GatewayError> {
@@ -216,7 +216,7 @@ async fn pass_on(
 /// Passes a piece on, and cuts off the operator's credential.
 fn passed(
     ctx: &RequestContext,
-    hidden: Hidden<'_>,
+    hidden: UpstreamSecrets<'_>,
     scan: &mut CredentialScan,
     piece: Bytes,
     is_end: bool,
@@ -231,7 +231,7 @@ fn passed(
 async fn refuse(
     session: &mut Session,
     ctx: &RequestContext,
-    hidden: Hidden<'_>,
+    hidden: UpstreamSecrets<'_>,
     answer: OutboundResponse,
 ) -> Result<(), GatewayError> {
     let (status, headers): (u16, HeaderMap) = (answer.status(), answer.headers().clone());

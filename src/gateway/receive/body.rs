@@ -13,7 +13,7 @@ use crate::gateway::request::context::RequestContext;
 use crate::gateway::wire::error::describe_error;
 use crate::gateway::wire::framing;
 use crate::gateway::wire::length::{SHORT_BYTES_MAX, content_length, expects_continue};
-use crate::gateway::wire::memory::budget::{BodyBudget, BudgetShare, OfAccount};
+use crate::gateway::wire::memory::budget::{AccountShare, BodyBudget, BudgetShare};
 use crate::gateway::wire::memory::gathered::GatheredBody;
 use crate::gateway::wire::memory::held::HeldBody;
 
@@ -25,7 +25,7 @@ pub(crate) struct ReadLimits {
     /// All bodies together, in bytes.
     pub(crate) budget_bytes_max: usize,
     /// The account's share of that.
-    pub(crate) account: Option<OfAccount>,
+    pub(crate) account: Option<AccountShare>,
     /// The time for the whole body.
     pub(crate) timeout: Duration,
 }
@@ -44,7 +44,12 @@ impl ReadLimits {
         Self {
             body_bytes_max,
             budget_bytes_max: limits.body_memory_bytes_max,
-            account: account.map(|in_use| OfAccount { number, in_use, bytes_max, is_funded: true }),
+            account: account.map(|in_use| AccountShare {
+                number,
+                in_use,
+                bytes_max,
+                is_funded: true,
+            }),
             timeout,
         }
     }

@@ -9,7 +9,6 @@ use pingora::{Error, ErrorType, Result};
 use pingora_proxy::Session;
 
 use crate::balance::{Candidate, CredentialScan, Outcome};
-use crate::clock::UnixMs;
 use crate::config::snapshot::{Model, Route, Snapshot, Target};
 use crate::error::GatewayError;
 use crate::gateway::listen::deadline::{self, Deadline};
@@ -27,12 +26,12 @@ use crate::gateway::request::{peer, status};
 use crate::gateway::wire::head;
 use crate::gateway::wire::memory::budget::BudgetShare;
 use crate::holds::Seat;
-use crate::ledger::{CostKind, Costed, Key, Ledger, Loss, LossCause, RequestId, TaskId};
+use crate::ledger::{Key, Ledger, RequestId, TaskId};
 use crate::limits::{Entered, Permit, Standing};
 use crate::metrics::Metrics;
 use crate::money::Nanousd;
-use crate::pipeline::{Admitted, Bill, Ending, Relaying, Settled, TryCost};
-use crate::price::{Side, Usage, UsageSource};
+use crate::pipeline::{Admitted, Relaying, Settled};
+use crate::price::{Usage, UsageSource};
 use crate::protocols::{Delivery, Framing};
 use crate::request_log::RequestLog;
 
@@ -460,113 +459,6 @@ impl RequestContext {
             permit.leave();
         }
         self.admission.upstream_slot = None;
-    }
-
-    /// The bill of the request with this ending.
-    pub(crate) fn bill(&self, ending: Ending) -> Bill {
-        match &self.stage {
-            RequestStage::Sending(sending) => sending.admitted.bill(ending),
-            RequestStage::Relaying(response) => response.relaying.bill(ending),
-            RequestStage::Unpaid | RequestStage::Settled(_) => Bill::NOTHING,
-        }
-    }
-
-    /// Sets aside what a bill comes to beyond the hold, as far as that is elsewhere in a fleet.
-    pub(crate) async fn cover(&mut self, bill: &Bill) {
-        match (&mut self.stage, &bill.settlement) {
-            (RequestStage::Sending(sending), Some(bill)) => sending.admitted.cover(bill).await,
-            (RequestStage::Relaying(response), Some(bill)) => response.relaying.cover(bill).await,
-            _ => {}
-        }
-    }
-
-    /// Notes what the upstreams may bill that the customer does not pay.
-    fn record_losses(&self, bill: &Bill) {
-        let (Some(key), Some(requested)) = (&self.key, &self.model) else { return };
-        let last = self.tried_model().unwrap_or(requested);
-        let retried = Some((LossCause::Retry, bill.retried));
-        for (cause, amount) in bill.loss.into_iter().chain(retried) {
-            // Tries that were followed by others began with the model that the request names.
-            let model = if cause == LossCause::Retry { requested } else { last };
-            if amount > Nanousd::ZERO {
-                self.services.ledger.record_loss(Loss {
-                    account: key.account,
-                    key: key.id,
-                    model: Arc::clone(&model.id),
-                    upstream: self.upstream_name().to_owned(),
-                    request: self.id,
-                    cause,
-                    amount,
-                });
-            }
-        }
-    }
-
-    /// The operator's costs of the tries.
-    fn costs(&mut self, bill: &Bill) -> Vec<TryCost> {
-        match &mut self.stage {
-            RequestStage::Sending(sending) => {
-                let at = sending.tried_at();
-                sending.admitted.costs(bill, at)
-            }
-            RequestStage::Relaying(response) => {
-                let Response { relaying, candidate, .. } = &mut **response;
-                relaying.costs(bill, &candidate.target, || sending::at(candidate))
-            }
-            RequestStage::Unpaid | RequestStage::Settled(_) => Vec::new(),
-        }
-    }
-
-    /// Notes what a try has cost the operator, beside what was charged for an answer.
-    fn record_cost(&self, one: TryCost, settled: &Settled) {
-        let Some(key) = &self.key else { return };
-        let charged = match one.kind {
-            CostKind::Answer => settled.charged.checked_add(settled.owed).unwrap_or(Nanousd::MAX),
-            CostKind::Unpaid | CostKind::Retry => Nanousd::ZERO,
-        };
-        let upstream: Arc<str> = one.at.target.upstream.name.as_str().into();
-        if one.kind == CostKind::Answer {
-            self.services.metrics.costed(&one.model, &upstream, charged, one.cost);
-        }
-        let (usage, source) = one.usage;
-        self.services.ledger.record_cost(Costed {
-            account: key.account,
-            key: key.id,
-            model: one.model,
-            upstream,
-            credential: one.at.credential.into(),
-            upstream_model: one.upstream_model.into(),
-            request: self.id,
-            kind: one.kind,
-            usage,
-            source,
-            charged,
-            cost: one.cost,
-            at: UnixMs::now(),
-        });
-    }
-
-    /// Ends the money's part of the request. Later calls return what the first one settled.
-    pub(crate) fn settle(&mut self, bill: Bill) -> Settled {
-        self.record_losses(&bill);
-        let costs = self.costs(&bill);
-        let settlement = bill.settlement;
-        let settled = match std::mem::replace(&mut self.stage, RequestStage::Unpaid) {
-            RequestStage::Unpaid => Settled::NOTHING,
-            RequestStage::Sending(sending) => sending.admitted.settle(settlement),
-            RequestStage::Relaying(response) => response.relaying.settle(settlement),
-            RequestStage::Settled(settled) => settled,
-        };
-        self.stage = RequestStage::Settled(settled);
-        for cost in costs {
-            self.record_cost(cost, &settled);
-        }
-        self.admission.seat = None;
-        if let Some(permit) = self.admission.permit.take() {
-            let usage = &settled.usage;
-            permit.settle(usage.input_tokens_total().saturating_add(usage.total(Side::Output)));
-        }
-        settled
     }
 
     /// Nobody waits for the answer any more. Whether the upstream is read on all the same: where it

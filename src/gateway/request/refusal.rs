@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::error::{ErrorKind, GatewayError, Words};
 use crate::gateway::request::failure::CallFailure;
 use crate::gateway::request::peer;
-use crate::gateway::upstream::secrets::{Hidden, contains_secret, hides};
+use crate::gateway::upstream::secrets::{UpstreamSecrets, contains_secret, hides};
 use crate::outbound::retry_after;
 use crate::protocols::refusal::{RefusalFault, UpstreamRefusal};
 use crate::protocols::{Delivery, json};
@@ -76,7 +76,7 @@ pub(crate) fn customers_error(
     status: u16,
     body: &[u8],
     is_own_dialect: bool,
-    hidden: Hidden<'_>,
+    hidden: UpstreamSecrets<'_>,
 ) -> GatewayError {
     let is_hidden = |text: &[u8]| hides(text, &HeaderMap::new(), Some(hidden));
     if is_hidden(body) || contains_secret(refusal.message.as_bytes(), hidden) {
@@ -126,7 +126,7 @@ pub(crate) fn is_operators(fault: Option<RefusalFault>) -> bool {
 
 /// An upstream's words for a line of the log: shortened, on one line, and without anything that may be a
 /// part of a credential.
-pub(crate) fn logged_words(message: &str, hidden: Hidden<'_>) -> String {
+pub(crate) fn logged_words(message: &str, hidden: UpstreamSecrets<'_>) -> String {
     if contains_secret(message.as_bytes(), hidden) {
         return "(its words name a credential)".to_owned();
     }
@@ -141,7 +141,7 @@ pub(crate) fn logged_words(message: &str, hidden: Hidden<'_>) -> String {
 }
 
 /// True if a word may be a part of a credential, which providers repeat with asterisks in its middle.
-fn is_key(word: &str, hidden: Hidden<'_>) -> bool {
+fn is_key(word: &str, hidden: UpstreamSecrets<'_>) -> bool {
     word.contains("**") || hidden.begins_like_secret(word, SECRET_BYTES_MIN)
 }
 
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn the_log_has_no_part_of_a_credential_and_one_line() {
         let upstream = upstream(&["sk-canary-of-ours-0123456789"]);
-        let hidden = Hidden { upstream: &upstream, token: None };
+        let hidden = UpstreamSecrets { upstream: &upstream, token: None };
         for (message, expected) in [
             ("Incorrect API key provided: sk-ca****6789.", "Incorrect API key provided: ***"),
             ("Bad key sk-canary-of here", "Bad key *** here"),

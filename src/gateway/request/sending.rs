@@ -12,7 +12,7 @@ use crate::gateway::request::failure::{CallFailure, Consequence, NextTarget};
 use crate::gateway::request::mark::Mark;
 use crate::gateway::request::progress::{Missing, Progress};
 use crate::gateway::request::{peer, refusal};
-use crate::gateway::upstream::secrets::Hidden;
+use crate::gateway::upstream::secrets::UpstreamSecrets;
 use crate::gateway::wire::memory::held::HeldBody;
 use crate::metrics::Metrics;
 use crate::pipeline::{Admitted, TriedAt, UpstreamRequest};
@@ -228,7 +228,7 @@ impl Sending {
         let candidate = &attempt.candidate;
         let upstream = &candidate.target.upstream.name;
         metrics.operator_at_fault(upstream, candidate.credential_name(), fault.as_str());
-        let (place, hidden) = (candidate.place(), Hidden::at(candidate));
+        let (place, hidden) = (candidate.place(), UpstreamSecrets::at(candidate));
         let what = match fault {
             RefusalFault::Model => {
                 let model = candidate.target.model.as_deref().unwrap_or_default();

@@ -48,7 +48,7 @@ const LOOKED_AT_BYTES_MAX: usize = 64 * 1024;
 
 /// Progress of writing a request to the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sent {
+enum WriteProgress {
     /// Nothing, or not all: an upstream that has no whole request cannot have begun with it.
     NotWhole,
     /// All of it: the upstream may be at work.
@@ -62,7 +62,7 @@ pub(crate) struct UpstreamCall {
     /// Bytes that the upstream's machine will have acknowledged when everything before this request has
     /// arrived, on a reused connection: more means that some of this request has.
     acked_before: Option<u64>,
-    sent: Sent,
+    sent: WriteProgress,
     /// The length of the request, before anything encrypts it.
     request_bytes: u64,
     /// Longest silence.
@@ -102,7 +102,7 @@ impl UpstreamCall {
             connection,
             upstream,
             acked_before,
-            sent: Sent::NotWhole,
+            sent: WriteProgress::NotWhole,
             request_bytes: 0,
             read_timeout: None,
             read: BytesMut::new(),
@@ -124,7 +124,8 @@ impl UpstreamCall {
     /// The connection, if it can serve another request, and how long it is kept for one: as long as the
     /// operator says, or less where the upstream does.
     fn into_kept(self: Box<Self>) -> Option<(UpstreamConnection, Duration)> {
-        let is_in_order = self.sent == Sent::Whole && self.is_done() && self.failed.is_none();
+        let is_in_order =
+            self.sent == WriteProgress::Whole && self.is_done() && self.failed.is_none();
         let idle = self.upstream.timeouts.idle;
         match self.keep {
             // Bytes behind an answer belong to nothing that was asked.
@@ -180,7 +181,7 @@ impl UpstreamCall {
         let flushed = patience.within(limit, pin!(stream.flush())).await.ok_or_else(stalled)?;
         flushed.or_err(ErrorType::WriteError, "while writing a request")?;
         *written = written.map(|before| before + length as u64);
-        self.sent = Sent::Whole;
+        self.sent = WriteProgress::Whole;
         Ok(())
     }
 
@@ -441,7 +442,7 @@ impl UpstreamCall {
     /// before the request came. What the other machine has acknowledged tells
     /// (docs/adr/0065-connections-to-upstreams.md).
     pub(crate) fn has_not_begun(&self) -> bool {
-        if self.sent == Sent::NotWhole {
+        if self.sent == WriteProgress::NotWhole {
             return true;
         }
         let (Some(before), Some(closed)) = (self.acked_before, self.closed) else { return false };

@@ -5,7 +5,7 @@
 use http::header::HeaderName;
 
 use crate::config::snapshot::Upstream;
-use crate::gateway::upstream::secrets::{Hidden, contains_secret};
+use crate::gateway::upstream::secrets::{UpstreamSecrets, contains_secret};
 use crate::gateway::wire::head::{self, AnswerHeaders, NO_SNIFFING, REQUEST_ID, X_REQUEST_ID};
 use crate::ledger::RequestId;
 use crate::protocols::limits::has;
@@ -56,7 +56,11 @@ pub(crate) fn is_of_use(name: &[u8], upstream: &Upstream) -> bool {
 }
 
 /// Turns the headers of an upstream's answer into the customer's.
-pub(crate) fn to_customer(headers: &mut AnswerHeaders, hidden: Option<Hidden<'_>>, id: RequestId) {
+pub(crate) fn to_customer(
+    headers: &mut AnswerHeaders,
+    hidden: Option<UpstreamSecrets<'_>>,
+    id: RequestId,
+) {
     headers.retain(|name, value| {
         let name = name.as_str().as_bytes();
         frames(name)
@@ -90,7 +94,7 @@ mod tests {
 
     fn left(upstream: &Upstream, lines: &[(&'static str, &'static str)]) -> Vec<String> {
         let mut headers = answer_headers(lines);
-        let hidden = Hidden { upstream, token: None };
+        let hidden = UpstreamSecrets { upstream, token: None };
         to_customer(&mut headers, Some(hidden), RequestId::new());
         let names = headers.iter().map(|(name, _)| name.as_str().to_owned());
         let names = names.filter(|name| lines.iter().any(|(sent, _)| sent == name));

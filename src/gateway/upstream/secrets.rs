@@ -28,12 +28,12 @@ static ERROR_KEY: Lazy<memmem::Finder<'static>> = Lazy::new(|| memmem::Finder::n
 
 /// The secrets that an answer must not contain: all credentials of the upstream, and the token of this try.
 #[derive(Clone, Copy)]
-pub(crate) struct Hidden<'a> {
+pub(crate) struct UpstreamSecrets<'a> {
     pub(crate) upstream: &'a Upstream,
     pub(crate) token: Option<&'a Token>,
 }
 
-impl<'a> Hidden<'a> {
+impl<'a> UpstreamSecrets<'a> {
     /// The secrets for an answer to a try.
     pub(crate) fn at(candidate: &'a Candidate) -> Self {
         Self { upstream: &candidate.target.upstream, token: candidate.token.as_ref() }
@@ -55,14 +55,14 @@ impl<'a> Hidden<'a> {
 }
 
 /// True if a text contains a secret.
-pub(crate) fn contains_secret(text: &[u8], hidden: Hidden<'_>) -> bool {
+pub(crate) fn contains_secret(text: &[u8], hidden: UpstreamSecrets<'_>) -> bool {
     hidden.secrets().any(|secret| stands_in(text, secret.as_bytes()))
 }
 
 /// True if the body of a refusal cannot be shown: it contains a secret, also with JSON escapes, or the
 /// organization that its `headers` name; or nobody can check it, because it is compressed, not UTF-8, or
 /// empty.
-pub(crate) fn hides(body: &[u8], headers: &HeaderMap, hidden: Option<Hidden<'_>>) -> bool {
+pub(crate) fn hides(body: &[u8], headers: &HeaderMap, hidden: Option<UpstreamSecrets<'_>>) -> bool {
     let is_plain =
         headers.get(CONTENT_ENCODING).is_none_or(|coding| coding.as_bytes() == b"identity");
     let is_text = std::str::from_utf8(body).is_ok_and(|text| !text.contains('\0'));
@@ -70,7 +70,7 @@ pub(crate) fn hides(body: &[u8], headers: &HeaderMap, hidden: Option<Hidden<'_>>
     !is_readable || hidden.is_some_and(|hidden| contains_secret_in(body, headers, hidden))
 }
 
-fn contains_secret_in(body: &[u8], headers: &HeaderMap, hidden: Hidden<'_>) -> bool {
+fn contains_secret_in(body: &[u8], headers: &HeaderMap, hidden: UpstreamSecrets<'_>) -> bool {
     let whose = || WHOSE.into_iter().flat_map(|name| headers.get_all(name));
     let tells = |text: &[u8]| {
         contains_secret(text, hidden) || whose().any(|value| stands_in(text, value.as_bytes()))
@@ -88,7 +88,7 @@ fn contains_secret_in(body: &[u8], headers: &HeaderMap, hidden: Hidden<'_>) -> b
 
 /// Replaces secrets by asterisks in errors inside a stream or document. A piece without an error is the
 /// client's own text, and stays as it is.
-pub(crate) fn masked(piece: Bytes, hidden: Hidden<'_>) -> Bytes {
+pub(crate) fn masked(piece: Bytes, hidden: UpstreamSecrets<'_>) -> Bytes {
     // Within a text the quotation marks are escaped.
     if ERROR_KEY.find(&piece).is_none() {
         return piece;
@@ -183,8 +183,8 @@ pub(crate) mod tests {
         Upstream { credentials, ..sample::upstream() }
     }
 
-    fn hidden(upstream: &Upstream) -> Hidden<'_> {
-        Hidden { upstream, token: None }
+    fn hidden(upstream: &Upstream) -> UpstreamSecrets<'_> {
+        UpstreamSecrets { upstream, token: None }
     }
 
     #[test]

@@ -15,9 +15,9 @@ pub(crate) const LARGE_BYTES: usize = 256 * 1024;
 #[derive(Debug)]
 pub(crate) struct Offload(Semaphore);
 
-/// Leave to work on a body, given back on drop.
+/// Permit to work on a body, given back on drop.
 #[must_use]
-pub(crate) enum Leave<'a> {
+pub(crate) enum OffloadPermit<'a> {
     /// The work is short, so it is done in place.
     Here,
     /// It is large, and is one of those that are worked on at one time.
@@ -35,12 +35,12 @@ impl Offload {
     }
 
     /// Waits for leave to work on so many bytes.
-    pub(crate) async fn enter(&self, bytes: usize) -> Leave<'_> {
+    pub(crate) async fn enter(&self, bytes: usize) -> OffloadPermit<'_> {
         if bytes < LARGE_BYTES {
-            return Leave::Here;
+            return OffloadPermit::Here;
         }
         // Nobody closes it.
-        Leave::Elsewhere { _permit: self.0.acquire().await.ok() }
+        OffloadPermit::Elsewhere { _permit: self.0.acquire().await.ok() }
     }
 
     /// Works on so many bytes where it holds up nobody.
@@ -49,7 +49,7 @@ impl Offload {
     }
 }
 
-impl Leave<'_> {
+impl OffloadPermit<'_> {
     /// True if the body is large.
     pub(crate) fn is_large(&self) -> bool {
         matches!(self, Self::Elsewhere { .. })
