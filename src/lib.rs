@@ -6,7 +6,7 @@
 #![deny(clippy::expect_used)]
 
 // The request's path.
-pub mod mcp;
+pub use tollgate_mcp as mcp;
 pub mod gateway;
 pub mod pipeline;
 pub use tollgate_protocols as protocols;
@@ -14,41 +14,34 @@ pub mod balance;
 pub use tollgate_holds as holds;
 pub use tollgate_limits as limits;
 pub mod tasks;
-pub mod outbound;
-mod pricing;
 pub use tollgate_fleet as fleet;
 pub use tollgate_ledger as ledger;
 pub use tollgate_options as options;
+use tollgate_pricing as pricing;
+pub use tollgate_upstream_calls as outbound;
 
 // What it is told, and what it tells.
-use tollgate_catalogue as catalogue;
 pub use tollgate_config as config;
 pub use tollgate_credentials as credentials;
-use tollgate_reconcile as reconcile;
-pub mod reload;
-mod web;
+pub use tollgate_reload as reload;
+use tollgate_web_kit as web;
 mod console;
 pub mod admin;
-pub mod finished;
-mod report;
-pub mod request_log;
-pub mod metrics;
-pub mod logging;
+pub use tollgate_telemetry::{finished, logging, metrics, request_log};
 #[cfg(feature = "otlp")]
-pub mod traces;
+pub use tollgate_traces as traces;
 
 // The commands, and upstreams to try them on.
-pub mod cli;
+pub use tollgate_cli as cli;
+pub mod server;
 pub use tollgate_simulator as sim;
 
 // What everything is made of.
+use tollgate_client_address as forwarded;
 pub use tollgate_money::{money, price};
 pub use tollgate_protocols::public_url;
-pub use tollgate_types::{clock, error, ids};
-use tollgate_types::{closest, printable, words};
-mod forwarded;
-pub mod resident;
-pub mod secret;
-pub mod password;
+pub use tollgate_types::{clock, error, ids, secret};
+use tollgate_types::{closest, words};
+pub use tollgate_web_kit::password;
 #[cfg(test)]
 mod sample;

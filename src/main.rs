@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use tollgate::cli::{Cli, report};
+use tollgate::server::PROGRAM;
 
 /// A third of the CPU that a proxied request costs goes to the system's allocator; see
 /// `docs/adr/0004-allocator-and-memory.md` for the figures.
@@ -13,7 +14,7 @@ use tollgate::cli::{Cli, report};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    match Cli::parse().run() {
+    match Cli::parse().run(&PROGRAM) {
         Ok(code) => code,
         Err(error) => report(&error),
     }
@@ -41,7 +42,7 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(1500)).await;
         let before = anonymous_bytes();
         assert!(before > BLOCKS * BLOCK_BYTES / 2, "{before} bytes: there is nothing to give back");
-        let giving_back = tollgate::resident::give_back(|| 0);
+        let giving_back = tollgate::server::memory::give_back(|| 0);
         assert!(tokio::time::timeout(Duration::from_secs(3), giving_back).await.is_err());
         let after = anonymous_bytes();
         assert!(before - after > BLOCKS * BLOCK_BYTES / 2, "{before} bytes, and then {after}");

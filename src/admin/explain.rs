@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::AdminState;
 use super::error::{ApiError, ApiResult};
 use super::request::Params;
-use crate::balance::{CircuitStanding as Standing, Way};
+use crate::balance::{CandidateView, CircuitStanding as Standing};
 use crate::config::snapshot::{Model, Target, TargetCost};
 use crate::ledger::{Key, KeyId};
 use crate::protocols::Operation;
@@ -99,7 +99,7 @@ pub(super) fn explain(state: &AdminState, query: &ExplainQuery) -> ApiResult<Exp
     let (table, now) = (state.balancer.table(&snapshot), Instant::now());
     let account = key.as_ref().map(|key| key.account.number());
     let targets = |model: &Model| {
-        explained(model, &table.ways(model, account, now, &snapshot.balancing.circuit))
+        explained(model, &table.candidate_views(model, account, now, &snapshot.balancing.circuit))
     };
     let fallback = |id: &Arc<str>| {
         let served = snapshot.model(id).filter(|model| model.id == *id);
@@ -129,25 +129,25 @@ fn unlisted(key: Option<&Key>, name: &str, model: &Model) -> Option<&'static str
     is_unlisted.then_some("the key's list of models does not have it")
 }
 
-fn explained(model: &Model, ways: &[Way<'_>]) -> Vec<ExplainedTarget> {
-    let getting = ways.iter().filter(|way| way.share > 0.0);
-    let first = getting.map(|way| way.target.priority).min();
-    let one = |way: &Way<'_>| {
-        let credential = way.channel.credential.as_ref().map_or("", |one| one.name.as_str());
+fn explained(model: &Model, views: &[CandidateView<'_>]) -> Vec<ExplainedTarget> {
+    let getting = views.iter().filter(|view| view.share > 0.0);
+    let first = getting.map(|view| view.target.priority).min();
+    let one = |view: &CandidateView<'_>| {
+        let credential = view.channel.credential.as_ref().map_or("", |one| one.name.as_str());
         ExplainedTarget {
-            upstream: way.target.upstream.name.clone(),
-            target: way.target.model.as_deref().unwrap_or(&model.id).to_owned(),
-            translated: translated(model, way.target),
+            upstream: view.target.upstream.name.clone(),
+            target: view.target.model.as_deref().unwrap_or(&model.id).to_owned(),
+            translated: translated(model, view.target),
             credential: credential.to_owned(),
-            priority: way.target.priority,
-            weight: way.target.weight,
-            in_flight: way.channel.in_flight(),
-            cost: way.target.cost.as_ref().map(cost),
-            percent: (100.0 * way.share).round(),
-            why: why(way, first),
+            priority: view.target.priority,
+            weight: view.target.weight,
+            in_flight: view.channel.in_flight(),
+            cost: view.target.cost.as_ref().map(cost),
+            percent: (100.0 * view.share).round(),
+            why: why(view, first),
         }
     };
-    ways.iter().map(one).collect()
+    views.iter().map(one).collect()
 }
 
 /// The operations whose requests are translated for a target.
@@ -172,9 +172,9 @@ fn cost(cost: &TargetCost) -> String {
     costs.collect::<Vec<_>>().join(", ")
 }
 
-fn why(way: &Way<'_>, first: Option<u32>) -> String {
-    let gets_calls = way.share > 0.0;
-    match way.standing {
+fn why(view: &CandidateView<'_>, first: Option<u32>) -> String {
+    let gets_calls = view.share > 0.0;
+    match view.standing {
         Standing::Ready { share } if gets_calls && share < 1.0 => {
             format!("it has recovered and gets {:.0} % of its weight", share * 100.0)
         }

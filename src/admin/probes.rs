@@ -11,6 +11,7 @@ use serde_json::json;
 use super::error::{ApiError, ApiResult};
 use super::route::{Operation, Output};
 use super::{AdminState, upstreams};
+use crate::balance::Outcome;
 use crate::fleet::InFleet;
 use crate::ledger::CreditSums;
 use crate::metrics::LedgerFigures;
@@ -102,7 +103,7 @@ pub(super) async fn metrics(State(state): State<AdminState>) -> ApiResult<Counte
         let losses = sums.into_iter().map(|(cause, sum)| (cause, sum.amount)).collect();
         let open_tasks = state.tasks.open();
         let (upstreams, circuits) = upstreams::figures(&state);
-        state.metrics.begin(&state.config.load());
+        state.metrics.begin(&state.config.load(), &Outcome::WORDS);
         state.metrics.show_targets(&upstreams, &circuits);
         state.metrics.show_credentials(&upstreams::credential_figures(&state));
         let projection = state.ledger.projection_state();

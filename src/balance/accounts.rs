@@ -1,53 +1,52 @@
-//! What the accounts that called last have seen of something that calls go to: bounded, and each
-//! account with one voice.
+//! Recent results per account at one endpoint: a bounded number of accounts, each with one vote.
 
 use std::time::{Duration, Instant};
 
-use super::circuit::Breaker;
+use super::breaker::Breaker;
 use crate::config::snapshot::CircuitRules;
 
-/// Accounts that are told apart. Of more than these, those that called last speak for all.
+/// Number of accounts that are tracked. Of more than these, only the latest callers are.
 const ACCOUNTS_MAX: usize = 16;
-/// Failures are weighed against successes over this long.
+/// Sliding window over which the share of failures is measured.
 pub(super) const WINDOW: Duration = Duration::from_secs(30);
-/// The window is kept in this many pieces, so that it slides.
+/// Buckets of the sliding window.
 const WINDOW_PIECES: usize = 6;
-/// How long calls are counted in one piece.
+/// Length of one bucket.
 const PIECE: Duration = Duration::from_secs(WINDOW.as_secs() / WINDOW_PIECES as u64);
-/// A share of failures says little of fewer calls than this.
+/// Fewest calls in the window for which a share of failures is judged.
 const WINDOW_CALLS_MIN: u32 = 20;
-/// A row of failures of all accounts together has failures of so many accounts at least: each counts
-/// for a third of it at most.
+/// Fewest accounts behind a streak of failures that opens the circuit for all: each counts for at most a
+/// third of it.
 const ROW_ACCOUNTS_MIN: u32 = 3;
 
-/// The accounts that called last.
+/// Latest callers, least recently seen replaced first.
 #[derive(Debug, Default)]
 pub(super) struct Accounts {
     slots: Vec<Slot>,
     row: FailureStreak,
 }
 
-/// Failures of several accounts without a success between them.
+/// Consecutive failures of all accounts, without a success between them.
 #[derive(Debug, Default)]
 struct FailureStreak {
-    /// Which row it is.
+    /// Sequence number of the streak.
     number: u64,
-    /// Its failures, of each account no more than its part.
+    /// Failures in the streak, capped per account.
     failures: u32,
     accounts: u32,
 }
 
-/// What is counted of one account.
+/// Counters and breaker of one account.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) account: u64,
     pub(super) breaker: Breaker,
     seen: Instant,
     failures_in_row: u32,
-    /// Its last call failed.
+    /// True if the latest call failed.
     has_failed: bool,
     recent: Recent,
-    /// The row of all that it last had a part in, and with how many failures.
+    /// Number of the shared streak that it last contributed to, and its contribution.
     in_row: (u64, u32),
 }
 
@@ -64,16 +63,17 @@ impl Accounts {
         self.slots.iter()
     }
 
-    /// Those that called within the window, and those whose breaker does something.
+    /// Accounts with calls in the window or with a breaker that is not closed.
     pub(super) fn current(&self, now: Instant) -> impl Iterator<Item = &Slot> {
         self.slots.iter().filter(move |slot| slot.is_recent(now) || !slot.breaker.is_at_rest(now))
     }
 
-    /// The account's slot. Where there is none it takes that of the account that called longest ago.
+    /// Slot of an account, created if missing in place of the least recent caller.
     pub(super) fn at(&mut self, account: u64, now: Instant) -> &mut Slot {
         let found = self.slots.iter().position(|slot| slot.account == account);
         let at = found.unwrap_or_else(|| {
             let oldest = self.slots.iter().enumerate().min_by_key(|(_, slot)| slot.seen);
+            // Replaced rather than dropped: the vector never grows beyond its bound.
             match oldest.map(|(at, _)| at).filter(|_| self.slots.len() >= ACCOUNTS_MAX) {
                 Some(at) => {
                     self.slots[at] = Slot::new(account, now);
@@ -90,14 +90,14 @@ impl Accounts {
         slot
     }
 
-    /// A call has succeeded; gives its account's slot.
+    /// Record a success and return the account's slot.
     pub(super) fn succeeded(&mut self, account: u64, now: Instant) -> &mut Slot {
         let slot = self.answered(account, now);
         slot.recent.add(now, false);
         slot
     }
 
-    /// A call was answered, if not served; gives its account's slot.
+    /// Record an answer, served or not, and return the account's slot.
     pub(super) fn answered(&mut self, account: u64, now: Instant) -> &mut Slot {
         self.row = FailureStreak { number: self.row.number + 1, ..FailureStreak::default() };
         let slot = self.at(account, now);
@@ -106,7 +106,7 @@ impl Accounts {
         slot
     }
 
-    /// A call has failed. Says whether that is news: the account has no part in the row yet.
+    /// Record a failure. Returns true if it is the account's first in the current streak.
     pub(super) fn failed(&mut self, account: u64, now: Instant, rules: &CircuitRules) -> bool {
         let number = self.row.number;
         let part_max = rules.failures.div_ceil(ROW_ACCOUNTS_MIN);
@@ -123,9 +123,9 @@ impl Accounts {
         part == 0
     }
 
-    /// Whether calls fail for so many accounts that it is nobody's own doing: they fail in a row, or as
-    /// a share of calls, of several accounts that are not the lesser part of those that call. Beside
-    /// them count `down_in_row` connections that did not come about.
+    /// True if failures are too widespread to be caused by single accounts: a streak, or a share of
+    /// calls, of several accounts that are not a minority of the callers. `down_in_row` failed
+    /// connections count beside them.
     pub(super) fn many_fail(
         &mut self,
         down_in_row: u32,
@@ -148,7 +148,7 @@ impl Accounts {
         in_row || often
     }
 
-    /// It works again: what was before says nothing of what comes.
+    /// Reset all counters after a recovery.
     pub(super) fn begin_anew(&mut self) {
         self.row = FailureStreak { number: self.row.number + 1, ..FailureStreak::default() };
         self.slots.iter_mut().for_each(Slot::begin_anew);
@@ -168,14 +168,14 @@ impl Slot {
         }
     }
 
-    /// Whether so many of the account's own calls fail that it should make no more.
+    /// True if the account's own failures should open its breaker.
     pub(super) fn fails(&mut self, now: Instant, rules: &CircuitRules) -> bool {
         let (calls, failures) = self.recent.sum(now);
         self.failures_in_row >= rules.failures
             || calls >= WINDOW_CALLS_MIN && is_share(failures, calls, rules)
     }
 
-    /// Closes its breaker, and says whether that was anything else than closed.
+    /// Close the breaker. Returns true if it was not closed.
     pub(super) fn close(&mut self, now: Instant) -> bool {
         let was_open = self.breaker.close(now);
         if was_open {
@@ -184,7 +184,7 @@ impl Slot {
         was_open
     }
 
-    /// Forgets what one account has seen.
+    /// Reset the account's counters.
     pub(super) fn begin_anew(&mut self) {
         self.failures_in_row = 0;
         self.has_failed = false;
@@ -196,13 +196,12 @@ impl Slot {
     }
 }
 
-/// Whether `some` are so great a part of `all` as the rules name.
+/// True if `some` of `all` reach the failure percentage of the rules.
 fn is_share(some: u32, all: u32, rules: &CircuitRules) -> bool {
     all > 0 && u64::from(some) * 100 / u64::from(all) >= u64::from(rules.failure_percent)
 }
 
-/// Calls of the last [`WINDOW`], in pieces that are used in turn: when a piece began, its calls and
-/// its failures.
+/// Calls and failures of the last [`WINDOW`], in buckets that are reused in turn.
 #[derive(Debug, Default)]
 struct Recent {
     pieces: [Option<Piece>; WINDOW_PIECES],
@@ -212,7 +211,7 @@ struct Recent {
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     began: Instant,
-    /// From here on calls count in the next piece: comparing two times takes less than subtracting them.
+    /// End of the bucket, stored because comparing two times is cheaper than subtracting them.
     ends: Instant,
     calls: u32,
     failures: u32,
@@ -232,7 +231,7 @@ impl Recent {
         }
     }
 
-    /// The numbers of calls and of failures in the window.
+    /// Numbers of calls and failures in the window.
     fn sum(&self, now: Instant) -> (u32, u32) {
         let is_recent = |piece: &&Piece| now.saturating_duration_since(piece.began) < WINDOW;
         let recent = self.pieces.iter().flatten().filter(is_recent);

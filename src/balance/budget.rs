@@ -1,13 +1,14 @@
-//! How many retries there may be: so that an upstream in trouble gets no storm on top of it.
+//! Retry budget: bounds retries to a share of requests, so that a failing upstream is not hit by a retry
+//! storm.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::config::snapshot::RetryRules;
 
-/// A retry, in the unit of the budget.
+/// Cost of one retry, in the unit of the budget.
 const RETRY: i64 = 1000;
-/// What is saved up is at most what comes in this long: a quiet hour is no licence for a storm.
+/// Period whose income caps the budget: a quiet hour must not allow a storm.
 const SAVED_FOR: Duration = Duration::from_secs(10);
 
 /// The budget of one gateway, in thousandths of a retry. Requests bring some, retries take one.
@@ -15,37 +16,39 @@ const SAVED_FOR: Duration = Duration::from_secs(10);
 pub struct RetryBudget {
     began: Instant,
     left: AtomicI64,
-    /// Until when time has been turned into budget, in milliseconds since `began`.
+    /// Time up to which the per-second income is credited, in milliseconds since `began`.
     filled_until_ms: AtomicU64,
 }
 
 impl RetryBudget {
-    /// A budget for the first seconds.
+    /// Create a budget with enough for the first seconds.
     #[must_use]
     pub fn new(now: Instant) -> Self {
         Self { began: now, left: AtomicI64::new(10 * RETRY), filled_until_ms: AtomicU64::new(0) }
     }
 
-    /// A request has come.
+    /// Credit the share of one request.
     pub fn deposit(&self, rules: &RetryRules) {
         let share = i64::from(rules.budget_percent) * RETRY / 100;
         let most = Self::most(rules) + share * i64::try_from(SAVED_FOR.as_secs()).unwrap_or(0);
+        // Concurrent requests may pass the cap by their shares: harmless, and cheaper than a loop.
         if self.left.load(Ordering::Relaxed) < most {
             self.left.fetch_add(share, Ordering::Relaxed);
         }
     }
 
-    /// Takes a retry, if there is one.
+    /// Debit one retry. Returns false if the budget lacks it.
     pub fn withdraw(&self, now: Instant, rules: &RetryRules) -> bool {
         self.fill(now, rules);
         let take = |left: i64| (left >= RETRY).then_some(left - RETRY);
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     }
 
-    /// Turns the time that has passed into budget.
+    /// Credit the per-second income since the last call.
     fn fill(&self, now: Instant, rules: &RetryRules) {
         let now_ms = now.saturating_duration_since(self.began).as_millis();
         let now_ms = u64::try_from(now_ms).unwrap_or(u64::MAX);
+        // Swapped, so that each millisecond is credited to one caller only.
         let before = self.filled_until_ms.swap(now_ms, Ordering::Relaxed);
         let passed_ms = i64::try_from(now_ms.saturating_sub(before)).unwrap_or(i64::MAX);
         let most = Self::most(rules);

@@ -1,4 +1,4 @@
-//! A channel that was chosen for a try: what it is shown, and what comes of it.
+//! A channel selected for one try, with its credentials and the report of its outcome.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,67 +7,67 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use tollgate_options::auth::Auth;
 
-use super::channel::{Channel, Orphaned, Outcome, PlannedCall};
+use super::call_kind::CallKind;
+use super::channel::{Channel, OrphanGuard, Outcome, PlannedCall};
 use super::circuit::{Caller, Change, Circuit, Probe, Verdict};
-use super::free::FreeCall;
-use super::kind::CallKind;
+use super::free_calls::FreeCall;
 use crate::clock::UnixMs;
 use crate::config::snapshot::{CircuitRules, Target};
 use crate::credentials::Token;
 
-/// The place of a target in the order of tries: of all that can be tried, those of the lowest.
+/// Rank of a target in the order of tries; the lowest available rank is tried first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TargetRank {
     /// The rank of its model: 0 is the one that the request names, and its fallbacks follow.
     pub model: usize,
-    /// Set for a target that the request is translated for.
+    /// True if the request must be translated for the target.
     pub is_translated: bool,
 }
 
-/// A way that a request may still take.
+/// A channel that a request has not tried, with its target and rank.
 #[derive(Debug)]
-pub(super) struct UntriedWay {
+pub(super) struct RankedChannel {
     pub(super) rank: TargetRank,
     pub(super) target: Arc<Target>,
     pub(super) channel: Arc<Channel>,
 }
 
-/// A channel that was chosen for a try. It counts as under way until it is dropped.
+/// A channel selected for a try. Counted as in flight until dropped.
 #[derive(Debug)]
 pub struct Candidate {
-    /// Where the model is served.
+    /// Target that serves the model.
     pub target: Arc<Target>,
-    /// The channel that was chosen.
+    /// Channel selected for the try.
     pub channel: Arc<Channel>,
-    /// Its place in the order of tries.
+    /// Rank of the target in the order of tries.
     pub rank: TargetRank,
-    /// Whether another try came before.
+    /// True if it is not the request's first try.
     pub is_retry: bool,
-    /// What the upstream is shown, where the gateway signs in to it: it is there before a request is
-    /// written.
+    /// Token for the upstream, if the gateway signs in to it; set before a request is written.
     pub token: Option<Token>,
-    /// The place of a call that costs nothing among those at its upstream, until the upstream has answered.
+    /// Slot of a free call, released when the upstream has answered.
     free_call: Option<FreeCall>,
     pub(super) slot: usize,
     call: PlannedCall,
     rules: CircuitRules,
-    /// This call finds out whether its kind works again at the target, and whether the credential does.
+    /// Half-open probes that this call makes: of the call kind at the target, and of the credential.
     probes: [Probe; 2],
 }
 
 impl Candidate {
     pub(super) fn begin(
-        way: UntriedWay,
+        ranked: RankedChannel,
         slot: usize,
         is_retry: bool,
         call: PlannedCall,
         now: Instant,
         rules: CircuitRules,
     ) -> Self {
-        let UntriedWay { rank, target, channel } = way;
+        let RankedChannel { rank, target, channel } = ranked;
         let Caller { account, tokens } = call.caller;
         let mut probes = [Probe::default(); 2];
         if call.kind == channel.kind {
+            // Before the answer reports it: parallel calls must not all count on the same rest.
             channel.quotas.lock().spend(tokens);
             let begin = |circuit: &Mutex<Circuit>| circuit.lock().begin(account, now);
             probes = [begin(&channel.circuit), begin(&channel.account)];
@@ -83,46 +83,45 @@ impl Candidate {
         Self { target, channel, rank, is_retry, token, free_call, slot, call, rules, probes }
     }
 
-    /// Begins a call that costs nothing, which has its place: one that waits for a place keeps no others
-    /// from finding out whether their kind works again.
+    /// Begin a free call that has got its slot: one that still waits would keep other calls from
+    /// probing.
     pub fn begin_free(&mut self, place: FreeCall, now: Instant) {
         self.free_call = Some(place);
         let PlannedCall { caller, kind } = self.call;
         self.probes[0] = self.channel.others.begin(kind, caller.account, now);
     }
 
-    /// The kind of the call.
+    /// Kind of the call.
     #[must_use]
     pub fn kind(&self) -> CallKind {
         self.call.kind
     }
 
-    /// The account whose call it is, by its number.
+    /// Number of the calling account.
     #[must_use]
     pub fn account(&self) -> u64 {
         self.call.caller.account
     }
 
-    /// The channel if its quotas are those that an answer to the call tells of: providers have others for
-    /// other endpoints.
+    /// Channel whose quotas the answer's headers report; `None` for kinds with quotas of their own.
     #[must_use]
     pub fn quota_channel(&self) -> Option<&Arc<Channel>> {
         (self.call.kind == self.channel.kind).then_some(&self.channel)
     }
 
-    /// The name of the credential; empty where the upstream has only one.
+    /// Name of the credential; empty for an upstream with one unnamed credential.
     #[must_use]
     pub fn credential_name(&self) -> &str {
         self.channel.credential.as_ref().map_or("", |credential| &credential.name)
     }
 
-    /// How the gateway signs in to the upstream; `None` where that takes a key, or nothing.
+    /// Sign-in method of the upstream; `None` if it takes an API key or nothing.
     #[must_use]
     pub fn auth(&self) -> Option<&Arc<Auth>> {
         self.channel.credential.as_ref()?.auth()
     }
 
-    /// The name of the upstream, and of the credential behind a slash where it has one.
+    /// Label for logs: `upstream`, or `upstream/credential`.
     #[must_use]
     pub fn place(&self) -> String {
         let upstream = &self.target.upstream.name;
@@ -132,14 +131,14 @@ impl Candidate {
         }
     }
 
-    /// Counts its answer as one that nobody waits for any more.
+    /// Count the answer as orphaned: nobody waits for it any more.
     #[must_use]
-    pub fn orphan(&self) -> Orphaned {
+    pub fn orphan(&self) -> OrphanGuard {
         self.channel.upstream.orphans.fetch_add(1, Ordering::Relaxed);
-        Orphaned(Arc::clone(&self.channel.upstream))
+        OrphanGuard(Arc::clone(&self.channel.upstream))
     }
 
-    /// Notes what came of the try, for those that follow.
+    /// Report the outcome of the try to the circuits.
     pub fn report(&mut self, outcome: Outcome, now: Instant) {
         if self.call.kind == self.channel.kind {
             self.report_main(outcome, now);
@@ -148,12 +147,12 @@ impl Candidate {
         }
     }
 
-    /// Notes what came of a call that speaks for the target.
+    /// Report a call of the target's main kind.
     fn report_main(&mut self, outcome: Outcome, now: Instant) {
         let own = outcome.verdict();
         let account = match (outcome, own) {
             (Outcome::Credential, _) => Some(Verdict::Bad),
-            // The credential may be good or not.
+            // The failure does not show whether the credential is good.
             (_, Some(Verdict::Bad | Verdict::Down) | None) => None,
             (_, Some(Verdict::Good | Verdict::Begun | Verdict::Busy(_))) => Some(Verdict::Good),
         };
@@ -173,11 +172,11 @@ impl Candidate {
         }
     }
 
-    /// Notes what came of a call of another kind: its kind at this target alone is concerned, and the target
-    /// by whether there was a connection. The credential is not: it may have no permission for this kind,
-    /// or one for nothing else.
+    /// Report a call of another kind. It affects that kind's circuit at this target, and the target's
+    /// main circuit only by whether a connection was made. It never affects the credential, which may
+    /// lack permission for this kind, or have it for this kind only.
     fn report_other(&mut self, outcome: Outcome, now: Instant) {
-        // The upstream has done its part. Whoever takes the answer slowly holds no place.
+        // The upstream has answered: a client that reads slowly must not hold the slot.
         self.free_call = None;
         let Self { call, channel, rules, .. } = self;
         let of_target = match outcome {
@@ -185,7 +184,7 @@ impl Candidate {
                 *channel.last_failure.lock() = Some((UnixMs::now(), outcome));
                 channel.circuit.lock().report(call.caller, Verdict::Down, now, rules)
             }
-            // It may be for want of a token that the upstream was not asked at all.
+            // Sign-in may have failed, so no call reached the upstream.
             Outcome::Credential => None,
             _ => channel.circuit.lock().connected(now),
         };
@@ -213,7 +212,7 @@ impl Candidate {
                  other calls go on",
                 time.as_secs_f64()
             ),
-            // The accounts that make such calls can be many, and cost nothing.
+            // Not logged: free calls of many accounts could flood the log.
             Change::OpenedForOne(_) => {}
             Change::Closed => log::info!("{model}{space}at {place} gets {kind} calls again"),
         }
@@ -251,6 +250,7 @@ impl Drop for Candidate {
             channel.in_flight.fetch_sub(1, Ordering::Relaxed);
         }
         channel.upstream.in_flight.fetch_sub(1, Ordering::Relaxed);
+        // A probe without a result must be given back, or the circuit would wait for it in vain.
         if !self.probes.iter().any(|probe| probe.is_any()) {
             return;
         }

@@ -1,97 +1,98 @@
-//! The ways to a model that one request may still try.
+//! Channels that one request may still try.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::breaker::CircuitStanding;
 use super::budget::RetryBudget;
-use super::candidate::{Candidate, TargetRank, UntriedWay};
+use super::candidate::{Candidate, RankedChannel, TargetRank};
 use super::channel::{Channel, PlannedCall};
-use super::choose::{View, choose};
-use super::circuit::CircuitStanding;
-use super::stored::{Keeper, Stored};
-use super::unknown::UnknownNames;
+use super::choose::{ChannelView, choose};
+use super::stored_ids::{Stored, StoredIdRecorder};
+use super::unknown_names::UnknownNames;
 use crate::config::snapshot::{Balancing, Target};
 
-/// The ways to a model that one request may still try, and whether it may.
+/// Channels that one request may still try, its retry limits, and its deadline.
 #[derive(Debug)]
 pub struct Candidates {
-    /// A way that was tried is gone.
-    left: Vec<Option<UntriedWay>>,
-    whose: Whose,
+    /// Slots of all channels; a tried one is `None`.
+    left: Vec<Option<RankedChannel>>,
+    owner: RequestOwner,
     affinity: Option<u64>,
     rules: Balancing,
     budget: Arc<RetryBudget>,
     began: Instant,
     tries: u32,
-    /// The next retry is paid for.
+    /// True if the next retry is already debited from the budget.
     granted: bool,
-    /// The way that comes next, whatever the others are like.
+    /// Slot to try next regardless of the selection, after a connection that failed before use.
     first: Option<usize>,
 }
 
-/// Whose request it is, and what is known of that account.
+/// Account behind the request and its per-account state.
 #[derive(Debug)]
-pub(super) struct Whose {
-    /// The call that each try makes.
+pub(super) struct RequestOwner {
+    /// Call that each try makes.
     pub(super) call: PlannedCall,
-    pub(super) chosen: Option<Chosen>,
+    pub(super) chosen: Option<ChosenName>,
     pub(super) stored: Arc<Stored>,
 }
 
-/// A name that the customer has chosen for the model.
+/// Model name from the request, for a model whose id is a pattern.
 #[derive(Debug)]
-pub(super) struct Chosen {
+pub(super) struct ChosenName {
     pub(super) name: String,
     pub(super) unknown: Arc<UnknownNames>,
-    /// Some upstream does not know it.
+    /// True if at least one upstream has answered that it has no such model.
     pub(super) is_unknown: bool,
 }
 
-/// Whether another try may be made.
+/// Decision on a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// Another try may be made, and is paid for.
+    /// Allowed, and debited from the budget.
     Granted,
-    /// There is nothing left to try, or no time.
+    /// No channel is left, or no time.
     NoneLeft,
-    /// Too many retries are being made already.
+    /// The retry budget is exhausted.
     OverBudget,
 }
 
 impl Candidates {
     pub(super) fn new(
-        left: Vec<Option<UntriedWay>>,
-        whose: Whose,
+        left: Vec<Option<RankedChannel>>,
+        owner: RequestOwner,
         affinity: Option<u64>,
         rules: Balancing,
         budget: Arc<RetryBudget>,
     ) -> Self {
         budget.deposit(&rules.retries);
         let (began, tries, granted, first) = (Instant::now(), 0, false, None);
-        Self { left, whose, affinity, rules, budget, began, tries, granted, first }
+        Self { left, owner, affinity, rules, budget, began, tries, granted, first }
     }
 
-    /// The next way to try: the first, or one that [`Self::retry`] has granted.
+    /// Select the next channel: for the first try, or for one that [`Self::retry`] has granted.
     pub fn next(&mut self, now: Instant) -> Option<Candidate> {
         if self.has_tried() && !std::mem::take(&mut self.granted) {
             return None;
         }
         let slot = self.pick(now)?;
+        // Once only: should it fail again, the selection decides anew.
         self.first = None;
-        let way = self.left.get_mut(slot)?.take()?;
+        let ranked = self.left.get_mut(slot)?.take()?;
         let is_retry = self.tries > 0;
         self.tries += 1;
-        let (call, rules) = (self.whose.call, self.rules.circuit);
-        Some(Candidate::begin(way, slot, is_retry, call, now, rules))
+        let (call, rules) = (self.owner.call, self.rules.circuit);
+        Some(Candidate::begin(ranked, slot, is_retry, call, now, rules))
     }
 
-    /// Whether the next try would be another one.
+    /// True if a try has been made.
     #[must_use]
     pub fn has_tried(&self) -> bool {
         self.tries > 0
     }
 
-    /// Whether another try may be made; if so, the next one is paid for.
+    /// Ask for another try, debiting it from the budget if granted.
     pub fn retry(&mut self, now: Instant) -> Retry {
         if self.granted {
             return Retry::Granted;
@@ -106,93 +107,93 @@ impl Candidates {
         Retry::Granted
     }
 
-    /// The target that was tried last does not have what the request names. That is no failure of it,
-    /// so another try takes nothing from the budget. Says whether there is one.
+    /// Skip the last target, which does not have what the request names. This is no failure, so the next
+    /// try costs no budget. Returns true if there is a next one.
     pub fn pass_over(&mut self, now: Instant) -> bool {
         self.granted = self.granted || self.may_try(now);
         self.granted
     }
 
-    /// The upstream does not know the name of the model that the customer has chosen: it is not asked
-    /// again for a while.
+    /// Record that the channel's upstream does not know the chosen model name: it is skipped for a
+    /// while.
     pub fn unknown(&mut self, channel: &Channel, now: Instant) {
-        let Whose { call, chosen, .. } = &mut self.whose;
+        let RequestOwner { call, chosen, .. } = &mut self.owner;
         if let Some(chosen) = chosen {
             chosen.is_unknown = true;
             chosen.unknown.add(*call, channel, &chosen.name, now);
         }
     }
 
-    /// Whether no upstream knows the name that the customer has chosen, as far as they were asked: those
-    /// that are out of order were not.
+    /// True if no reachable upstream knows the chosen model name.
     #[must_use]
     pub fn is_unknown(&self, now: Instant) -> bool {
-        let is_unknown = self.whose.chosen.as_ref().is_some_and(|chosen| chosen.is_unknown);
+        let is_unknown = self.owner.chosen.as_ref().is_some_and(|chosen| chosen.is_unknown);
         is_unknown && (self.is_empty() || self.pick(now).is_some())
     }
 
-    /// Whether there is no way at all.
+    /// True if no channel is left.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.left.iter().all(Option::is_none)
     }
 
-    /// Notes what the upstream keeps of the answer that has come this way.
+    /// Create a recorder of ids that the upstream stores for the candidate's answer.
     #[must_use]
-    pub fn keeper(&self, candidate: &Candidate) -> Keeper {
-        let (stored, account) = (Arc::clone(&self.whose.stored), self.whose.call.caller.account);
-        Keeper { stored, account, home: candidate.channel.home }
+    pub fn id_recorder(&self, candidate: &Candidate) -> StoredIdRecorder {
+        let (stored, account) = (Arc::clone(&self.owner.stored), self.owner.call.caller.account);
+        StoredIdRecorder { stored, account, home: candidate.channel.home }
     }
 
-    /// Puts the way of `candidate` back, to be tried next: the try never reached it.
+    /// Return a candidate's channel, to be tried next: the try never reached the upstream.
     pub fn again(&mut self, candidate: &Candidate) {
         let (target, channel) = (Arc::clone(&candidate.target), Arc::clone(&candidate.channel));
         let Candidate { rank, slot, is_retry, .. } = *candidate;
-        let way = UntriedWay { rank, target, channel };
+        let ranked = RankedChannel { rank, target, channel };
         if let Some(left) = self.left.get_mut(slot) {
-            *left = Some(way);
+            *left = Some(ranked);
         }
         self.first = Some(slot);
         self.tries = self.tries.saturating_sub(1);
         self.granted = is_retry;
     }
 
-    /// How long until one of those left may be tried again, if all of them have said so.
+    /// Shortest `Retry-After` of the remaining channels, if all of them are busy.
     #[must_use]
     pub fn busy_for(&self, now: Instant) -> Option<Duration> {
         let standings = self.left.iter().flatten();
-        let (call, rules) = (self.whose.call, &self.rules.circuit);
-        let busy = standings.map(|way| match way.channel.standing_of(call, now, rules) {
+        let (call, rules) = (self.owner.call, &self.rules.circuit);
+        let busy = standings.map(|ranked| match ranked.channel.standing_of(call, now, rules) {
             CircuitStanding::Busy(time) => Some(time),
             _ => None,
         });
+        // One channel that is not busy, but failing, makes the time of a recovery unknown.
         let all: Option<Vec<Duration>> = busy.collect();
         all?.into_iter().min()
     }
 
-    /// Whether there is something left to try, and time.
+    /// True if a channel, a try and time are left.
     fn may_try(&self, now: Instant) -> bool {
         let retries = &self.rules.retries;
         let in_time = now.saturating_duration_since(self.began) < retries.deadline;
         self.tries < retries.tries_max && in_time && self.pick(now).is_some()
     }
 
-    /// The way that would come next of those that `fits` takes, without taking it: a call over it is
-    /// none of the request's tries, and what comes of the call is nobody's verdict on the target.
+    /// Select the next channel that satisfies `fits` without consuming it: a call over it counts neither
+    /// as a try of the request nor for the target's circuit.
     pub fn peek(
         &self,
         now: Instant,
         fits: impl Fn(TargetRank, &Target) -> bool,
     ) -> Option<(Arc<Target>, Arc<Channel>)> {
-        let slot = self.pick_of(now, |way| fits(way.rank, &way.target))?;
-        let way = self.left.get(slot)?.as_ref()?;
-        Some((Arc::clone(&way.target), Arc::clone(&way.channel)))
+        let slot = self.pick_of(now, |ranked| fits(ranked.rank, &ranked.target))?;
+        let ranked = self.left.get(slot)?.as_ref()?;
+        Some((Arc::clone(&ranked.target), Arc::clone(&ranked.channel)))
     }
 
-    /// Keep only the ways to targets of which `fits` is true.
+    /// Retain only the channels of targets that satisfy `fits`.
     pub fn retain(&mut self, fits: impl Fn(TargetRank, &Target) -> bool) {
         for slot in &mut self.left {
-            if slot.as_ref().is_some_and(|way| !fits(way.rank, &way.target)) {
+            if slot.as_ref().is_some_and(|ranked| !fits(ranked.rank, &ranked.target)) {
                 *slot = None;
             }
         }
@@ -205,12 +206,13 @@ impl Candidates {
         self.pick_of(now, |_| true)
     }
 
-    fn pick_of(&self, now: Instant, fits: impl Fn(&UntriedWay) -> bool) -> Option<usize> {
-        // A fallback comes when no target of the models before it is worth a call, and a target that
-        // the request is translated for when none is that speaks its protocol.
+    fn pick_of(&self, now: Instant, fits: impl Fn(&RankedChannel) -> bool) -> Option<usize> {
+        // A fallback model is used when no target of the models before it is available; a target that
+        // needs translation, when no native one is.
         let mut before: Option<TargetRank> = None;
         loop {
-            let ranks = self.left.iter().flatten().filter(|way| fits(way)).map(|way| way.rank);
+            let ranks =
+                self.left.iter().flatten().filter(|ranked| fits(ranked)).map(|ranked| ranked.rank);
             let rank = ranks.filter(|rank| before.is_none_or(|before| *rank > before)).min()?;
             if let Some(slot) = self.pick_of_rank(rank, now, &fits) {
                 return Some(slot);
@@ -223,14 +225,15 @@ impl Candidates {
         &self,
         rank: TargetRank,
         now: Instant,
-        fits: impl Fn(&UntriedWay) -> bool,
+        fits: impl Fn(&RankedChannel) -> bool,
     ) -> Option<usize> {
-        let (call, rules) = (self.whose.call, &self.rules.circuit);
+        let (call, rules) = (self.owner.call, &self.rules.circuit);
         let left = self.left.iter().enumerate();
-        let views: Vec<(usize, View)> = left
-            .filter_map(|(slot, way)| {
-                let way = way.as_ref().filter(|way| way.rank == rank && fits(way))?;
-                Some((slot, way.channel.view(&way.target, call, now, rules)))
+        let views: Vec<(usize, ChannelView)> = left
+            .filter_map(|(slot, ranked)| {
+                let ranked =
+                    ranked.as_ref().filter(|ranked| ranked.rank == rank && fits(ranked))?;
+                Some((slot, ranked.channel.view(&ranked.target, call, now, rules)))
             })
             .collect();
         choose(&views, self.affinity, fastrand::f64)
@@ -239,9 +242,9 @@ impl Candidates {
 
 #[cfg(test)]
 mod tests {
+    use super::super::call_kind::CallKind;
     use super::super::channel::Outcome;
     use super::super::circuit::Caller;
-    use super::super::kind::CallKind;
     use super::*;
     use crate::config::snapshot::{Affinity, CircuitRules, RetryRules, Upstream};
     use crate::sample;
@@ -249,11 +252,11 @@ mod tests {
     const CALL: PlannedCall =
         PlannedCall { caller: Caller { account: 1, tokens: 1 }, kind: CallKind::Generation };
 
-    fn way(model: usize, priority: u32) -> Option<UntriedWay> {
-        way_at(TargetRank { model, is_translated: false }, priority)
+    fn ranked(model: usize, priority: u32) -> Option<RankedChannel> {
+        ranked_as(TargetRank { model, is_translated: false }, priority)
     }
 
-    fn way_at(rank: TargetRank, priority: u32) -> Option<UntriedWay> {
+    fn ranked_as(rank: TargetRank, priority: u32) -> Option<RankedChannel> {
         let upstream = Upstream { name: format!("u{priority}"), ..sample::upstream() };
         let target = Target {
             index: 0,
@@ -265,20 +268,29 @@ mod tests {
             pass_headers: Arc::default(),
         };
         let channel = Channel::unused(CallKind::Generation);
-        Some(UntriedWay { rank, target: Arc::new(target), channel: Arc::new(channel) })
+        Some(RankedChannel { rank, target: Arc::new(target), channel: Arc::new(channel) })
     }
 
     fn candidates(tries_max: u32, per_second_min: u32) -> Candidates {
         candidates_for(None, tries_max, per_second_min)
     }
 
-    fn candidates_for(chosen: Option<Chosen>, tries_max: u32, per_second_min: u32) -> Candidates {
-        candidates_over(vec![way(0, 0), way(0, 1), way(0, 2)], chosen, tries_max, per_second_min)
+    fn candidates_for(
+        chosen: Option<ChosenName>,
+        tries_max: u32,
+        per_second_min: u32,
+    ) -> Candidates {
+        candidates_over(
+            vec![ranked(0, 0), ranked(0, 1), ranked(0, 2)],
+            chosen,
+            tries_max,
+            per_second_min,
+        )
     }
 
     fn candidates_over(
-        ways: Vec<Option<UntriedWay>>,
-        chosen: Option<Chosen>,
+        channels: Vec<Option<RankedChannel>>,
+        chosen: Option<ChosenName>,
         tries_max: u32,
         per_second_min: u32,
     ) -> Candidates {
@@ -296,8 +308,8 @@ mod tests {
         };
         let budget = Arc::new(RetryBudget::new(Instant::now()));
         Candidates::new(
-            ways,
-            Whose { call: CALL, chosen, stored: Arc::default() },
+            channels,
+            RequestOwner { call: CALL, chosen, stored: Arc::default() },
             None,
             rules,
             budget,
@@ -305,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_is_tried_once_and_only_as_far_as_retries_are_granted() {
+    fn each_channel_is_tried_once_and_only_with_a_granted_retry() {
         let (mut candidates, now) = (candidates(3, 1), Instant::now());
         for priority in 0..3 {
             let granted = !candidates.has_tried() || candidates.retry(now) == Retry::Granted;
@@ -320,8 +332,8 @@ mod tests {
 
     #[test]
     fn a_fallback_comes_when_no_target_of_the_models_before_it_is_left() {
-        let ways = || vec![way(0, 5), way(0, 7), way(1, 9), way(2, 0)];
-        let (mut candidates, now) = (candidates_over(ways(), None, 9, 9), Instant::now());
+        let channels = || vec![ranked(0, 5), ranked(0, 7), ranked(1, 9), ranked(2, 0)];
+        let (mut candidates, now) = (candidates_over(channels(), None, 9, 9), Instant::now());
         let mut tried = Vec::new();
         while !candidates.has_tried() || candidates.retry(now) == Retry::Granted {
             let candidate = candidates.next(now).expect("a way");
@@ -329,26 +341,31 @@ mod tests {
         }
         assert_eq!(tried, [(0, 5), (0, 7), (1, 9), (2, 0)], "whatever the priorities");
 
-        // A target that was busy a moment ago comes before another model, and one that has asked for
-        // time does not.
-        for (asked, first) in [(None, 0), (Some(Duration::from_secs(9)), 1)] {
-            let mut busy = candidates_over(ways(), None, 9, 9);
+        // A target that was just busy comes before a fallback model; one that sent a `Retry-After` does
+        // not.
+        for (retry_after, first) in [(None, 0), (Some(Duration::from_secs(9)), 1)] {
+            let mut busy = candidates_over(channels(), None, 9, 9);
             for _ in 0..2 {
                 let mut candidate = busy.next(now).expect("a way");
-                candidate.report(Outcome::Busy(asked), now);
+                candidate.report(Outcome::Busy(retry_after), now);
                 busy.again(&candidate);
                 (busy.first, busy.tries) = (None, 0);
             }
             let next = busy.next(now).map(|next| next.rank.model);
-            assert_eq!(next, Some(first), "{asked:?}");
+            assert_eq!(next, Some(first), "{retry_after:?}");
         }
     }
 
     #[test]
     fn a_target_with_a_translation_comes_behind_those_without_and_before_other_models() {
         let translated = |model| TargetRank { model, is_translated: true };
-        let ways = vec![way(0, 7), way_at(translated(0), 1), way(1, 0), way_at(translated(1), 0)];
-        let (mut candidates, now) = (candidates_over(ways, None, 9, 9), Instant::now());
+        let channels = vec![
+            ranked(0, 7),
+            ranked_as(translated(0), 1),
+            ranked(1, 0),
+            ranked_as(translated(1), 0),
+        ];
+        let (mut candidates, now) = (candidates_over(channels, None, 9, 9), Instant::now());
         let mut tried = Vec::new();
         while !candidates.has_tried() || candidates.retry(now) == Retry::Granted {
             tried.push(candidates.next(now).expect("a way").rank);
@@ -357,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_that_was_never_reached_comes_again_and_the_others_stay() {
+    fn a_channel_that_was_never_reached_is_tried_again_first() {
         let (mut candidates, now) = (candidates(3, 1), Instant::now());
         let first = candidates.next(now).expect("a way");
         candidates.again(&first);
@@ -370,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_that_is_looked_at_is_still_to_be_tried() {
+    fn peeking_consumes_no_channel() {
         let (mut candidates, now) = (candidates(3, 1), Instant::now());
         let peeked = |candidates: &Candidates, not: u32| {
             let found = candidates.peek(now, |_, target| target.priority != not);
@@ -386,10 +403,10 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_nobody_knows_takes_nothing_from_the_budget() {
+    fn an_unknown_model_name_costs_no_retry_budget() {
         let unknown = Arc::<UnknownNames>::default();
         let (name, is_unknown) = ("x-1".to_owned(), false);
-        let chosen = Chosen { name, unknown: Arc::clone(&unknown), is_unknown };
+        let chosen = ChosenName { name, unknown: Arc::clone(&unknown), is_unknown };
         let (mut candidates, now) = (candidates_for(Some(chosen), 4, 1), Instant::now());
         for priority in 0..3 {
             assert!(!candidates.is_unknown(now) || priority > 0);

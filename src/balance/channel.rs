@@ -1,4 +1,4 @@
-//! A way to a model: one target with one credential, and what is known of how it works.
+//! A channel: one target with one credential, and its health.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -6,47 +6,48 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::choose::View;
-use super::circuit::{Caller, Circuit, CircuitStanding, Verdict};
+use super::breaker::CircuitStanding;
+use super::call_kind::{CallKind, OtherKinds};
+use super::choose::ChannelView;
+use super::circuit::{Caller, Circuit, Verdict};
 use super::credential_scan::CredentialFinder;
-use super::kind::{CallKind, OtherKinds};
 use super::quota::{QuotaReport, QuotaStanding, Quotas};
-use super::stored::Home;
+use super::stored_ids::Home;
 use crate::clock::UnixMs;
 use crate::config::snapshot::{CircuitRules, Credential, CredentialKind, Target};
 use crate::credentials::Token;
 
-/// What came of a try.
+/// Outcome of a try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was served to its end.
+    /// Answered completely, without an error.
     Ok,
-    /// An answer has begun.
+    /// The answer has begun.
     Begun,
-    /// The customer's request was refused.
+    /// The upstream refused the customer's request.
     Refused,
-    /// The target does not have what the customer named: a model, or a path that not all have. That
-    /// says nothing of how it works.
+    /// The target lacks the named model, or the path, which not all upstreams have. No sign of a
+    /// failure.
     NotOffered,
-    /// The upstream is busy, for as long as it says.
+    /// The upstream is busy (429, 503), with its `Retry-After`.
     Busy(Option<Duration>),
     /// The upstream failed to serve the request.
     Failed,
-    /// It refuses the operator's credential, or the account behind it.
+    /// The upstream refused the operator's credential, or the account behind it.
     Credential,
-    /// No connection came about.
+    /// No connection was made.
     Unreachable,
-    /// The forward proxy in front of the upstream failed. Its circuit opens as for an upstream that cannot
-    /// be reached, since no call gets through, under another word.
+    /// The forward proxy to the upstream failed. Opens the circuit like `Unreachable`, under a label of
+    /// its own.
     Proxy,
-    /// It took too long.
+    /// A timeout expired before the end.
     TimedOut,
     /// The connection to the upstream broke.
     Broken,
 }
 
 impl Outcome {
-    /// Every word in metrics and in the admin API.
+    /// Every label in metrics and in the admin API.
     pub const WORDS: [&str; 9] = [
         "ok",
         "refused",
@@ -59,19 +60,19 @@ impl Outcome {
         "broken",
     ];
 
-    /// The verdict on the endpoint that was called; `None` where the outcome says nothing of it.
+    /// Verdict on the endpoint; `None` if the outcome is no evidence.
     pub(super) fn verdict(self) -> Option<Verdict> {
         match self {
             Self::Ok | Self::Refused => Some(Verdict::Good),
             Self::Begun => Some(Verdict::Begun),
-            Self::Busy(asked) => Some(Verdict::Busy(asked)),
+            Self::Busy(retry_after) => Some(Verdict::Busy(retry_after)),
             Self::Failed | Self::TimedOut | Self::Broken => Some(Verdict::Bad),
             Self::Unreachable | Self::Proxy => Some(Verdict::Down),
             Self::Credential | Self::NotOffered => None,
         }
     }
 
-    /// Its word in metrics and in the admin API: one of [`Self::WORDS`].
+    /// Label in metrics and in the admin API: one of [`Self::WORDS`].
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -88,7 +89,7 @@ impl Outcome {
     }
 }
 
-/// What all channels to an upstream share.
+/// State shared by all channels to an upstream.
 #[derive(Debug)]
 pub struct UpstreamState {
     healthy: AtomicBool,
@@ -107,35 +108,35 @@ impl Default for UpstreamState {
 }
 
 impl UpstreamState {
-    /// What a health check found. Says whether that is news.
+    /// Store the result of a health check. Returns true if it changed.
     pub fn set_healthy(&self, healthy: bool) -> bool {
         self.healthy.swap(healthy, Ordering::Relaxed) != healthy
     }
 
-    /// What a health check found last; true where there is none.
+    /// Latest result of the health check; true if there is none.
     #[must_use]
     pub fn is_healthy(&self) -> bool {
         self.healthy.load(Ordering::Relaxed)
     }
 
-    /// The number of calls under way.
+    /// Number of calls in flight.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// Calls under way whose answers nobody waits for any more.
+    /// Number of orphans: calls in flight whose client has disconnected.
     #[must_use]
     pub fn orphans(&self) -> u32 {
         self.orphans.load(Ordering::Relaxed)
     }
 }
 
-/// An answer of an upstream that is read on although nobody waits for it, counted until it is dropped.
+/// Guard that counts an orphan until dropped.
 #[derive(Debug)]
-pub struct Orphaned(pub(super) Arc<UpstreamState>);
+pub struct OrphanGuard(pub(super) Arc<UpstreamState>);
 
-impl Drop for Orphaned {
+impl Drop for OrphanGuard {
     fn drop(&mut self) {
         self.0.orphans.fetch_sub(1, Ordering::Relaxed);
     }
@@ -144,36 +145,36 @@ impl Drop for Orphaned {
 /// One target with one credential.
 #[derive(Debug)]
 pub struct Channel {
-    /// The credential; `None` for an upstream that asks for none.
+    /// Credential; `None` for an upstream without authentication.
     pub credential: Option<Credential>,
-    /// Finders of what the upstream is shown.
+    /// Finders of the secrets sent to the upstream.
     pub(super) finders: Finders,
     pub(super) upstream: Arc<UpstreamState>,
-    /// The credential's breaker, shared by all targets at the upstream.
+    /// Circuit of the credential, shared by all targets at the upstream.
     pub(super) account: Arc<Mutex<Circuit>>,
-    /// The kind of call that speaks for the target.
+    /// Main call kind of the target.
     pub(super) kind: CallKind,
-    /// The circuit of that kind.
+    /// Circuit of the main call kind.
     pub(super) circuit: Mutex<Circuit>,
-    /// The circuits of other kinds, which shut nothing but themselves.
+    /// Circuits of the other call kinds, which affect those kinds only.
     pub(super) others: OtherKinds,
-    /// Calls under way that are paid for.
+    /// Billed calls in flight.
     pub(super) in_flight: AtomicU32,
     pub(super) seed: u64,
-    /// The seed of its target, whatever the credential.
+    /// Seed of its target, independent of the credential.
     pub(super) target_seed: u64,
-    /// Where that is which the upstream keeps of calls this way.
+    /// Storage location at the upstream of what calls over this channel create.
     pub(super) home: Home,
     pub(super) last_failure: Mutex<Option<(UnixMs, Outcome)>>,
     pub(super) quotas: Mutex<Quotas>,
 }
 
-/// Finders of what an upstream is shown over one channel.
+/// Finders of the secrets sent over one channel.
 #[derive(Debug, Default)]
 pub(super) struct Finders {
-    /// The key, where one is sent with requests.
+    /// Finder of the API key, if one is configured.
     key: Option<Arc<CredentialFinder>>,
-    /// The token that was used last, where the gateway signs in.
+    /// Finder of the latest token, if the gateway signs in.
     token: Mutex<Option<Arc<CredentialFinder>>>,
 }
 
@@ -187,49 +188,48 @@ impl Finders {
     }
 }
 
-/// A call that is to be made, as far as a choice among channels depends on it.
+/// Properties of a call that the selection depends on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlannedCall {
-    /// The account and the size of its prompt.
+    /// Account and prompt size.
     pub(super) caller: Caller,
     /// The kind of the call.
     pub(super) kind: CallKind,
 }
 
 impl Channel {
-    /// A finder of what the upstream is shown in a try: the key, or this token. `None` where nothing is
-    /// shown that can be told from other texts.
+    /// Finder of the secrets sent in a try: the API key or `token`. `None` if they are too short to tell
+    /// from other text.
     #[must_use]
     pub fn finder(&self, token: Option<&Token>) -> Option<Arc<CredentialFinder>> {
         let Some(token) = token else { return self.finders.key.clone() };
         let mut last = self.finders.token.lock();
-        if let Some(known) = last.as_ref().filter(|known| known.is_of(token.secrets())) {
-            return Some(Arc::clone(known));
+        if let Some(existing) = last.as_ref().filter(|existing| existing.is_of(token.secrets())) {
+            return Some(Arc::clone(existing));
         }
         let finder = CredentialFinder::new(token.secrets()).map(Arc::new);
         last.clone_from(&finder);
         finder
     }
 
-    /// Whether a document holds what the upstream is shown in a try: the key, or this token.
+    /// True if a document contains the secrets sent in a try: the API key or `token`.
     #[must_use]
     pub fn has_credential_in(&self, document: &[u8], token: Option<&Token>) -> bool {
         self.finder(token).is_some_and(|finder| finder.is_in(document))
     }
 
-    /// Notes what an answer says of the operator's quota.
+    /// Store the operator's quota as an answer reports it.
     pub fn note_quota(&self, report: &QuotaReport, now: Instant) {
         self.quotas.lock().take(report, now);
     }
 
-    /// What is known of the operator's quotas.
+    /// Unexpired quotas of the operator.
     #[must_use]
     pub fn quotas(&self, now: Instant) -> Vec<QuotaStanding> {
         self.quotas.lock().standings(now)
     }
 
-    /// Whether a call of the kind that speaks for the target is worth making now for this account; for any,
-    /// where none is named. Prompts are short ones.
+    /// Circuit status for a short call of the main kind by this account, or by any if `None`.
     #[must_use]
     pub fn standing(
         &self,
@@ -247,7 +247,7 @@ impl Channel {
         of(&self.circuit.lock()).or_worse(of(&self.account.lock()))
     }
 
-    /// Whether `call` is worth making now.
+    /// Circuit status for `call`.
     pub(super) fn standing_of(
         &self,
         call: PlannedCall,
@@ -266,13 +266,13 @@ impl Channel {
         of(&self.circuit).or_worse(of(&self.account)).or_worse(own)
     }
 
-    /// The kind of call that speaks for the target.
+    /// Main call kind of the target.
     #[must_use]
     pub fn kind(&self) -> CallKind {
         self.kind
     }
 
-    /// The other kinds of calls that are not worth making now.
+    /// Other call kinds whose circuit is open.
     #[must_use]
     pub fn shut_kinds(
         &self,
@@ -282,20 +282,20 @@ impl Channel {
         self.others.shut(now, rules)
     }
 
-    /// How many accounts get no calls because their own failed, while others may.
+    /// Number of accounts whose own breaker is open while the shared one is closed.
     #[must_use]
     pub fn accounts_shut_out(&self, now: Instant, rules: &CircuitRules) -> usize {
         let of = |circuit: &Mutex<Circuit>| circuit.lock().accounts_shut_out(now, rules);
         of(&self.circuit).max(of(&self.account))
     }
 
-    /// The number of calls under way that are paid for.
+    /// Number of billed calls in flight.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// The last try that failed, and when.
+    /// Time and outcome of the latest failure.
     #[must_use]
     pub fn last_failure(&self) -> Option<(UnixMs, Outcome)> {
         *self.last_failure.lock()
@@ -307,10 +307,10 @@ impl Channel {
         call: PlannedCall,
         now: Instant,
         rules: &CircuitRules,
-    ) -> View {
-        // Quotas are those of the calls that speak for the target.
+    ) -> ChannelView {
+        // Quotas apply to the main call kind; looked at last, since that takes a lock.
         let is_short = || self.quotas.lock().is_short(call.caller.tokens, now);
-        View {
+        ChannelView {
             target: target.index,
             priority: target.priority,
             weight: target.weight,
@@ -325,7 +325,7 @@ impl Channel {
 
 #[cfg(test)]
 impl Channel {
-    /// A channel without a credential, of whose calls nothing is known.
+    /// Create a channel without a credential and without history.
     pub(super) fn unused(kind: CallKind) -> Self {
         Self {
             credential: None,

@@ -1,56 +1,55 @@
-//! Which of several channels gets a call.
+//! Selection of one of several channels for a call.
 
-use super::circuit::CircuitStanding;
+use super::breaker::CircuitStanding;
 
-/// What a choice looks at: a channel. Those of one target stand together.
+/// Inputs of the selection for one channel. Channels of one target are adjacent.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct View {
-    /// The number of the channel's target.
+pub(super) struct ChannelView {
+    /// Index of the channel's target.
     pub(super) target: usize,
-    /// The target's priority: a lower one comes first.
+    /// Priority of the target; lower values come first.
     pub(super) priority: u32,
-    /// The target's share among those of one priority, however many channels it has. At least 1.
+    /// Weight of the target among those of its priority, independent of its number of channels. At least
+    /// 1.
     pub(super) weight: u32,
-    /// The number of calls under way.
+    /// Number of calls in flight.
     pub(super) in_flight: u32,
-    /// Whether a call is worth making.
+    /// Circuit status for the call.
     pub(super) standing: CircuitStanding,
-    /// The operator's quota at the provider lasts for the call, as far as is known.
+    /// False if the operator's quota at the provider is too low for the call.
     pub(super) has_quota: bool,
-    /// Something that is its own, and the same at every gateway.
+    /// Seed of the channel, equal on every gateway.
     pub(super) seed: u64,
-    /// Something of its target that is the same at every gateway.
+    /// Seed of the target, equal on every gateway.
     pub(super) target_seed: u64,
 }
 
-/// A channel among which a call is drawn: its index, what is known of it, and the part of its share that
-/// it gets in its slow start.
-type TierMember = (usize, View, f64);
+/// A channel in the draw: its index, its view, and its slow-start share.
+type TierMember = (usize, ChannelView, f64);
 
-/// A target among which a call is drawn, with its channels.
+/// A target in the draw, with its channels.
 struct TargetGroup<'a> {
     members: &'a [TierMember],
     weight: f64,
     in_flight: u32,
 }
 
-/// A conversation stays with its channel until that has this many times the load of the others, and
-/// a few calls more.
+/// Load factor up to which a conversation stays with its channel, and the calls allowed beyond it.
 const AFFINITY_LOAD_MAX: f64 = 2.0;
 const AFFINITY_IN_FLIGHT_MIN: u32 = 8;
-/// A target or channel that was drawn gets the call until it has so many times its part of the calls under
-/// way, and one more: with less room than that, chance alone would shift the shares.
+/// Load factor above its fair share up to which a drawn target or channel takes the call, plus one call:
+/// with a smaller margin, chance alone would shift the shares.
 const DRAWN_LOAD_MAX: f64 = 1.5;
 
-/// The index of the channel that gets the next call, of those in `views`; `None` when no call is
-/// worth making. A conversation with an `affinity` goes to the same channel as long as that is in
-/// order. `draw` returns a number from 0 up to but not including 1.
+/// Select the channel for the next call and return its index; `None` if no channel is available. A
+/// conversation with an `affinity` stays with its channel while that is healthy. `draw` returns a number
+/// from 0 up to but not including 1.
 ///
-/// The best priority that has a channel in order is taken. Within it a target is drawn by weight, and then
-/// one of its channels; one that has too much to do leaves the call to another. Channels whose quota is
-/// used up come when no other can serve.
+/// The best priority with a healthy channel is used. Within it a target is drawn by weight, and then one
+/// of its channels; an overloaded one yields to another. Channels with an exhausted quota are used only
+/// if no other is available.
 pub(super) fn choose(
-    views: &[(usize, View)],
+    views: &[(usize, ChannelView)],
     affinity: Option<u64>,
     mut draw: impl FnMut() -> f64,
 ) -> Option<usize> {
@@ -61,22 +60,23 @@ pub(super) fn choose(
     choose_among(&able, affinity, &mut draw).or_else(|| choose_among(views, affinity, &mut draw))
 }
 
-fn with_quota(views: &[(usize, View)]) -> Vec<(usize, View)> {
+fn with_quota(views: &[(usize, ChannelView)]) -> Vec<(usize, ChannelView)> {
     views.iter().filter(|(_, view)| view.has_quota).copied().collect()
 }
 
 fn choose_among(
-    views: &[(usize, View)],
+    views: &[(usize, ChannelView)],
     affinity: Option<u64>,
     draw: &mut impl FnMut() -> f64,
 ) -> Option<usize> {
     let ready = best_priority(views, |standing| matches!(standing, CircuitStanding::Ready { .. }));
     let due = best_priority(views, |standing| matches!(standing, CircuitStanding::ProbeDue));
-    // One call finds out whether a better channel, or an equal one, has recovered. It can still go
-    // elsewhere if not.
+    // One call probes whether a better or equal channel has recovered; it can still be retried
+    // elsewhere.
     if let Some(priority) = due.filter(|due| ready.is_none_or(|ready| *due <= ready)) {
-        let is_it =
-            |view: &View| view.priority == priority && view.standing == CircuitStanding::ProbeDue;
+        let is_it = |view: &ChannelView| {
+            view.priority == priority && view.standing == CircuitStanding::ProbeDue
+        };
         return views.iter().find(|(_, view)| is_it(view)).map(|(index, _)| *index);
     }
     let tier = tier(views);
@@ -85,19 +85,22 @@ fn choose_among(
         [(only, ..)] => Some(*only),
         _ => {
             let groups = groups(&tier);
-            let kept = affinity.and_then(|affinity| kept_by(affinity, &groups));
-            kept.or_else(|| drawn_by_weight(&groups, draw))
+            let affine = affinity.and_then(|affinity| stay_with_affinity(affinity, &groups));
+            affine.or_else(|| drawn_by_weight(&groups, draw))
         }
     }
 }
 
-fn best_priority(views: &[(usize, View)], fits: fn(&CircuitStanding) -> bool) -> Option<u32> {
+fn best_priority(
+    views: &[(usize, ChannelView)],
+    fits: fn(&CircuitStanding) -> bool,
+) -> Option<u32> {
     views.iter().filter(|(_, view)| fits(&view.standing)).map(|(_, view)| view.priority).min()
 }
 
-/// The channels among which a call is drawn: those in order of the best priority that has one, or else
-/// those of the best priority that were only busy a moment ago.
-fn tier(views: &[(usize, View)]) -> Vec<TierMember> {
+/// Channels in the draw: the ready ones of the best priority, or else the cooling ones of the best
+/// priority.
+fn tier(views: &[(usize, ChannelView)]) -> Vec<TierMember> {
     let ready = best_priority(views, |standing| matches!(standing, CircuitStanding::Ready { .. }));
     let cooling = best_priority(views, |standing| matches!(standing, CircuitStanding::Cooling));
     let weighed = views.iter().filter_map(|(index, view)| {
@@ -111,8 +114,8 @@ fn tier(views: &[(usize, View)]) -> Vec<TierMember> {
     weighed.collect()
 }
 
-/// The targets of a tier. A target has its whole weight as long as one of its channels has: what a
-/// channel in its slow start does not get, the others of its target get.
+/// Targets of a tier. A target keeps its whole weight while one of its channels is fully ready: its
+/// other channels take over what a channel in slow start does not.
 fn groups(tier: &[TierMember]) -> Vec<TargetGroup<'_>> {
     let of_one_target = tier.chunk_by(|(_, a, _), (_, b, _)| a.target == b.target);
     let group = |members: &'_ [TierMember]| {
@@ -129,9 +132,8 @@ fn groups(tier: &[TierMember]) -> Vec<TargetGroup<'_>> {
         .collect()
 }
 
-/// The share of calls that each of `views` gets by its weight, from 0 to 1, in their order. The one
-/// call that finds out whether a channel has recovered is not counted.
-pub(super) fn shares(views: &[(usize, View)]) -> Vec<f64> {
+/// Share of calls of each view by weight, from 0 to 1, in order; half-open probes are not counted.
+pub(super) fn shares(views: &[(usize, ChannelView)]) -> Vec<f64> {
     let (able, all) = (tier(&with_quota(views)), tier(views));
     let tier = if able.is_empty() { all } else { able };
     let groups = groups(&tier);
@@ -147,9 +149,9 @@ pub(super) fn shares(views: &[(usize, View)]) -> Vec<f64> {
     views.iter().map(|(index, _)| share(*index).unwrap_or(0.0)).collect()
 }
 
-/// The channel that a conversation belongs to (weighted rendezvous hashing: of the targets, and then of
-/// the target's channels), unless it has too much to do.
-fn kept_by(affinity: u64, groups: &[TargetGroup<'_>]) -> Option<usize> {
+/// Channel of a conversation by weighted rendezvous hashing, of the targets and then of the target's
+/// channels; `None` if it is overloaded.
+fn stay_with_affinity(affinity: u64, groups: &[TargetGroup<'_>]) -> Option<usize> {
     let score = |seed: u64, weight: u32| -> f64 {
         let mixed = mix(affinity ^ seed);
         // 53 bits, as many as a float holds, in the open interval from 0 to 1.
@@ -177,8 +179,8 @@ fn drawn_by_weight(groups: &[TargetGroup<'_>], draw: &mut impl FnMut() -> f64) -
     Some(member.0)
 }
 
-/// Draws by weight, of things with a weight and a number of calls under way. Where the one that was drawn
-/// has too many, another is drawn, and the one with less to do wins.
+/// Draw an element by weight. If its calls in flight exceed its share, draw a second one and take the
+/// less loaded.
 fn drawn<'a, T>(
     all: &'a [T],
     of: impl Fn(&T) -> (f64, u32),
@@ -201,7 +203,7 @@ fn drawn<'a, T>(
     second.filter(|second| load(second) < load(first)).or(Some(first))
 }
 
-/// The place of one that is drawn by weight, leaving one out.
+/// Index of an element drawn by weight, excluding `without`.
 fn ticket<T>(
     all: &[T],
     without: Option<usize>,
@@ -210,6 +212,7 @@ fn ticket<T>(
 ) -> Option<usize> {
     let left = || all.iter().enumerate().filter(|(at, _)| Some(*at) != without);
     let total: f64 = left().map(|(_, one)| of(one).0).sum();
+    // Sums of floats may end below `total`, so the last element takes what is left.
     let mut ticket = draw() * total;
     let mut last = None;
     for (at, one) in left() {
@@ -223,7 +226,7 @@ fn ticket<T>(
     last
 }
 
-/// The finalizer of SplitMix64: every bit of the result depends on every bit of what goes in.
+/// Finalizer of SplitMix64: every bit of the result depends on every bit of the input.
 fn mix(mut bits: u64) -> u64 {
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -240,34 +243,36 @@ mod tests {
 
     const READY: CircuitStanding = CircuitStanding::Ready { share: 1.0 };
 
-    fn view(priority: u32, weight: u32, standing: CircuitStanding) -> View {
+    fn view(priority: u32, weight: u32, standing: CircuitStanding) -> ChannelView {
         let (in_flight, has_quota) = (0, true);
         let (target, seed, target_seed) = (0, 0, 0);
-        View { target, priority, weight, in_flight, standing, has_quota, seed, target_seed }
+        ChannelView { target, priority, weight, in_flight, standing, has_quota, seed, target_seed }
     }
 
-    /// Channels with a target each.
-    fn numbered(views: &[View]) -> Vec<(usize, View)> {
-        let seeded = |(at, view): (usize, &View)| {
+    /// Views of channels with one target each.
+    fn numbered(views: &[ChannelView]) -> Vec<(usize, ChannelView)> {
+        let seeded = |(at, view): (usize, &ChannelView)| {
             let seed = at as u64 + 1;
-            (at, View { target: at, seed, target_seed: seed, ..*view })
+            (at, ChannelView { target: at, seed, target_seed: seed, ..*view })
         };
         views.iter().enumerate().map(seeded).collect()
     }
 
-    /// Targets with weights and so many channels each.
-    fn pools(targets: &[(u32, usize)]) -> Vec<(usize, View)> {
+    /// Views of targets with these weights and numbers of channels.
+    fn pools(targets: &[(u32, usize)]) -> Vec<(usize, ChannelView)> {
         let channels = targets.iter().enumerate().flat_map(|(target, (weight, count))| {
-            let own = View { target, target_seed: target as u64 + 1, ..view(0, *weight, READY) };
+            let own =
+                ChannelView { target, target_seed: target as u64 + 1, ..view(0, *weight, READY) };
             std::iter::repeat_n(own, *count)
         });
-        let seeded = |(at, view): (usize, View)| (at, View { seed: at as u64 + 100, ..view });
+        let seeded =
+            |(at, view): (usize, ChannelView)| (at, ChannelView { seed: at as u64 + 100, ..view });
         channels.enumerate().map(seeded).collect()
     }
 
-    /// The parts of 20,000 calls that each target gets, of which `at_once` are always under way.
+    /// Share of 20,000 calls that each target gets, with `at_once` calls in flight.
     fn parts(
-        views: &mut [(usize, View)],
+        views: &mut [(usize, ChannelView)],
         at_once: usize,
         affinity: impl Fn(u64) -> Option<u64>,
     ) -> Vec<f64> {
@@ -288,7 +293,7 @@ mod tests {
         counts.iter().map(|count| f64::from(*count) / f64::from(CALLS)).collect()
     }
 
-    fn spread(views: &[View], affinity: impl Fn(u64) -> Option<u64>) -> Vec<usize> {
+    fn spread(views: &[ChannelView], affinity: impl Fn(u64) -> Option<u64>) -> Vec<usize> {
         let (views, mut rng) = (numbered(views), fastrand::Rng::with_seed(7));
         let mut counts = vec![0; views.len()];
         for call in 0..10_000 {
@@ -369,8 +374,8 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_quota_left_comes_when_no_other_can_serve() {
-        let short = View { has_quota: false, ..view(0, 3, READY) };
+    fn a_channel_without_quota_is_the_last_resort() {
+        let short = ChannelView { has_quota: false, ..view(0, 3, READY) };
         assert_eq!(spread(&[short, view(0, 1, READY)], |_| None), [0, 10_000]);
         assert_eq!(spread(&[short, view(1, 1, READY)], |_| None), [0, 10_000], "a worse priority");
         assert_eq!(spread(&[short, view(1, 1, READY)], Some), [0, 10_000], "conversations too");
@@ -400,8 +405,8 @@ mod tests {
     }
 
     #[test]
-    fn who_has_less_to_do_wins() {
-        let loaded = View { in_flight: 9, ..view(0, 1, READY) };
+    fn the_less_loaded_channel_wins() {
+        let loaded = ChannelView { in_flight: 9, ..view(0, 1, READY) };
         assert_eq!(spread(&[loaded, view(0, 1, READY)], |_| None), [0, 10_000]);
     }
 

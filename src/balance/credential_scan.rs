@@ -1,5 +1,5 @@
-//! The search for the operator's credential in answers: finders that are built once for each credential, and
-//! a scan that finds one across the pieces of an answer.
+//! Search for the operator's credential in answers: finders that are built once per credential, and a
+//! scan across the chunks of an answer.
 
 use std::sync::Arc;
 
@@ -9,23 +9,23 @@ use memchr::memmem::Finder;
 use crate::config::snapshot::Credential;
 use crate::credentials::Token;
 
-/// The shortest credential that is searched for, in bytes. Shorter ones stand in texts by chance.
+/// Shortest credential that is searched for, in bytes; shorter ones occur in texts by chance.
 const BYTES_MIN: usize = 8;
-/// From this length on a credential without a digit is searched for, in bytes. Shorter ones are words that
-/// servers without keys are configured with, such as `not-needed` or `sk-no-key-required`.
+/// Shortest credential without a digit that is searched for, in bytes. Shorter ones are dictionary words
+/// for servers without keys, such as `not-needed` or `sk-no-key-required`.
 const WORD_BYTES_MIN: usize = 24;
 
 /// Finds a credential's secrets in texts.
 #[derive(Debug)]
 pub struct CredentialFinder {
-    /// Each secret, and once more as JSON writers that escape slashes have it.
+    /// One per secret, and one more for its form with escaped slashes, as some JSON writers have it.
     finders: Vec<Finder<'static>>,
-    /// The secrets that it was made of, by which it is known again.
+    /// Source secrets, to recognize an equal finder.
     secrets: Vec<String>,
 }
 
 impl CredentialFinder {
-    /// A finder of these secrets; `None` where none of them can be told from other texts.
+    /// Create a finder of these secrets; `None` if all are too short or too ordinary to search for.
     pub fn new<'a>(secrets: impl Iterator<Item = &'a str>) -> Option<Self> {
         let secrets: Vec<String> = secrets.map(str::to_owned).collect();
         let mut finders = Vec::with_capacity(secrets.len());
@@ -38,7 +38,7 @@ impl CredentialFinder {
         (!finders.is_empty()).then_some(Self { finders, secrets })
     }
 
-    /// A finder of what a call shows its upstream: the token where the gateway has signed in, else the
+    /// Create a finder for a call's secrets: the token if the gateway has signed in, else the
     /// credential.
     pub fn of_call(credential: Option<&Credential>, token: Option<&Token>) -> Option<Self> {
         match token {
@@ -47,24 +47,24 @@ impl CredentialFinder {
         }
     }
 
-    /// Whether it was made of these secrets.
+    /// True if the finder was built from these secrets.
     pub(super) fn is_of<'a>(&self, secrets: impl Iterator<Item = &'a str>) -> bool {
         self.secrets.iter().map(String::as_str).eq(secrets)
     }
 
-    /// Whether a text has one of the secrets in it.
+    /// True if a text contains one of the secrets.
     #[must_use]
     pub fn is_in(&self, text: &[u8]) -> bool {
         self.finders.iter().any(|finder| finder.find(text).is_some())
     }
 
-    /// The length of the longest end of a text with which one of the secrets begins.
+    /// Length of the longest suffix of a text that is a prefix of a secret.
     fn begun_in(&self, text: &[u8]) -> usize {
         let Some(&last) = text.last() else { return 0 };
         let begun = |finder: &Finder<'static>| {
             let secret = finder.needle();
             let most = text.len().min(secret.len().saturating_sub(1));
-            // Mostly a line ends there, and no secret has a line's end in it.
+            // Chunks mostly end with a line break, which no secret contains.
             let ends = memchr::memrchr_iter(last, secret.get(..most).unwrap_or_default());
             let mut lengths = ends.map(|at| at + 1);
             lengths.find(|length| secret.get(..*length).is_some_and(|begun| text.ends_with(begun)))
@@ -78,12 +78,12 @@ fn is_searchable(secret: &str) -> bool {
     secret.len() >= BYTES_MIN && (has_digit || secret.len() >= WORD_BYTES_MIN)
 }
 
-/// An answer holds the operator's credential.
+/// Error: an answer contains the operator's credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HoldsCredential;
+pub struct CredentialLeak;
 
-/// A search through the pieces of one answer. Bytes pass as they come, but for an end of a piece with which
-/// the credential begins: that waits for the next one.
+/// Scan over the chunks of one answer. Bytes pass unchanged; a chunk's end that may begin a credential
+/// is held back until the next chunk.
 #[derive(Debug, Default)]
 pub struct CredentialScan {
     finder: Option<Arc<CredentialFinder>>,
@@ -91,17 +91,17 @@ pub struct CredentialScan {
 }
 
 impl CredentialScan {
-    /// A search for what this finder finds; without one everything passes.
+    /// Create a scan with this finder; without one everything passes.
     #[must_use]
     pub fn new(finder: Option<Arc<CredentialFinder>>) -> Self {
         Self { finder, held: Bytes::new() }
     }
 
-    /// Takes a piece of the answer, and whether it is the last; gives what can be passed on.
+    /// Scan a chunk and return the bytes that can be passed on; `is_end` marks the last chunk.
     ///
     /// # Errors
-    /// The credential is in what has come, and none of it has been passed on.
-    pub fn pass(&mut self, piece: Bytes, is_end: bool) -> Result<Bytes, HoldsCredential> {
+    /// The credential is in the data, and no part of it has been passed on.
+    pub fn pass(&mut self, piece: Bytes, is_end: bool) -> Result<Bytes, CredentialLeak> {
         let Some(finder) = &self.finder else { return Ok(piece) };
         let mut piece = piece;
         if !self.held.is_empty() {
@@ -109,8 +109,9 @@ impl CredentialScan {
             both.extend_from_slice(&piece);
             piece = both.freeze();
         }
+        // Searched with the end that was held back, since a credential may span chunks.
         if finder.is_in(&piece) {
-            return Err(HoldsCredential);
+            return Err(CredentialLeak);
         }
         if !is_end {
             let begun = finder.begun_in(&piece);
@@ -134,7 +135,7 @@ mod tests {
         CredentialFinder::new(secrets.iter().copied()).map(Arc::new)
     }
 
-    /// What passes of these pieces; `None` once the credential is found.
+    /// Scan these chunks; `None` if the credential is found.
     fn pass(pieces: &[&[u8]]) -> Option<Vec<u8>> {
         let mut scan = CredentialScan::new(finder(&[KEY]));
         let mut passed = Vec::new();

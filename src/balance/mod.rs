@@ -1,23 +1,25 @@
-//! Which of a model's targets gets a request, and how they are doing.
+//! Load balancing over a model's targets, and their health.
 //!
-//! | File | What it knows |
+//! | File | Responsibility |
 //! |---|---|
-//! | `choose` | the choice: priority, weight, load, conversations that stay where they are |
-//! | `circuit` | whether calls are worth making: circuit breaker, back-off, slow start |
-//! | `accounts` | what the accounts that called last have seen, each with one voice |
-//! | `kind` | kinds of calls, which have circuits of their own at each target |
-//! | `free` | limits of calls that cost nothing |
-//! | `channel` | a target with a credential, and what came of calls to it |
-//! | `candidate` | a channel that was chosen for a try, and what comes of the try |
-//! | `candidates` | what one request may still try |
-//! | `quota` | what providers say is left of the operator's quota |
-//! | `budget` | how many retries there may be |
-//! | `memory` | what accounts have found out about upstreams, for a while and within bounds |
-//! | `stored` | which credential made what upstreams keep for accounts |
-//! | `unknown` | names that customers chose and upstreams do not know |
-//! | `ways` | how calls are spread now, for those who look on |
+//! | `choose` | selection by priority, weight, load and conversation affinity |
+//! | `breaker` | circuit breaker: states, back-off, slow start |
+//! | `circuit` | shared and per-account breakers of one endpoint |
+//! | `accounts` | recent results per account, each with one vote |
+//! | `call_kind` | call kinds, with circuits of their own at each target |
+//! | `free_calls` | limits of free calls |
+//! | `channel` | a target with a credential, and its health |
+//! | `candidate` | a channel selected for a try, and the report of its outcome |
+//! | `candidates` | channels that one request may still try |
+//! | `quota` | provider quotas from rate-limit headers |
+//! | `budget` | retry budget |
+//! | `account_cache` | bounded cache of facts about upstreams, per account |
+//! | `stored_ids` | credential behind each object that upstreams store for accounts |
+//! | `unknown_names` | chosen model names that upstreams do not know |
+//! | `candidate_view` | snapshot of a model's channels for the admin API |
 
 mod accounts;
+mod breaker;
 mod budget;
 mod candidate;
 mod candidates;
@@ -25,13 +27,13 @@ mod channel;
 mod choose;
 mod circuit;
 mod credential_scan;
-mod free;
-mod kind;
-mod memory;
+mod free_calls;
+mod call_kind;
+mod account_cache;
 mod quota;
-mod stored;
-mod unknown;
-mod ways;
+mod stored_ids;
+mod unknown_names;
+mod candidate_view;
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -43,89 +45,89 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
+pub(crate) use account_cache::{AccountCache, CacheBounds};
+pub use breaker::CircuitStanding;
 pub use budget::RetryBudget;
-use candidate::UntriedWay;
+pub use call_kind::CallKind;
+use call_kind::OtherKinds;
+use candidate::RankedChannel;
 pub use candidate::{Candidate, TargetRank};
+pub use candidate_view::CandidateView;
 pub use candidates::{Candidates, Retry};
-use candidates::{Chosen, Whose};
-pub use channel::{Channel, Orphaned, Outcome, UpstreamState};
+use candidates::{ChosenName, RequestOwner};
+pub use channel::{Channel, OrphanGuard, Outcome, UpstreamState};
 use channel::{Finders, PlannedCall};
 use circuit::Caller;
-pub use circuit::{Circuit, CircuitStanding};
-pub use credential_scan::{CredentialFinder, CredentialScan, HoldsCredential};
-pub use free::{FreeCall, FreeCalls, FreeRefusal};
-pub use kind::CallKind;
-use kind::OtherKinds;
-pub(crate) use memory::{Bounds, Memory};
+pub use circuit::Circuit;
+pub use credential_scan::{CredentialFinder, CredentialLeak, CredentialScan};
+pub use free_calls::{FreeCall, FreeCalls, FreeRefusal};
 pub use quota::{QuotaKind, QuotaReport, QuotaStanding};
-use stored::Stored;
-pub use stored::{Home, Keeper};
-use unknown::UnknownNames;
-pub use ways::Way;
+use stored_ids::Stored;
+pub use stored_ids::{Home, StoredIdRecorder};
+use unknown_names::UnknownNames;
 
 use crate::config::snapshot::{Credential, CredentialKind, Snapshot, Target, Upstream};
 
-/// The state of all targets of a gateway. It outlives reloads for what stays the same.
+/// State of all targets of a gateway. Unchanged targets keep theirs over reloads.
 #[derive(Debug)]
 pub struct Balancer {
     table: ArcSwap<Table>,
     budget: Arc<RetryBudget>,
-    /// Retries of calls that cost nothing: they take none from those that are paid for.
+    /// Separate budget for retries of free calls, so that they use none of the billed calls'.
     free_budget: Arc<RetryBudget>,
     free_calls: Arc<FreeCalls>,
     unknown: Arc<UnknownNames>,
     stored: Arc<Stored>,
 }
 
-/// Whose request it is, and what in it is about upstreams.
+/// Properties of a request that decide its candidates.
 #[derive(Clone, Copy, Debug)]
 pub struct CandidateQuery<'a> {
-    /// The number of the account.
+    /// Number of the account.
     pub account: u64,
-    /// The kind of its calls.
+    /// Kind of its calls.
     pub kind: CallKind,
-    /// The model's name, where the customer has chosen it: behind a pattern.
+    /// Model name from the request, if the model's id is a pattern.
     pub name: Option<&'a str>,
-    /// The least number of tokens that its prompt has.
+    /// Estimated lower bound of the prompt's tokens.
     pub tokens: u64,
-    /// Where that is kept which the request refers to.
+    /// Storage location of the objects that the request refers to.
     pub home: Option<Home>,
 }
 
-/// Where an upstream keeps something, and how it is asked for that.
+/// Upstream that stores an object, and the credential to access it.
 #[derive(Clone, Debug)]
-pub struct KeptPlace {
-    /// The upstream that keeps it.
+pub struct ResolvedHome {
+    /// Upstream that stores it.
     pub upstream: Arc<Upstream>,
-    /// The credential with which it was made; `None` for an upstream that asks for none.
+    /// Credential that created it; `None` for an upstream without authentication.
     pub credential: Option<Credential>,
 }
 
-/// The state of the targets of one configuration.
+/// State of the targets of one configuration.
 #[derive(Debug, Default)]
 pub struct Table {
     snapshot: Option<Arc<Snapshot>>,
-    /// The channels to each target, by [`Target::index`].
+    /// Channels of each target, by [`Target::index`].
     channels: Vec<Vec<Arc<Channel>>>,
-    known: HashMap<Identity, Arc<Channel>>,
+    by_identity: HashMap<Identity, Arc<Channel>>,
     accounts: HashMap<Identity, Arc<Mutex<Circuit>>>,
     upstreams: HashMap<String, Arc<UpstreamState>>,
 }
 
-/// What makes a channel the same one after a reload.
+/// Identity of a channel across reloads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Identity {
     upstream: String,
     authority: String,
-    /// The upstream's name for the model, and the kind of call that models are there for; `None` for the
-    /// account as a whole.
+    /// Upstream's model name and main call kind; `None` for the credential as a whole.
     model: Option<(String, CallKind)>,
-    /// A hash, so that no secret is kept beside the configuration.
+    /// Hash of the credential, so that no copy of the secret is kept.
     credential: u64,
 }
 
 impl Balancer {
-    /// Over a first configuration.
+    /// Create the balancer for an initial configuration.
     #[must_use]
     pub fn new(snapshot: &Arc<Snapshot>) -> Arc<Self> {
         let table = ArcSwap::from_pointee(Table::default().next(snapshot));
@@ -136,17 +138,17 @@ impl Balancer {
         Arc::new(Self { table, budget, free_budget, free_calls, unknown, stored })
     }
 
-    /// The calls under way that cost nothing, and how many of them were made.
+    /// Limiter of free calls.
     #[must_use]
     pub fn free_calls(&self) -> &Arc<FreeCalls> {
         &self.free_calls
     }
 
-    /// The state of the targets of `snapshot`.
+    /// State of the targets of `snapshot`.
     #[must_use]
     pub fn table(&self, snapshot: &Arc<Snapshot>) -> Arc<Table> {
         let table = self.table.load_full();
-        if table.snapshot.as_ref().is_some_and(|known| Arc::ptr_eq(known, snapshot)) {
+        if table.snapshot.as_ref().is_some_and(|existing| Arc::ptr_eq(existing, snapshot)) {
             return table;
         }
         let table = Arc::new(table.next(snapshot));
@@ -154,85 +156,83 @@ impl Balancer {
         table
     }
 
-    /// Where that is kept which the account was given this id for; `None` for what is another
-    /// account's too.
+    /// Storage location of the object with this id that the account created; `None` if unknown.
     #[must_use]
     pub fn home(&self, account: u64, id: &str) -> Option<Home> {
         self.stored.home(account, id, Instant::now())
     }
 
-    /// The upstream and the credential that are this home in the configuration `snapshot`; `None` where
-    /// they are not configured any more.
+    /// Resolve a storage location in the configuration `snapshot`; `None` if it is no longer configured.
     #[must_use]
-    pub fn keeps(&self, snapshot: &Arc<Snapshot>, home: Home) -> Option<KeptPlace> {
+    pub fn resolve_home(&self, snapshot: &Arc<Snapshot>, home: Home) -> Option<ResolvedHome> {
         let table = self.table(snapshot);
         let mut targets = snapshot.models.iter().flat_map(|model| &model.targets);
         targets.find_map(|target| {
             let mut channels = table.channels(target).iter();
             let channel = channels.find(|channel| channel.home == home)?;
             let credential = channel.credential.clone();
-            Some(KeptPlace { upstream: Arc::clone(&target.upstream), credential })
+            Some(ResolvedHome { upstream: Arc::clone(&target.upstream), credential })
         })
     }
 
-    /// The ways that a request may try, of `targets` with their ranks: those of a higher
-    /// rank are tried when none of a lower one can be. Those of one `affinity` go to the same one as long as
-    /// that is in order; it is asked for only where there is a choice.
+    /// Candidates for a request among `targets`; higher ranks are tried when no lower one is available.
+    /// Requests of one `affinity` stay on one channel while it is healthy; it is evaluated only if there
+    /// is a choice.
     pub fn candidates<'a>(
         &self,
         snapshot: &Arc<Snapshot>,
         targets: impl Iterator<Item = (TargetRank, &'a Arc<Target>)>,
-        asked: CandidateQuery<'_>,
+        query: CandidateQuery<'_>,
         affinity: impl FnOnce() -> Option<u64>,
     ) -> Candidates {
         let table = self.table(snapshot);
-        let mut chosen = asked.name.map(|name| Chosen {
+        let mut chosen = query.name.map(|name| ChosenName {
             name: name.to_owned(),
             unknown: Arc::clone(&self.unknown),
             is_unknown: false,
         });
-        let caller = Caller { account: asked.account, tokens: asked.tokens };
-        let call = PlannedCall { caller, kind: asked.kind };
-        let mut ways = Vec::new();
+        let caller = Caller { account: query.account, tokens: query.tokens };
+        let call = PlannedCall { caller, kind: query.kind };
+        let mut channels = Vec::new();
         for (rank, target) in targets {
-            let at_home = |channel: &&Arc<Channel>| asked.home.is_none_or(|at| at == channel.home);
+            let at_home = |channel: &&Arc<Channel>| query.home.is_none_or(|at| at == channel.home);
             for channel in table.channels(target).iter().filter(at_home) {
-                let knows_not = |chosen: &Chosen| {
+                let is_unknown_name = |chosen: &ChosenName| {
                     let unknown = &chosen.unknown;
                     unknown.has(call, channel, &chosen.name, Instant::now())
                 };
                 match chosen.as_mut().filter(|_| target.model.is_none()) {
-                    Some(chosen) if knows_not(chosen) => chosen.is_unknown = true,
+                    Some(chosen) if is_unknown_name(chosen) => chosen.is_unknown = true,
                     _ => {
                         let (target, channel) = (Arc::clone(target), Arc::clone(channel));
-                        ways.push(Some(UntriedWay { rank, target, channel }));
+                        channels.push(Some(RankedChannel { rank, target, channel }));
                     }
                 }
             }
         }
-        let affinity = if ways.len() > 1 { affinity() } else { None };
-        let budget = if asked.kind.is_free() { &self.free_budget } else { &self.budget };
+        let affinity = if channels.len() > 1 { affinity() } else { None };
+        let budget = if query.kind.is_free() { &self.free_budget } else { &self.budget };
         let budget = Arc::clone(budget);
         let stored = Arc::clone(&self.stored);
-        let whose = Whose { call, chosen, stored };
-        Candidates::new(ways, whose, affinity, snapshot.balancing, budget)
+        let owner = RequestOwner { call, chosen, stored };
+        Candidates::new(channels, owner, affinity, snapshot.balancing, budget)
     }
 }
 
 impl Table {
-    /// The ways to a target.
+    /// Channels of a target.
     #[must_use]
     pub fn channels(&self, target: &Target) -> &[Arc<Channel>] {
         self.channels.get(target.index).map_or(&[], Vec::as_slice)
     }
 
-    /// What is known of an upstream.
+    /// State of an upstream.
     #[must_use]
     pub fn upstream(&self, name: &str) -> Option<&Arc<UpstreamState>> {
         self.upstreams.get(name)
     }
 
-    /// The table of another configuration, with what is known of what stays.
+    /// Build the table of another configuration, keeping the state of unchanged targets.
     fn next(&self, snapshot: &Arc<Snapshot>) -> Self {
         let mut next = Self { snapshot: Some(Arc::clone(snapshot)), ..Self::default() };
         for name in snapshot.upstreams.keys() {
@@ -277,14 +277,16 @@ impl Table {
             model: Some((target.model.clone().unwrap_or_default(), kind)),
             ..account.clone()
         };
-        if let Some(known) = self.known.get(&identity).or_else(|| before.known.get(&identity)) {
-            let known = Arc::clone(known);
-            self.accounts.insert(account, Arc::clone(&known.account));
-            self.known.insert(identity, Arc::clone(&known));
-            return known;
+        if let Some(existing) =
+            self.by_identity.get(&identity).or_else(|| before.by_identity.get(&identity))
+        {
+            let existing = Arc::clone(existing);
+            self.accounts.insert(account, Arc::clone(&existing.account));
+            self.by_identity.insert(identity, Arc::clone(&existing));
+            return existing;
         }
-        let known = self.accounts.get(&account).or_else(|| before.accounts.get(&account));
-        let shared = known.cloned().unwrap_or_default();
+        let existing = self.accounts.get(&account).or_else(|| before.accounts.get(&account));
+        let shared = existing.cloned().unwrap_or_default();
         self.accounts.insert(account, Arc::clone(&shared));
         let state = self.upstreams.entry(upstream.name.clone()).or_default();
         let channel = Arc::new(Channel {
@@ -302,7 +304,7 @@ impl Table {
             last_failure: Mutex::new(None),
             quotas: Mutex::default(),
         });
-        self.known.insert(identity, Arc::clone(&channel));
+        self.by_identity.insert(identity, Arc::clone(&channel));
         channel
     }
 }
@@ -316,8 +318,8 @@ fn hash(credential: &Credential) -> u64 {
     hasher.finish()
 }
 
-/// What a conversation's target is drawn by. It is equal at all gateways that have the same names, so that
-/// a conversation finds its target again whichever gateway it comes to.
+/// Seed of the rendezvous hash. It depends only on names, so every gateway selects the same target for a
+/// conversation.
 fn seed(target: &Target, credential: Option<&Credential>) -> u64 {
     let mut hasher = Sha256::new();
     let names = [
@@ -332,15 +334,15 @@ fn seed(target: &Target, credential: Option<&Credential>) -> u64 {
     first_64_bits(hasher)
 }
 
-/// Where an upstream keeps things for a credential, whatever the model and the secret: what one secret
-/// has left there, the next one of the same name finds.
+/// Id of the storage location of a credential at an upstream, independent of the model and of key
+/// rotation.
 fn home(target: &Target, credential: Option<&Credential>) -> u64 {
     let mut hasher = DefaultHasher::new();
     (&target.upstream.name, credential.map(|credential| &credential.name)).hash(&mut hasher);
     hasher.finish()
 }
 
-/// The first 64 bits of a digest, which is as much as a choice looks at.
+/// First 64 bits of a digest.
 #[must_use]
 pub fn first_64_bits(hasher: Sha256) -> u64 {
     hasher.finalize().iter().take(8).fold(0, |bits, byte| (bits << 8) | u64::from(*byte))

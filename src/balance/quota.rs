@@ -1,5 +1,4 @@
-//! What providers say of the operator's quota in the headers of their answers, and whether it is enough
-//! for another call.
+//! Provider quotas of the operator, read from rate-limit headers of answers.
 //!
 //! | Header | Who sends it |
 //! |---|---|
@@ -7,40 +6,40 @@
 //! | `x-ratelimit-{limit,remaining,reset}-{requests,tokens}` | OpenAI, Azure, Groq and their like |
 //! | the same with `-day`, `-hour` or `-minute` behind | Cerebras and others |
 //!
-//! Quotas are counted by model at some providers and by account at others, so what an answer says is kept
-//! for its channel alone: another model of the same account has its own answers.
+//! Some providers count quotas per model and others per account, so a report applies to its channel
+//! only: another model of the same account has its own answers.
 
 use std::time::{Duration, Instant};
 
 use crate::clock::UnixMs;
 
-/// The longest time for which a quota that is used up is believed to stay so. Quotas of a day reset in
-/// hours by what they say, and are often raised before: one call in so long finds out.
+/// Longest time for which an exhausted quota is trusted. Daily quotas announce a reset in hours and are
+/// often raised before: one call in this interval probes.
 const RESET_MAX: Duration = Duration::from_secs(5 * 60);
-/// How long a quota without a reset is believed. Azure says none, and counts in windows of 1 to 10 s.
-const RESET_UNSAID: Duration = Duration::from_secs(5);
-/// The longest header that is read, in bytes.
+/// Lifetime of a quota without a reset. Azure reports none, and counts in windows of 1 to 10 s.
+const RESET_DEFAULT: Duration = Duration::from_secs(5);
+/// Longest header value that is parsed, in bytes.
 const VALUE_BYTES_MAX: usize = 64;
 
-/// What a quota counts.
+/// Unit that a quota counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuotaKind {
-    /// Requests of a minute or less.
+    /// Requests in a window of up to a minute.
     Requests,
     /// Tokens of prompts and answers.
     Tokens,
-    /// Tokens of prompts, cached ones or not.
+    /// Prompt tokens, cached ones included.
     InputTokens,
-    /// Tokens of answers, hidden ones too.
+    /// Answer tokens, reasoning included.
     OutputTokens,
-    /// Requests of a day or an hour, beside those of a minute.
+    /// Requests in a window of an hour or a day.
     LongRequests,
-    /// Tokens of a day or an hour, beside those of a minute.
+    /// Tokens in a window of an hour or a day.
     LongTokens,
 }
 
 impl QuotaKind {
-    /// All of them, in the order in which they are kept.
+    /// All kinds, in storage order.
     const ALL: [Self; 6] = [
         Self::Requests,
         Self::Tokens,
@@ -50,7 +49,7 @@ impl QuotaKind {
         Self::LongTokens,
     ];
 
-    /// Its word in metrics and in the admin API.
+    /// Label in metrics and in the admin API.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -63,18 +62,18 @@ impl QuotaKind {
         }
     }
 
-    /// How much of it a call takes whose prompt has so many tokens.
+    /// Units that a call with a prompt of `tokens` uses.
     fn taken_by(self, tokens: u64) -> u64 {
         match self {
             Self::Requests | Self::LongRequests => 1,
             Self::Tokens | Self::InputTokens | Self::LongTokens => tokens.max(1),
-            // Nobody knows how long an answer becomes.
+            // The length of the answer is not predictable.
             Self::OutputTokens => 1,
         }
     }
 }
 
-/// What a header says of a quota.
+/// Quantity that a header reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Figure {
     Limit,
@@ -82,7 +81,7 @@ enum Figure {
     Reset,
 }
 
-/// What one answer says of the quotas.
+/// Quotas reported by one answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuotaReport([QuotaReading; 6]);
 
@@ -94,10 +93,10 @@ struct QuotaReading {
 }
 
 impl QuotaReport {
-    /// Takes one header of an answer, whose name is in small letters, into `report`. What says nothing of
-    /// a quota, or what no provider can mean, is passed over.
+    /// Parse one response header (name in lower case) into `report`. Other headers and impossible values
+    /// are ignored.
     pub fn note(report: &mut Option<Self>, name: &[u8], value: &[u8]) {
-        // Nearly all headers end here.
+        // Fast path: nearly all headers return here.
         if !matches!(name.first(), Some(b'x' | b'a')) {
             return;
         }
@@ -114,7 +113,7 @@ impl QuotaReport {
     }
 }
 
-/// The quota that a header is about, and what it says of it.
+/// Quota kind and quantity of a header name.
 fn named(name: &[u8]) -> Option<(QuotaKind, Figure)> {
     let name = std::str::from_utf8(name).ok()?;
     if let Some(rest) = name.strip_prefix("anthropic-ratelimit-") {
@@ -148,15 +147,15 @@ fn figure_of(word: &str) -> Option<Figure> {
     }
 }
 
-/// A number that is not negative; some providers write a fraction.
+/// Parse a non-negative number; some providers write a fraction.
 fn count(text: &str) -> Option<u64> {
     let whole = text.trim().split('.').next()?;
     let is_number = !whole.is_empty() && whole.bytes().all(|byte| byte.is_ascii_digit());
     whole.parse().ok().filter(|_| is_number)
 }
 
-/// The time until a reset: a duration such as `6m0s`, `1.5s` and `17ms` (OpenAI, Groq), seconds (Azure),
-/// seconds or milliseconds since 1970 (OpenRouter), or a date (Anthropic: RFC 3339).
+/// Parse the time until a reset: a duration such as `6m0s`, `1.5s` and `17ms` (OpenAI, Groq), seconds
+/// (Azure), seconds or milliseconds since 1970 (OpenRouter), or a date (Anthropic: RFC 3339).
 fn reset(text: &str, now: UnixMs) -> Option<Duration> {
     let text = text.trim();
     let until = |at: u64| Duration::from_millis(at.saturating_sub(now.0));
@@ -173,7 +172,7 @@ fn reset(text: &str, now: UnixMs) -> Option<Duration> {
     Some(found.min(RESET_MAX))
 }
 
-/// A number of at most 2^53 as a whole one.
+/// Integer part of a number in `0..9e15`.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -183,7 +182,7 @@ fn whole(number: f64) -> Option<u64> {
     (0.0..9.0e15).contains(&number).then_some(number as u64)
 }
 
-/// A duration in Go's notation: numbers with their units, the largest first.
+/// Parse a duration in Go's notation, such as `1h2m3.5s`.
 fn in_units(text: &str) -> Option<Duration> {
     let (mut rest, mut total) = (text, Duration::ZERO);
     while !rest.is_empty() {
@@ -208,7 +207,7 @@ fn in_units(text: &str) -> Option<Duration> {
     Some(total).filter(|_| !text.is_empty())
 }
 
-/// What is known of the quotas of a channel.
+/// Latest quotas of a channel.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Quotas([Option<Quota>; 6]);
 
@@ -216,60 +215,59 @@ pub(super) struct Quotas([Option<Quota>; 6]);
 struct Quota {
     limit: Option<u64>,
     remaining: u64,
-    /// When it is there again.
+    /// Time of the reset.
     reset: Instant,
 }
 
-/// A quota of the operator's at a provider, for those who look on.
+/// Snapshot of a quota for the admin API and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaStanding {
-    /// Whether it counts requests or tokens.
+    /// Unit that it counts.
     pub kind: QuotaKind,
-    /// The most of it, where the provider says so.
+    /// Limit, if the provider reports it.
     pub limit: Option<u64>,
-    /// What is left, less what calls since the last answer take.
+    /// Remaining units, less the use of calls since the last answer.
     pub remaining: u64,
-    /// How long until it is there again.
+    /// Time until the reset.
     pub reset: Duration,
 }
 
 impl Quotas {
-    /// Takes over what an answer says.
+    /// Apply an answer's report.
     pub(super) fn take(&mut self, report: &QuotaReport, now: Instant) {
-        for (known, said) in self.0.iter_mut().zip(&report.0) {
-            let Some(remaining) = said.remaining else { continue };
-            let reset = now + said.reset.unwrap_or(RESET_UNSAID);
-            *known = Some(Quota { limit: said.limit, remaining, reset });
+        for (quota, reading) in self.0.iter_mut().zip(&report.0) {
+            let Some(remaining) = reading.remaining else { continue };
+            let reset = now + reading.reset.unwrap_or(RESET_DEFAULT);
+            *quota = Some(Quota { limit: reading.limit, remaining, reset });
         }
     }
 
-    /// Takes what a call uses off, whose prompt has so many tokens: answers to calls that are under way
-    /// say nothing of it yet.
+    /// Subtract a call with a prompt of `tokens` before its answer reports it.
     pub(super) fn spend(&mut self, tokens: u64) {
-        for (kind, known) in QuotaKind::ALL.into_iter().zip(&mut self.0) {
-            if let Some(quota) = known {
+        for (kind, quota) in QuotaKind::ALL.into_iter().zip(&mut self.0) {
+            if let Some(quota) = quota {
                 quota.remaining = quota.remaining.saturating_sub(kind.taken_by(tokens));
             }
         }
     }
 
-    /// Whether one of them does not last for a call whose prompt has so many tokens.
+    /// True if a quota is too low for a call with a prompt of `tokens`.
     pub(super) fn is_short(&self, tokens: u64, now: Instant) -> bool {
         let mut all = QuotaKind::ALL.into_iter().zip(&self.0);
-        all.any(|(kind, known)| {
-            known.is_some_and(|quota| {
-                // A prompt that is larger than the whole quota never fits, or its estimate is too high.
+        all.any(|(kind, quota)| {
+            quota.is_some_and(|quota| {
+                // A prompt estimated above the whole quota is let through when the quota is full.
                 let taken = kind.taken_by(tokens).min(quota.limit.unwrap_or(u64::MAX)).max(1);
                 quota.reset > now && quota.remaining < taken
             })
         })
     }
 
-    /// Those that are not over.
+    /// Quotas whose reset is still ahead.
     pub(super) fn standings(&self, now: Instant) -> Vec<QuotaStanding> {
         let all = QuotaKind::ALL.into_iter().zip(&self.0);
-        let known = all.filter_map(|(kind, known)| Some((kind, (*known)?)));
-        let valid = known.filter(|(_, quota)| quota.reset > now);
+        let reported = all.filter_map(|(kind, quota)| Some((kind, (*quota)?)));
+        let valid = reported.filter(|(_, quota)| quota.reset > now);
         valid
             .map(|(kind, Quota { limit, remaining, reset })| {
                 let reset = reset.saturating_duration_since(now);
@@ -291,7 +289,7 @@ mod tests {
         report.unwrap_or_default()
     }
 
-    fn known(fields: &[(&str, &str)], now: Instant) -> Quotas {
+    fn quotas_of(fields: &[(&str, &str)], now: Instant) -> Quotas {
         let mut quotas = Quotas::default();
         quotas.take(&report(fields), now);
         quotas
@@ -334,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_each_provider_are_told_apart() {
+    fn rate_limit_headers_of_each_provider_are_recognized() {
         use QuotaKind as Kind;
         for (name, expected) in [
             ("anthropic-ratelimit-requests-remaining", Some((Kind::Requests, Figure::Remaining))),
@@ -358,24 +356,24 @@ mod tests {
     fn nothing_is_believed_that_no_provider_can_mean() {
         let now = Instant::now();
         for value in ["-1", "", "many", "1e9", "99999999999999999999999", "0x10"] {
-            let quotas = known(&[("x-ratelimit-remaining-requests", value)], now);
+            let quotas = quotas_of(&[("x-ratelimit-remaining-requests", value)], now);
             assert!(!quotas.is_short(u64::MAX, now), "{value}");
         }
         let long = "0".repeat(VALUE_BYTES_MAX + 1);
-        assert!(!known(&[("x-ratelimit-remaining-requests", &long)], now).is_short(1, now));
+        assert!(!quotas_of(&[("x-ratelimit-remaining-requests", &long)], now).is_short(1, now));
     }
 
     #[test]
     fn a_quota_is_short_until_its_reset() {
         let now = Instant::now();
-        let quotas = known(
+        let quotas = quotas_of(
             &[("x-ratelimit-remaining-requests", "0"), ("x-ratelimit-reset-requests", "2s")],
             now,
         );
         assert!(quotas.is_short(1, now) && quotas.is_short(1, now + Duration::from_millis(1900)));
         assert!(!quotas.is_short(1, now + Duration::from_millis(2100)));
-        let unsaid = known(&[("x-ratelimit-remaining-requests", "0")], now);
-        assert!(unsaid.is_short(1, now) && !unsaid.is_short(1, now + RESET_UNSAID));
+        let without_reset = quotas_of(&[("x-ratelimit-remaining-requests", "0")], now);
+        assert!(without_reset.is_short(1, now) && !without_reset.is_short(1, now + RESET_DEFAULT));
     }
 
     #[test]
@@ -386,7 +384,7 @@ mod tests {
             ("anthropic-ratelimit-input-tokens-remaining", "300"),
             ("anthropic-ratelimit-input-tokens-reset", "2099-01-01T00:00:00Z"),
         ];
-        let mut quotas = known(&fields, now);
+        let mut quotas = quotas_of(&fields, now);
         assert!(!quotas.is_short(300, now) && quotas.is_short(301, now));
         // Calls under way take theirs before any of their answers says so.
         quotas.spend(200);
@@ -395,6 +393,6 @@ mod tests {
         assert!(!quotas.is_short(300, now), "the provider knows better");
         let mut full = fields;
         full[1].1 = "1000";
-        assert!(!known(&full, now).is_short(5000, now), "it never fits better than now");
+        assert!(!quotas_of(&full, now).is_short(5000, now), "it never fits better than now");
     }
 }

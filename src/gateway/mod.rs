@@ -40,4 +40,3 @@ pub use upstream::health::check_upstreams;
 pub(crate) use wire::length::declared_length;
 pub(crate) use wire::memory::gathered::GatheredBody;
 pub use wire::memory::service::{Memory, MemoryPart};
-pub(crate) use wire::offload;

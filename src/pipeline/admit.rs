@@ -8,15 +8,15 @@ use crate::ledger::{Ledger, Refusal, RequestId};
 use crate::pipeline::quote::{RequestAmounts, RequestPrices};
 use crate::pipeline::{Admitted, Holding, Payment, Priced, Validated};
 
-/// The way in which a request was let in.
+/// Result of the admission of a request.
 pub enum Admission {
-    /// It is paid for.
+    /// Admitted with its payment.
     Admitted(Box<Admitted>),
-    /// Its account has too little to let it in without a look at the account's other requests.
+    /// The account has little money: the shares of its parallel requests decide.
     Tight(Box<Priced>),
 }
 
-/// Holds the most that the request can cost, unless it costs nothing, where its account has plenty.
+/// Hold the largest cost of the request if the account has plenty. Free requests need no hold.
 ///
 /// # Errors
 /// `RateLimited` when the key may not spend so much, or `Overloaded` when the store takes no new holds,

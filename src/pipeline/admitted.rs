@@ -13,55 +13,53 @@ use crate::pricing;
 use crate::protocols::doors::DoorKind;
 use crate::protocols::{Call, Codec, Delivery, Dialect};
 
-/// A request that is paid for: from here on it ends in exactly one settlement.
+/// An admitted request with its payment, which ends in exactly one settlement.
 #[derive(Debug)]
 pub struct Admitted {
-    /// Who asks for which model.
+    /// Key, account, operation and model of the request.
     pub resolved: Resolved,
-    /// What the protocol of the target says about it that is asked now; of the first before one is.
+    /// Reading of the request for the current target; for the first target before any is selected.
     pub call: Box<dyn Call>,
-    /// The protocol in which `call` reads the request.
+    /// Codec of `call`.
     pub(super) codec: &'static dyn Codec,
-    /// The way by which the request reaches that target.
+    /// Translation, if any, between the request and that target.
     kind: DoorKind,
-    /// The [rank](Resolved::model_at) of the model whose target is asked now.
+    /// [Rank](Resolved::model_at) of the current model.
     pub(super) rank: usize,
-    /// What the protocols of other targets say about it, and those of the targets of fallbacks.
+    /// Readings for the other targets and for those of fallback models.
     pub(super) others: Vec<ProtocolReading>,
-    /// What pays for the request.
+    /// Payment of the request.
     pub payment: Payment,
-    /// The prices that its account pays; neither a reload nor another rule changes them for this
-    /// request.
+    /// Prices for its account, frozen for this request.
     prices: RequestPrices,
-    /// What it costs by them.
+    /// Cost by these prices.
     pub quote: Quote,
-    /// When it was taken in: its prices are of that moment.
+    /// Admission time, which selects the prices.
     pub(super) taken_in: UnixMs,
-    /// The most that the request can cost at the model that is asked now: what was held for it at
-    /// first, if no fallback is dearer.
+    /// Largest cost at the current model; equal to the initial hold unless a fallback is dearer.
     pub bound: Nanousd,
-    /// What was held at first: of the dearest model that may serve the request.
+    /// Initial hold, sized for the dearest model that may serve the request.
     pub(super) held: Nanousd,
-    /// The part of the most that was held at first.
+    /// Share of the largest cost that the initial hold covers.
     pub(super) holding: Holding,
-    /// The most that upstreams may bill for tries that were followed by another.
+    /// Largest sum that upstreams may bill for abandoned tries.
     pub retried: Nanousd,
-    /// What those tries cost the operator, where targets have prices of their own.
+    /// Operator's costs of those tries, at targets with cost prices.
     pub(super) retry_costs: Vec<TryCost>,
-    /// What was used of a request that is answered in parts, of which one has failed.
+    /// Usage of the answered parts, if a part of a split request has failed.
     pub partial: Option<AnsweredParts>,
-    /// The output limit, in tokens for each choice, that the request was lowered to.
+    /// Lowered output limit, in tokens per choice.
     pub clamped: Option<u64>,
 }
 
-/// The parts that were answered of a request of which one has failed.
+/// Answered parts of a split request of which one part has failed.
 #[derive(Clone, Copy, Debug)]
 pub struct AnsweredParts {
-    /// What the answered parts used together.
+    /// Total usage of the answered parts.
     pub usage: Usage,
-    /// How that is known.
+    /// Source of the usage.
     pub source: UsageSource,
-    /// The upstream has refused a part for what is in it, which is the customer's doing.
+    /// True if the upstream refused a part for its content, which is the customer's fault.
     pub is_refused: bool,
 }
 
@@ -97,15 +95,14 @@ impl Admitted {
         })
     }
 
-    /// Notes that the request goes out with its output limit lowered to `tokens` for each choice.
+    /// Record that the output limit was lowered to `tokens` per choice.
     pub fn clamped_to(&mut self, tokens: u64) {
         self.clamped = Some(tokens);
     }
 
-    /// A target of the model of this rank that speaks `dialect` is asked next: the request is what its
-    /// protocol reads in it, and costs what it costs so. What is held is held for that model. Says
-    /// whether the protocol takes it and it is paid for.
-    pub fn turn_to(&mut self, rank: usize, dialect: Dialect) -> bool {
+    /// Switch to a target of the model of this rank that speaks `dialect`, with its reading and its
+    /// price; the hold moves to that model. Returns false if no reading fits or the hold cannot move.
+    pub fn switch_target(&mut self, rank: usize, dialect: Dialect) -> bool {
         if self.is_for(rank, dialect) {
             return true;
         }
@@ -125,7 +122,7 @@ impl Admitted {
         true
     }
 
-    /// Has the model of this rank be paid for. Says whether it is.
+    /// Move the payment to the model of this rank. Returns false if it cannot move.
     fn move_to(&mut self, rank: usize) -> bool {
         let (model, prices) = (self.resolved.model_at(rank), self.prices.at(rank));
         let others = self.others.iter().filter(|other| other.rank == rank);
@@ -140,32 +137,31 @@ impl Admitted {
         self.payment.move_to(Arc::clone(&model.id), pricing::version(model, prices), floor)
     }
 
-    /// Whether the request is read now as those upstreams of the model of this rank read it that speak
-    /// `dialect`.
+    /// True if the current reading is for the model of this rank and for `dialect`.
     #[must_use]
     pub fn is_for(&self, rank: usize, dialect: Dialect) -> bool {
         self.rank == rank && self.codec.dialects().contains(&dialect)
     }
 
-    /// The model whose target is asked now, or answers: the one that the request names, or a fallback.
+    /// Current model: the one that the request names, or a fallback.
     #[must_use]
     pub fn model(&self) -> &Arc<Model> {
         self.resolved.model_at(self.rank)
     }
 
-    /// The model that serves the request in the place of the one that it names.
+    /// Fallback model that serves the request, if any.
     #[must_use]
     pub fn fallback(&self) -> Option<&Arc<Model>> {
         (self.rank > 0).then(|| self.model())
     }
 
-    /// What `usage` costs with every token billed in the dearest way that the call allows.
+    /// Cost of `usage` at the dearest rates that the call allows.
     pub(super) fn dearest(&self, usage: &Usage) -> Nanousd {
         dearest_prices(self.quote.dearest(), self.call.as_ref()).cost(usage)
     }
 
-    /// How the answer travels to the customer, whichever target is asked: where the protocol of one
-    /// has it put together, it is put together for all of them.
+    /// Delivery of the answer, equal for all targets: collected if the reading for any target needs
+    /// that.
     #[must_use]
     pub fn delivery(&self) -> Delivery {
         let mut others = self.others.iter().map(|other| other.call.delivery());

@@ -1,5 +1,5 @@
-//! Which requests belong together: so that they go to the target that has their beginning in its
-//! prompt cache. And which can be answered at one place only, because they refer to what is kept there.
+//! Conversation affinity, which keeps requests on the target with their prompt in its cache; and binding
+//! to the credential that stores what a request refers to.
 
 use std::borrow::Cow;
 
@@ -13,8 +13,8 @@ use crate::ledger::AccountId;
 use crate::pipeline::Validated;
 use crate::protocols::{Reference, Request};
 
-/// The headers with which clients name their session, of which the first that is there counts:
-/// opencode's, Claude Code's, and those of Codex from its latest version to its first.
+/// Session headers in order of precedence: opencode's, Claude Code's, and those of Codex from its latest
+/// version to its first.
 const SESSION_HEADERS: [&str; 5] = [
     "x-session-affinity",
     "x-claude-code-session-id",
@@ -22,14 +22,14 @@ const SESSION_HEADERS: [&str; 5] = [
     "session_id",
     "conversation_id",
 ];
-/// A conversation is told by its instructions and its first message from a user. Where that does not
-/// come within so many messages, by those.
+/// Number of messages searched for the first user message: a conversation is identified by its
+/// instructions and that message, or by these messages without one.
 const MESSAGES_MAX: usize = 4;
-/// The bytes of each message that count: providers' caches begin with a thousand tokens.
+/// Bytes of each message that are hashed: providers cache from a thousand tokens on.
 const BYTES_MAX: usize = 4096;
 
-/// What requests have in common that belong together; `None` for one that stands alone. It is the
-/// account's own: whoever knows the name of another account's session shares nothing with it.
+/// Affinity key of a request; `None` for a request without a conversation. Keyed by account, so that a
+/// guessed session name shares nothing with another account's.
 #[must_use]
 pub fn affinity(
     mode: Affinity,
@@ -62,8 +62,8 @@ pub fn affinity(
     Some(first_64_bits(hasher))
 }
 
-/// The name that a request gives to its session in its body: OpenAI's key for the cache, or Anthropic's
-/// id of a user, in which Claude Code has its session.
+/// Session name in the body: OpenAI's `prompt_cache_key`, or Anthropic's user id, which contains Claude
+/// Code's session.
 fn session<'a>(request: &Request<'a>) -> Option<Cow<'a, str>> {
     let object = request.json().ok()?;
     let key = object.get_non_null("prompt_cache_key").and_then(|key| key.as_str());
@@ -71,31 +71,31 @@ fn session<'a>(request: &Request<'a>) -> Option<Cow<'a, str>> {
     key.or_else(user).filter(|name| !name.is_empty())
 }
 
-/// Where a request has to go because of what it refers to.
+/// Restriction of a request's targets by the stored objects that it refers to.
 #[derive(Debug, Default)]
 pub struct Binding<'a> {
-    /// Where all that is kept which the account was given; `None` when it names nothing of that.
+    /// Storage location of the account's own objects; `None` if the request names none.
     pub home: Option<Home>,
-    /// Ids of the operator's own that it names: upstreams that do not share them are not asked.
+    /// Ids of the operator's shared objects; only upstreams that share them all are used.
     shared: Vec<&'a str>,
 }
 
 impl Binding<'_> {
-    /// Whether a target's upstream shares all that is named of the operator's own.
+    /// True if the target's upstream shares all the operator's objects in the request.
     #[must_use]
     pub fn admits(&self, target: &Target) -> bool {
         self.shared.iter().all(|id| target.upstream.shares(id))
     }
 
-    /// Whether the request names anything that is kept.
+    /// True if the request refers to a stored object.
     #[must_use]
     pub fn is_bound(&self) -> bool {
         self.home.is_some() || !self.shared.is_empty()
     }
 }
 
-/// Where a request has to go because of what it refers to. Upstreams know all customers as one, so what it
-/// names must be the account's own, or shared by the operator.
+/// Resolve the stored objects that a request refers to. Upstreams see all customers as one, so each
+/// object must be the account's own, or shared by the operator.
 ///
 /// # Errors
 /// `InvalidRequest`, naming the field, for what the account was not given the id of, as far as the
@@ -125,14 +125,14 @@ pub fn binding<'a>(
     Ok(binding)
 }
 
-/// The answer where the credential is gone with which that was made which the request refers to.
+/// Error for a stored object whose credential is no longer configured.
 #[must_use]
-pub fn gone(validated: &Validated) -> GatewayError {
+pub fn stored_object_lost(validated: &Validated) -> GatewayError {
     let first = validated.calls().find_map(|call| call.refers_to().first());
     first.map_or_else(|| GatewayError::invalid("input", "What it refers to is gone."), not_kept)
 }
 
-/// What references are called in messages, by their field.
+/// Noun for error messages, by the referring field.
 const KINDS: [(&str, &str); 9] = [
     ("file_id", "file"),
     ("file_ids", "file"),
@@ -147,7 +147,7 @@ const KINDS: [(&str, &str); 9] = [
 
 fn not_kept(reference: &Reference) -> GatewayError {
     let Reference { field, id } = reference;
-    // The id comes from outside: quoted, escaped and cut before it goes into a message.
+    // Untrusted: quoted, escaped and truncated before it goes into a message.
     let shown: String = id.chars().take(64).collect();
     let advice = "Send what it stands for in `input`, with `store: false` if you can.";
     match *field {
@@ -164,7 +164,7 @@ fn not_kept(reference: &Reference) -> GatewayError {
             GatewayError::invalid("input", message)
         }
         field => {
-            let what = KINDS.iter().find(|(known, _)| *known == field).map_or("object", |it| it.1);
+            let what = KINDS.iter().find(|(key, _)| *key == field).map_or("object", |it| it.1);
             let message = format!(
                 "There is no {what} {shown:?} of yours here. Ids pass that your account was given in \
                  answers, and those that the operator shares."
@@ -174,7 +174,7 @@ fn not_kept(reference: &Reference) -> GatewayError {
     }
 }
 
-/// The parts of a request that all later turns of its conversation have too.
+/// Parts of a request that all later turns of its conversation repeat.
 fn beginning<'a>(request: &Request<'a>) -> Option<Vec<&'a [u8]>> {
     let object = request.json().ok()?;
     let mut parts = Vec::new();

@@ -1,4 +1,4 @@
-//! The largest output limit with which a request costs no more than an account can pay.
+//! Search for the largest output limit that an account can pay.
 
 use crate::clock::UnixMs;
 use crate::config::snapshot::Pricing;
@@ -7,16 +7,16 @@ use crate::pipeline::quote::{dearest_prices, quote_bound};
 use crate::price::{Prices, Usage};
 use crate::protocols::{Call, OutputBound};
 
-/// The most that one reading of a request can cost, as a function of its output limit.
+/// Largest cost of one reading as a function of its output limit.
 #[derive(Clone, Copy, Debug)]
 pub struct OutputCost {
-    /// The most that the request costs as it is.
+    /// Largest cost with the limit as requested.
     full: Nanousd,
-    /// The dearest way in which each unit can be billed, once the limit is lowered.
+    /// Dearest rates with a lowered limit.
     prices: Prices,
-    /// What the request uses at most besides the output that its limit bounds.
+    /// Largest usage apart from the output that the limit bounds.
     fixed: Usage,
-    /// How output follows from the limit; `None` where lowering the limit lowers nothing.
+    /// Output as a function of the limit; `None` if the limit bounds no output.
     output: Option<OutputBound>,
 }
 
@@ -44,7 +44,7 @@ impl OutputCost {
         }
     }
 
-    /// The most that the request costs once its output limit is lowered to `tokens` for each choice.
+    /// Largest cost with an output limit of `tokens` per choice.
     fn at(&self, tokens: u64) -> Nanousd {
         let limited = self
             .output
@@ -53,7 +53,7 @@ impl OutputCost {
         self.prices.cost(&Usage { output_tokens, ..self.fixed })
     }
 
-    /// The limit that holds as the request stands; zero where none does.
+    /// Current limit; zero if there is none.
     fn limit(&self) -> u64 {
         self.output.map_or(0, |output| output.limit)
     }
@@ -82,7 +82,7 @@ pub fn affordable_output(costs: &[OutputCost], funds: Nanousd) -> Option<u64> {
     Some(most)
 }
 
-/// The most that a request costs once its output limit is lowered to `tokens`: that of its dearest reading.
+/// Largest cost over all readings with an output limit of `tokens`.
 #[must_use]
 pub fn cost_at(costs: &[OutputCost], tokens: u64) -> Nanousd {
     costs.iter().map(|cost| cost.at(tokens)).max().unwrap_or(Nanousd::ZERO)

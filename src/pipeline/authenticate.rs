@@ -1,4 +1,4 @@
-//! Who is asking.
+//! Authentication by API key.
 
 use std::sync::Arc;
 
@@ -16,12 +16,11 @@ const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 /// Google's SDKs send the key in this header.
 const X_GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 
-/// Finds the key that the request presents, in `Authorization: Bearer`, `x-api-key` or
-/// `x-goog-api-key`, or `in_query`, where a path takes it there. Clients that send several may mean
-/// any.
+/// Look up the API key of a request, from `Authorization: Bearer`, `x-api-key` or `x-goog-api-key`, or
+/// `in_query` on paths that allow it. Clients may send several; the first valid one counts.
 ///
-/// Whatever is presented takes the same way: it is hashed and looked up. So neither the time nor
-/// the answer says how close a guess was.
+/// Every candidate is hashed and looked up alike, so that neither timing nor the response tells how
+/// close a guess was.
 ///
 /// # Errors
 /// `Unauthorized` for no key and for one that is unknown or revoked; `PermissionDenied` for a
@@ -34,11 +33,11 @@ pub fn authenticate(
 ) -> Result<Arc<Key>, GatewayError> {
     let presented =
         [bearer(headers), single(headers, X_API_KEY), single(headers, X_GOOG_API_KEY), in_query];
-    let known = |key: &[u8]| {
+    let look_up = |key: &[u8]| {
         let found = ledger.presented(&KeyHash::of(key));
         found.filter(|(key, _)| !key.is_revoked())
     };
-    let (key, suspended) = presented.into_iter().flatten().find_map(known).ok_or_else(|| {
+    let (key, suspended) = presented.into_iter().flatten().find_map(look_up).ok_or_else(|| {
         let message = if presented == [None; 4] {
             "No API key was sent. Send it as `Authorization: Bearer sk-…` or as `x-api-key`."
         } else {
@@ -66,7 +65,7 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| key.trim_ascii())
 }
 
-/// The header's value, if it was sent exactly once: of two, nobody can say which one counts.
+/// Value of a header that was sent exactly once; repeated headers are ambiguous.
 fn single(headers: &HeaderMap, name: HeaderName) -> Option<&[u8]> {
     let mut values = headers.get_all(name).iter();
     let first = values.next()?;

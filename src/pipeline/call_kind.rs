@@ -1,4 +1,4 @@
-//! The kind of calls that each operation makes, by which targets are judged.
+//! Call kind of each operation, for the circuits of targets.
 
 use crate::balance::CallKind;
 use crate::protocols::Operation;

@@ -1,37 +1,37 @@
-//! What the tries of a request cost the operator: the one that was answered, and those that were not.
+//! Operator's cost of a request's tries, answered or not.
 
 use std::sync::Arc;
 
 use crate::config::snapshot::{Target, TargetCost};
 use crate::ledger::{CostKind, LossCause};
 use crate::money::{Nanousd, Rate};
-use crate::pipeline::{Admitted, AnsweredParts, Bill, Relaying, TriedAt, TryCost};
+use crate::pipeline::{Admitted, AnsweredParts, Bill, Relaying, TryCost, TryTarget};
 use crate::price::{Traits, Usage, UsageSource};
 
 impl Admitted {
-    /// A try is followed by another although its upstream may bill for all of it.
-    pub fn retry(&mut self, at: TriedAt) {
+    /// Record a retry although the upstream may bill the abandoned try in full.
+    pub fn retry(&mut self, at: TryTarget) {
         self.retry_with(self.bound, (self.call.bound(), UsageSource::Estimated), at);
     }
 
-    /// A request that is answered in parts is asked for anew: what was answered is paid for twice.
-    pub fn retry_parts(&mut self, at: TriedAt) {
+    /// Record a retry of a split request: the answered parts are paid for twice.
+    pub fn retry_parts(&mut self, at: TryTarget) {
         if let Some(AnsweredParts { usage, source, .. }) = self.partial.take() {
             let amount = self.quote.prices(&usage, &Traits::default()).cost(&usage);
             self.retry_with(amount, (usage, source), at);
         }
     }
 
-    fn retry_with(&mut self, amount: Nanousd, usage: (Usage, UsageSource), at: TriedAt) {
+    fn retry_with(&mut self, amount: Nanousd, usage: (Usage, UsageSource), at: TryTarget) {
         self.retried = self.retried.checked_add(amount).unwrap_or(Nanousd::MAX);
         let cost = self.cost_by_prices(&at, CostKind::Retry, usage, &Traits::default());
         self.retry_costs.extend(cost);
     }
 
-    /// What the tries cost the operator of a request that comes to `bill` without an answer to relay:
-    /// those that were followed by others, and the last, which was made at `last`.
+    /// Costs of the tries of a request that ends in `bill` without a relayed answer: the abandoned
+    /// tries, and the last one at `last`.
     #[must_use]
-    pub fn costs(&mut self, bill: &Bill, last: Option<TriedAt>) -> Vec<TryCost> {
+    pub fn costs(&mut self, bill: &Bill, last: Option<TryTarget>) -> Vec<TryCost> {
         let mut costs = std::mem::take(&mut self.retry_costs);
         let most = (self.call.bound(), UsageSource::Estimated);
         let used = match (&bill.settlement, bill.loss) {
@@ -49,17 +49,17 @@ impl Admitted {
         costs
     }
 
-    /// What was used costs so much by the prices of a target; `None` for one that has none.
+    /// Cost of a usage by a target's cost prices; `None` if it has none.
     fn cost_by_prices(
         &self,
-        at: &TriedAt,
+        at: &TryTarget,
         kind: CostKind,
         (usage, source): (Usage, UsageSource),
         served: &Traits,
     ) -> Option<TryCost> {
         let Some(TargetCost::Prices(list)) = &at.target.cost else { return None };
         let prices = list.prices(&self.call.traits(), served, &usage, self.taken_in);
-        // Whatever the customer pays for: each try is a request to the upstream.
+        // Each try counts as a request at the upstream, whatever the customer pays.
         let requests = u64::from(prices.request > Rate::default());
         let usage = Usage { requests, ..usage };
         let cost = prices.cost(&usage);
@@ -70,21 +70,21 @@ impl Admitted {
 }
 
 impl Relaying {
-    /// What the tries cost the operator of a request that comes to `bill`, and was answered by `target`;
-    /// `at` names it where that costs something.
+    /// Costs of the tries of a request that ends in `bill` and was answered by `target`; `at` is
+    /// evaluated only if there is a cost.
     #[must_use]
     pub fn costs(
         &mut self,
         bill: &Bill,
         target: &Target,
-        at: impl FnOnce() -> TriedAt,
+        at: impl FnOnce() -> TryTarget,
     ) -> Vec<TryCost> {
         let mut costs = std::mem::take(&mut self.admitted.retry_costs);
         if target.cost.is_none() {
             return costs;
         }
         let (kind, usage) = match &bill.settlement {
-            // The upstream bills all of what the customer got a part of.
+            // The upstream bills the whole answer although the customer got a part.
             Some(_) if self.meter.given_up().is_some() => (CostKind::Answer, self.unpaid()),
             Some(settled) => (CostKind::Answer, (settled.usage, settled.source)),
             None if bill.loss.is_none() => return costs,
@@ -105,7 +105,7 @@ impl Relaying {
         costs
     }
 
-    /// What an answer has used for which nobody pays: what its upstream says, or else the most.
+    /// Usage of an unpaid answer: as reported, or else the bound.
     fn unpaid(&self) -> (Usage, UsageSource) {
         match self.meter.measure() {
             (usage, UsageSource::Upstream) => (usage, UsageSource::Upstream),

@@ -1,5 +1,4 @@
-//! Requests whose prompt a provider's counter counts: what goes to the counter, and what its answer
-//! changes.
+//! Token counting by providers: the request to a counting endpoint, and the effect of its result.
 
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
@@ -7,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 use crate::balance::{Channel, TargetRank};
 use crate::config::snapshot::Target;
 use crate::credentials::Token;
-use crate::pipeline::upstream_request::WayTo;
+use crate::pipeline::upstream_request::ChannelTarget;
 use crate::pipeline::{Resolved, UpstreamRequest, Validated};
 use crate::protocols::counter::Counter;
 use crate::protocols::doors::Doors;
@@ -15,7 +14,7 @@ use crate::protocols::json::Object;
 use crate::protocols::splice::{EditedBody, Splice};
 use crate::protocols::{Call, Codec, Dialect, Operation, PathAsked, Request, codec};
 
-/// Fields of chat completions that decide about the answer and add nothing to the prompt.
+/// Chat completions fields that affect the answer only, not the prompt.
 const CHAT_ANSWER_FIELDS: [&str; 12] = [
     "stop",
     "n",
@@ -31,38 +30,38 @@ const CHAT_ANSWER_FIELDS: [&str; 12] = [
     "max_completion_tokens",
 ];
 
-/// Tokens of a prompt, as the provider of one of its models counts them.
+/// A provider's token count of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counted {
+pub struct PromptCount {
     /// The [rank](Resolved::model_at) of the model.
     pub rank: usize,
-    /// The dialect of the upstreams for which the request was counted.
+    /// Dialect of the upstreams that the count applies to.
     pub dialect: Dialect,
     /// Tokens of the prompt.
     pub tokens: u64,
 }
 
-/// A question to a counter.
+/// A request to a counting endpoint.
 #[derive(Debug)]
 pub struct CountRequest {
-    /// The counter that reads it.
+    /// Provider's counter to call.
     pub counter: Counter,
-    /// The path below the upstream's prefix.
+    /// Path below the upstream's prefix.
     path: String,
-    /// Headers that the upstream needs.
+    /// Headers that the endpoint requires.
     headers: &'static [(&'static str, &'static str)],
     body: EditedBody,
 }
 
 impl CountRequest {
-    /// Adds everything that decides the count to `digest`.
+    /// Add everything that decides the count to `digest`.
     pub fn digest(&self, digest: &mut Sha256) {
         digest.update((self.path.len() as u64).to_le_bytes());
         digest.update(&self.path);
         self.body.pieces().iter().for_each(|piece| digest.update(piece));
     }
 
-    /// The request as it goes to the target; `None` where the gateway signs in there and has not.
+    /// Convert to an upstream request; `None` if the gateway must sign in first.
     #[must_use]
     pub fn into_upstream(
         self,
@@ -72,16 +71,16 @@ impl CountRequest {
     ) -> Option<UpstreamRequest> {
         let Self { counter, path, headers, body } = self;
         let codec = codec(counter.operation(), target.upstream.dialect)?;
-        let way = WayTo { target, channel, token };
-        let request = UpstreamRequest::to(way, codec, &path, body)?;
+        let channel_target = ChannelTarget { target, channel, token };
+        let request = UpstreamRequest::to(channel_target, codec, &path, body)?;
         Some(UpstreamRequest { headers, ..request })
     }
 }
 
 impl Validated {
-    /// Whether the request can be counted for a target of this rank: of its own model, where the
-    /// provider's counter counts everything that the bound of its input stands for. What a fallback
-    /// would count says nothing of the model itself.
+    /// True if the request can be counted at a target of this rank: of its own model only, and where the
+    /// counter covers everything in the input bound. A fallback's count is not valid for the model
+    /// itself.
     #[must_use]
     pub fn is_countable_at(&self, rank: TargetRank, target: &Target) -> bool {
         let reading = || self.reading(target.upstream.dialect);
@@ -91,8 +90,8 @@ impl Validated {
             })
     }
 
-    /// What goes to the counter of `target` for the customer's `body`; `None` where that would not be
-    /// all of the prompt.
+    /// Build the counting request at `target` for the customer's `body`; `None` if it could not
+    /// represent the whole prompt.
     #[must_use]
     pub fn count_request(&self, target: &Target, body: &Bytes) -> Option<CountRequest> {
         let (codec, call) = self.reading(target.upstream.dialect)?;
@@ -101,7 +100,7 @@ impl Validated {
             let written = call.splice(model).apply(body);
             return count_request(target, model, codec, &written);
         }
-        // OpenAI counts for the Responses API alone: the prompt is the same in its words.
+        // OpenAI counts for the Responses API only; the translated prompt has equal tokens.
         let doors = responses_doors(&self.resolved, target)?;
         let prompt = chat_prompt(body)?;
         let object = Object::parse(&prompt).ok()?;
@@ -110,10 +109,10 @@ impl Validated {
         count_request(target, model, codec, &written)
     }
 
-    /// Lowers the bound of the request as the counted upstreams read it, which is its first reading from
-    /// here on. Returns whether the bound is lower now; nothing has changed otherwise.
-    pub(super) fn counted(&mut self, counted: &Counted) -> bool {
-        let Counted { rank: 0, dialect, tokens } = *counted else { return false };
+    /// Lower the input bound of the counted reading and make it the first one. Returns true if the bound
+    /// is lower now; otherwise nothing has changed.
+    pub(super) fn apply_count(&mut self, counted: &PromptCount) -> bool {
+        let PromptCount { rank: 0, dialect, tokens } = *counted else { return false };
         if !self.codec.dialects().contains(&dialect) {
             let at = self.others.iter().position(|other| other.is_for(0, dialect));
             let Some(other) = at.and_then(|at| self.others.get_mut(at)) else { return false };
@@ -129,7 +128,7 @@ impl Validated {
         true
     }
 
-    /// The request as upstreams of its own model read it that speak `dialect`.
+    /// Reading of the request for upstreams of its own model that speak `dialect`.
     fn reading(&self, dialect: Dialect) -> Option<(&'static dyn Codec, &dyn Call)> {
         if self.codec.dialects().contains(&dialect) {
             return Some((self.codec, self.call.as_ref()));
@@ -139,16 +138,16 @@ impl Validated {
     }
 }
 
-/// Whether requests that `codec` writes for a target can be counted there.
+/// True if requests of `codec` can be counted at the target.
 fn has_counter(resolved: &Resolved, target: &Target, codec: &dyn Codec) -> bool {
     let counter = codec.counter();
     let operation = counter.map_or(Operation::InputTokens, Counter::operation);
-    let is_known = counter.is_some() || responses_doors(resolved, target).is_some();
-    is_known && target.upstream.offers(operation)
+    let has_any_counter = counter.is_some() || responses_doors(resolved, target).is_some();
+    has_any_counter && target.upstream.offers(operation)
 }
 
-/// The way by which a chat request can be written for OpenAI's counter: where the model is sold over the
-/// Responses API too, whose upstreams alone have it.
+/// Translation of a chat request for OpenAI's counter, if the model is also sold over the Responses API,
+/// which alone has one.
 fn responses_doors<'a>(resolved: &'a Resolved, target: &Target) -> Option<Doors<'a>> {
     const RESPONSES: &[Operation] = &[Operation::Responses];
     let model = &resolved.model;
@@ -163,8 +162,7 @@ fn responses_doors<'a>(resolved: &'a Resolved, target: &Target) -> Option<Doors<
     })
 }
 
-/// A chat request without fields that are about the answer alone: the Responses API has no word for some
-/// of them.
+/// Chat request without answer-only fields, some of which the Responses API lacks.
 fn chat_prompt(body: &Bytes) -> Option<Bytes> {
     let mut splice = Splice::default();
     for range in Object::parse(body).ok()?.member_ranges(&CHAT_ANSWER_FIELDS) {
@@ -181,9 +179,9 @@ fn count_request(
 ) -> Option<CountRequest> {
     let counter = written_by.counter()?;
     let upstream = &target.upstream;
-    let asked = PathAsked { dialect: upstream.dialect, model, streams: false };
+    let path_query = PathAsked { dialect: upstream.dialect, model, streams: false };
     let codec = codec(counter.operation(), upstream.dialect)?;
-    let path = upstream.path_for(codec.path_to(&asked)?, model)?;
+    let path = upstream.path_for(codec.path_to(&path_query)?, model)?;
     let body = counter.request(upstream.dialect, model, written)?;
     Some(CountRequest { counter, path: path.into_owned(), headers: written_by.headers(), body })
 }

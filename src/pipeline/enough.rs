@@ -1,5 +1,5 @@
-//! What would have been enough for a request that its account cannot pay: the sum, and the largest output
-//! limit that would be served.
+//! Errors for requests that their account cannot pay, with the missing sum and the largest output limit
+//! that would be served.
 
 use std::num::NonZeroU32;
 
@@ -10,14 +10,14 @@ use crate::pipeline::affordable::{OutputCost, affordable_output, cost_at};
 use crate::protocols::Operation;
 use crate::protocols::output_limit;
 
-/// What would have been enough for a request that costs more than an account has.
+/// A request that costs more than its account has, with the limit that would be served.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Enough {
-    /// The most that the request can cost.
+pub(super) struct InsufficientFunds {
+    /// Largest cost of the request.
     amount: Nanousd,
-    /// What the account has for it.
+    /// Money that the account has available.
     funds: Nanousd,
-    limit: EnoughLimit,
+    limit: ServableLimit,
     operation: Operation,
 }
 
@@ -30,73 +30,73 @@ pub(super) struct CostSummary<'a> {
     pub(super) costs: Vec<OutputCost>,
 }
 
-/// The output limit that would be served.
+/// Output limit that would be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum EnoughLimit {
+enum ServableLimit {
     /// The request has no field that limits its output.
     NoField,
-    /// This field, with at most so many tokens.
+    /// This field, at this many tokens or fewer.
     AtMost(&'static str, u64),
-    /// The lowest limit still costs so much.
+    /// Even the lowest limit costs this much.
     TooDear(Nanousd),
 }
 
-impl Enough {
-    /// What is enough for a request of which its account can pay `funds`.
+impl InsufficientFunds {
+    /// Compute the affordable limit of a request for an account with `funds`.
     #[must_use]
     pub(super) fn for_request(request: CostSummary<'_>, funds: Nanousd) -> Self {
         let CostSummary { resolved, amount, costs } = request;
         let operation = resolved.operation;
         let limit = match output_limit::field_name(operation, &resolved.model.limits) {
-            None => EnoughLimit::NoField,
+            None => ServableLimit::NoField,
             Some(field) => match affordable_output(&costs, funds) {
-                Some(tokens) => EnoughLimit::AtMost(field, tokens),
-                None => EnoughLimit::TooDear(cost_at(&costs, 1)),
+                Some(tokens) => ServableLimit::AtMost(field, tokens),
+                None => ServableLimit::TooDear(cost_at(&costs, 1)),
             },
         };
         Self { amount, funds, limit, operation }
     }
 
-    /// The largest output limit of each choice that would be served, in tokens.
+    /// Largest output limit that would be served, in tokens per choice.
     #[must_use]
     pub(super) fn tokens(&self) -> Option<u64> {
         match self.limit {
-            EnoughLimit::AtMost(_, tokens) => Some(tokens),
-            EnoughLimit::NoField | EnoughLimit::TooDear(_) => None,
+            ServableLimit::AtMost(_, tokens) => Some(tokens),
+            ServableLimit::NoField | ServableLimit::TooDear(_) => None,
         }
     }
 
-    /// The refusal of a request that costs more than its account has, even with nothing in flight.
+    /// Error for a request that costs more than its account has even with nothing in flight.
     #[must_use]
     pub(super) fn insufficient(&self) -> GatewayError {
         let Self { amount, funds, .. } = self;
         let missing = amount.saturating_sub(*funds);
         let advice = match self.limit {
-            EnoughLimit::AtMost(field, tokens) => format!(
+            ServableLimit::AtMost(field, tokens) => format!(
                 "It would be served now with `{field}` of at most {}; or add ${missing}.",
                 in_thousands(tokens)
             ),
-            EnoughLimit::TooDear(least) => format!(
+            ServableLimit::TooDear(least) => format!(
                 "No output limit would do: its input and a single token of output can cost \
                  ${least}. Add ${missing}."
             ),
-            EnoughLimit::NoField => format!("Add ${missing}{}.", self.cheaper()),
+            ServableLimit::NoField => format!("Add ${missing}{}.", self.cheaper()),
         };
         let message =
             format!("This request can cost up to ${amount}, and ${funds} is available. {advice}");
         self.limited(GatewayError::new(ErrorKind::InsufficientBalance, message))
     }
 
-    /// The refusal of a request whose account has the money, of which requests in flight hold `held`.
+    /// Error for a request whose account has the money while requests in flight hold `held` of it.
     #[must_use]
     pub(super) fn held(&self, held: Nanousd) -> GatewayError {
         let Self { amount, funds, .. } = self;
         let advice = match self.limit {
-            EnoughLimit::AtMost(field, tokens) => format!(
+            ServableLimit::AtMost(field, tokens) => format!(
                 "It would be served now with `{field}` of at most {}. ",
                 in_thousands(tokens)
             ),
-            EnoughLimit::TooDear(_) | EnoughLimit::NoField => String::new(),
+            ServableLimit::TooDear(_) | ServableLimit::NoField => String::new(),
         };
         let missing = amount.saturating_sub(*funds);
         let message = format!(
@@ -106,13 +106,13 @@ impl Enough {
         self.limited(GatewayError::new(ErrorKind::BalanceHeld, message))
     }
 
-    /// Says the limit to programs as well.
+    /// Add the limit in machine-readable form.
     fn limited(&self, error: GatewayError) -> GatewayError {
         let tokens = self.tokens().and_then(|tokens| u32::try_from(tokens).ok());
         GatewayError { max_tokens_affordable: tokens.and_then(NonZeroU32::new), ..error }
     }
 
-    /// How a request without an output limit is made cheaper, where one thing does it whatever the model.
+    /// Advice on making a request without an output limit cheaper.
     fn cheaper(&self) -> &'static str {
         match self.operation {
             Operation::Transcription | Operation::AudioTranslation => ", or send shorter audio",
@@ -121,7 +121,7 @@ impl Enough {
     }
 }
 
-/// A number with commas between its thousands.
+/// Format a number with thousands separators.
 fn in_thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -138,14 +138,14 @@ fn in_thousands(number: u64) -> String {
 mod tests {
     use super::*;
 
-    fn enough(limit: EnoughLimit, operation: Operation) -> Enough {
+    fn enough(limit: ServableLimit, operation: Operation) -> InsufficientFunds {
         let (amount, funds) = (Nanousd::new(4_340_000_000), Nanousd::new(660_000_000));
-        Enough { amount, funds, limit, operation }
+        InsufficientFunds { amount, funds, limit, operation }
     }
 
     #[test]
     fn a_refusal_says_the_sum_and_the_limit_that_would_have_been_enough() {
-        let at_most = EnoughLimit::AtMost("max_tokens", 9_120);
+        let at_most = ServableLimit::AtMost("max_tokens", 9_120);
         let error = enough(at_most, Operation::Chat).insufficient();
         assert_eq!(
             error.message,
@@ -160,7 +160,7 @@ mod tests {
              flight. It would be served now with `max_tokens` of at most 9,120. Try again when they \
              have ended, or add $3.68."
         );
-        let too_dear = EnoughLimit::TooDear(Nanousd::new(900_000_000));
+        let too_dear = ServableLimit::TooDear(Nanousd::new(900_000_000));
         let error = enough(too_dear, Operation::Chat).insufficient();
         assert!(
             error.message.ends_with(
@@ -170,7 +170,7 @@ mod tests {
             "{error}"
         );
         assert_eq!(error.max_tokens_affordable, None);
-        let error = enough(EnoughLimit::NoField, Operation::Transcription).insufficient();
+        let error = enough(ServableLimit::NoField, Operation::Transcription).insufficient();
         assert!(error.message.ends_with("available. Add $3.68, or send shorter audio."), "{error}");
     }
 

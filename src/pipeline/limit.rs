@@ -1,4 +1,4 @@
-//! Whether the key, its account and the model may be used once more now.
+//! Rate limits of the key, its account and the model.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,27 +17,26 @@ use crate::money::Nanousd;
 use crate::pipeline::Validated;
 use crate::protocols::estimate;
 
-/// When a customer should come again who has too many requests at one time. Nobody knows when one of
-/// them ends; a second is short beside most answers, and long beside what a refusal costs.
+/// `Retry-After` at a concurrency limit. The end of a running request is unpredictable; a second is
+/// short beside most answers, and long beside the cost of a refusal.
 const RETRY_CONCURRENCY: Duration = Duration::from_secs(1);
-/// When a customer should come again whose key's money is held by its own requests.
+/// `Retry-After` when the key's spend limit is held by its own requests.
 const RETRY_HELD: Duration = Duration::from_secs(2);
-/// When a customer should come again where a node has no share of a limit, and the database does not
-/// answer.
+/// `Retry-After` when this node has no share of a limit and the database does not answer.
 const RETRY_UNSHARED: Duration = Duration::from_secs(2);
 
-/// A request waits for so long at most for a share of a limit: other nodes give up within it what they
-/// do not need, and nobody should wait longer to hear that there is none.
+/// Longest wait for a share of a limit: other nodes release unused shares within it, and a longer wait
+/// would only delay the refusal.
 const SHARE_WAIT: Duration = Duration::from_secs(1);
 
-/// Counts the request for its key, its account and its model: as a request, as one more at one time,
-/// and with its estimated input as tokens. What it really uses is counted when it is over: what that is
-/// above the estimate, or above a limit that the estimate passes, is paid by the requests after it. The submit
-/// of a task is a request like others; the tokens that a task uses later are not counted.
+/// Count the request against the limits of its key, account and model: as a request, as a concurrent
+/// one, and with its estimated input tokens. Actual usage is counted at its end; use above the estimate
+/// or the limit is charged to the following requests. The submit of a task is a request like others;
+/// tokens that the task uses later are not counted.
 ///
-/// Of the concurrent requests of a model one account has its share, which abandoned answers count in.
+/// One account gets a share of a model's concurrency, in which orphaned answers count.
 ///
-/// In a fleet it waits where this node's share of a limit is short and there may be more of it.
+/// In a fleet it waits if this node's share of a limit is used up and more may come.
 ///
 /// # Errors
 /// `RateLimited`, with the longest wait of those that are in the way, and `Overloaded` where this node
@@ -76,7 +75,7 @@ pub async fn limit(
     taken.map_err(|refused| limit_error(&refused, about.unwrap_or(0)))
 }
 
-/// Tries again after each exchange about limits, as long as there may be more of them.
+/// Retry after each exchange of shares with the database, while more may come.
 async fn wait_for_share(
     desk: &Desk,
     take: impl Fn(Patience) -> Result<Permit, Refused>,
@@ -91,7 +90,7 @@ async fn wait_for_share(
     take(Patience::Over)
 }
 
-/// A refusal as an answer.
+/// Convert a refusal to an error response.
 fn limit_error(refused: &Refused, tokens: u64) -> GatewayError {
     let (whose, value) = (whose(refused.scope), refused.value);
     let unit = match (refused.limit, value) {
@@ -125,14 +124,14 @@ fn limit_error(refused: &Refused, tokens: u64) -> GatewayError {
     }
 }
 
-/// What is left of a limit is not known: the nodes of the fleet cannot agree on it now.
+/// Error for a limit whose shares the nodes of the fleet cannot agree on now.
 fn unshared() -> GatewayError {
     let message = "The gateway cannot tell how much of your limits is left. Try again in a moment.";
     GatewayError::new(ErrorKind::Overloaded, message).retry_after(RETRY_UNSHARED)
 }
 
-/// A hold that the key may not make, as an answer. The account has the money, so it is a limit like
-/// others, of the customer's own making.
+/// Error for a key at its spend limit. The account has the money, so it is a rate limit, set by the
+/// customer.
 pub(super) fn capped(capped: &Capped, amount: Nanousd, now: UnixMs) -> GatewayError {
     let Capped { period, limit, spent, held, resets_at } = capped;
     let (a_period, this) = match period {
@@ -169,7 +168,7 @@ fn whose(scope: Scope) -> &'static str {
     }
 }
 
-/// A duration for people: whole seconds, rounded up.
+/// Format a duration in whole seconds, rounded up.
 fn in_words(wait: Duration) -> String {
     let seconds = wait.as_nanos().div_ceil(1_000_000_000);
     if seconds == 1 { "a second".to_owned() } else { format!("{seconds} seconds") }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use crate::balance::Keeper;
+use crate::balance::StoredIdRecorder;
 use crate::error::GatewayError;
 use crate::ledger::{LedgerError, Refusal};
 use crate::money::Nanousd;
@@ -15,34 +15,34 @@ use crate::pipeline::rolling::{
 use crate::price::{Side, Usage, UsageSource};
 use crate::protocols::{Contradictions, Framing, KnownMeter, Meter};
 
-/// A request whose response is on its way to the customer.
+/// A request whose response is being relayed to the customer.
 pub struct Relaying {
     pub(super) admitted: Box<Admitted>,
     pub(super) meter: Box<dyn Meter>,
-    /// Notes what the upstream keeps of the answer, and how many ids of it were noted.
-    keeper: Option<(Keeper, usize)>,
-    /// How the hold grows, where it does not cover the whole call.
+    /// Recorder of ids that the upstream stores, and the number recorded so far.
+    id_recorder: Option<(StoredIdRecorder, usize)>,
+    /// Growth of the hold, if it does not cover the whole call.
     rolling: Option<Box<Rolling>>,
-    /// The customer gets nothing of the answer.
+    /// True if the customer gets nothing of the answer.
     pub(super) is_withheld: bool,
 }
 
-/// The growth of a hold, and the money that is on its way for it.
+/// Growth of a hold, and a pending transfer of money for it.
 struct Rolling {
     roll: Roll,
     fetch: Option<FundsFetch>,
 }
 
-/// What to do with a piece of the response.
+/// Action for a chunk of the response.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// These bytes can be sent.
+    /// Send these bytes right away.
     Relay(Bytes),
-    /// Send it once [`Relaying::covered`] says that a durable hold pays for it.
+    /// Send these bytes once [`Relaying::covered`] returns.
     RelayWhenCovered(Bytes),
 }
 
-/// Why no hold pays for a piece of the response.
+/// Reason why no hold pays for a chunk of the response.
 #[derive(Debug)]
 pub enum Uncovered {
     /// The hold is used up and cannot be enlarged: end the response.
@@ -52,43 +52,43 @@ pub enum Uncovered {
 }
 
 impl Relaying {
-    /// Begins to relay a successful response.
+    /// Start relaying a successful response.
     #[must_use]
     pub fn new(admitted: Box<Admitted>, framing: Framing) -> Self {
         let meter = admitted.call.meter(framing);
         let roll = Roll::begin(&admitted, framing);
         let rolling = roll.map(|roll| Box::new(Rolling { roll, fetch: None }));
-        Self { admitted, meter, keeper: None, rolling, is_withheld: false }
+        Self { admitted, meter, id_recorder: None, rolling, is_withheld: false }
     }
 
-    /// Begins to send an answer of which everything is known.
+    /// Start sending an answer with a final usage.
     #[must_use]
-    pub fn known(admitted: Box<Admitted>, usage: Usage, source: UsageSource) -> Self {
+    pub fn with_usage(admitted: Box<Admitted>, usage: Usage, source: UsageSource) -> Self {
         let meter = Box::new(KnownMeter::of_answer(usage, source));
-        Self { admitted, meter, keeper: None, rolling: None, is_withheld: false }
+        Self { admitted, meter, id_recorder: None, rolling: None, is_withheld: false }
     }
 
-    /// What the upstream keeps of the answer is noted before the customer reads of it.
+    /// Record ids of stored objects before the customer can read them.
     #[must_use]
-    pub fn kept_by(self, keeper: impl FnOnce() -> Keeper) -> Self {
-        let keeper = self.admitted.call.is_stored().then(|| (keeper(), 0));
-        Self { keeper, ..self }
+    pub fn with_id_recorder(self, id_recorder: impl FnOnce() -> StoredIdRecorder) -> Self {
+        let id_recorder = self.admitted.call.is_stored().then(|| (id_recorder(), 0));
+        Self { id_recorder, ..self }
     }
 
-    fn keep(&mut self) {
-        let Some((keeper, noted)) = &mut self.keeper else { return };
+    fn record_ids(&mut self) {
+        let Some((id_recorder, noted)) = &mut self.id_recorder else { return };
         let ids = self.meter.stored_ids();
         for id in ids.get(*noted..).unwrap_or_default() {
-            keeper.keep(id, Instant::now());
+            id_recorder.record(id, Instant::now());
         }
         *noted = ids.len();
     }
 
-    /// Takes a chunk from the upstream. What has certainly been relayed never costs more than what
-    /// is held: a stream that reaches its hold has it enlarged, or ends.
+    /// Meter a chunk from the upstream. The relayed part never costs more than the hold: a stream that
+    /// reaches its hold has it extended, or ends.
     pub fn relay(&mut self, chunk: Bytes) -> Step {
         let relayed = self.meter.relay(chunk);
-        self.keep();
+        self.record_ids();
         if self.rolling.is_some() {
             return if self.roll() {
                 Step::Relay(relayed)
@@ -103,7 +103,7 @@ impl Relaying {
         }
     }
 
-    /// Waits until a hold on disk pays for all that was relayed, enlarging it where that is needed.
+    /// Wait until a durable hold pays for everything relayed, extending it if needed.
     ///
     /// # Errors
     /// [`Uncovered`].
@@ -122,7 +122,7 @@ impl Relaying {
         self.admitted.payment.durable().await.map_err(Uncovered::NotDurable)
     }
 
-    /// Extends a hold that grows ahead of use. True where a hold on disk pays for all that was relayed.
+    /// Extend a growing hold ahead of use. Returns true if a durable hold pays for everything relayed.
     fn roll(&mut self) -> bool {
         let Some(Rolling { roll, fetch }) = self.rolling.as_deref_mut() else { return false };
         let relayed = shown(self.meter.as_ref());
@@ -135,8 +135,8 @@ impl Relaying {
         roll.covers(&mut LedgerFunds { payment: &mut self.admitted.payment, fetch }, now)
     }
 
-    /// Waits until a hold that grows pays for all that was relayed: for the time of its next extension
-    /// at most, for money of a fleet, and for the disk.
+    /// Wait until a growing hold pays for everything relayed: for its next extension at most, for money
+    /// of a fleet, and for the disk.
     async fn roll_on(&mut self) -> Result<(), Uncovered> {
         let Some(Rolling { roll, fetch }) = self.rolling.as_deref_mut() else { return Ok(()) };
         let payment = &mut self.admitted.payment;
@@ -145,16 +145,16 @@ impl Relaying {
             let wait = roll.wait(Instant::now());
             let available = payment.available();
             if !wait.is_zero() && available < lacks && payment.fetch(lacks).is_none() {
-                // What the upstream makes during a wait for nothing is the operator's.
+                // Without money to wait for, output during the wait would be the operator's loss.
                 return Err(Uncovered::Exhausted(Refusal::Insufficient { available }));
             }
             tokio::time::sleep(wait).await;
-            let wanted = roll.wanted(&LedgerFunds { payment, fetch }, Instant::now());
-            // Beyond the bound it is as for a hold that does not grow ahead of use.
-            let wanted =
-                if wanted < lacks { with_reserve(lacks, payment.amount()) } else { wanted };
-            if let Err(refusal) = payment.enlarge(wanted).await {
-                let part = part_of(&refusal, wanted);
+            let extension = roll.next_extension(&LedgerFunds { payment, fetch }, Instant::now());
+            // Beyond the bound, extend as a hold that does not grow ahead of use.
+            let extension =
+                if extension < lacks { with_reserve(lacks, payment.amount()) } else { extension };
+            if let Err(refusal) = payment.enlarge(extension).await {
+                let part = part_of(&refusal, extension);
                 if part < lacks || payment.enlarge(part).await.is_err() {
                     return Err(Uncovered::Exhausted(refusal));
                 }
@@ -164,56 +164,55 @@ impl Relaying {
         payment.durable().await.map_err(Uncovered::NotDurable)
     }
 
-    /// Whether the hold grows while the answer streams.
+    /// True if the hold grows while the answer streams.
     pub(super) fn is_rolling(&self) -> bool {
         self.rolling.is_some()
     }
 
-    /// What all that was relayed costs beyond what is held.
+    /// Cost of the relayed part beyond the hold.
     fn lacks(&self) -> Nanousd {
         let cost = self.admitted.quote.dearest().cost(&self.meter.relayed());
         cost.saturating_sub(self.admitted.payment.amount())
     }
 
-    /// The upstream ended the response in an orderly way: what is left to send.
+    /// End the response normally, and return the remaining bytes.
     pub fn finish(&mut self) -> Bytes {
         let rest = self.meter.finish();
-        self.keep();
+        self.record_ids();
         rest
     }
 
-    /// The answer is kept from the customer, who pays nothing for it.
+    /// Withhold the answer from the customer, free of charge.
     pub fn withhold(&mut self) {
         self.is_withheld = true;
     }
 
-    /// Whether money is held for it.
+    /// True if a hold pays for the request.
     #[must_use]
     pub fn is_paid(&self) -> bool {
         self.admitted.payment.is_held()
     }
 
-    /// What the upstream said in the place of an answer, with a good status, as the customer reads it.
+    /// Error that the upstream returned with a success status, in the customer's format.
     #[must_use]
     pub fn refusal(&self) -> Option<GatewayError> {
         self.meter.refusal()
     }
 
-    /// What of the answer the customer had, where the gateway has broken it off, or the upstream has said
-    /// that there is none.
+    /// Usage that was delivered before the gateway broke the answer off or the upstream reported that
+    /// there is none.
     #[must_use]
     pub fn delivered_before_break(&self) -> Option<Usage> {
         self.meter.given_up()
     }
 
-    /// What the upstream has reported above the model's limits, which are out of date then.
+    /// Reported usage above the model's configured limits, which are then stale.
     #[must_use]
     pub fn above_limits(&self) -> Option<Usage> {
         self.meter.is_above_limits().then(|| self.meter.measure().0)
     }
 
-    /// The output tokens that the upstream has reported, where these are more than a lowered limit allows
-    /// for all choices and rounds together, and with what no limit bounds.
+    /// Reported output tokens, if they exceed the bound of a lowered limit.
     #[must_use]
     pub fn beyond_clamp(&self) -> Option<u64> {
         self.admitted.clamped?;
@@ -223,39 +222,39 @@ impl Relaying {
         (source == UsageSource::Upstream && is_beyond).then_some(reported)
     }
 
-    /// What the upstream's reports contradict themselves in.
+    /// Contradictions within the upstream's reports.
     #[must_use]
     pub fn contradictions(&self) -> Contradictions {
         self.meter.contradictions()
     }
 
-    /// Whether the response was whole.
+    /// True if the response was complete.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.meter.is_complete()
     }
 
-    /// Whether the upstream's `Content-Length` holds for what the customer gets.
+    /// True if the relayed length differs from the upstream's `Content-Length`.
     #[must_use]
     pub fn changes_length(&self) -> bool {
         self.meter.changes_length()
     }
 
-    /// Bytes of the response that are held back.
+    /// Bytes of the response held back.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.meter.held_bytes()
     }
 
-    /// What was admitted, of which this is the answer.
+    /// Admitted request behind this response.
     #[must_use]
     pub fn admitted(&self) -> &Admitted {
         &self.admitted
     }
 }
 
-/// What has been relayed so far: by the upstream's report, where it reports as it goes, else by the estimate
-/// that bills it. The report at a stream's end may be above what is held, and all of the answer has come.
+/// Usage relayed so far: reported, if the upstream reports as it goes, else the estimate that bills it.
+/// A final report may exceed the hold, and the whole answer has come by then.
 fn shown(meter: &dyn Meter) -> Usage {
     let relayed = meter.relayed();
     match meter.measure() {
@@ -268,8 +267,7 @@ fn shown(meter: &dyn Meter) -> Usage {
     }
 }
 
-/// What is missing, and a quarter of what is held so that a long stream does not come back for
-/// every token.
+/// Missing amount plus a quarter of the hold, so that a long stream needs few extensions.
 fn with_reserve(missing: Nanousd, held: Nanousd) -> Nanousd {
     let quarter = Nanousd::new(held.get() / 4);
     missing.checked_add(quarter).unwrap_or(missing)

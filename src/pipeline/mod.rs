@@ -1,8 +1,8 @@
-//! What a request goes through, one file a stage: authenticate → resolve → validate → limit →
-//! admit → rewrite → meter → settle.
+//! Stages of a request, one file each: authenticate → resolve → validate → limit → admit → rewrite →
+//! meter → settle.
 //!
-//! Each stage takes what the stage before it made, so money cannot be settled that was not
-//! reserved. Nothing here knows HTTP statuses or Pingora.
+//! Each stage consumes the result of the previous one, so money cannot be settled that was not reserved.
+//! Nothing here knows HTTP statuses or Pingora.
 
 mod authenticate;
 mod resolve;
@@ -28,10 +28,10 @@ mod cost;
 
 pub use admit::{Admission, admit};
 pub use admitted::{Admitted, AnsweredParts};
-pub use affinity::{affinity, binding, gone};
+pub use affinity::{affinity, binding, stored_object_lost};
 pub use affordable::{OutputCost, affordable_output, cost_at};
 pub use authenticate::authenticate;
-pub use counted::{CountRequest, Counted};
+pub use counted::{CountRequest, PromptCount};
 pub use limit::limit;
 pub use meter::{Relaying, Step, Uncovered};
 pub use payment::Payment;
@@ -40,6 +40,6 @@ pub use quote::Holding;
 pub use resolve::{Resolved, bad_json, resolve};
 pub use rewrite::{read_collected, rewrite, rewrite_collected, rewrite_submit};
 pub use settle::{Bill, Ending, Settled};
-pub use try_cost::{TriedAt, TryCost};
+pub use try_cost::{TryCost, TryTarget};
 pub use upstream_request::UpstreamRequest;
 pub use validate::{Validated, validate};

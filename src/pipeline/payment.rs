@@ -1,4 +1,4 @@
-//! What stands behind a request: money that is held, or nothing to pay.
+//! Payment of a request: a hold, or none for free requests.
 
 use std::sync::Arc;
 
@@ -6,19 +6,19 @@ use crate::ledger::{Hold, LedgerError, Posted, Refusal, Settlement, VoidReason};
 use crate::money::Nanousd;
 use crate::price::PriceVersion;
 
-/// How a request is paid for.
+/// Payment of a request.
 #[derive(Debug)]
 pub enum Payment {
-    /// By this hold. Dropping it without settling voids it.
+    /// A hold. Dropping it without settling voids it.
     Held(Hold),
-    /// It costs nothing, and leaves no trace in the ledger.
+    /// Free, without a trace in the ledger.
     Free,
-    /// A task has taken over what was held.
+    /// A task has taken over the hold.
     PassedOn,
 }
 
 impl Payment {
-    /// The hold, for a task to take over.
+    /// Take the hold, for a task.
     pub fn pass_on(&mut self) -> Option<Hold> {
         match std::mem::replace(self, Self::PassedOn) {
             Self::Held(hold) => Some(hold),
@@ -29,7 +29,7 @@ impl Payment {
         }
     }
 
-    /// What is held is held for another model from here on. Says whether it is.
+    /// Move the hold to another model. Returns false if there is none or it cannot move.
     pub(super) fn move_to(&mut self, model: Arc<str>, price: PriceVersion, floor: Nanousd) -> bool {
         let moved = match std::mem::replace(self, Self::PassedOn) {
             Self::Held(hold) => hold.move_to(model, Some(price), floor).ok(),
@@ -43,13 +43,13 @@ impl Payment {
         true
     }
 
-    /// Whether there is anything to pay.
+    /// True if a hold pays for the request.
     #[must_use]
     pub fn is_held(&self) -> bool {
         matches!(self, Self::Held(_))
     }
 
-    /// The amount that is held; zero where there is no hold.
+    /// Amount of the hold; zero without one.
     pub(super) fn amount(&self) -> Nanousd {
         match self {
             Self::Held(hold) => hold.amount(),
@@ -57,7 +57,7 @@ impl Payment {
         }
     }
 
-    /// The part of the amount that is on disk.
+    /// Durable part of the amount.
     pub(super) fn durable_amount(&self) -> Nanousd {
         match self {
             Self::Held(hold) => hold.durable_amount(),
@@ -65,7 +65,7 @@ impl Payment {
         }
     }
 
-    /// The account's money, as far as it is here, that no hold covers.
+    /// Account's free money on this node.
     pub(super) fn available(&self) -> Nanousd {
         match self {
             Self::Held(hold) => hold.available(),
@@ -73,7 +73,7 @@ impl Payment {
         }
     }
 
-    /// Brings money for an extension here from elsewhere in a fleet; `None` where all of it is here.
+    /// Transfer money for an extension from the fleet to this node; `None` if it is all here.
     pub(super) fn fetch(
         &self,
         amount: Nanousd,
@@ -84,7 +84,7 @@ impl Payment {
         }
     }
 
-    /// Whether what is held is on disk.
+    /// True if the hold is durable.
     pub(super) fn is_durable(&self) -> bool {
         match self {
             Self::Held(hold) => hold.is_durable(),
@@ -92,10 +92,10 @@ impl Payment {
         }
     }
 
-    /// Leaves a trace that outlives the process, before an upstream is asked.
+    /// Write a crash-safe note before a request is sent upstream.
     ///
     /// # Errors
-    /// When there can be none: then it is not to be asked.
+    /// If the note cannot be written; then nothing may be sent.
     pub async fn note_sent(&self) -> Result<(), LedgerError> {
         match self {
             Self::Held(hold) => hold.note_sent().await,
@@ -103,10 +103,10 @@ impl Payment {
         }
     }
 
-    /// Waits until it is.
+    /// Wait until the hold is durable.
     ///
     /// # Errors
-    /// When the ledger closed before that.
+    /// If the ledger stops before that.
     pub async fn durable(&self) -> Result<(), LedgerError> {
         match self {
             Self::Held(hold) => hold.durable().await,
@@ -114,7 +114,7 @@ impl Payment {
         }
     }
 
-    /// Holds more of what is here.
+    /// Extend the hold by money on this node.
     pub(super) fn extend(&mut self, amount: Nanousd) -> Result<(), Refusal> {
         match self {
             Self::Held(hold) => hold.extend(amount),
@@ -122,7 +122,7 @@ impl Payment {
         }
     }
 
-    /// Holds more, of what is here or elsewhere.
+    /// Extend the hold by money on this node or in the fleet.
     pub(super) async fn enlarge(&mut self, amount: Nanousd) -> Result<(), Refusal> {
         match self {
             Self::Held(hold) => hold.enlarge(amount).await,
@@ -130,14 +130,14 @@ impl Payment {
         }
     }
 
-    /// Holds as much of a charge as there is.
+    /// Extend the hold towards a charge, as far as money is available.
     pub(super) async fn cover(&mut self, charge: Nanousd) {
         if let Self::Held(hold) = self {
             hold.cover(charge).await;
         }
     }
 
-    /// Ends it with a charge, and says what the customer paid and owes.
+    /// Post a charge, and return the paid and owed amounts.
     pub(super) fn post(self, settlement: Settlement) -> Posted {
         match self {
             Self::Held(hold) => hold.post(settlement),
@@ -145,7 +145,7 @@ impl Payment {
         }
     }
 
-    /// Ends it without one.
+    /// Void the hold.
     pub(super) fn void(self, reason: VoidReason) {
         match self {
             Self::Held(hold) => hold.void(reason),

@@ -8,18 +8,18 @@ use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::{AccountId, Hold, Ledger, Refusal, RequestId, Reserve};
 use crate::money::Nanousd;
 use crate::pipeline::affordable::OutputCost;
-use crate::pipeline::enough::{CostSummary, Enough};
+use crate::pipeline::enough::{CostSummary, InsufficientFunds};
 use crate::pipeline::quote::{RequestAmounts, RequestPrices, bounds, quote};
-use crate::pipeline::{Admitted, Counted, Holding, Payment, Validated, limit};
+use crate::pipeline::{Admitted, Holding, Payment, PromptCount, Validated, limit};
 use crate::pricing;
 use crate::protocols::Call;
 
-/// When a customer whose money is in flight should try again. Most calls end within seconds.
+/// `Retry-After` when other requests hold the money: most calls end within seconds.
 const RETRY_HELD: Duration = Duration::from_secs(2);
-/// When to try again after the store refused new holds.
+/// `Retry-After` when the store refuses new holds.
 const RETRY_STORE: Duration = Duration::from_secs(10);
 
-/// A valid request with the prices that its account pays at this moment.
+/// A valid request with its account's current prices.
 pub struct Priced {
     pub(super) validated: Validated,
     pub(super) prices: RequestPrices,
@@ -27,7 +27,7 @@ pub struct Priced {
 }
 
 impl Priced {
-    /// The prices of this moment. Those that were never charged before are noted in the journal.
+    /// Price a request at the current prices; price versions used for the first time are journaled.
     #[must_use]
     pub fn new(ledger: &Ledger, validated: Validated) -> Self {
         let now = UnixMs::now();
@@ -36,7 +36,7 @@ impl Priced {
         Self { validated, prices, amounts }
     }
 
-    /// The request as its targets' protocols read it.
+    /// The request as the targets' protocols read it.
     #[must_use]
     pub fn validated(&self) -> &Validated {
         &self.validated
@@ -48,17 +48,17 @@ impl Priced {
         self.validated
     }
 
-    /// The account that pays.
+    /// Account that pays for the request.
     #[must_use]
     pub fn account(&self) -> AccountId {
         self.validated.resolved.key.account
     }
 
-    /// Lowers the amounts to what a provider's count makes of the request. Readings of it whose tokens
-    /// nobody has counted are dropped where they could cost more: another model has another tokenizer.
-    /// Returns whether the amounts are lower now; nothing has changed otherwise.
-    pub fn counted(&mut self, counted: &Counted) -> bool {
-        if !self.validated.counted(counted) {
+    /// Lower the amounts by a provider's token count. Uncounted readings that could cost more are
+    /// dropped: another model has another tokenizer. Returns true if the amounts are lower now;
+    /// otherwise nothing has changed.
+    pub fn apply_count(&mut self, counted: &PromptCount) -> bool {
+        if !self.validated.apply_count(counted) {
             return false;
         }
         let Self { validated, prices, amounts } = self;
@@ -72,7 +72,7 @@ impl Priced {
         true
     }
 
-    /// The amount that a hold of this kind sets aside.
+    /// Amount of a hold of this kind.
     #[must_use]
     pub fn amount(&self, holding: Holding) -> Nanousd {
         match holding {
@@ -84,7 +84,7 @@ impl Priced {
         }
     }
 
-    /// What each reading of the request can cost, as a function of its output limit.
+    /// Largest cost of each reading as a function of its output limit.
     #[must_use]
     pub fn output_costs(&self) -> Vec<OutputCost> {
         let Self { validated, prices, amounts } = self;
@@ -96,7 +96,7 @@ impl Priced {
         [cost(0, validated.call.as_ref())].into_iter().chain(others).collect()
     }
 
-    /// Sets money aside for the request.
+    /// Hold money for the request.
     ///
     /// # Errors
     /// [`Refusal`]; nothing is held then.
@@ -121,13 +121,13 @@ impl Priced {
         hold.await
     }
 
-    /// The request as one that is paid for.
+    /// Convert to an admitted request.
     #[must_use]
     pub fn admitted(self, payment: Payment, holding: Holding) -> Box<Admitted> {
         Admitted::new(self.validated, payment, self.prices, self.amounts, holding)
     }
 
-    /// A refusal of the ledger as an answer.
+    /// Convert a refusal of the ledger to an error response.
     #[must_use]
     pub fn refused(&self, refusal: &Refusal, holding: Holding) -> GatewayError {
         refused(refusal, self, holding)
@@ -150,11 +150,13 @@ fn refused(refusal: &Refusal, priced: &Priced, holding: Holding) -> GatewayError
             ),
         ),
         Refusal::Insufficient { available } => {
-            Enough::for_request(priced.cost_summary(), *available).insufficient()
+            InsufficientFunds::for_request(priced.cost_summary(), *available).insufficient()
         }
-        Refusal::Held { available, held } => Enough::for_request(priced.cost_summary(), *available)
-            .held(*held)
-            .retry_after(RETRY_HELD),
+        Refusal::Held { available, held } => {
+            InsufficientFunds::for_request(priced.cost_summary(), *available)
+                .held(*held)
+                .retry_after(RETRY_HELD)
+        }
         Refusal::Capped(capped) | Refusal::ShareUsed { capped, .. } => {
             limit::capped(capped, priced.amount(holding), UnixMs::now())
         }

@@ -15,18 +15,18 @@ use crate::protocols::Call;
 /// The part of a request's most that is held before an upstream gets the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holding {
-    /// All that the request can cost.
+    /// The largest cost of the request.
     Whole,
-    /// The input and this much output; the hold grows while the answer streams. Only for requests
-    /// that [can roll](Validated::can_roll).
+    /// The input and a slice of output; the hold grows while the answer streams. Only for requests that
+    /// [can roll](Validated::can_roll).
     Slice {
-        /// Output, in tokens, that is held at first, and that the hold grows by at least.
+        /// Initial output and smallest extension, in tokens.
         output_tokens: u64,
     },
 }
 
 impl Holding {
-    /// The part of `bound` that is held at first.
+    /// Part of `bound` that the initial hold covers.
     pub(super) fn part_of(self, bound: Usage) -> Usage {
         match self {
             Self::Whole => bound,
@@ -37,7 +37,7 @@ impl Holding {
     }
 }
 
-/// What the account pays for the models that may serve a request; a reload does not change that.
+/// Account's prices of all models that may serve a request; unaffected by reloads.
 #[derive(Debug)]
 pub(super) struct RequestPrices {
     pub(super) own: Arc<Pricing>,
@@ -45,10 +45,10 @@ pub(super) struct RequestPrices {
 }
 
 impl RequestPrices {
-    /// The prices of the moment. Those of fallbacks stand in the journal before they are charged.
+    /// Look up the current prices. Those of fallbacks are journaled before they are charged.
     pub(super) fn new(ledger: &Ledger, resolved: &Resolved, now: UnixMs) -> Self {
         let (account, model) = (resolved.key.account, &resolved.model);
-        let name = resolved.asked.as_deref().unwrap_or(&model.id);
+        let name = resolved.requested_name.as_deref().unwrap_or(&model.id);
         let own = pricing::prices_for(ledger, account, (model, name), now);
         let priced = |model: &Arc<Model>| {
             let prices = pricing::prices_for(ledger, account, (model, &model.id), now);
@@ -58,23 +58,23 @@ impl RequestPrices {
         Self { own, fallbacks: resolved.fallbacks.iter().map(priced).collect() }
     }
 
-    /// The prices of the model of this [rank](Resolved::model_at).
+    /// Prices of the model of this [rank](Resolved::model_at).
     pub(super) fn at(&self, rank: usize) -> &Pricing {
         let fallback = rank.checked_sub(1).and_then(|at| self.fallbacks.get(at));
         fallback.unwrap_or(&self.own)
     }
 }
 
-/// What a request can cost by the prices of one moment.
+/// Amounts of a request by the prices of one moment.
 pub(super) struct RequestAmounts {
-    /// By its first reading.
+    /// Quote of the first reading.
     pub(super) own: Quote,
     pub(super) at: UnixMs,
-    /// The most of the request's own model.
+    /// Largest cost at the request's own model.
     pub(super) bound: Nanousd,
-    /// What is held at first: of the dearest model that may serve the request.
+    /// Initial hold, sized for the dearest model that may serve the request.
     pub(super) amount: Nanousd,
-    /// The least once an upstream of its own model has taken the request.
+    /// Smallest cost once an upstream of its own model has taken the request.
     pub(super) floor: Nanousd,
 }
 
@@ -85,8 +85,8 @@ impl RequestAmounts {
         Self { own, at, bound: zero, amount: zero, floor: zero }
     }
 
-    /// Whichever target is asked, and in whatever words: the dearest of them is covered, of whatever
-    /// model. The least is that of the model itself.
+    /// Compute the amounts: the hold covers the dearest reading at any target and model; the smallest
+    /// cost is that of the model itself.
     pub(super) fn compute(
         prices: &RequestPrices,
         validated: &Validated,
@@ -111,27 +111,27 @@ impl RequestAmounts {
     }
 }
 
-/// What the call costs by these prices that is taken in `now`.
+/// Quote the call at these prices at `now`.
 pub(super) fn quote(prices: &Pricing, call: &dyn Call, now: UnixMs) -> Quote {
     quote_bound(prices, call, &call.bound(), now)
 }
 
-/// What the call costs by these prices where it uses `bound` at most.
+/// Quote the call at these prices with `bound` as its largest usage.
 pub(super) fn quote_bound(prices: &Pricing, call: &dyn Call, bound: &Usage, now: UnixMs) -> Quote {
-    // A round that reads the prompt again from the cache is a prompt by itself: providers bill a long one
-    // dearer, and not many short ones.
+    // Each round that reads the prompt again from the cache is billed as a prompt of its own: the price
+    // step for long prompts applies per round.
     let bound = Usage { cache_read_tokens: 0, ..*bound };
     prices.list.quote(&call.traits(), &bound, now)
 }
 
-/// The most that the call can cost, and the least once an upstream has taken it.
+/// Largest cost of the call, and its smallest once an upstream has taken it.
 pub(super) fn bounds(quote: &Quote, call: &dyn Call) -> (Nanousd, Nanousd) {
     let least = call.floor();
     let floor = quote.prices(&least, &Traits::default()).cost(&least);
     (most(quote.dearest(), call), floor)
 }
 
-/// What a hold for a part of the call's output sets aside; `None` for one that covers all of it.
+/// Amount of a hold for a slice of the call's output; `None` for a full hold.
 fn slice(quote: &Quote, call: &dyn Call, holding: Holding) -> Option<Nanousd> {
     if holding == Holding::Whole {
         return None;
@@ -140,12 +140,12 @@ fn slice(quote: &Quote, call: &dyn Call, holding: Holding) -> Option<Nanousd> {
     Some(dearest_prices(quote.dearest(), call).cost(&part))
 }
 
-/// The most that the call can cost: every token billed in the dearest way that it allows.
+/// Largest cost of the call: every token at the dearest rate.
 fn most(prices: &Prices, call: &dyn Call) -> Nanousd {
     dearest_prices(prices, call).cost(&Usage { requests: 1, ..call.bound() })
 }
 
-/// The dearest way in which every token of the call can be billed.
+/// Dearest rate for each kind of token in the call.
 pub(super) fn dearest_prices(prices: &Prices, call: &dyn Call) -> Prices {
     let or = |can_be: bool, rate: Rate| if can_be { rate } else { prices.output };
     let sound = or(call.sounds(), prices.audio_output);

@@ -1,4 +1,4 @@
-//! Which model is meant, and whether this key may use it here.
+//! Lookup of the requested model and of the key's permission to use it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,58 +11,58 @@ use crate::protocols::doors::{DoorKind, Doors};
 use crate::protocols::json::JsonError;
 use crate::protocols::{Dialect, Operation, Request, path_segment};
 
-/// A request whose model is known.
+/// A request with its model.
 #[derive(Debug)]
 pub struct Resolved {
-    /// The model that the request names.
+    /// Model named in the request.
     pub model: Arc<Model>,
-    /// The name that the customer used, where the model's id is a pattern.
-    pub asked: Option<String>,
-    /// The models that may serve it where that one cannot, in order: those that this key may use here.
+    /// Model name from the request, if the model's id is a pattern.
+    pub requested_name: Option<String>,
+    /// Fallback models that this key may use, in order.
     pub fallbacks: Vec<Arc<Model>>,
-    /// The key of the customer who asks.
+    /// API key of the request.
     pub key: Arc<Key>,
-    /// The operation that is asked for.
+    /// Operation that the request's path selects.
     pub operation: Operation,
-    /// The model's targets that speak the operation themselves do not take what is in the request: those
-    /// that speak another are asked, with a translation.
+    /// True if the native targets reject the request's content: only targets that need translation are
+    /// used.
     pub is_bridged: bool,
 }
 
 impl Resolved {
-    /// What `target` calls the model.
+    /// Model name at `target`.
     #[must_use]
     pub fn name_at<'a>(&'a self, target: &'a Target) -> &'a str {
-        target.model.as_deref().or(self.asked.as_deref()).unwrap_or(&self.model.id)
+        target.model.as_deref().or(self.requested_name.as_deref()).unwrap_or(&self.model.id)
     }
 
-    /// Whether what `target` is asked for is the name that the customer used.
+    /// True if `target` gets the model name that the customer sent.
     #[must_use]
     pub fn is_chosen_at(&self, target: &Target) -> bool {
-        self.asked.is_some() && target.model.is_none()
+        self.requested_name.is_some() && target.model.is_none()
     }
 
-    /// The answer to a name that no upstream knows.
+    /// Error for a model name that no upstream knows.
     #[must_use]
     pub fn unknown(&self) -> GatewayError {
-        not_found(self.asked.as_deref().unwrap_or(&self.model.id), None)
+        not_found(self.requested_name.as_deref().unwrap_or(&self.model.id), None)
     }
 
-    /// The model of this rank: 0 is the one that the request names, and its fallbacks follow.
+    /// Model of this rank: 0 is the requested one, followed by its fallbacks.
     #[must_use]
     pub fn model_at(&self, rank: usize) -> &Arc<Model> {
         let fallback = rank.checked_sub(1).and_then(|at| self.fallbacks.get(at));
         fallback.unwrap_or(&self.model)
     }
 
-    /// The ways to ask upstreams of the model of this rank that speak `dialect`.
+    /// Codecs, native and translating, for upstreams of the model of this rank that speak `dialect`.
     pub(super) fn doors(&self, rank: usize, dialect: Dialect) -> Doors<'_> {
         let Model { operations, limits, .. } = &**self.model_at(rank);
         Doors { operation: self.operation, dialect, operations, limits }
     }
 
-    /// The targets of the model of this rank that this build can serve the operation over, best first:
-    /// those that speak it, and behind them those that it is translated for.
+    /// Targets of the model of this rank that can serve the operation: native ones first, then those
+    /// that need translation.
     pub fn targets(&self, rank: usize) -> impl Iterator<Item = (&Arc<Target>, DoorKind)> {
         let of_kind = move |kind: DoorKind| {
             let targets = self.model_at(rank).targets.iter();
@@ -72,19 +72,19 @@ impl Resolved {
         of_kind(DoorKind::Native).chain(of_kind(DoorKind::Translated))
     }
 
-    /// The dialects of the targets of the model of this rank, each once, in their order.
+    /// Distinct dialects of the targets of the model of this rank, in order.
     pub(super) fn dialects(&self, rank: usize) -> Vec<(DoorKind, Dialect)> {
         let mut dialects = Vec::with_capacity(1);
         for (target, kind) in self.targets(rank) {
-            let way = (kind, target.upstream.dialect);
-            if !dialects.contains(&way) {
-                dialects.push(way);
+            let access = (kind, target.upstream.dialect);
+            if !dialects.contains(&access) {
+                dialects.push(access);
             }
         }
         dialects
     }
 
-    /// The way to a target of the model of this rank; `None` where the request does not get there.
+    /// Access kind of a target of the model of this rank; `None` if it cannot serve the request.
     fn kind(&self, rank: usize, target: &Target) -> Option<DoorKind> {
         let kind = self.doors(rank, target.upstream.dialect).kind()?;
         match kind {
@@ -93,8 +93,8 @@ impl Resolved {
         }
     }
 
-    /// Whether a target could be asked with a translation that takes sound and videos, which chat
-    /// completions have no common words for.
+    /// True if a target could be used with a translation that supports audio and video, which chat
+    /// completions have no common fields for.
     pub(super) fn can_be_bridged(&self) -> bool {
         let hears = |target: &Arc<Target>| {
             matches!(target.upstream.dialect, Dialect::Gemini | Dialect::Vertex)
@@ -106,11 +106,11 @@ impl Resolved {
     }
 }
 
-/// The longest name of a model, in bytes: one that a wildcard takes is kept with a task. Those in
-/// models.yaml have 128 at most.
+/// Longest model name for a pattern, in bytes: it is stored with tasks. Names in models.yaml have 128 at
+/// most.
 const NAME_BYTES_MAX: usize = 256;
 
-/// Looks the request's `model` up.
+/// Look up the `model` of a request.
 ///
 /// # Errors
 /// `InvalidRequest` without a model or with one of another kind, `ModelNotFound`, and
@@ -138,7 +138,7 @@ pub fn resolve(
         return Err(GatewayError::invalid("model", message));
     }
     let Some(model) = snapshot.model(&name) else {
-        return Err(not_found(&name, meant(snapshot, &key, operation, &name)));
+        return Err(not_found(&name, suggestion(snapshot, &key, operation, &name)));
     };
     // Upstreams put names into paths of their own, also where the gateway has them in the body.
     if model.is_wildcard() && !path_segment::is_safe(&name) {
@@ -162,9 +162,16 @@ pub fn resolve(
             _ => error,
         });
     }
-    let asked = model.is_wildcard().then(|| name.into_owned());
+    let requested_name = model.is_wildcard().then(|| name.into_owned());
     let fallbacks = fallbacks(snapshot, &key, operation, model);
-    Ok(Resolved { model: Arc::clone(model), asked, fallbacks, key, operation, is_bridged: false })
+    Ok(Resolved {
+        model: Arc::clone(model),
+        requested_name,
+        fallbacks,
+        key,
+        operation,
+        is_bridged: false,
+    })
 }
 
 /// The model that is meant where a request names none, for operations that have one.
@@ -193,7 +200,7 @@ fn fallbacks(
 }
 
 /// The model that was probably meant, of those that this key may use here.
-fn meant<'a>(
+fn suggestion<'a>(
     snapshot: &'a Snapshot,
     key: &Key,
     operation: Operation,
@@ -205,12 +212,14 @@ fn meant<'a>(
     closest(name, usable.map(|model| &*model.id))
 }
 
-fn not_found(name: &str, meant: Option<&str>) -> GatewayError {
+fn not_found(name: &str, suggestion: Option<&str>) -> GatewayError {
     // The name comes from outside: quoted, escaped and cut before it goes into a message.
     let shown: String = name.chars().take(64).collect();
-    let meant = meant.map(|meant| format!(" Did you mean `{meant}`?")).unwrap_or_default();
-    let message =
-        format!("The model {shown:?} does not exist.{meant} `GET /v1/models` lists those that do.");
+    let suggestion =
+        suggestion.map(|suggestion| format!(" Did you mean `{suggestion}`?")).unwrap_or_default();
+    let message = format!(
+        "The model {shown:?} does not exist.{suggestion} `GET /v1/models` lists those that do."
+    );
     let error = GatewayError::new(ErrorKind::ModelNotFound, message);
     GatewayError { param: Some("model".into()), ..error }
 }

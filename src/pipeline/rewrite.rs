@@ -1,4 +1,4 @@
-//! What goes to a target.
+//! Rewriting of a request for a target.
 
 use std::borrow::Cow;
 
@@ -10,8 +10,8 @@ use crate::protocols::query;
 use crate::protocols::splice::EditedBody;
 use crate::protocols::{Codec, Collected, Content, Fault, Framing, PathAsked};
 
-/// Rewrites the customer's `body` for a target: only the bytes of the fields that must change.
-/// `None` when the request is not read as the target's protocol reads it.
+/// Rewrite the customer's `body` for a target, changing only the bytes of fields that must change.
+/// `None` if the current reading is not for the target's protocol.
 #[must_use]
 pub fn rewrite(
     admitted: &Admitted,
@@ -32,13 +32,13 @@ pub fn rewrite(
     Some(request.without(&target.upstream.leave_out_fields))
 }
 
-/// The codec of the target, if the request is read with it.
+/// Codec of the target, if the current reading uses it.
 fn codec_for(admitted: &Admitted, candidate: &Candidate) -> Option<&'static dyn Codec> {
     let dialect = candidate.target.upstream.dialect;
     admitted.is_for(candidate.rank.model, dialect).then_some(admitted.codec)
 }
 
-/// Where the target is asked, below its upstream's prefix; `None` where it has no path for the request.
+/// Path below the upstream's prefix; `None` if the target has none for the request.
 fn path(
     admitted: &Admitted,
     candidate: &Candidate,
@@ -51,8 +51,8 @@ fn path(
     upstream.path_for(path, model)
 }
 
-/// The requests to a target for a call whose answer is put together from theirs. Where other targets
-/// need that, and this one would be asked once, it is.
+/// Build the upstream requests of a call whose answer is collected from several. A single request if
+/// only other targets need collecting.
 #[must_use]
 pub fn rewrite_collected(
     admitted: &Admitted,
@@ -70,10 +70,10 @@ pub fn rewrite_collected(
     bodies.into_iter().map(request).collect()
 }
 
-/// Puts the answers to [`rewrite_collected`] together.
+/// Combine the answers to [`rewrite_collected`].
 ///
 /// # Errors
-/// What an upstream said instead of answering, with a good status.
+/// The error that an upstream returned with a success status.
 pub fn read_collected(admitted: &Admitted, answers: &[Bytes]) -> Result<Collected, Fault> {
     if let Some(call) = admitted.call.collected() {
         return call.read(answers);
@@ -91,7 +91,7 @@ pub fn read_collected(admitted: &Admitted, answers: &[Bytes]) -> Result<Collecte
     Ok(Collected { usage, source, content: Content::Json(whole.freeze()) })
 }
 
-/// The request to a target that submits a task.
+/// Build the upstream request that submits a task.
 #[must_use]
 pub fn rewrite_submit(
     admitted: &Admitted,

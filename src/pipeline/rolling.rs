@@ -1,5 +1,5 @@
-//! A hold that grows while the answer that it pays for streams. It is extended ahead of use, in memory,
-//! while what was held before pays for the bytes; the journal writes the extension meanwhile.
+//! A hold that grows while its answer streams. It is extended in memory ahead of use, while the existing
+//! hold pays for the bytes and the journal writes the extension.
 
 use std::time::{Duration, Instant};
 
@@ -30,21 +30,21 @@ const PACE_WINDOW: Duration = Duration::from_millis(250);
 /// fast.
 const FIRST_WINDOW: Duration = Duration::from_millis(50);
 
-/// The money that a hold can grow by: the ledger's, and a model of it in tests.
+/// Money that a hold can grow by: the ledger, or a model in tests.
 pub(super) trait GrowthFunds {
-    /// The amount that is held.
+    /// Amount of the hold.
     fn amount(&self) -> Nanousd;
 
-    /// The part of it that is on disk.
+    /// Durable part of the hold.
     fn durable_amount(&self) -> Nanousd;
 
-    /// The account's money that is not held.
+    /// Money of the account that no hold covers.
     fn available(&self) -> Nanousd;
 
     /// Holds `amount` more of the account's money.
     fn extend(&mut self, amount: Nanousd) -> Result<(), Refusal>;
 
-    /// Brings `amount` here from elsewhere in a fleet. True while that is under way.
+    /// Start a transfer of `amount` from the fleet. Returns true while one is running.
     fn fetches(&mut self, amount: Nanousd) -> bool;
 }
 
@@ -70,16 +70,16 @@ pub(super) struct RollCosts {
     pub(super) input: Nanousd,
 }
 
-/// The growth of one hold.
+/// Growth of one hold.
 #[derive(Debug)]
 pub(super) struct Roll {
     costs: RollCosts,
-    /// What was relayed, with the input at its bound until the upstream has reported the input.
+    /// Cost relayed, with the input at its bound until reported.
     used: RelayedCost,
-    /// The output at the last extension.
+    /// Output cost at the latest extension.
     extended_at_output: Nanousd,
     extended: Option<Instant>,
-    /// When an extension failed that was to be ahead of use.
+    /// Time of the latest failed extension ahead of use.
     failed: Option<Instant>,
     pace: StreamPace,
 }
@@ -116,7 +116,7 @@ impl Roll {
         }
     }
 
-    /// Takes the cost of the answer, as far as it was relayed.
+    /// Record the cost relayed so far.
     pub(super) fn note(&mut self, relayed: RelayedCost, has_input: bool, now: Instant) {
         let RelayedCost { total, output } = relayed;
         // Until the upstream has reported the input, an estimate of it may be too low: what it leaves of the
@@ -126,8 +126,7 @@ impl Roll {
         self.pace.note(output, now);
     }
 
-    /// Extends the hold ahead of use, if it is time to. True where a hold on disk pays for all that was
-    /// relayed.
+    /// Extend the hold ahead of use if due. Returns true if a durable hold pays for everything relayed.
     pub(super) fn covers(&mut self, funds: &mut impl GrowthFunds, now: Instant) -> bool {
         let left = funds.amount().saturating_sub(self.used.total);
         if left <= self.lead()
@@ -140,19 +139,19 @@ impl Roll {
         self.used.total <= funds.durable_amount()
     }
 
-    /// What was relayed beyond what is held.
+    /// Relayed cost beyond `held`.
     pub(super) fn lacks(&self, held: Nanousd) -> Nanousd {
         self.used.total.saturating_sub(held)
     }
 
-    /// How long the next extension has to wait, so that the journal has one record in [`SPACING`].
+    /// Time until the next extension is allowed: one journal record per [`SPACING`].
     pub(super) fn wait(&self, now: Instant) -> Duration {
         let since = |extended| now.saturating_duration_since(extended);
         self.extended.map_or(Duration::ZERO, |extended| SPACING.saturating_sub(since(extended)))
     }
 
-    /// The amount to extend by.
-    pub(super) fn wanted(&self, funds: &impl GrowthFunds, now: Instant) -> Nanousd {
+    /// Amount of the next extension.
+    pub(super) fn next_extension(&self, funds: &impl GrowthFunds, now: Instant) -> Nanousd {
         let rest = self.costs.bound.saturating_sub(funds.amount());
         if funds.available() >= times(rest, PLENTY) {
             return rest;
@@ -162,7 +161,7 @@ impl Roll {
         self.costs.slice.max(times(since, 2)).max(by_pace).min(rest)
     }
 
-    /// The hold was extended.
+    /// Record the time of an extension.
     pub(super) fn note_extension(&mut self, now: Instant) {
         self.extended = Some(now);
         self.extended_at_output = self.used.output;
@@ -170,19 +169,19 @@ impl Roll {
     }
 
     fn extend_ahead(&mut self, funds: &mut impl GrowthFunds, left: Nanousd, now: Instant) {
-        let wanted = self.wanted(funds, now);
-        let Err(refusal) = funds.extend(wanted) else { return self.note_extension(now) };
+        let extension = self.next_extension(funds, now);
+        let Err(refusal) = funds.extend(extension) else { return self.note_extension(now) };
         // Money of a fleet arrives within a fraction of a second. A small extension now would have it wait
         // for the next.
-        let is_coming = funds.fetches(wanted) && left > self.costs.step;
-        let part = part_of(&refusal, wanted);
-        if !is_coming && part >= self.costs.step.min(wanted) && funds.extend(part).is_ok() {
+        let is_coming = funds.fetches(extension) && left > self.costs.step;
+        let part = part_of(&refusal, extension);
+        if !is_coming && part >= self.costs.step.min(extension) && funds.extend(part).is_ok() {
             return self.note_extension(now);
         }
         self.failed = Some(now);
     }
 
-    /// What has to be held ahead of what was relayed.
+    /// Amount to hold ahead of the relayed cost.
     fn lead(&self) -> Nanousd {
         let half = Nanousd::new(self.costs.slice.get() / 2);
         half.max(times(self.pace.fastest, LEAD_SECONDS))
@@ -206,13 +205,13 @@ pub(super) fn part_of(refusal: &Refusal, amount: Nanousd) -> Nanousd {
     part.min(amount)
 }
 
-/// The cost of output in a second, as a stream has it.
+/// Output cost per second of a stream.
 #[derive(Debug)]
 struct StreamPace {
-    /// The fastest of late.
+    /// Highest pace of recent windows.
     fastest: Nanousd,
     window: Instant,
-    /// The output at the window's beginning.
+    /// Output at the start of the window.
     before: Nanousd,
     output: Nanousd,
 }
@@ -265,7 +264,7 @@ pub(super) fn without_input(usage: &Usage) -> Usage {
     made
 }
 
-/// A task that brings money to this node of a fleet; it ends with what it is for.
+/// Background transfer of money to this node of a fleet, aborted on drop.
 #[derive(Debug)]
 pub(super) struct FundsFetch(JoinHandle<()>);
 
@@ -275,7 +274,7 @@ impl Drop for FundsFetch {
     }
 }
 
-/// The money of the ledger for one payment.
+/// Ledger-backed funds of one payment.
 pub(super) struct LedgerFunds<'a> {
     pub(super) payment: &'a mut Payment,
     pub(super) fetch: &'a mut Option<FundsFetch>,

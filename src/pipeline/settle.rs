@@ -1,4 +1,4 @@
-//! The end of every admitted request: posted or voided, exactly once.
+//! Settlement: every admitted request is posted or voided exactly once.
 
 use crate::ledger::{LossCause, Posted, Settlement, VoidReason};
 use crate::money::{Nanousd, Rate};
@@ -6,39 +6,38 @@ use crate::pipeline::{Admitted, AnsweredParts, Holding, Relaying};
 use crate::price::{Side, Traits, UNITS, Usage, UsageSource};
 use crate::protocols::{ReportedSides, is_estimated};
 
-/// How a request ended.
+/// End of a request, which decides its charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The response was read to its end.
+    /// The response was relayed completely.
     Complete,
-    /// The customer went away, or the time ran out, and nothing tells what the upstream has done: it
-    /// charges what it has begun. Else hanging up just before the end would be a way to use models for
-    /// nothing.
-    Untold,
-    /// The upstream refused, failed, was never reached or stopped in the middle, or the gateway had to
-    /// stop: what reached the customer and is of use is charged.
+    /// The customer disconnected or a timeout expired, and the upstream's work is unknown: started work
+    /// is charged. Otherwise hanging up just before the end would make models free.
+    Unknown,
+    /// The upstream refused, failed, was unreachable or broke off, or the gateway had to stop: useful
+    /// delivered output is charged.
     Failed,
-    /// The connection was lost when the upstream had the request and had not answered.
+    /// The connection broke after the request was sent and before an answer.
     Lost,
-    /// The response was cut because hold and balance were used up.
+    /// The response was cut because hold and balance were exhausted.
     Exhausted,
 }
 
-/// What a request has come to.
+/// Bill of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Bill {
-    /// What is charged for it; `None` for nothing, and its hold is voided.
+    /// Charge; `None` voids the hold.
     pub settlement: Option<Settlement>,
-    /// The most that the upstream may bill beyond that, which falls on the operator.
+    /// Largest further bill of the upstream: the operator's loss.
     pub loss: Option<(LossCause, Nanousd)>,
-    /// The most that the upstream may bill for tries that were repeated, which falls on the operator.
+    /// Largest bill of the upstream for abandoned tries: the operator's loss.
     pub retried: Nanousd,
-    /// Whether the answer says itself that it is an error, whatever its status.
+    /// True if the answer's body is an error, whatever its status.
     pub has_failed: bool,
 }
 
 impl Bill {
-    /// Nothing was done, and nothing is charged.
+    /// No work and no charge.
     pub const NOTHING: Self =
         Self { settlement: None, loss: None, retried: Nanousd::ZERO, has_failed: false };
 
@@ -46,12 +45,12 @@ impl Bill {
         Self { settlement: Some(settlement), ..Self::NOTHING }
     }
 
-    /// Nothing is charged, and the upstream may bill as much as `amount`.
+    /// No charge, with a loss of up to `amount`.
     fn lost(cause: LossCause, amount: Nanousd) -> Self {
         Self { loss: Some((cause, amount)), ..Self::NOTHING }.without_zero()
     }
 
-    /// A part is charged of what the upstream may bill.
+    /// A charge below the upstream's bill of up to `most`.
     fn part(settlement: Settlement, cause: LossCause, most: Nanousd) -> Self {
         let rest = most.saturating_sub(settlement.charge);
         let loss = Some((cause, rest));
@@ -63,23 +62,23 @@ impl Bill {
     }
 }
 
-/// What a request was charged.
+/// Result of a settlement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settled {
-    /// What the request used, by which it was billed.
+    /// Usage by which it was billed.
     pub usage: Usage,
-    /// How that is known.
+    /// Source of the usage.
     pub source: UsageSource,
-    /// What the account paid.
+    /// Amount paid by the account.
     pub charged: Nanousd,
-    /// What it owes beyond that.
+    /// Unpaid part, which becomes a debt.
     pub owed: Nanousd,
-    /// What was held for the request at its end; zero where nothing is charged.
+    /// Hold at the end; zero if nothing is charged.
     pub held: Nanousd,
 }
 
 impl Settled {
-    /// Nothing was used and nothing paid.
+    /// No usage and no charge.
     pub const NOTHING: Self = Self {
         usage: Usage::ZERO,
         source: UsageSource::None,
@@ -90,19 +89,19 @@ impl Settled {
 }
 
 impl Admitted {
-    /// What a request has come to that got no response to relay.
+    /// Bill of a request without a relayed response.
     #[must_use]
     pub fn bill(&self, ending: Ending) -> Bill {
         let served = Traits::default();
         let parts =
             self.partial.map(|parts| (parts, self.price(parts.usage, parts.source, &served)));
         let bill = match ending {
-            Ending::Untold if self.call.is_all_shown() && self.call.streams() => {
+            Ending::Unknown if self.call.is_all_shown() && self.call.streams() => {
                 Bill::charge(self.price(self.call.floor(), UsageSource::Estimated, &served))
             }
-            Ending::Untold => Bill::charge(self.most()),
+            Ending::Unknown => Bill::charge(self.most()),
             Ending::Lost => Bill::lost(LossCause::ConnectionLost, self.bound),
-            // Who asks for what no upstream takes would have the rest for nothing.
+            // A request with a part that every upstream refuses must not get the other parts for free.
             Ending::Complete | Ending::Failed | Ending::Exhausted => match parts {
                 Some((AnsweredParts { is_refused: true, .. }, priced)) => Bill::charge(priced),
                 Some((_, priced)) => Bill::lost(LossCause::Undelivered, priced.charge),
@@ -112,13 +111,13 @@ impl Admitted {
         Bill { retried: self.retried, ..bill }
     }
 
-    /// The most that the call can have cost, as its hold was made for.
+    /// Largest possible cost, as held.
     fn most(&self) -> Settlement {
         let (usage, source) = (self.call.bound(), UsageSource::Estimated);
         Settlement { charge: self.bound, usage, source }
     }
 
-    /// The most that the call can have cost of which the upstream has reported these sides of `usage`.
+    /// Largest possible cost, given the reported sides of `usage`.
     fn most_beside(&self, usage: &Usage, reported: ReportedSides) -> Nanousd {
         let bound = self.call.bound();
         let unless = |is_reported: bool, most: u64, used: u64| {
@@ -132,12 +131,12 @@ impl Admitted {
         self.bound.saturating_sub(self.dearest(&unused))
     }
 
-    /// Sets aside what a bill comes to beyond the hold, as far as that is elsewhere in a fleet.
+    /// Extend the hold to the bill by money elsewhere in the fleet.
     pub async fn cover(&mut self, bill: &Settlement) {
         self.payment.cover(bill.charge).await;
     }
 
-    /// Ends the request, once, and says what it was charged.
+    /// Settle the request and return the result.
     pub fn settle(self: Box<Self>, settlement: Option<Settlement>) -> Settled {
         let Some(settlement) = settlement else {
             self.payment.void(VoidReason::UpstreamError);
@@ -149,7 +148,7 @@ impl Admitted {
         Settled { usage, source, charged, owed, held }
     }
 
-    /// What was used, at the prices for how the request was served.
+    /// Price a usage at the rates for how the request was served.
     fn price(&self, usage: Usage, source: UsageSource, served: &Traits) -> Settlement {
         let prices = self.quote.prices(&usage, served);
         let requests = u64::from(prices.request > Rate::default());
@@ -161,7 +160,7 @@ impl Admitted {
         Settlement { charge, usage, source }
     }
 
-    /// The most that an estimate can come to: what is held for this model.
+    /// Cap of an estimated charge: the hold for this model.
     fn estimate_max(&self) -> Nanousd {
         let amount = self.payment.amount();
         match self.holding {
@@ -169,14 +168,14 @@ impl Admitted {
                 let extended = amount.saturating_sub(self.held);
                 self.bound.checked_add(extended).unwrap_or(Nanousd::MAX)
             }
-            // The bound of a hold that grows says nothing of what is held by now.
+            // The bound of a growing hold is unrelated to its current amount.
             Holding::Slice { .. } => amount,
         }
     }
 }
 
 impl Relaying {
-    /// What a request has come to whose response was relayed, wholly or in part.
+    /// Bill of a request whose response was relayed, wholly or in part.
     #[must_use]
     pub fn bill(&self, ending: Ending) -> Bill {
         let has_failed = self.meter.has_failed();
@@ -207,14 +206,15 @@ impl Relaying {
             UsageSource::Upstream if is_broken && !of_use => {
                 Bill::lost(LossCause::Undelivered, measured.charge)
             }
-            // The report has come with a piece that nothing was left for, and the customer has not got it.
+            // The final report came with a chunk that exceeded the money, so the customer did not get
+            // it.
             UsageSource::Upstream if ending == Ending::Exhausted && self.is_rolling() => {
                 let charge = measured.charge.min(self.admitted.payment.amount());
                 let part = Settlement { charge, ..measured };
                 Bill::part(part, LossCause::Undelivered, measured.charge)
             }
             UsageSource::Upstream => Bill::charge(measured),
-            // It says itself that it failed, which providers do not bill.
+            // The answer reports a failure, which providers do not bill.
             _ if has_failed && !of_use => Bill::NOTHING,
             _ if is_broken && !of_use => Bill::lost(LossCause::Untold, most.charge),
             _ if self.is_all_shown() => Bill::charge(measured),
@@ -229,12 +229,12 @@ impl Relaying {
         Bill { retried: self.admitted.retried, has_failed, ..bill }
     }
 
-    /// The gateway has broken the answer off: the customer pays for what was delivered by then, and what
-    /// else the upstream bills of `whole` is the operator's.
+    /// Bill of an answer that the gateway broke off: the customer pays for the delivered part, and the
+    /// rest of the upstream's bill, up to `whole`, is the operator's.
     fn given_up(&self, delivered: &Usage, measured: &Settlement, whole: Nanousd) -> Bill {
         let output = delivered.total(Side::Output);
         if output == 0 {
-            // Providers do not bill an answer that says itself that it failed.
+            // Providers do not bill an answer that reports a failure.
             let is_billed = !self.meter.has_failed();
             return if is_billed {
                 Bill::lost(LossCause::Undelivered, whole)
@@ -260,23 +260,23 @@ impl Relaying {
         Bill::part(part, LossCause::Undelivered, whole)
     }
 
-    /// Whether an answer without a report is charged by what was seen of it.
+    /// True if an answer without a report is charged by its visible content.
     fn is_estimated(&self) -> bool {
         is_estimated(self.admitted.call.as_ref(), self.meter.as_ref())
     }
 
-    /// Whether all that the answer costs is to be seen in it.
+    /// True if everything that the answer costs is visible in it.
     #[must_use]
     pub fn is_all_shown(&self) -> bool {
         self.admitted.call.is_all_shown()
     }
 
-    /// Sets aside what a bill comes to beyond the hold, as far as that is elsewhere in a fleet.
+    /// Extend the hold to the bill by money elsewhere in the fleet.
     pub async fn cover(&mut self, bill: &Settlement) {
         self.admitted.cover(bill).await;
     }
 
-    /// Ends the request, once, and says what it was charged.
+    /// Settle the request and return the result.
     pub fn settle(self, settlement: Option<Settlement>) -> Settled {
         self.admitted.settle(settlement)
     }

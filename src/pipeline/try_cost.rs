@@ -7,28 +7,28 @@ use crate::ledger::CostKind;
 use crate::money::Nanousd;
 use crate::price::{Usage, UsageSource};
 
-/// Where a try was made: at a target, with the credential of this name.
+/// Target and credential of a try.
 #[derive(Clone, Debug)]
-pub struct TriedAt {
-    /// The target that was asked.
+pub struct TryTarget {
+    /// Target of the try.
     pub target: Arc<Target>,
-    /// The name of the credential; empty where the upstream has only one.
+    /// Credential name; empty for an upstream with one unnamed credential.
     pub credential: String,
 }
 
-/// What one try cost the operator.
+/// Operator's cost of one try.
 #[derive(Clone, Debug)]
 pub struct TryCost {
-    /// Where it was made.
-    pub at: TriedAt,
-    /// The id of the model: that of the request, or of a fallback.
+    /// Target and credential of the try.
+    pub at: TryTarget,
+    /// Id of the model, requested or fallback.
     pub model: Arc<str>,
-    /// What the upstream calls the model.
+    /// Upstream's name for the model.
     pub upstream_model: String,
-    /// What the operator pays for.
+    /// Kind of the cost.
     pub kind: CostKind,
-    /// What was used, and how that is known.
+    /// Usage and its source.
     pub usage: (Usage, UsageSource),
-    /// What that costs the operator.
+    /// Cost to the operator.
     pub cost: Nanousd,
 }

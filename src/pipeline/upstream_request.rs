@@ -9,48 +9,48 @@ use crate::protocols::json::Object;
 use crate::protocols::splice::{EditedBody, Splice};
 use crate::protocols::{Codec, Dialect};
 
-/// What the gateway adds to every stream, to learn what was used.
+/// Field that the gateway adds to every stream to get its usage.
 const STREAM_OPTIONS: &str = "stream_options";
 
-/// A request as one target gets it.
+/// An upstream request for one target.
 #[derive(Clone, Debug)]
 pub struct UpstreamRequest {
-    /// The dialect that the upstream speaks.
+    /// Dialect of the upstream.
     pub dialect: Dialect,
-    /// The upstream's prefix and the protocol's own path; behind it the parameters of the customer's query
-    /// that the protocol lists.
+    /// Upstream's prefix, the protocol's path, and the customer's query parameters that the protocol
+    /// allows.
     pub path: String,
-    /// The value of the `Host` header.
+    /// Value of the `Host` header.
     pub authority: String,
-    /// The header with the operator's credential, if the upstream asks for one.
+    /// Header with the operator's credential, if any.
     pub credential: Option<(&'static str, String)>,
-    /// The headers that a signature in that one needs beside it.
+    /// Further headers of a signed request.
     pub signed: Vec<(&'static str, String)>,
-    /// Headers that the upstream needs, and that customers of its dialect send themselves.
+    /// Headers that the dialect requires.
     pub headers: &'static [(&'static str, &'static str)],
-    /// Headers of the operator's own, in the place of any other of the same name.
+    /// Headers from the configuration, which replace others of the same name.
     pub own_headers: Arc<[UpstreamHeader]>,
-    /// The body to send.
+    /// Body of the request in pieces.
     pub body: EditedBody,
-    /// Whether that is a form; else it is JSON, whatever the customer calls it.
+    /// True for a multipart form; otherwise JSON, whatever the customer's content type.
     pub is_form: bool,
-    /// The customer's headers that it takes beside those that every upstream takes.
+    /// Customer headers that this target accepts beside the general ones.
     pub pass_headers: Arc<PassedHeaders>,
-    /// Fields that the upstream refuses, and betas, which the request goes without.
+    /// Fields and beta flags removed because the upstream rejects them.
     pub left_out: Vec<String>,
 }
 
-/// A target over one of its channels.
+/// A target with one of its channels.
 #[derive(Clone, Copy)]
-pub(super) struct WayTo<'a> {
+pub(super) struct ChannelTarget<'a> {
     pub(super) target: &'a Target,
     pub(super) channel: &'a Channel,
-    /// The token with which the gateway has signed in there, where it does.
+    /// Token, if the gateway signs in to the upstream.
     pub(super) token: Option<&'a Token>,
 }
 
 impl UpstreamRequest {
-    /// `None` where the gateway signs in to the upstream and has not.
+    /// `None` if the gateway must sign in to the upstream and has no token.
     pub(super) fn new(
         candidate: &Candidate,
         codec: &dyn Codec,
@@ -58,18 +58,18 @@ impl UpstreamRequest {
         body: EditedBody,
     ) -> Option<Self> {
         let Candidate { target, channel, token, .. } = candidate;
-        Self::to(WayTo { target, channel, token: token.as_ref() }, codec, path, body)
+        Self::to(ChannelTarget { target, channel, token: token.as_ref() }, codec, path, body)
     }
 
-    /// The request to a target over one of its channels; `None` where the gateway signs in to the
+    /// Build the request to a target over one of its channels; `None` if the gateway must sign in to the
     /// upstream and has no token.
     pub(super) fn to(
-        way: WayTo<'_>,
+        channel_target: ChannelTarget<'_>,
         codec: &dyn Codec,
         path: &str,
         body: EditedBody,
     ) -> Option<Self> {
-        let WayTo { target, channel, token } = way;
+        let ChannelTarget { target, channel, token } = channel_target;
         let upstream = &target.upstream;
         let path = [upstream.path_prefix.as_str(), path].concat();
         let (credential, signed) = match channel.credential.as_ref().map(|one| &one.kind) {
@@ -97,7 +97,7 @@ impl UpstreamRequest {
         })
     }
 
-    /// Takes top-level `fields` out of the body. Of those that the gateway puts in itself nobody is told.
+    /// Remove top-level `fields` from the body. Fields that the gateway added itself are not reported.
     pub(super) fn without(self, fields: &[String]) -> Self {
         if fields.is_empty() || self.is_form {
             return self;
@@ -110,8 +110,8 @@ impl UpstreamRequest {
         for range in object.member_ranges(&found) {
             splice.replace(range, "");
         }
-        let told = found.into_iter().filter(|field| *field != STREAM_OPTIONS);
-        let left_out = told.map(str::to_owned).collect();
+        let reported = found.into_iter().filter(|field| *field != STREAM_OPTIONS);
+        let left_out = reported.map(str::to_owned).collect();
         Self { body: splice.apply_in_pieces(&body), left_out, ..self }
     }
 }

@@ -1,4 +1,4 @@
-//! Whether the request is one that the model can be asked, and what it can use at most.
+//! Validation: parses the request with the codecs of the model's targets and bounds its usage.
 
 use std::sync::Arc;
 
@@ -11,22 +11,22 @@ use crate::protocols::json::Value;
 use crate::protocols::openai_compact::not_translated;
 use crate::protocols::{Call, Codec, Dialect, Operation, Request};
 
-/// A request that was found valid.
+/// A request that passed validation.
 #[derive(Debug)]
 pub struct Validated {
-    /// Who asks for which model.
+    /// Key, operation and model of the request.
     pub resolved: Resolved,
-    /// What the protocol of its first target says about it.
+    /// Reading for its first target.
     pub call: Box<dyn Call>,
     /// The protocol in which `call` reads the request.
     pub(super) codec: &'static dyn Codec,
-    /// The way by which the request reaches that target.
+    /// Access kind of that target.
     pub(super) kind: DoorKind,
-    /// What the protocols of other targets say about it, and those of the targets of fallbacks.
+    /// Readings for the other targets and for those of fallback models.
     pub(super) others: Vec<ProtocolReading>,
 }
 
-/// A request as one protocol reads it for one model.
+/// A request parsed by one protocol for one model.
 #[derive(Debug)]
 pub(super) struct ProtocolReading {
     /// The [rank](Resolved::model_at) of the model.
@@ -36,14 +36,13 @@ pub(super) struct ProtocolReading {
     pub(super) call: Box<dyn Call>,
 }
 
-/// Lets each protocol among those of the model's targets read the request. Targets whose protocol does
-/// not take it are not asked. So it is with the targets of fallbacks: one whose limits or prices do not
-/// fit the request is left out. Targets that the request is translated for come behind those that speak
-/// its protocol, and never in the place of one that refuses it.
+/// Parse the request with each protocol of the model's targets. Targets whose protocol rejects it are
+/// skipped, and so are targets of fallbacks whose limits or prices do not fit. Targets that need
+/// translation come behind native ones, and never replace one that rejects the request.
 ///
 /// # Errors
-/// `InvalidRequest`, naming the field, in the words of the first protocol, where none takes the
-/// request; `UpstreamUnavailable` for a model without a target.
+/// `InvalidRequest`, naming the field, from the first protocol, if none accepts the request;
+/// `UpstreamUnavailable` for a model without a target.
 pub fn validate(mut resolved: Resolved, request: &Request<'_>) -> Result<Validated, GatewayError> {
     let (first, mut others, refused) = read_for_model(&mut resolved, request);
     let Some(ProtocolReading { kind, codec, call, .. }) = first else {
@@ -66,9 +65,9 @@ pub fn validate(mut resolved: Resolved, request: &Request<'_>) -> Result<Validat
     Ok(Validated { resolved, call, codec, kind, others })
 }
 
-/// What the protocols of the model's targets make of the request: the first that takes it, the others,
-/// and else why it is refused. Sound and videos in chat completions go where a translation takes them, if
-/// there is such a target: the endpoints that Google has for chat completions do not know their words.
+/// Parse the request for the requested model: returns the first reading, the others, or the reason for
+/// the refusal. Audio and video in chat completions prefer targets with a translation: Google's chat
+/// completions endpoints do not support them.
 fn read_for_model(
     resolved: &mut Resolved,
     request: &Request<'_>,
@@ -103,32 +102,34 @@ fn read_for_model(
     (None, Vec::new(), refused)
 }
 
-/// True for a request that may also go to targets of other protocols than its own. One that its own protocol
-/// refuses is refused, and one that goes on from something kept at one place stays there.
+/// True if the request may also go to targets that need translation. One that its own protocol refuses
+/// is refused, and one that refers to a stored object stays there.
 fn may_be_translated(resolved: &Resolved, read: &[ProtocolReading]) -> bool {
     let may_all = || read.iter().all(|reading| may_fall_back(reading.call.as_ref()));
     resolved.operation.is_billed() && !read.is_empty() && may_all()
 }
 
-/// Whether a message has a part of one of these types.
+/// True if a message has a part of one of these types.
 fn has_part(request: &Request<'_>, kinds: &[&str]) -> bool {
     let Ok(body) = request.json() else { return false };
-    // Most requests have none, and most of those that name one have it in a tool's schema.
+    // Fast path: most requests do not contain the type's name at all.
     if !kinds.iter().any(|kind| memchr::memmem::find(body.text(), kind.as_bytes()).is_some()) {
         return false;
     }
-    let is_meant = |part: Value<'_>| {
+    let is_listed_part = |part: Value<'_>| {
         let kind = part.as_object().ok().and_then(|part| part.get("type"));
         kind.and_then(|kind| kind.as_str()).is_some_and(|kind| kinds.contains(&&*kind))
     };
     let messages = body.get_non_null("messages").and_then(|messages| messages.elements());
     messages.into_iter().flatten().any(|message| {
         let content = message.as_object().ok().and_then(|message| message.get("content"));
-        content.and_then(|content| content.elements()).is_some_and(|mut parts| parts.any(is_meant))
+        content
+            .and_then(|content| content.elements())
+            .is_some_and(|mut parts| parts.any(is_listed_part))
     })
 }
 
-/// What each protocol among those of the targets of one model makes of the request.
+/// Readings of the request by the protocols of one model's targets.
 fn readings<'a>(
     resolved: &'a Resolved,
     rank: usize,
@@ -140,7 +141,7 @@ fn readings<'a>(
     })
 }
 
-/// The request as upstreams of one model read it that speak this dialect.
+/// Parse the request for upstreams of one model that speak this dialect.
 fn reading(
     resolved: &Resolved,
     rank: usize,
@@ -157,14 +158,14 @@ fn reading(
     Ok(read.map(|(codec, call)| ProtocolReading { rank, kind, codec, call }))
 }
 
-/// Whether another model may serve the request: not the submit of a task, and not what goes on from
-/// something that is kept at one place.
+/// True if another model may serve the request: not for the submit of a task, nor for a request that
+/// refers to a stored object.
 fn may_fall_back(call: &dyn Call) -> bool {
     call.submit().is_none() && call.refers_to().is_empty()
 }
 
-/// Whether the answers to two readings of a request can go to the customer in the same way: either
-/// both are passed on as they come, or both can be put together first.
+/// True if the answers to two readings can be delivered in the same way: both relayed, or both collected
+/// first.
 fn is_answered_alike(one: &dyn Call, other: &dyn Call) -> bool {
     let can_be_collected =
         |call: &dyn Call| call.collected().is_some() || !call.streams() && !call.answers_binary();
@@ -175,21 +176,21 @@ fn is_answered_alike(one: &dyn Call, other: &dyn Call) -> bool {
 }
 
 impl ProtocolReading {
-    /// Whether upstreams of the model of this rank that speak `dialect` read the request so.
+    /// True if this reading is for the model of this rank and for `dialect`.
     pub(super) fn is_for(&self, rank: usize, dialect: Dialect) -> bool {
         self.rank == rank && self.codec.dialects().contains(&dialect)
     }
 }
 
 impl Validated {
-    /// Whether upstreams of the model of this rank that speak `dialect` can be asked.
+    /// True if there is a reading for the model of this rank and for `dialect`.
     #[must_use]
     pub fn is_for(&self, rank: usize, dialect: Dialect) -> bool {
         rank == 0 && self.codec.dialects().contains(&dialect)
             || self.others.iter().any(|other| other.is_for(rank, dialect))
     }
 
-    /// The targets that can be asked, with their places in the order of tries.
+    /// Usable targets, with their rank in the order of tries.
     pub fn targets(&self) -> impl Iterator<Item = (TargetRank, &Arc<Target>)> {
         let ranks = 0..=self.resolved.fallbacks.len();
         ranks.flat_map(move |model| {
@@ -202,15 +203,15 @@ impl Validated {
         })
     }
 
-    /// True where all that the answer costs arrives with it, piece by piece, whichever target answers:
-    /// then a hold can [grow](crate::pipeline::Holding::Slice) while it streams.
+    /// True if everything that the answer costs is visible in it as it streams, at whichever target:
+    /// then a hold can [grow](crate::pipeline::Holding::Slice) meanwhile.
     #[must_use]
     pub fn can_roll(&self) -> bool {
         self.resolved.operation.is_billed()
             && self.calls().all(|call| call.streams() && call.is_all_shown())
     }
 
-    /// What each protocol says about it.
+    /// All readings, the first one first.
     pub(super) fn calls(&self) -> impl Iterator<Item = &dyn Call> {
         let others = self.others.iter().map(|other| other.call.as_ref());
         [self.call.as_ref()].into_iter().chain(others)

@@ -1,16 +1,17 @@
-//! What is due, and who asks: the seam between the work on tasks and where tasks are kept.
+//! Schedule of polls and announcements, and the right to poll: the boundary between the work on tasks
+//! and the store that holds them.
 //!
-//! A process that has its tasks to itself keeps both in its memory (`local`); the nodes of a fleet keep
-//! both in their database (`shared`). Which it is is chosen at the start, and only this file matches on
-//! it: the rest of `tasks` does not know. What each kind of agenda does:
+//! A single gateway keeps both in memory (`local`); the nodes of a fleet keep both in their database
+//! (`shared`). The choice is made at the start, and only this file matches on it: the rest of `tasks` is
+//! the same for both.
 //!
 //! | | `local` | `shared` |
 //! |---|---|---|
-//! | what is due | in a timetable, which a start fills from the ledger | in the database: a node takes what it has room for, and holds it for a while |
-//! | who asks, of many who want to know | the first of this process; the others wait for it | the node that holds the task; the others go without |
-//! | what an upstream said last | is remembered here, until the end | stands beside the task |
-//! | a submit of which nothing was heard | was this process's own | may be another node's, which may still be at it |
-//! | announcements | wait here as long as they must | are any node's again after a short time |
+//! | due tasks | a timetable in memory, rebuilt from the ledger at a start | the database: a node claims what it has room for, for a while |
+//! | concurrent polls of a task | the first one polls; the others wait for its result | the claiming node polls; the others use the stored status |
+//! | latest status | in memory, until the end | beside the task in the database |
+//! | a submit without an outcome | was this process's own | may be another node's, and still running |
+//! | announcements | queue here as long as they must | return to all nodes after a short time |
 
 mod live;
 mod local;
@@ -21,111 +22,112 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::slots::Slots;
+use super::slots::PollSlots;
 use crate::clock::UnixMs;
 use crate::fleet::InFleet;
 use crate::fleet::postgres::tasks::SharedTasks;
 use crate::ledger::{AccountId, Ledger, LedgerError, Task, TaskId};
 use crate::protocols::task::{Report, TaskState};
-use local::{LocalAgenda, LocalAsking};
-use shared::{SharedAgenda, SharedAsking};
+use local::{LocalAgenda, LocalPollPermit};
+use shared::{SharedAgenda, SharedPollPermit};
 
-/// When a task must be looked at.
+/// A task with the time at which it must be polled or announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Due {
+pub(super) struct DueTask {
     pub(super) at: UnixMs,
     pub(super) account: AccountId,
     pub(super) task: TaskId,
-    /// Its upstream is to be asked at this very time: the slot is taken.
+    /// True if a poll slot at its upstream is already reserved for this time.
     pub(super) has_slot: bool,
 }
 
-impl Ord for Due {
-    /// The earliest is the greatest: that is what a heap gives first.
+impl Ord for DueTask {
+    /// Reversed, so that a `BinaryHeap` yields the earliest first.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at, other.task).cmp(&(self.at, self.task))
     }
 }
 
-impl PartialOrd for Due {
+impl PartialOrd for DueTask {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-/// What the upstream of a task said last.
+/// Latest state of a task as reported by its upstream.
 #[derive(Clone, Debug)]
-pub(super) struct Said {
+pub(super) struct UpstreamStatus {
     pub(super) state: TaskState,
     pub(super) document: String,
-    /// When the state became another.
+    /// Time of the last change of `state`.
     pub(super) changed_at: UnixMs,
 }
 
-impl Said {
-    /// What is known of a task of which its upstream has said nothing.
-    fn nothing(task: &Task) -> Self {
+impl UpstreamStatus {
+    /// Status of a task before its first report: processing since its submit.
+    fn initial(task: &Task) -> Self {
         Self { state: TaskState::Processing, document: String::new(), changed_at: task.intent.at }
     }
 }
 
-/// An account's task, as a customer finds it.
+/// A task of an account with its latest status, for the customer's GET.
 pub(super) struct FoundTask {
     pub(super) task: Arc<Task>,
-    pub(super) said: Said,
-    /// Its upstream may know more than `said`.
-    pub(super) is_worth_asking: bool,
+    pub(super) status: UpstreamStatus,
+    /// True if the upstream should be polled first: `status` may be stale.
+    pub(super) needs_poll: bool,
 }
 
-/// Why an upstream is to be asked how a task is.
+/// Reason for a poll, which decides how fresh a status suffices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Occasion {
+pub(super) enum PollReason {
     /// The agenda gave the task as due.
     Due,
-    /// Somebody waits for an answer, and takes one that is at most this old.
-    Wanted(Duration),
+    /// A customer waits, and accepts a status of at most this age.
+    MaxAge(Duration),
 }
 
-/// What came of asking how a task is.
+/// Result of polling a task's upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum PollResult {
     /// The task has ended.
     Ended,
     /// The task has not ended.
-    Unended,
-    /// Nobody told whether it has.
-    Unheard,
+    Open,
+    /// No usable answer: the upstream or the database failed.
+    Unknown,
 }
 
-/// Who makes the submit of which a task says that it is under way.
+/// Process that is submitting a task whose stage is `Submitting`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Submitter {
-    /// This process, which would have said what came of it if it could.
+    /// This process: the submit was interrupted, since its outcome would have been recorded.
     Own,
-    /// A node that is alive, or of which nothing could be read: it may still be at it.
+    /// A live node, or one whose state could not be read: the submit may still be running.
     Alive,
-    /// A process that is no more.
-    Gone,
+    /// A process that has ended.
+    Dead,
 }
 
-/// How announcements wait in the memory of this process.
+/// Limits on announcements queued in this process's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WaitingRules {
-    /// How many of an account wait here; any more are handed back.
+    /// Largest number queued per account; any more are handed back.
     pub(super) per_account_max: usize,
-    /// For how long one waits here before it is handed back.
+    /// Longest time in the queue before an announcement is handed back.
     pub(super) time_max: Duration,
-    /// The shortest time after which one that was handed back is due again; the longest is twice this.
+    /// Shortest delay before an announcement that was handed back is due again; the longest is twice
+    /// this.
     pub(super) pause: Duration,
 }
 
 impl WaitingRules {
-    /// Of a process that has its tasks to itself: nobody else would announce them.
+    /// Rules of a single gateway: unlimited, since no other process would announce them.
     pub(super) const LOCAL: Self =
         Self { per_account_max: usize::MAX, time_max: Duration::MAX, pause: Duration::ZERO };
 
-    /// Of a node of a fleet. A task is this node's for half a minute: little waits here, and not for
-    /// long; then any node may take it.
+    /// Rules of a fleet's node. Its claim on a task lasts half a minute, so the queue is short and
+    /// short-lived; then any node may take over.
     pub(super) const SHARED: Self = Self {
         per_account_max: 16,
         time_max: Duration::from_secs(10),
@@ -133,18 +135,18 @@ impl WaitingRules {
     };
 }
 
-/// What is due when, and who asks upstreams about it.
+/// Schedule of the tasks that have work left, and arbiter of polls.
 pub(super) struct Agenda(AgendaForm);
 
 enum AgendaForm {
-    /// This process has its tasks to itself.
+    /// A single gateway.
     Local(LocalAgenda),
-    /// The nodes of a fleet share them.
+    /// The nodes of a fleet share one schedule.
     Shared(SharedAgenda),
 }
 
 impl Agenda {
-    /// The agenda of the tasks that this ledger has: shared where it is that of a fleet's node.
+    /// Create the agenda for this ledger: shared if the ledger belongs to a node of a fleet.
     pub(super) fn new(ledger: &Arc<Ledger>) -> Self {
         match ledger.fleet() {
             None => Self(AgendaForm::Local(LocalAgenda::new(Arc::clone(ledger)))),
@@ -152,16 +154,16 @@ impl Agenda {
         }
     }
 
-    /// Waits for the next that is due; `None` when there was none within `wait_max`. `room` is how many
-    /// can be done at this time.
-    pub(super) async fn next(&self, wait_max: Duration, room: usize) -> Option<Due> {
+    /// Wait for the next due task; `None` if none is due within `wait_max`. `room` is the number that
+    /// can be started now.
+    pub(super) async fn next(&self, wait_max: Duration, room: usize) -> Option<DueTask> {
         match &self.0 {
             AgendaForm::Local(local) => local.next(wait_max).await,
             AgendaForm::Shared(shared) => shared.next(wait_max, room).await,
         }
     }
 
-    /// Says when a task must be looked at next, by whoever it may be.
+    /// Schedule the next work on a task, for any process.
     pub(super) async fn schedule(&self, task: &Task, at: UnixMs) {
         match &self.0 {
             AgendaForm::Local(local) => local.schedule(task, at),
@@ -169,32 +171,32 @@ impl Agenda {
         }
     }
 
-    /// Says when a task must be looked at next that was looked at because it was [`Occasion::Due`].
-    pub(super) fn look_again(&self, task: &Task, at: UnixMs) {
+    /// Schedule the next poll of a task that was polled because it was [`PollReason::DueTask`].
+    pub(super) fn schedule_poll(&self, task: &Task, at: UnixMs) {
         match &self.0 {
             AgendaForm::Local(local) => local.schedule(task, at),
-            // That was noted with what was heard.
+            // Recorded together with the report.
             AgendaForm::Shared(_) => {}
         }
     }
 
-    /// A look at a task comes later than was planned, by the same process.
-    pub(super) fn put_off(&self, due: Due) {
+    /// Postpone the work on a task, keeping it in this process.
+    pub(super) fn put_off(&self, due: DueTask) {
         match &self.0 {
             AgendaForm::Local(local) => local.push(due),
             AgendaForm::Shared(shared) => shared.put_off(due),
         }
     }
 
-    /// An end that this process was to announce now is announced at `due.at`, by whoever it may be.
-    pub(super) async fn hand_back(&self, due: Due) {
+    /// Return an announcement to the schedule, for any process from `due.at`.
+    pub(super) async fn hand_back(&self, due: DueTask) {
         match &self.0 {
             AgendaForm::Local(local) => local.push(due),
             AgendaForm::Shared(shared) => shared.hand_back(due).await,
         }
     }
 
-    /// How many processes ask the upstreams.
+    /// Number of processes that poll the upstreams.
     pub(super) fn nodes(&self) -> u32 {
         match &self.0 {
             AgendaForm::Local(_) => 1,
@@ -202,7 +204,7 @@ impl Agenda {
         }
     }
 
-    /// How many tasks have not ended; in a fleet, of those that this node took.
+    /// Number of open tasks; in a fleet, of those that this node submitted.
     pub(super) fn open_count(&self) -> u64 {
         match &self.0 {
             AgendaForm::Local(local) => local.open_count(),
@@ -210,7 +212,7 @@ impl Agenda {
         }
     }
 
-    /// How announcements wait in this process.
+    /// Limits on announcements queued in this process.
     pub(super) fn waiting_rules(&self) -> WaitingRules {
         match &self.0 {
             AgendaForm::Local(_) => WaitingRules::LOCAL,
@@ -218,8 +220,8 @@ impl Agenda {
         }
     }
 
-    /// The account's task of this id, or of this upstream's id. What was heard within `fresh` is worth
-    /// no further question.
+    /// Find an account's task by its id or by its upstream's id. A status younger than `fresh` needs no
+    /// poll.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -235,37 +237,37 @@ impl Agenda {
         }
     }
 
-    /// What the upstream said last of a task; nothing, once the task has ended or where it cannot be
-    /// read.
-    pub(super) async fn last_said(&self, task: &Task) -> Said {
+    /// Latest status of a task; the initial one if the task has ended or cannot be read.
+    pub(super) async fn last_status(&self, task: &Task) -> UpstreamStatus {
         match &self.0 {
-            AgendaForm::Local(local) => local.last_said(task),
-            AgendaForm::Shared(shared) => shared.last_said(task).await,
+            AgendaForm::Local(local) => local.last_status(task),
+            AgendaForm::Shared(shared) => shared.last_status(task).await,
         }
     }
 
-    /// Waits for the turn of this process to ask how a task is. While a turn lasts nobody else has one
-    /// for the same task. `slots` say whether its upstream wants to be left alone.
+    /// Wait for permission to poll a task. No other process or request polls the same task while the
+    /// permit lives. `slots` tells when the upstream has asked for a pause.
     ///
     /// # Errors
-    /// What is known of the task where it is nobody's turn: somebody asks, or has asked, or may not.
-    pub(super) async fn turn_to_ask(
+    /// The result to use without polling: another poll is running or recent, or the upstream has asked
+    /// for a pause.
+    pub(super) async fn acquire_poll(
         &self,
         task: &Task,
-        occasion: Occasion,
-        slots: &Slots,
-    ) -> Result<Asking<'_>, Look> {
-        Ok(Asking(match &self.0 {
+        reason: PollReason,
+        slots: &PollSlots,
+    ) -> Result<PollPermit<'_>, PollResult> {
+        Ok(PollPermit(match &self.0 {
             AgendaForm::Local(local) => {
-                AskingForm::Local(local.turn_to_ask(task, occasion, slots).await?)
+                PollPermitForm::Local(local.acquire_poll(task, reason, slots).await?)
             }
             AgendaForm::Shared(shared) => {
-                AskingForm::Shared(shared.turn_to_ask(task, occasion, slots).await?)
+                PollPermitForm::Shared(shared.acquire_poll(task, reason, slots).await?)
             }
         }))
     }
 
-    /// Who makes the submit of a task that is [`Stage::Submitting`](crate::ledger::Stage::Submitting).
+    /// Process that is submitting a task in [`Stage::Submitting`](crate::ledger::Stage::Submitting).
     pub(super) async fn submitter(&self, task: &Task) -> Submitter {
         match &self.0 {
             AgendaForm::Local(_) => Submitter::Own,
@@ -273,7 +275,7 @@ impl Agenda {
         }
     }
 
-    /// Waits until a task has ended as far as this process can hear of it, for at most `wait_max`.
+    /// Wait until this process learns that a task has ended, for at most `wait_max`.
     pub(super) async fn wait_for_end(&self, task: &Task, wait_max: Duration) {
         match &self.0 {
             AgendaForm::Local(local) => local.wait_for_end(task, wait_max).await,
@@ -281,58 +283,58 @@ impl Agenda {
         }
     }
 
-    /// Forgets what was said of a task: it has ended.
-    pub(super) fn let_go(&self, task: TaskId) {
+    /// Drop the status of a task that has ended.
+    pub(super) fn forget(&self, task: TaskId) {
         match &self.0 {
-            AgendaForm::Local(local) => local.let_go(task),
-            // The end took the place of it in the database.
+            AgendaForm::Local(local) => local.forget(task),
+            // The end has replaced it in the database.
             AgendaForm::Shared(_) => {}
         }
     }
 }
 
-/// A turn of this process to ask how a task is.
-pub(super) struct Asking<'a>(AskingForm<'a>);
+/// Permission to poll a task once.
+pub(super) struct PollPermit<'a>(PollPermitForm<'a>);
 
-enum AskingForm<'a> {
-    /// Whoever else wants to know in this process waits until it is dropped.
-    Local(LocalAsking<'a>),
-    /// No other node asks until something is noted, or for half a minute.
-    Shared(SharedAsking<'a>),
+enum PollPermitForm<'a> {
+    /// Excludes other polls in this process until dropped.
+    Local(LocalPollPermit<'a>),
+    /// Excludes polls of other nodes until the result is recorded, or for half a minute.
+    Shared(SharedPollPermit<'a>),
 }
 
-impl Asking<'_> {
-    /// The upstream was asked, whatever it said.
-    pub(super) fn asked(&mut self) {
+impl PollPermit<'_> {
+    /// Record the time of the poll, whatever its result.
+    pub(super) fn record_poll(&mut self) {
         match &mut self.0 {
-            AskingForm::Local(asking) => asking.asked(),
+            PollPermitForm::Local(permit) => permit.record_poll(),
             // That is noted with what was heard.
-            AskingForm::Shared(_) => {}
+            PollPermitForm::Shared(_) => {}
         }
     }
 
-    /// Tells whoever waits that the task was ended, and says whether it was.
-    pub(super) async fn ended(self, task: &Task) -> Look {
+    /// Wake everyone who waits for the end of the task, and return the resulting state.
+    pub(super) async fn ended(self, task: &Task) -> PollResult {
         match self.0 {
-            AskingForm::Local(asking) => asking.ended(task).await,
-            AskingForm::Shared(_) => Look::Ended,
+            PollPermitForm::Local(permit) => permit.ended(task).await,
+            PollPermitForm::Shared(_) => PollResult::Ended,
         }
     }
 
-    /// Notes what was heard of a task that has not ended, `None` for nothing, and when it is looked at
-    /// again.
-    pub(super) async fn note(self, task: &Task, heard: Option<Report>, next: UnixMs) {
+    /// Record the report on a task that has not ended (`None` after a failed poll) and the time of the
+    /// next poll.
+    pub(super) async fn note(self, task: &Task, report: Option<Report>, next: UnixMs) {
         match self.0 {
-            AskingForm::Local(asking) => asking.note(heard),
-            AskingForm::Shared(asking) => asking.note(task, heard, next).await,
+            PollPermitForm::Local(permit) => permit.note(report),
+            PollPermitForm::Shared(permit) => permit.note(task, report, next).await,
         }
     }
 }
 
-/// Whether a task has not ended. Where that cannot be read it counts as open: whoever ends it finds out.
+/// True if a task has not ended, or cannot be read: ending it later detects that.
 pub(super) async fn is_open(ledger: &Ledger, task: &Task) -> bool {
     match ledger.task_in_work((task.intent.account, task.id())).await {
-        Ok(known) => known.is_some_and(|task| task.ended().is_none()),
+        Ok(stored) => stored.is_some_and(|task| task.ended().is_none()),
         Err(error) => {
             log::warn!("{} could not be read: {error}", task.id());
             true

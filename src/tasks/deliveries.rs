@@ -1,8 +1,8 @@
-//! Which announcement is sent when: a few at a time for each account and each receiver, so that
-//! receivers that do not answer hold up nobody else's, nor the questions to upstreams.
+//! Queue of webhook deliveries: a few at a time per account and per receiver, so that a receiver that
+//! does not answer delays neither others nor the polls of upstreams.
 //!
-//! Accounts take turns. What an account's receiver leaves without an answer makes its other
-//! announcements to that receiver wait, longer each time; another account's are not held up by it.
+//! Accounts take turns. After a delivery without an answer, the account's other deliveries to that
+//! receiver back off, longer each time; those of other accounts do not.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -11,159 +11,160 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use url::Url;
 
-use super::agenda::{Due, WaitingRules};
+use super::agenda::{DueTask, WaitingRules};
 use super::{Tasks, as_ms};
 use crate::clock::UnixMs;
 use crate::config::snapshot::WebhookShares;
 use crate::ledger::{AccountId, Task, Webhook};
 
-/// How long an account's announcements to a receiver wait after one that was not answered, at first and
-/// at most.
-const SILENCE_MIN: Duration = Duration::from_secs(5);
-const SILENCE_MAX: Duration = Duration::from_secs(300);
-/// Silent receivers that are remembered.
-const SILENT_MAX: usize = 10_000;
-/// When an announcement is looked at again whose receiver gets as many as it can.
+/// Shortest and longest back-off of an account's deliveries to a receiver that does not answer.
+const BACKOFF_MIN: Duration = Duration::from_secs(5);
+const BACKOFF_MAX: Duration = Duration::from_secs(300);
+/// Largest number of back-offs kept.
+const BACKOFFS_MAX: usize = 10_000;
+/// Delay before a retry when the receiver already has its share of concurrent deliveries.
 const FULL_WAIT: Duration = Duration::from_secs(1);
 
 /// A receiver: scheme, host and port.
 type Receiver = Arc<str>;
 
-/// An announcement that is due.
+/// A delivery that is due.
 #[derive(Clone, Debug)]
 struct Job {
-    due: Due,
+    due: DueTask,
     receiver: Receiver,
     since: Instant,
 }
 
-/// What is to be done with the announcements that wait.
+/// Next step for the queue.
 enum Next {
-    /// This one is sent.
+    /// Send this one right away.
     Begin(Job),
-    /// This one is looked at later.
+    /// Return this one to the schedule after a delay.
     Later(Job, Duration),
-    /// Nothing, until one that is being sent is done.
+    /// Nothing, until a running delivery ends.
     Wait,
 }
 
-/// All announcements that are due or being sent.
+/// All deliveries that are due or running.
 pub(super) struct Deliveries {
     rules: WaitingRules,
-    lines: Mutex<Lines>,
+    queues: Mutex<Queues>,
 }
 
 #[derive(Default)]
-struct Lines {
+struct Queues {
     running: usize,
-    accounts: HashMap<AccountId, Line>,
-    /// Accounts with something that waits, each once, in the order of their turns.
+    accounts: HashMap<AccountId, AccountQueue>,
+    /// Accounts with waiting deliveries, each once, in round-robin order.
     turns: VecDeque<AccountId>,
     receivers: HashMap<Receiver, usize>,
-    silent: HashMap<(AccountId, Receiver), Silence>,
+    backoffs: HashMap<(AccountId, Receiver), Backoff>,
 }
 
-/// An account's.
+/// Waiting and running deliveries of one account.
 #[derive(Default)]
-struct Line {
+struct AccountQueue {
     waiting: VecDeque<Job>,
     running: usize,
 }
 
-/// What a receiver has left without an answer.
-struct Silence {
+/// Exponential back-off of one account at one receiver.
+struct Backoff {
     times: u32,
     until: Instant,
-    /// One finds out whether it answers again.
-    is_tried: bool,
+    /// True while one delivery probes whether the receiver answers again.
+    is_probing: bool,
 }
 
 impl Deliveries {
-    /// None yet; they are to wait by these rules.
+    /// Create an empty queue with these limits.
     pub(super) fn new(rules: WaitingRules) -> Self {
-        Self { rules, lines: Mutex::default() }
+        Self { rules, queues: Mutex::default() }
     }
 
-    /// Takes in an announcement. It is given back, with when to look again, where it cannot wait here.
-    fn enter(&self, job: Job, now: Instant) -> Option<(Job, Duration)> {
-        let mut lines = self.lines.lock();
+    /// Enqueue a delivery. Returned with a delay if the account's queue is full.
+    fn enqueue(&self, job: Job, now: Instant) -> Option<(Job, Duration)> {
+        let mut queues = self.queues.lock();
         let account = job.due.account;
-        let line = lines.accounts.entry(account).or_default();
-        if line.waiting.len() >= self.rules.per_account_max {
+        let queue = queues.accounts.entry(account).or_default();
+        if queue.waiting.len() >= self.rules.per_account_max {
             return Some((job, self.pause()));
         }
-        let is_first = line.waiting.is_empty();
-        line.waiting.push_back(Job { since: now, ..job });
+        let is_first = queue.waiting.is_empty();
+        queue.waiting.push_back(Job { since: now, ..job });
         if is_first {
-            lines.turns.push_back(account);
+            queues.turns.push_back(account);
         }
         None
     }
 
     fn next(&self, shares: WebhookShares, now: Instant) -> Next {
-        let lines = &mut *self.lines.lock();
-        if lines.running >= shares.all {
+        let queues = &mut *self.queues.lock();
+        // The end of a running delivery asks again.
+        if queues.running >= shares.all {
             return Next::Wait;
         }
-        // Those that have as many as they may get are fewer than the places, so this ends soon.
-        for _ in 0..lines.turns.len() {
-            let Some(account) = lines.turns.pop_front() else { break };
-            let Some(line) = lines.accounts.get_mut(&account) else { continue };
-            if line.running >= shares.per_account {
-                lines.turns.push_back(account);
+        // Accounts at their limit are fewer than the slots, so this ends soon.
+        for _ in 0..queues.turns.len() {
+            let Some(account) = queues.turns.pop_front() else { break };
+            let Some(queue) = queues.accounts.get_mut(&account) else { continue };
+            if queue.running >= shares.per_account {
+                queues.turns.push_back(account);
                 continue;
             }
-            let Some(job) = line.waiting.pop_front() else { continue };
-            if !line.waiting.is_empty() {
-                lines.turns.push_back(account);
+            let Some(job) = queue.waiting.pop_front() else { continue };
+            if !queue.waiting.is_empty() {
+                queues.turns.push_back(account);
             }
-            let has_waited = now.saturating_duration_since(job.since);
-            let wait = match lines.in_the_way(&job, shares, now) {
+            let wait_so_far = now.saturating_duration_since(job.since);
+            let wait = match queues.delay_for(&job, shares, now) {
                 Some(wait) => wait.max(self.pause()),
-                None if has_waited > self.rules.time_max => self.pause(),
+                None if wait_so_far > self.rules.time_max => self.pause(),
                 None => {
-                    lines.begin(&job);
+                    queues.begin(&job);
                     return Next::Begin(job);
                 }
             };
-            lines.let_go(account);
+            queues.drop_idle(account);
             return Next::Later(job, wait);
         }
         Next::Wait
     }
 
-    /// An announcement was sent, and answered or not.
+    /// Release the delivery's slots and record whether the receiver answered.
     fn done(&self, job: &Job, answered: bool, now: Instant) {
-        let mut lines = self.lines.lock();
-        lines.running = lines.running.saturating_sub(1);
+        let mut queues = self.queues.lock();
+        queues.running = queues.running.saturating_sub(1);
         let account = job.due.account;
-        if let Some(line) = lines.accounts.get_mut(&account) {
-            line.running = line.running.saturating_sub(1);
+        if let Some(queue) = queues.accounts.get_mut(&account) {
+            queue.running = queue.running.saturating_sub(1);
         }
-        if let Some(running) = lines.receivers.get_mut(&job.receiver) {
+        if let Some(running) = queues.receivers.get_mut(&job.receiver) {
             *running = running.saturating_sub(1);
+            // Removed at zero, so that the map holds running deliveries only.
             if *running == 0 {
-                lines.receivers.remove(&job.receiver);
+                queues.receivers.remove(&job.receiver);
             }
         }
-        lines.let_go(account);
-        lines.heard((account, Arc::clone(&job.receiver)), answered, now);
+        queues.drop_idle(account);
+        queues.record_answer((account, Arc::clone(&job.receiver)), answered, now);
     }
 
-    /// After which time what is handed back is due again; not all at once.
+    /// Delay of a delivery that is handed back, with jitter.
     fn pause(&self) -> Duration {
         self.rules.pause.mul_f64(1.0 + fastrand::f64())
     }
 }
 
-impl Lines {
-    /// How long a job waits for its receiver; `None` when it can be sent.
-    fn in_the_way(&self, job: &Job, shares: WebhookShares, now: Instant) -> Option<Duration> {
+impl Queues {
+    /// Delay that the receiver's limits impose on a delivery; `None` if it can be sent now.
+    fn delay_for(&self, job: &Job, shares: WebhookShares, now: Instant) -> Option<Duration> {
         let running = self.receivers.get(&job.receiver).copied().unwrap_or_default();
-        let silence = self.silent.get(&(job.due.account, Arc::clone(&job.receiver)));
-        match silence {
-            Some(silence) if silence.until > now => Some(silence.until - now),
-            Some(silence) if silence.is_tried => Some(FULL_WAIT),
+        let backoff = self.backoffs.get(&(job.due.account, Arc::clone(&job.receiver)));
+        match backoff {
+            Some(backoff) if backoff.until > now => Some(backoff.until - now),
+            Some(backoff) if backoff.is_probing => Some(FULL_WAIT),
             _ if running >= shares.per_receiver => Some(FULL_WAIT),
             _ => None,
         }
@@ -173,42 +174,44 @@ impl Lines {
         self.running += 1;
         self.accounts.entry(job.due.account).or_default().running += 1;
         *self.receivers.entry(Arc::clone(&job.receiver)).or_default() += 1;
-        if let Some(silence) = self.silent.get_mut(&(job.due.account, Arc::clone(&job.receiver))) {
-            silence.is_tried = true;
+        if let Some(backoff) = self.backoffs.get_mut(&(job.due.account, Arc::clone(&job.receiver)))
+        {
+            backoff.is_probing = true;
         }
     }
 
-    /// Forgets an account that has nothing here.
-    fn let_go(&mut self, account: AccountId) {
-        let is_empty = |line: &Line| line.running == 0 && line.waiting.is_empty();
+    /// Drop the queue of an account with no deliveries.
+    fn drop_idle(&mut self, account: AccountId) {
+        let is_empty = |queue: &AccountQueue| queue.running == 0 && queue.waiting.is_empty();
         if self.accounts.get(&account).is_some_and(is_empty) {
             self.accounts.remove(&account);
         }
     }
 
-    fn heard(&mut self, who: (AccountId, Receiver), answered: bool, now: Instant) {
+    fn record_answer(&mut self, who: (AccountId, Receiver), answered: bool, now: Instant) {
         if answered {
-            self.silent.remove(&who);
+            self.backoffs.remove(&who);
             return;
         }
-        if self.silent.len() >= SILENT_MAX {
-            self.silent.retain(|_, silence| silence.until > now);
-            if self.silent.len() >= SILENT_MAX {
-                self.silent.clear();
+        if self.backoffs.len() >= BACKOFFS_MAX {
+            self.backoffs.retain(|_, backoff| backoff.until > now);
+            // All are in force: forgetting them costs a try each, growing without a bound costs memory.
+            if self.backoffs.len() >= BACKOFFS_MAX {
+                self.backoffs.clear();
             }
         }
-        let new = || Silence { times: 0, until: now, is_tried: false };
-        let silence = self.silent.entry(who).or_insert_with(new);
-        silence.is_tried = false;
-        // Of several that were sent at one time, one counts.
-        if silence.until <= now {
-            let wait = SILENCE_MIN.saturating_mul(1 << silence.times.min(10)).min(SILENCE_MAX);
-            (silence.times, silence.until) = (silence.times.saturating_add(1), now + wait);
+        let new = || Backoff { times: 0, until: now, is_probing: false };
+        let backoff = self.backoffs.entry(who).or_insert_with(new);
+        backoff.is_probing = false;
+        // Of several concurrent failures, one counts.
+        if backoff.until <= now {
+            let wait = BACKOFF_MIN.saturating_mul(1 << backoff.times.min(10)).min(BACKOFF_MAX);
+            (backoff.times, backoff.until) = (backoff.times.saturating_add(1), now + wait);
         }
     }
 }
 
-/// Where a URL leads, as far as its receiver is told apart by it.
+/// Origin of a webhook URL: scheme, host and port.
 fn receiver(url: &str) -> Receiver {
     let url = Url::parse(url).ok();
     let origin = url.map(|url| url.origin().ascii_serialization());
@@ -216,17 +219,17 @@ fn receiver(url: &str) -> Receiver {
 }
 
 impl Tasks {
-    /// The end of a task is to be announced, as soon as it is its turn.
-    pub(super) async fn deliver(self: &Arc<Self>, due: Due, task: &Task) {
+    /// Queue the announcement of a task's end.
+    pub(super) async fn deliver(self: &Arc<Self>, due: DueTask, task: &Task) {
         let receiver = receiver(task.intent.webhook_url.as_deref().unwrap_or_default());
         let job = Job { due, receiver, since: Instant::now() };
-        if let Some((job, wait)) = self.deliveries.enter(job, Instant::now()) {
+        if let Some((job, wait)) = self.deliveries.enqueue(job, Instant::now()) {
             return self.deliver_later(&job, wait).await;
         }
         self.deliver_more().await;
     }
 
-    /// Sends what may be sent now.
+    /// Start every delivery that the limits allow.
     async fn deliver_more(self: &Arc<Self>) {
         loop {
             let shares = self.config.load().tasks.webhooks;
@@ -241,14 +244,15 @@ impl Tasks {
     fn begin_delivery(self: &Arc<Self>, job: Job) {
         let tasks = Arc::clone(self);
         tokio::spawn(async move {
-            let mut place = Place { tasks: &tasks, job: &job, answered: true };
-            place.answered = tasks.deliver_now(&job).await;
-            drop(place);
+            let mut slot = DeliverySlot { tasks: &tasks, job: &job, answered: true };
+            slot.answered = tasks.deliver_now(&job).await;
+            drop(slot);
             tasks.deliver_more().await;
         });
     }
 
-    /// Announces the end of a task, unless that was done meanwhile. Whether the receiver answered.
+    /// Announce the end of a task unless that has been done meanwhile. Returns true if the receiver
+    /// answered.
     async fn deliver_now(&self, job: &Job) -> bool {
         match self.ledger.task_in_work((job.due.account, job.due.task)).await {
             Ok(Some(task)) => match (task.ended(), task.webhook) {
@@ -272,18 +276,18 @@ impl Tasks {
 
     async fn deliver_later(&self, job: &Job, wait: Duration) {
         let at = UnixMs(UnixMs::now().0.saturating_add(as_ms(wait)));
-        self.agenda.hand_back(Due { at, ..job.due }).await;
+        self.agenda.hand_back(DueTask { at, ..job.due }).await;
     }
 }
 
-/// A place among the announcements that are sent, which is free again whatever happens.
-struct Place<'a> {
+/// Slot of a running delivery, released on drop even after a panic.
+struct DeliverySlot<'a> {
     tasks: &'a Tasks,
     job: &'a Job,
     answered: bool,
 }
 
-impl Drop for Place<'_> {
+impl Drop for DeliverySlot<'_> {
     fn drop(&mut self) {
         self.tasks.deliveries.done(self.job, self.answered, Instant::now());
     }

@@ -1,11 +1,11 @@
-//! Asking upstreams how tasks are, and what the answers mean for the money.
+//! Polling of tasks at their upstreams, and settlement by the answers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, Method};
 
-use super::agenda::{Due, Look, Occasion, Submitter};
+use super::agenda::{DueTask, PollReason, PollResult, Submitter};
 use super::{Tasks, as_ms, codec_of, facts_of, given_up};
 use crate::balance::CredentialFinder;
 use crate::clock::UnixMs;
@@ -21,51 +21,52 @@ use crate::price::{Usage, UsageSource};
 use crate::protocols::task::{Error, Report, TaskState};
 use crate::protocols::{Dialect, Fault};
 
-/// A submit whose outcome nobody knows is given up after a day: providers' tasks do not take longer.
+/// A submit with an unknown outcome is given up after a day: providers' tasks do not take longer.
 const DOUBT_MS: u64 = 24 * 3600 * 1000;
-/// A submit takes less, with all upstreams that are tried one after the other.
+/// Upper bound of a submit's duration, retries at other upstreams included.
 pub(super) const SUBMIT_MAX: Duration = Duration::from_secs(15 * 60);
-/// How long behind its time a task is asked about whose upstream still says that it is at work: it may
-/// yet end, and be billed. No upstream that is known works for so long, so a clock that was wrong by
-/// less ends no task.
-const UNENDED_MS: u64 = 7 * 24 * 3600 * 1000;
-/// The same for a task of which the upstream does not tell, as long as for a submit in doubt.
-const UNHEARD_MS: u64 = DOUBT_MS;
-/// How often a submit is looked at that another node makes.
-const SUBMIT_LOOK: Duration = Duration::from_secs(10);
-/// The largest answer about a task.
+/// Time after its expiry for which a task is polled while its upstream reports it as running: it may yet
+/// end, and be billed. No provider's task runs for so long, so a clock that is wrong by less ends no
+/// task.
+const OPEN_PATIENCE_MS: u64 = 7 * 24 * 3600 * 1000;
+/// The same for a task whose upstream does not answer; as long as for a submit in doubt.
+const UNKNOWN_PATIENCE_MS: u64 = DOUBT_MS;
+/// Interval of checks on a submit that another node makes.
+const SUBMIT_CHECK_INTERVAL: Duration = Duration::from_secs(10);
+/// Largest answer to a poll, in bytes.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
-/// The time between two questions to one upstream. DashScope allows 20 a second for an account; the
-/// others say nothing, and 500 a second is what ten thousand open tasks need.
+/// Interval between polls of one upstream. DashScope allows 20 a second per account; the others publish
+/// no limit, and 500 a second is what ten thousand open tasks need.
 const DASHSCOPE_SPACING: Duration = Duration::from_millis(67);
 const SPACING: Duration = Duration::from_millis(2);
-/// How often ended tasks are forgotten, and how many at a time.
+/// Interval of the removal of old tasks, and the most removed at a time.
 const FORGET_INTERVAL: Duration = Duration::from_secs(600);
 const FORGET_MAX: usize = 10_000;
 
-/// When a task that is in doubt is given up.
+/// Time at which a task in doubt is given up.
 #[must_use]
 pub fn doubt_ends_at(task: &Task) -> UnixMs {
     UnixMs((task.intent.at.0 + DOUBT_MS).min(task.intent.expires_at.0))
 }
 
-impl Look {
-    /// Whether a task with this end of its time is given up at `now`. It may have been done, and be
-    /// billed, until its upstream says otherwise.
+impl PollResult {
+    /// True if a task that expires at `expires_at` is given up at `now`. Later than its expiry, since it
+    /// may have been done, and be billed, until its upstream says otherwise.
     fn gives_up(self, expires_at: UnixMs, now: UnixMs) -> bool {
         let patience = match self {
             Self::Ended => return false,
-            Self::Unended => UNENDED_MS,
-            Self::Unheard => UNHEARD_MS,
+            Self::Open => OPEN_PATIENCE_MS,
+            Self::Unknown => UNKNOWN_PATIENCE_MS,
         };
         now.0 >= expires_at.0.saturating_add(patience)
     }
 }
 
-/// Looks at tasks when they are due, for as long as the gateway runs.
+/// Work on due tasks for as long as the gateway runs.
 pub(super) async fn run(tasks: Arc<Tasks>) {
     let mut forgotten = Instant::now();
     loop {
+        // Before the wait, so that a schedule without pauses cannot starve the removal.
         if forgotten.elapsed() >= FORGET_INTERVAL {
             forgotten = Instant::now();
             let before = UnixMs(UnixMs::now().0.saturating_sub(KEPT_MS));
@@ -77,7 +78,7 @@ pub(super) async fn run(tasks: Arc<Tasks>) {
         let room = tasks.parallel.available_permits();
         let Some(due) = tasks.agenda.next(wait_max, room).await else { continue };
         let tasks = Arc::clone(&tasks);
-        // Never closed, so there is always a place sooner or later.
+        // The semaphore is never closed, so this always gets a permit.
         let Ok(place) = Arc::clone(&tasks).parallel_place().await else { return };
         tokio::spawn(async move {
             tasks.attend(due).await;
@@ -93,8 +94,8 @@ impl Tasks {
         Arc::clone(&self.parallel).acquire_owned().await
     }
 
-    /// Does what is due for a task.
-    async fn attend(self: &Arc<Self>, due: Due) {
+    /// Do the work that is due for a task.
+    async fn attend(self: &Arc<Self>, due: DueTask) {
         let task = match self.ledger.task_in_work((due.account, due.task)).await {
             Ok(Some(task)) => task,
             Ok(None) => return,
@@ -106,38 +107,39 @@ impl Tasks {
             (Stage::Submitting, _) => self.doubt_submit(&task).await,
             (Stage::InDoubt, _) => self.give_up_doubt(&task).await,
             (Stage::Submitted { .. }, _) => {
-                let later = if due.has_slot { self.rest_of(&task) } else { self.slot_of(&task) };
+                let later = if due.has_slot { self.pause_of(&task) } else { self.slot_of(&task) };
+                // A reserved slot is kept while the task waits for it: others line up behind.
                 if let Some(later) = later {
                     let at = UnixMs(UnixMs::now().0 + as_ms(later).max(1));
-                    self.agenda.put_off(Due { at, has_slot: true, ..due });
+                    self.agenda.put_off(DueTask { at, has_slot: true, ..due });
                     return;
                 }
-                self.look_at(&task).await;
+                self.poll_due(&task).await;
             }
         }
     }
 
-    /// Asks how a task is, and gives it up when its time is long over.
-    async fn look_at(&self, task: &Task) {
-        let look = self.ask_in_turn(task, Occasion::Due).await;
-        if look.gives_up(task.intent.expires_at, UnixMs::now()) {
+    /// Poll a due task, and give it up if it is long past its expiry.
+    async fn poll_due(&self, task: &Task) {
+        let result = self.poll(task, PollReason::Due).await;
+        if result.gives_up(task.intent.expires_at, UnixMs::now()) {
             self.expire(task).await;
-        } else if look != Look::Ended {
-            self.agenda.look_again(task, self.next_look(task));
+        } else if result != PollResult::Ended {
+            self.agenda.schedule_poll(task, self.next_poll_at(task));
         }
     }
 
-    /// A submit of which nothing was heard. Whoever makes it may still be at it; else nobody knows
-    /// whether its upstream took it, and it is not repeated.
+    /// Handle a submit without a recorded outcome. Its process may still be running; if not, nobody
+    /// knows whether the upstream took the task, and the submit is not repeated.
     async fn doubt_submit(&self, task: &Task) {
         let age = UnixMs::now().0.saturating_sub(task.intent.at.0);
         match self.agenda.submitter(task).await {
             Submitter::Own => return self.give_up_doubt(task).await,
             Submitter::Alive if age < as_ms(SUBMIT_MAX) => {
-                let next = UnixMs(UnixMs::now().0.saturating_add(as_ms(SUBMIT_LOOK)));
+                let next = UnixMs(UnixMs::now().0.saturating_add(as_ms(SUBMIT_CHECK_INTERVAL)));
                 return self.agenda.schedule(task, next).await;
             }
-            Submitter::Alive | Submitter::Gone => {}
+            Submitter::Alive | Submitter::Dead => {}
         }
         let doubt = |task: &Task| Task { stage: Stage::InDoubt, ..task.clone() };
         match self.ledger.change_task((task.intent.account, task.id()), doubt).await {
@@ -150,7 +152,7 @@ impl Tasks {
         }
     }
 
-    /// Takes the next slot in which the upstream may be asked: `None` when that is at once, else how far away it is.
+    /// Reserve the next poll slot of the upstream: `None` if it is now, else the time until it.
     fn slot_of(&self, task: &Task) -> Option<Duration> {
         let config = self.config.load();
         let is_dashscope = config
@@ -161,50 +163,50 @@ impl Tasks {
         self.slots.take(&task.upstream, spacing, Instant::now())
     }
 
-    /// How long the task's upstream still wants to be left alone, if it does.
-    fn rest_of(&self, task: &Task) -> Option<Duration> {
-        self.slots.rest(&task.upstream, Instant::now())
+    /// Remaining pause that the task's upstream has asked for.
+    fn pause_of(&self, task: &Task) -> Option<Duration> {
+        self.slots.remaining_pause(&task.upstream, Instant::now())
     }
 
-    /// The older a task, the longer until the next question; not all at once.
-    fn next_look(&self, task: &Task) -> UnixMs {
+    /// Time of the next poll: a quarter of the task's age, within bounds and with jitter.
+    fn next_poll_at(&self, task: &Task) -> UnixMs {
         let tasks = &self.config.load().tasks;
         let now = UnixMs::now();
         let age = Duration::from_millis(now.0.saturating_sub(task.intent.at.0));
         let pause = (age / 4).clamp(tasks.poll_min, tasks.poll_max);
+        // Tasks that were submitted together must not be polled together for ever.
         let jitter = pause.mul_f64(0.8 + 0.4 * fastrand::f64());
-        let at = UnixMs(now.0 + as_ms(jitter.max(self.rest_of(task).unwrap_or_default())));
-        // At the end of its time the upstream may say that it has given up.
+        let at = UnixMs(now.0 + as_ms(jitter.max(self.pause_of(task).unwrap_or_default())));
+        // At its expiry the upstream may report the task as expired.
         let expires_at = task.intent.expires_at;
         if expires_at > now { at.min(expires_at) } else { at }
     }
 
-    /// Asks how a task is, where that is up to this process now, and ends it if it has ended. Of many who
-    /// want to know, one asks.
-    pub(super) async fn ask_in_turn(&self, task: &Task, occasion: Occasion) -> Look {
-        let mut asking = match self.agenda.turn_to_ask(task, occasion, &self.slots).await {
-            Ok(asking) => asking,
-            Err(look) => return look,
+    /// Poll a task if no other process or request does, and settle it if it has ended.
+    pub(super) async fn poll(&self, task: &Task, reason: PollReason) -> PollResult {
+        let mut permit = match self.agenda.acquire_poll(task, reason, &self.slots).await {
+            Ok(permit) => permit,
+            Err(result) => return result,
         };
-        let answer = self.ask(task).await;
-        asking.asked();
-        let heard = match answer {
+        let answer = self.query_upstream(task).await;
+        permit.record_poll();
+        let report = match answer {
             Ok(report) if report.state.is_end() => {
                 self.end(task, report).await;
-                return asking.ended(task).await;
+                return permit.ended(task).await;
             }
             Ok(report) => Some(report),
             Err(cause) => {
-                log::warn!("{} could not be asked about: {cause}", task.id());
+                log::warn!("{} could not be polled: {cause}", task.id());
                 None
             }
         };
-        let look = if heard.is_some() { Look::Unended } else { Look::Unheard };
-        asking.note(task, heard, self.next_look(task)).await;
-        look
+        let result = if report.is_some() { PollResult::Open } else { PollResult::Unknown };
+        permit.note(task, report, self.next_poll_at(task)).await;
+        result
     }
 
-    async fn ask(&self, task: &Task) -> Result<Report, String> {
+    async fn query_upstream(&self, task: &Task) -> Result<Report, String> {
         let codec = codec_of(task).ok_or("this build does not speak its protocol")?;
         let id = task.upstream_id().ok_or("it has no id at its upstream")?;
         let upstream = self.upstream_of(task).ok_or("its upstream is not configured any more")?;
@@ -213,23 +215,23 @@ impl Tasks {
             return Err("its credential is not configured any more".to_owned());
         }
         let path = format!("{}{}", upstream.path_prefix, codec.query_path(id));
-        let told = |error: OutboundError| error.to_string();
+        let describe = |error: OutboundError| error.to_string();
         let account = task.intent.account;
         let shown = self.outbound.show(&upstream, credential, account, &Method::GET, &path).await;
         let SignedIn { headers, token } = shown.map_err(|error| error.to_string())?;
-        let answer = self.outbound.get(&upstream, &path, headers).await.map_err(told)?;
+        let answer = self.outbound.get(&upstream, &path, headers).await.map_err(describe)?;
         let status = answer.status();
         if !(200..300).contains(&status) {
-            self.leave_alone(task, answer.headers());
+            self.note_retry_after(task, answer.headers());
         }
         if let Some(token) = &token {
-            // The next question is asked with another one.
+            // The next poll signs in again.
             token.give_up_after(status);
         }
-        let body = answer.whole_within(ANSWER_BYTES_MAX).await.map_err(told)?;
+        let body = answer.whole_within(ANSWER_BYTES_MAX).await.map_err(describe)?;
         let finder = CredentialFinder::of_call(credential, token.as_ref());
         if finder.is_some_and(|finder| finder.is_in(&body)) {
-            // Its words would be the customer's, in the record and in webhooks.
+            // The document would reach the customer, in the record and in webhooks.
             return Err("its answer holds the operator's credential".to_owned());
         }
         codec.read(status, &body, &facts_of(task)).map_err(|fault| match fault {
@@ -240,10 +242,10 @@ impl Tasks {
         })
     }
 
-    /// An upstream that has no time and says when to come again is asked about no task before that.
-    fn leave_alone(&self, task: &Task, headers: &HeaderMap) {
+    /// Honour a `Retry-After`: no task of this upstream is polled before it.
+    fn note_retry_after(&self, task: &Task, headers: &HeaderMap) {
         if let Some(time) = retry_after(headers) {
-            self.slots.leave_alone(&task.upstream, time, Instant::now());
+            self.slots.pause(&task.upstream, time, Instant::now());
         }
     }
 
@@ -253,11 +255,11 @@ impl Tasks {
         (upstream.dialect.as_str() == task.intent.protocol).then(|| Arc::clone(upstream))
     }
 
-    /// Settles a task by its upstream's word.
+    /// Settle a task by its upstream's final report.
     async fn end(&self, task: &Task, report: Report) {
         let used = match (report.state, report.usage) {
             (_, Some(usage)) => Some((usage, UsageSource::Upstream)),
-            // What the hold covers, input videos included: nobody knows that it was less.
+            // Charged up to the hold, input videos included: nothing shows that it was less.
             (TaskState::Succeeded, None) => Some((facts_of(task).bound, UsageSource::Estimated)),
             (_, None) => None,
         };
@@ -270,30 +272,31 @@ impl Tasks {
         if self.end_as(task, report.state, report.document, settlement).await
             && let Some(billed) = report.billed
         {
-            // What the upstream says it bills beyond all that has a price here.
+            // The part of the upstream's bill that no price here covers.
             self.note_loss(task, LossCause::Unpriced, billed.saturating_sub(price));
         }
     }
 
-    /// The time is long over, and the upstream has not said that the task has ended: the customer pays
-    /// nothing, and what the upstream may bill falls on the operator.
+    /// Give up a task that is long past its expiry: the customer pays nothing, and the upstream's bill,
+    /// if any, falls on the operator.
     async fn expire(&self, task: &Task) {
         log::warn!("{} is given up: its upstream does not say that it has ended", task.id());
         let error = Error { code: "Expired", message: "The task was not done in time." };
-        let document = given_up(task, &self.agenda.last_said(task).await.document, &error);
+        let document = given_up(task, &self.agenda.last_status(task).await.document, &error);
         if self.end_as(task, TaskState::Expired, document, TaskSettlement::Void).await {
             self.note_loss(task, LossCause::Untold, bound_of(task));
         }
     }
 
-    /// A submit that the last process had opened and never sent: no upstream has it, and its money is free.
+    /// Reject a submit that the last process had opened and never sent: no upstream has it, and its hold
+    /// is released.
     pub(super) async fn reject_unsent(&self, task: &Task) {
         log::info!("{} was never sent: it is over, and costs nothing", task.id());
         let document = r#"{"error":{"code":"rejected","message":"No upstream took the task."}}"#;
         self.end_as(task, TaskState::Failed, document.to_owned(), TaskSettlement::Void).await;
     }
 
-    /// Nobody could find out what became of a submit: nobody pays.
+    /// End a submit whose outcome stayed unknown: the customer pays nothing.
     async fn give_up_doubt(&self, task: &Task) {
         if UnixMs::now() < doubt_ends_at(task) {
             self.agenda.schedule(task, doubt_ends_at(task)).await;
@@ -306,8 +309,8 @@ impl Tasks {
         }
     }
 
-    /// Notes what the upstream may bill for a task that its customer does not pay. A task's loss has its
-    /// number in the place of a request's.
+    /// Record what the upstream may bill for a task that its customer does not pay. The task's number
+    /// stands in for a request's.
     fn note_loss(&self, task: &Task, cause: LossCause, amount: Nanousd) {
         if amount <= Nanousd::ZERO {
             return;
@@ -324,7 +327,7 @@ impl Tasks {
         });
     }
 
-    /// Ends a task. False when it had ended already, or could not be.
+    /// End a task. Returns false if it had ended already or the ledger failed.
     async fn end_as(
         &self,
         task: &Task,
@@ -336,7 +339,7 @@ impl Tasks {
         let ended = self.ledger.end_task(id, (state.as_str(), document), settlement);
         match ended.await {
             Ok(Some(task)) => {
-                self.has_ended(&task, state, settlement).await;
+                self.finish(&task, state, settlement).await;
                 true
             }
             Ok(None) => false,
@@ -347,13 +350,8 @@ impl Tasks {
         }
     }
 
-    /// The end of a task is on disk: it is told, and announced when that is due.
-    pub(super) async fn has_ended(
-        &self,
-        task: &Task,
-        state: TaskState,
-        settlement: TaskSettlement,
-    ) {
+    /// Report an end that is on disk, and schedule its announcement.
+    pub(super) async fn finish(&self, task: &Task, state: TaskState, settlement: TaskSettlement) {
         self.report_end(task, state, settlement);
         if let TaskSettlement::Post(settlement) = &settlement {
             self.note_cost(task, settlement);
@@ -361,13 +359,13 @@ impl Tasks {
         if matches!(settlement, TaskSettlement::Void) {
             self.note_unpaid(task.intent.account);
         }
-        self.agenda.let_go(task.id());
+        self.agenda.forget(task.id());
         if let Webhook::Due { at, .. } = task.webhook {
             self.agenda.schedule(task, at).await;
         }
     }
 
-    /// Notes what a task has cost the operator, by the prices that are in force when it ends.
+    /// Record what a task cost the operator, at the prices in force when it ends.
     fn note_cost(&self, task: &Task, settlement: &Settlement) {
         let (intent, upstream) = (&task.intent, task.upstream_name());
         let snapshot = self.config.load();
@@ -419,12 +417,12 @@ impl Tasks {
     }
 }
 
-/// The most that a task can cost.
+/// Largest possible charge of a task.
 fn bound_of(task: &Task) -> Nanousd {
     task.intent.prices.cost(&facts_of(task).bound)
 }
 
-/// Tells the operator of limits and prices that are not those of the upstream.
+/// Warn the operator about limits and prices that contradict the upstream's bill.
 fn warn_of_bill(task: &Task, usage: Usage, billed: Option<Nanousd>) {
     let (id, model, bound) = (task.id(), &task.intent.model, facts_of(task).bound);
     if usage.seconds > bound.seconds || usage.output_tokens > bound.output_tokens {
@@ -453,14 +451,20 @@ mod tests {
     #[test]
     fn a_task_is_given_up_when_its_upstream_has_had_time_to_tell() {
         let expires_at = UnixMs(1_000_000);
-        let gives_up =
-            |look: Look, behind: u64| look.gives_up(expires_at, UnixMs(1_000_000 + behind));
-        for (look, patience) in [(Look::Unheard, UNHEARD_MS), (Look::Unended, UNENDED_MS)] {
-            assert!(!gives_up(look, 0) && !gives_up(look, patience - 1), "{look:?}: in doubt");
-            assert!(gives_up(look, patience), "{look:?}");
+        let gives_up = |result: PollResult, behind: u64| {
+            result.gives_up(expires_at, UnixMs(1_000_000 + behind))
+        };
+        for (result, patience) in
+            [(PollResult::Unknown, UNKNOWN_PATIENCE_MS), (PollResult::Open, OPEN_PATIENCE_MS)]
+        {
+            assert!(
+                !gives_up(result, 0) && !gives_up(result, patience - 1),
+                "{result:?}: in doubt"
+            );
+            assert!(gives_up(result, patience), "{result:?}");
         }
-        assert!(!gives_up(Look::Ended, u64::MAX / 2), "it is settled");
+        assert!(!gives_up(PollResult::Ended, u64::MAX / 2), "it is settled");
         let never = UnixMs(u64::MAX);
-        assert!(!Look::Unheard.gives_up(never, UnixMs(u64::MAX - 1)));
+        assert!(!PollResult::Unknown.gives_up(never, UnixMs(u64::MAX - 1)));
     }
 }

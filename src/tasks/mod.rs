@@ -1,19 +1,17 @@
-//! Work that outlives its request, from its submit to the announcement of its end.
+//! Asynchronous tasks, from their submit to the announcement of their end.
 //!
-//! | File | What it knows |
+//! | File | Responsibility |
 //! |---|---|
-//! | `agenda` | which task must be looked at when, whose turn it is to ask, and what an upstream said last: in this process alone, or shared by a fleet |
-//! | `follow` | asking upstreams, at due times and within a budget, and what the answers mean for the money |
-//! | `slots` | when an upstream may be asked |
-//! | `operate` | what operators do with single tasks |
-//! | `unpaid` | how many of an account's tasks have come to nothing lately |
-//! | `webhook` | announcing ends, signed, until they are taken |
-//! | `deliveries` | which announcement is sent when: a few at a time for each account and receiver |
+//! | `agenda` | schedule, poll permits and latest statuses: in this process alone, or shared by a fleet |
+//! | `follow` | polls of upstreams, at due times and within a budget, and settlement by the answers |
+//! | `slots` | pacing of polls per upstream |
+//! | `operate` | operators' actions on single tasks |
+//! | `unpaid` | rate limit on tasks that end without a charge |
+//! | `webhook` | signed announcements of ends, with retries |
+//! | `deliveries` | queue of announcements: a few at a time per account and receiver |
 //!
-//! What must not be lost is in the [`Ledger`]; what an upstream said last of a task that has not ended
-//! is kept in memory and asked for again after a restart. In a fleet both are in its database. The state of a task goes
-//! `processing → queued → running → succeeded | failed | expired | cancelled`, with any number of steps
-//! left out, and never back from an end.
+//! Durable state is in the [`Ledger`]; the latest status of an open task is kept in memory and polled
+//! for again after a restart. In a fleet both are in its database. The state of a task goes
 
 mod agenda;
 mod deliveries;
@@ -38,26 +36,26 @@ use crate::protocols::Dialect;
 use crate::protocols::task::{Error, Facts, Shown, TaskCodec, TaskState};
 use crate::protocols::task_codec;
 use crate::request_log::RequestLog;
-use agenda::{Agenda, Occasion, Said};
+use agenda::{Agenda, PollReason, UpstreamStatus};
 use deliveries::Deliveries;
 pub use follow::doubt_ends_at as given_up_at;
 pub use operate::{Announced, Resolution};
-use slots::Slots;
+use slots::PollSlots;
 use unpaid::Unpaid;
 use webhook::Signer;
 
-/// A customer who asks gets what the upstream said at most this long ago.
+/// Largest age of a status that is returned to a customer without a poll.
 const FRESH_FOR: Duration = Duration::from_secs(3);
-/// How long a customer who asks waits for the upstream before the record is shown as it stands.
+/// Longest wait of a GET for the upstream before the stored record is returned.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a submit can wait for the end of its task (spec section 8).
+/// Longest wait of a submit for the end of its task (spec section 8).
 pub const WAIT_MAX: Duration = Duration::from_secs(60);
-/// How often the end of a task is looked for that a customer waits for.
+/// Interval of polls while a customer waits for the end of a task.
 const WAITING_POLL: Duration = Duration::from_secs(1);
-/// Requests to upstreams at one time.
+/// Largest number of concurrent polls.
 const PARALLEL_MAX: usize = 64;
 
-/// All tasks of a gateway.
+/// Worker that polls, settles and announces the tasks of a gateway.
 pub struct Tasks {
     ledger: Arc<Ledger>,
     config: Arc<ConfigHandle>,
@@ -70,15 +68,15 @@ pub struct Tasks {
     deliveries: Deliveries,
     waiting: Semaphore,
     unpaid: Unpaid,
-    slots: Slots,
+    slots: PollSlots,
 }
 
-/// Too many customers wait already.
+/// Too many submits wait for the end of their task already.
 #[derive(Clone, Copy, Debug)]
 pub struct TooManyWait;
 
 impl Tasks {
-    /// Goes on with the tasks of the ledger. Call it within a runtime, before requests are served.
+    /// Resume the tasks of the ledger. Call it within a runtime, before requests are served.
     ///
     /// # Errors
     /// When the key of the webhooks' signatures cannot be read or made.
@@ -98,17 +96,17 @@ impl Tasks {
             outbound,
             metrics,
             requests,
-            signer: Signer::kept_in(data_dir)?,
+            signer: Signer::load_or_create(data_dir)?,
             deliveries: Deliveries::new(agenda.waiting_rules()),
             agenda,
             parallel: Arc::new(Semaphore::new(PARALLEL_MAX)),
             waiting: Semaphore::new(waiting),
             unpaid: Unpaid::default(),
-            slots: Slots::default(),
+            slots: PollSlots::default(),
         });
-        // Whoever had an answer of the last process, or none because of its end, repeats it now.
+        // Customers of the last process repeat their submits now, answered or not.
         tasks.ledger.count_submits_from_now(follow::SUBMIT_MAX + WAIT_MAX);
-        // Looked for at once: what is submitted from here on is this process's own.
+        // Listed before any request is served: later submits are this process's own.
         let left = tasks.ledger.tasks_in_work();
         let resumed = Arc::clone(&tasks);
         tokio::spawn(async move {
@@ -118,8 +116,8 @@ impl Tasks {
         Ok(tasks)
     }
 
-    /// Takes up what the last process left. A submit that was under way is in doubt now, unless it is
-    /// known that it was not sent: the upstream may have taken it, so it is not repeated.
+    /// Schedule the tasks that the last process left. A submit that was under way is in doubt now unless
+    /// it was certainly not sent: the upstream may have taken it, so it is not repeated.
     async fn resume(&self, left: Vec<Arc<Task>>) {
         for task in left {
             let at = match (&task.stage, task.webhook) {
@@ -144,18 +142,19 @@ impl Tasks {
         }
     }
 
-    /// A task was submitted: it is followed from now on.
+    /// Start polling a task that was submitted.
     pub async fn follow(&self, task: &Task) {
         let first = self.config.load().tasks.poll_min;
         self.agenda.schedule(task, UnixMs(UnixMs::now().0 + as_ms(first))).await;
     }
 
-    /// Nobody knows whether the upstream took a task: it is given up when it can be.
+    /// Schedule the end of a task whose submit has an unknown outcome.
     pub async fn doubt(&self, task: &Task) {
         self.agenda.schedule(task, follow::doubt_ends_at(task)).await;
     }
 
-    /// The record of an account's task, by the id that the customer knows.
+    /// Record of an account's task as JSON, by the customer's id for it; polled first if the stored
+    /// status is stale.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -165,19 +164,19 @@ impl Tasks {
         id: &str,
     ) -> Result<Option<String>, LedgerError> {
         let found = self.agenda.find(account, id, FRESH_FOR).await?;
-        let Some(mut found) = found.filter(|found| is_known_by(&found.task, id)) else {
+        let Some(mut found) = found.filter(|found| has_customer_id(&found.task, id)) else {
             return Ok(None);
         };
-        if found.is_worth_asking {
-            // In time or not, and whoever asks: the record is shown.
-            let asking = self.ask_in_turn(&found.task, Occasion::Wanted(FRESH_FOR));
-            drop(tokio::time::timeout(REFRESH_TIMEOUT, asking).await);
+        if found.needs_poll {
+            // The record is returned whether or not the poll finished in time.
+            let poll = self.poll(&found.task, PollReason::MaxAge(FRESH_FOR));
+            drop(tokio::time::timeout(REFRESH_TIMEOUT, poll).await);
             found = self.agenda.find(account, id, FRESH_FOR).await?.unwrap_or(found);
         }
-        Ok(Some(shown_as(&found.task, &found.said, UnixMs::now())))
+        Ok(Some(render_record(&found.task, &found.status, UnixMs::now())))
     }
 
-    /// Waits for the end of a task, for at most [`WAIT_MAX`], and gives its record as it stands then.
+    /// Wait for the end of a task, for at most [`WAIT_MAX`], and return its record at that time.
     ///
     /// # Errors
     /// [`TooManyWait`].
@@ -187,67 +186,67 @@ impl Tasks {
         let (account, id) = (task.intent.account, task.id());
         while Instant::now() < deadline && agenda::is_open(&self.ledger, task).await {
             let left = deadline.saturating_duration_since(Instant::now());
-            let asking = self.ask_in_turn(task, Occasion::Wanted(WAITING_POLL));
-            drop(tokio::time::timeout(left, asking).await);
+            let poll = self.poll(task, PollReason::MaxAge(WAITING_POLL));
+            drop(tokio::time::timeout(left, poll).await);
             self.agenda.wait_for_end(task, left.min(WAITING_POLL)).await;
         }
-        let known = self.ledger.task(account, &id.to_string()).await.ok().flatten();
-        Ok(self.shown(known.as_deref().unwrap_or(task)).await)
+        let task_now = self.ledger.task(account, &id.to_string()).await.ok().flatten();
+        Ok(self.shown(task_now.as_deref().unwrap_or(task)).await)
     }
 
-    /// Whether another customer may wait.
+    /// True if another submit may wait for the end of its task.
     #[must_use]
     pub fn has_room_to_wait(&self) -> bool {
         self.waiting.available_permits() > 0
     }
 
-    /// When an account may submit again of which `most` tasks may come to nothing in a minute; `None`
-    /// for at once.
+    /// Time until an account may submit again that may have `most` unpaid tasks a minute; `None` for
+    /// now.
     #[must_use]
     pub fn pause(&self, account: AccountId, most: u32) -> Option<Duration> {
         self.unpaid.pause(account, most, Instant::now())
     }
 
-    /// A task came to nothing, and nobody pays for it.
+    /// Count a task that ended without a charge.
     pub fn note_unpaid(&self, account: AccountId) {
         self.unpaid.note(account, Instant::now());
     }
 
-    /// What the customer's receiver checks the signatures of webhooks with.
+    /// Secret with which the customer's receiver verifies webhook signatures.
     #[must_use]
     pub fn webhook_secret(&self, account: AccountId) -> String {
         self.signer.secret(account)
     }
 
-    /// The record of a task as it stands: JSON.
+    /// Current record of a task, as JSON.
     pub async fn shown(&self, task: &Task) -> String {
-        let said = self.agenda.last_said(task).await;
-        shown_as(task, &said, UnixMs::now())
+        let status = self.agenda.last_status(task).await;
+        render_record(task, &status, UnixMs::now())
     }
 
-    /// How many tasks have not ended; in a fleet, of those that this node took.
+    /// Number of open tasks; in a fleet, of those that this node submitted.
     #[must_use]
     pub fn open(&self) -> u64 {
         self.agenda.open_count()
     }
 }
 
-/// What the record says of a task that is [overdue](is_overdue).
+/// Error in the record of an [overdue](is_overdue) task.
 const OVERDUE: Error = Error {
     code: "Expired",
     message: "The video was not made in time. Should its upstream end it well all the same, this \
               record has it, and it is charged.",
 };
 
-/// Whether the time of a task is over that an upstream has taken and not ended. Its customer reads that
-/// it has expired. It ends, and gives back what it holds, only by its upstream's word or when nobody
-/// expects one any more: it may yet be made, and billed.
+/// True if a submitted task is past its expiry. Its record shows it as expired, but it ends, and
+/// releases its hold, only by its upstream's report or when it is given up: it may yet be made, and
+/// billed.
 fn is_overdue(task: &Task, now: UnixMs) -> bool {
     matches!(task.stage, Stage::Submitted { .. }) && now >= task.intent.expires_at
 }
 
-/// The id by which the customer knows a task: the gateway's, or in family S the upstream's, of which
-/// there is none before an upstream has taken the task.
+/// Customer-facing id of a task: the gateway's, or in family S the upstream's, which is `None` until an
+/// upstream has taken the task.
 pub(crate) fn customer_id(task: &Task) -> Option<String> {
     if codec_of(task).is_some_and(TaskCodec::is_native) {
         return task.upstream_id().map(str::to_owned);
@@ -255,8 +254,8 @@ pub(crate) fn customer_id(task: &Task) -> Option<String> {
     Some(task.id().to_string())
 }
 
-/// The record, at `now`, of a task that has ended, or of which `said` was said last.
-fn shown_as(task: &Task, said: &Said, now: UnixMs) -> String {
+/// Record at `now` of a task that has ended, or whose latest status is `status`.
+fn render_record(task: &Task, status: &UpstreamStatus, now: UnixMs) -> String {
     let Some(codec) = codec_of(task) else { return "null".to_owned() };
     let facts = facts_of(task);
     let expired;
@@ -266,10 +265,10 @@ fn shown_as(task: &Task, said: &Said, now: UnixMs) -> String {
             (state, &ended.document, ended.at)
         }
         None if is_overdue(task, now) => {
-            expired = given_up(task, &said.document, &OVERDUE);
+            expired = given_up(task, &status.document, &OVERDUE);
             (TaskState::Expired, &expired, task.intent.expires_at)
         }
-        None => (said.state, &said.document, said.changed_at),
+        None => (status.state, &status.document, status.changed_at),
     };
     let id = customer_id(task).unwrap_or_else(|| task.id().to_string());
     codec.record(&Shown {
@@ -283,26 +282,26 @@ fn shown_as(task: &Task, said: &Said, now: UnixMs) -> String {
     })
 }
 
-/// The document of a task that the gateway ends itself with this error.
-fn given_up(task: &Task, said: &str, error: &Error) -> String {
-    codec_of(task).map_or_else(|| "null".to_owned(), |codec| codec.given_up(said, error))
+/// Document of a task that the gateway itself ends with this error.
+fn given_up(task: &Task, status: &str, error: &Error) -> String {
+    codec_of(task).map_or_else(|| "null".to_owned(), |codec| codec.given_up(status, error))
 }
 
-/// Whether customers call the task by this id: one of the gateway's own, or the upstream's where they
-/// got that.
-fn is_known_by(task: &Task, id: &str) -> bool {
+/// True if this is the customer-facing id of the task: one of the gateway's own, or the upstream's for
+/// native families.
+fn has_customer_id(task: &Task, id: &str) -> bool {
     let is_native = codec_of(task).is_some_and(TaskCodec::is_native);
     is_native == (task.upstream_id() == Some(id))
 }
 
-/// How the upstreams of the task are asked.
+/// Codec of the protocol that the task's upstream speaks.
 pub(crate) fn codec_of(task: &Task) -> Option<&'static dyn TaskCodec> {
     let spoken = |dialect: &&Dialect| dialect.as_str() == task.intent.protocol;
     task_codec(*Dialect::ALL.iter().find(spoken)?)
 }
 
 fn facts_of(task: &Task) -> Facts {
-    // The gateway wrote them itself; without them the hold still bounds the charge.
+    // Written by the gateway itself; without them the hold still bounds the charge.
     Facts::decode(&task.intent.facts).unwrap_or_default()
 }
 

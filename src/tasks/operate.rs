@@ -1,4 +1,4 @@
-//! What operators do with single tasks: announce an end again, and end what is in doubt.
+//! Operators' actions on single tasks: repeat an announcement, and resolve a submit in doubt.
 
 use super::{Tasks, given_up};
 use crate::clock::UnixMs;
@@ -9,20 +9,20 @@ use crate::money::Nanousd;
 use crate::price::{Usage, UsageSource};
 use crate::protocols::task::{Error, TaskState};
 
-/// What becomes of a wish to announce a task's end again.
+/// Result of a request to announce a task's end again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Announced {
-    /// It is due now.
+    /// The announcement is scheduled.
     Due,
-    /// There is no end to announce.
+    /// The task has not ended.
     NotEnded,
-    /// There is nobody to announce it to.
+    /// The task has no webhook URL.
     Nowhere,
     /// There is no such task.
     Unknown,
 }
 
-/// How an operator ends a task whose submit is in doubt.
+/// Operator's decision on a task whose submit is in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution {
     /// The customer pays nothing.
@@ -32,7 +32,7 @@ pub enum Resolution {
 }
 
 impl Tasks {
-    /// Announces the end of a task once more, whatever became of it before.
+    /// Announce the end of a task once more, whatever the result of earlier deliveries.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -57,7 +57,7 @@ impl Tasks {
         Ok(Announced::Due)
     }
 
-    /// Ends a task whose submit is in doubt. Says whether the same request did it before.
+    /// End a task whose submit is in doubt. Returns true if the same request did so before.
     ///
     /// # Errors
     /// [`LedgerError::NoDoubt`], [`LedgerError::Invalid`], [`LedgerError::OtherRequest`] and
@@ -76,9 +76,9 @@ impl Tasks {
                 (Some(amount), "The upstream took the task, but its result was lost.")
             }
         };
-        let known = self.ledger.task(account, &id.to_string()).await?;
+        let task = self.ledger.task(account, &id.to_string()).await?;
         let error = Error { code: "InternalError", message };
-        let document = known.map(|task| given_up(&task, "", &error)).unwrap_or_default();
+        let document = task.map(|task| given_up(&task, "", &error)).unwrap_or_default();
         let end = (TaskState::Failed.as_str(), document);
         let task = by.resolve_task((account, id), end, charge).await?;
         let repeated = task.is_none();
@@ -87,7 +87,7 @@ impl Tasks {
                 let (usage, source) = (Usage::ZERO, UsageSource::Estimated);
                 TaskSettlement::Post(Settlement { charge, usage, source })
             });
-            self.has_ended(&task, TaskState::Failed, settlement).await;
+            self.finish(&task, TaskState::Failed, settlement).await;
         }
         Ok(repeated)
     }

@@ -1,53 +1,55 @@
-//! When an upstream may be asked how tasks are: at intervals, and not while it has asked for time.
+//! Pacing of polls per upstream: fixed intervals, and pauses that the upstream asks for.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// For how long at most an upstream's word is taken that it has no time: customers wait for their videos.
+/// Longest pause that an upstream may ask for: customers wait for their videos.
 const REST_MAX: Duration = Duration::from_secs(300);
 
-/// All upstreams, by their names and those of the credentials.
+/// Poll slots, keyed by upstream and credential name.
 #[derive(Default)]
-pub(super) struct Slots(Mutex<HashMap<String, Slot>>);
+pub(super) struct PollSlots(Mutex<HashMap<String, PollSlot>>);
 
 #[derive(Clone, Copy)]
-struct Slot {
-    /// About a task that is due.
+struct PollSlot {
+    /// Time of the next poll of a due task.
     next: Instant,
-    /// About any, also when a customer asks.
-    rested: Instant,
+    /// End of the pause, which holds for customers' requests too.
+    paused_until: Instant,
 }
 
-impl Slot {
+impl PollSlot {
     fn at(now: Instant) -> Self {
-        Self { next: now, rested: now }
+        Self { next: now, paused_until: now }
     }
 }
 
-impl Slots {
-    /// Takes the next slot, `spacing` before the one behind it: `None` when that is at once, else how far
-    /// away it is.
+impl PollSlots {
+    /// Reserve the next slot, `spacing` before the following one: `None` if it is now, else the time
+    /// until it.
     pub(super) fn take(&self, upstream: &str, spacing: Duration, now: Instant) -> Option<Duration> {
         let mut slots = self.0.lock();
-        let slot = slots.entry(upstream.to_owned()).or_insert_with(|| Slot::at(now));
-        let at = now.max(slot.next).max(slot.rested);
+        let slot = slots.entry(upstream.to_owned()).or_insert_with(|| PollSlot::at(now));
+        let at = now.max(slot.next).max(slot.paused_until);
+        // Reserved at once, so that the next caller lines up behind.
         slot.next = at + spacing;
         Some(at.saturating_duration_since(now)).filter(|wait| !wait.is_zero())
     }
 
-    /// How long an upstream still wants to be left alone, if it does.
-    pub(super) fn rest(&self, upstream: &str, now: Instant) -> Option<Duration> {
-        let rested = self.0.lock().get(upstream)?.rested;
-        Some(rested.saturating_duration_since(now)).filter(|wait| !wait.is_zero())
+    /// Remaining pause that the upstream has asked for.
+    pub(super) fn remaining_pause(&self, upstream: &str, now: Instant) -> Option<Duration> {
+        let paused_until = self.0.lock().get(upstream)?.paused_until;
+        Some(paused_until.saturating_duration_since(now)).filter(|wait| !wait.is_zero())
     }
 
-    /// An upstream wants to be left alone for such a time.
-    pub(super) fn leave_alone(&self, upstream: &str, time: Duration, now: Instant) {
+    /// Pause the polls of an upstream, for at most [`REST_MAX`].
+    pub(super) fn pause(&self, upstream: &str, time: Duration, now: Instant) {
         let mut slots = self.0.lock();
-        let slot = slots.entry(upstream.to_owned()).or_insert_with(|| Slot::at(now));
-        slot.rested = slot.rested.max(now + time.min(REST_MAX));
+        let slot = slots.entry(upstream.to_owned()).or_insert_with(|| PollSlot::at(now));
+        // A shorter pause never cuts a longer one.
+        slot.paused_until = slot.paused_until.max(now + time.min(REST_MAX));
     }
 }
 
@@ -56,20 +58,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_are_apart_and_wait_for_who_asked_for_time() {
-        let (slots, now) = (Slots::default(), Instant::now());
+    fn slots_are_spaced_and_honour_pauses() {
+        let (slots, now) = (PollSlots::default(), Instant::now());
         let second = Duration::from_secs(1);
         let take = |now| slots.take("a", second, now);
         assert_eq!((take(now), take(now), take(now)), (None, Some(second), Some(2 * second)));
         assert_eq!(slots.take("b", second, now), None, "another upstream");
-        assert_eq!(slots.rest("a", now), None, "its slots are no rest");
-        slots.leave_alone("a", 10 * second, now);
-        slots.leave_alone("a", second, now);
-        assert_eq!(slots.rest("a", now), Some(10 * second), "the longest");
+        assert_eq!(slots.remaining_pause("a", now), None, "its slots are no rest");
+        slots.pause("a", 10 * second, now);
+        slots.pause("a", second, now);
+        assert_eq!(slots.remaining_pause("a", now), Some(10 * second), "the longest");
         assert_eq!((take(now), take(now)), (Some(10 * second), Some(11 * second)));
-        assert_eq!(slots.rest("a", now + 10 * second), None);
-        assert_eq!(slots.rest("b", now), None);
-        slots.leave_alone("b", Duration::MAX, now);
-        assert_eq!(slots.rest("b", now), Some(REST_MAX));
+        assert_eq!(slots.remaining_pause("a", now + 10 * second), None);
+        assert_eq!(slots.remaining_pause("b", now), None);
+        slots.pause("b", Duration::MAX, now);
+        assert_eq!(slots.remaining_pause("b", now), Some(REST_MAX));
     }
 }

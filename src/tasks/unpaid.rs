@@ -1,5 +1,4 @@
-//! Tasks that come to nothing cost nothing, and stand in the ledger all the same: how many of them an
-//! account may have in a minute.
+//! Rate limit on tasks that end without a charge: they cost the account nothing, but fill the ledger.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -8,12 +7,12 @@ use parking_lot::Mutex;
 
 use crate::ledger::AccountId;
 
-/// What they are counted over.
+/// Window of the count.
 const WINDOW: Duration = Duration::from_secs(60);
-/// With so many accounts counted, those whose minute is over are forgotten.
+/// Number of accounts from which expired windows are removed.
 const SWEPT_FROM: usize = 1024;
 
-/// The tasks of each account that came to nothing within its minute.
+/// Unpaid tasks of each account in its current window.
 #[derive(Debug, Default)]
 pub(super) struct Unpaid(Mutex<HashMap<AccountId, Minute>>);
 
@@ -30,7 +29,7 @@ impl Minute {
 }
 
 impl Unpaid {
-    /// One more came to nothing.
+    /// Count one unpaid task.
     pub(super) fn note(&self, account: AccountId, now: Instant) {
         let mut minutes = self.0.lock();
         if minutes.len() >= SWEPT_FROM {
@@ -44,8 +43,8 @@ impl Unpaid {
         minute.count = minute.count.saturating_add(1);
     }
 
-    /// When an account may submit again of which `most` may come to nothing in a minute; `None` for at
-    /// once.
+    /// Time until an account may submit again that may have `most` unpaid tasks a window; `None` for
+    /// now.
     pub(super) fn pause(&self, account: AccountId, most: u32, now: Instant) -> Option<Duration> {
         let minute = self.0.lock().get(&account).copied()?;
         let is_used_up = minute.count >= most && !minute.is_over(now);

@@ -1,5 +1,5 @@
-//! Announcing the ends of tasks, as Standard Webhooks 1.0.0 has it: signed, with one id for all
-//! tries, until the receiver takes it or says that it is gone.
+//! Announcements of tasks' ends by Standard Webhooks 1.0.0: signed, with one id for all tries, until the
+//! receiver accepts or answers 410.
 
 use std::fs;
 use std::io;
@@ -19,7 +19,7 @@ use crate::clock::UnixMs;
 use crate::ledger::{AccountId, Task, Tried, Webhook};
 use crate::metrics::WebhookOutcome;
 
-/// How long after a try that failed the next one comes (Standard Webhooks 1.0.0, "Retries").
+/// Delays between tries (Standard Webhooks 1.0.0, "Retries").
 const DELAYS: [Duration; 9] = [
     Duration::from_secs(5),
     Duration::from_secs(5 * 60),
@@ -31,9 +31,9 @@ const DELAYS: [Duration; 9] = [
     Duration::from_secs(20 * 3600),
     Duration::from_secs(24 * 3600),
 ];
-/// A receiver that asks for patience gets at most a day of it.
+/// Longest `Retry-After` that is honoured.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3600);
-/// "Gone": the receiver wants nothing more.
+/// Status by which a receiver unsubscribes.
 const GONE: u16 = 410;
 
 /// Signs announcements with a secret for each account.
@@ -42,8 +42,8 @@ pub(super) struct Signer {
 }
 
 impl Signer {
-    /// With the key in `data_dir`, which is made if it is not there.
-    pub(super) fn kept_in(data_dir: &Path) -> io::Result<Self> {
+    /// Load the key from `data_dir`, creating it if missing.
+    pub(super) fn load_or_create(data_dir: &Path) -> io::Result<Self> {
         let path = data_dir.join("webhook-key");
         if let Ok(text) = fs::read_to_string(&path) {
             let bytes = STANDARD.decode(text.trim()).map_err(io::Error::other)?;
@@ -52,11 +52,11 @@ impl Signer {
         }
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(io::Error::other)?;
-        crate::secret::write_private(&path, &STANDARD.encode(key))?;
+        crate::ledger::write_private(&path, &STANDARD.encode(key))?;
         Ok(Self { key })
     }
 
-    /// The account's secret, as its receivers are given it.
+    /// Signing secret of an account, in the form that its receivers configure.
     pub(super) fn secret(&self, account: AccountId) -> String {
         // Both parts have a fixed length, so no two accounts share a text.
         let digest = Sha256::new()
@@ -83,52 +83,52 @@ impl Signer {
     }
 }
 
-/// What a receiver is told.
+/// Body of a webhook request.
 #[derive(Serialize)]
-struct Told<'a> {
+struct WebhookBody<'a> {
     #[serde(rename = "type")]
     kind: String,
     timestamp: String,
-    /// The record that `GET` answers, in its own bytes.
+    /// The record as `GET` returns it, byte for byte.
     data: &'a RawValue,
 }
 
-/// What a receiver said.
+/// Receiver's response to a webhook request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Heard {
-    Taken,
-    Gone,
-    /// Nothing good; perhaps when to try again.
-    NotTaken(Option<Duration>),
+enum WebhookResponse {
+    Accepted,
+    Unsubscribed,
+    /// Any other response or none, with its `Retry-After`.
+    Rejected(Option<Duration>),
 }
 
 impl Tasks {
-    /// Announces the end of a task once, and notes what came of it. Whether the receiver answered; `None`
-    /// where it was not asked for want of a resource of this machine, which uses up none of its tries.
+    /// Announce the end of a task once, and record the result. Returns whether the receiver answered;
+    /// `None` if this machine lacked a resource to connect, which uses up no try.
     pub(super) async fn announce(&self, task: &Task) -> Option<bool> {
         let Webhook::Due { tries, .. } = task.webhook else { return Some(true) };
-        let (heard, came_of_it) = self.send(task).await?;
-        let answered = came_of_it.is_ok() || matches!(heard, Heard::Gone);
-        self.metrics.webhook_tried(match heard {
-            Heard::Taken => WebhookOutcome::Taken,
-            Heard::Gone => WebhookOutcome::Gone,
-            Heard::NotTaken(_) => WebhookOutcome::Failed,
+        let (response, outcome) = self.send(task).await?;
+        let answered = outcome.is_ok() || matches!(response, WebhookResponse::Unsubscribed);
+        self.metrics.webhook_tried(match response {
+            WebhookResponse::Accepted => WebhookOutcome::Taken,
+            WebhookResponse::Unsubscribed => WebhookOutcome::Gone,
+            WebhookResponse::Rejected(_) => WebhookOutcome::Failed,
         });
-        let next = match heard {
-            Heard::Taken => Webhook::Delivered,
-            Heard::Gone => Webhook::GivenUp,
-            Heard::NotTaken(asked) => match DELAYS.get(tries as usize) {
+        let next = match response {
+            WebhookResponse::Accepted => Webhook::Delivered,
+            WebhookResponse::Unsubscribed => Webhook::GivenUp,
+            WebhookResponse::Rejected(retry_after) => match DELAYS.get(tries as usize) {
                 None => Webhook::GivenUp,
                 Some(delay) => {
                     let delay = delay.mul_f64(0.9 + 0.2 * fastrand::f64());
-                    let delay = delay.max(asked.unwrap_or_default().min(RETRY_AFTER_MAX));
+                    let delay = delay.max(retry_after.unwrap_or_default().min(RETRY_AFTER_MAX));
                     Webhook::Due { tries: tries + 1, at: UnixMs(UnixMs::now().0 + as_ms(delay)) }
                 }
             },
         };
         let id = (task.intent.account, task.id());
         let change = |task: &Task| Task { webhook: next, ..task.clone() };
-        match self.ledger.announced(id, Tried::now(came_of_it), change).await {
+        match self.ledger.announced(id, Tried::now(outcome), change).await {
             Err(error) => log::warn!("the announcement of {} is forgotten: {error}", task.id()),
             Ok(_) => {
                 if let Webhook::Due { at, .. } = next {
@@ -139,20 +139,21 @@ impl Tasks {
         Some(answered)
     }
 
-    /// Sends the announcement once: what the receiver said, and its status or why there is none. `None`
-    /// where this machine had no resource left to connect with.
-    async fn send(&self, task: &Task) -> Option<(Heard, Result<u16, String>)> {
-        let unsendable = || Some((Heard::Gone, Err("it cannot be sent".to_owned())));
+    /// Send the announcement once. Returns the response, and the status or the error; `None` if this
+    /// machine lacked a resource to connect.
+    async fn send(&self, task: &Task) -> Option<(WebhookResponse, Result<u16, String>)> {
+        let unsendable =
+            || Some((WebhookResponse::Unsubscribed, Err("it cannot be sent".to_owned())));
         let Some((url, ended)) = task.intent.webhook_url.as_deref().zip(task.ended()) else {
             return unsendable();
         };
         let Ok(data) = RawValue::from_string(self.shown(task).await) else { return unsendable() };
-        let told = Told {
+        let body = WebhookBody {
             kind: format!("video.task.{}", ended.state),
             timestamp: ended.at.to_rfc3339(),
             data: &data,
         };
-        let Ok(body) = serde_json::to_string(&told) else { return unsendable() };
+        let Ok(body) = serde_json::to_string(&body) else { return unsendable() };
         let at_s = i64::try_from(UnixMs::now().0 / 1000).unwrap_or(i64::MAX);
         let Some(headers) = self.signer.headers(task, at_s, body.as_bytes()) else {
             return unsendable();
@@ -163,21 +164,22 @@ impl Tasks {
         let sent = self.outbound.announce(url, hosts, proxies, timeout, headers, body.into());
         match sent.await {
             Ok(answer) => {
-                let heard = match answer.status() {
-                    200..300 => Heard::Taken,
-                    GONE => Heard::Gone,
+                let response = match answer.status() {
+                    200..300 => WebhookResponse::Accepted,
+                    GONE => WebhookResponse::Unsubscribed,
                     _ => {
-                        let asked = answer.headers().get(RETRY_AFTER);
-                        let seconds = asked.and_then(|value| value.to_str().ok()?.parse().ok());
-                        Heard::NotTaken(seconds.map(Duration::from_secs))
+                        let retry_after = answer.headers().get(RETRY_AFTER);
+                        let seconds =
+                            retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
+                        WebhookResponse::Rejected(seconds.map(Duration::from_secs))
                     }
                 };
-                Some((heard, Ok(answer.status())))
+                Some((response, Ok(answer.status())))
             }
             Err(error) if error.exhausted().is_some() => None,
             Err(error) => {
                 log::info!("the end of {} could not be announced: {error}", task.id());
-                Some((Heard::NotTaken(None), Err(error.to_string())))
+                Some((WebhookResponse::Rejected(None), Err(error.to_string())))
             }
         }
     }

@@ -35,6 +35,4 @@ mod rolling;
 mod sources;
 mod supervisor;
 mod tidy;
-#[cfg(feature = "otlp")]
-mod traces;
 mod without_keys;

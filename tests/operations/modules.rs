@@ -14,6 +14,7 @@ use crate::sources::{blank_comments_and_strings, blank_unit_tests, files_below, 
 /// Directories with a cycle today, and how many of their modules are in one. The list may only become
 /// shorter, and its numbers lower.
 const KNOWN: &[(&str, usize)] = &[
+    ("crates/cli/src", 4),
     ("crates/fleet/src/postgres", 8),
     ("crates/ledger/src/calls", 2),
     ("crates/ledger/src/memory", 6),
@@ -21,22 +22,19 @@ const KNOWN: &[(&str, usize)] = &[
     ("crates/ledger/src/projection", 2),
     ("crates/ledger/src/projection/store", 8),
     ("crates/ledger/src/rules", 5),
-    ("crates/simulator/src", 4),
-    ("crates/simulator/src/openai", 2),
+    ("crates/mcp/src", 13),
     ("crates/translation/src/chat", 2),
     ("crates/translation/src/gemini", 2),
     ("crates/translation/src/responses", 2),
     ("src/admin", 7),
     ("src/admin/console", 2),
     ("src/balance", 2),
-    ("src/cli", 4),
     ("src/console", 2),
     ("src/gateway", 8),
     ("src/gateway/answer", 2),
     ("src/gateway/call", 5),
     ("src/gateway/listen", 2),
     ("src/gateway/receive", 2),
-    ("src/mcp", 13),
     ("src/pipeline", 9),
 ];
 

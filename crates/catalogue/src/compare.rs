@@ -1,4 +1,4 @@
-//! Price lists held against each other and against our models.
+//! Comparison of price lists with each other and with our models.
 
 mod fitting;
 mod matching;
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use tollgate_money::money::Rate;
 use tollgate_money::price::{Condition, Unit};
 
-use self::fitting::{fits, has_known_limits};
+use self::fitting::{fits, has_listed_limits};
 use self::matching::{Index, Witness};
 use crate::condition::{of_any_length, rank};
 use crate::listing::Catalogue;
@@ -24,7 +24,7 @@ use crate::report::{
 pub struct NamedCatalogue {
     /// The file or URL, as it was named.
     pub name: String,
-    /// What is in it.
+    /// Content of the price list.
     pub catalogue: Catalogue,
 }
 
@@ -51,7 +51,7 @@ pub fn compare(models: &[OwnModel], lists: &[NamedCatalogue]) -> PriceReport {
     report
 }
 
-/// What cannot be read of the entries, or not be said here.
+/// Report entries that are malformed or have no equivalent here.
 fn refusals(report: &mut PriceReport, own: &OwnModel, witnesses: &[Witness<'_>]) {
     for Witness { source, listing } in witnesses {
         let (model, source) = (own.id.clone(), (*source).to_owned());
@@ -70,12 +70,12 @@ fn refusals(report: &mut PriceReport, own: &OwnModel, witnesses: &[Witness<'_>])
     }
 }
 
-/// What lists say of one price.
+/// Figures of the lists for one price.
 struct PriceRow {
     unit: Unit,
     when: Condition,
     figures: Vec<Figure>,
-    /// An entry has it of which all is known here.
+    /// True if a fully understood entry has it.
     is_sayable: bool,
 }
 
@@ -136,15 +136,15 @@ fn prices(report: &mut PriceReport, own: &OwnModel, witnesses: &[Witness<'_>]) {
     }
 }
 
-/// The prices that lists have for what the model can be asked for, base prices first.
+/// Listed prices that apply to the model, base prices first.
 fn rows(own: &OwnModel, witnesses: &[Witness<'_>]) -> Vec<PriceRow> {
     let mut rows: Vec<PriceRow> = Vec::new();
     for Witness { source, listing } in witnesses {
         for listed in &listing.rates {
             let (unit, when, rate) = (listed.unit, listed.when, listed.rate);
-            let is_known =
+            let has_price =
                 rate != Rate::default() || matches!(unit, Unit::InputTokens | Unit::OutputTokens);
-            if !is_known || !fits(own, unit, &when) {
+            if !has_price || !fits(own, unit, &when) {
                 continue;
             }
             let figure = Figure { source: (*source).to_owned(), rate };
@@ -182,7 +182,7 @@ fn disputed_lengths(own: &OwnModel, witnesses: &[Witness<'_>]) -> Vec<Condition>
             }
         }
         for (condition, of_one) in of_listing {
-            match lengths.iter_mut().find(|(known, _)| *known == condition) {
+            match lengths.iter_mut().find(|(existing, _)| *existing == condition) {
                 Some((_, of_all)) => of_all.push(of_one),
                 None => lengths.push((condition, vec![of_one])),
             }
@@ -210,7 +210,7 @@ fn changed(own: &OwnModel, agreed: &[(Unit, Condition, Rate)]) -> OwnModel {
 }
 
 fn limits(report: &mut PriceReport, own: &OwnModel, witnesses: &[Witness<'_>]) {
-    if !has_known_limits(own) {
+    if !has_listed_limits(own) {
         return;
     }
     let sound = || witnesses.iter().filter(|witness| witness.listing.malformed.is_none());

@@ -13,8 +13,7 @@ pub(crate) fn in_tier(tier: ServiceTier) -> Condition {
     Condition { traits, ..Condition::default() }
 }
 
-/// The fields of a condition and their values, in the order in which they are documented. None of the
-/// base prices, which hold for whatever meets no condition.
+/// Fields of a condition and their values, in documented order; empty for base prices.
 pub(crate) fn fields(condition: &Condition) -> Vec<(&'static str, String)> {
     let Condition { traits, input_tokens_above, time_utc } = condition;
     let word = |is_so: bool| is_so.to_string();
@@ -42,8 +41,8 @@ pub(crate) fn as_flow(condition: &Condition) -> String {
     format!("{{ {} }}", fields.join(", "))
 }
 
-/// What special conditions have before general ones: more fields, then other fields than the length of
-/// prompts, then longer prompts. Whatever implies another condition comes before it by this.
+/// Sort key that puts special conditions before general ones: more fields, then other fields than the
+/// prompt length, then longer prompts. A condition comes before every condition that it implies.
 pub(crate) fn rank(condition: &Condition) -> impl Ord + use<> {
     let any_length = fields(&of_any_length(condition)).len();
     let above = condition.input_tokens_above;

@@ -3,10 +3,10 @@
 use thiserror::Error;
 use tollgate_money::money::Rate;
 
-/// For how many units a figure is.
+/// Number of units that a figure is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Per {
-    /// One token, character, image, second, search or request.
+    /// Per token, character, image, second, search or request.
     One,
     /// A thousand searches or calls.
     Thousand,
@@ -25,26 +25,26 @@ impl Per {
     }
 }
 
-/// Why a figure is no rate.
+/// Reason why a figure is not a valid rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum FigureError {
     /// The text is something else.
     #[error("it is not a number")]
     NotANumber,
-    /// Some lists write -1 for a price that nobody knows before.
+    /// Variable price, which some lists write as -1.
     #[error("it is negative")]
     Negative,
     /// Femto-dollars cannot hold it.
     #[error("it has more decimals than can be billed exactly")]
     TooFine,
-    /// It is more than the dearest price that can be typed.
+    /// Above the largest price that can be configured.
     #[error("it is too large")]
     TooLarge,
 }
 
 /// Femto-dollars in a dollar, as a power of ten.
 const FEMTOUSD_EXPONENT: i32 = 15;
-/// The digits that an `i128` always holds.
+/// Number of digits that always fit an `i128`.
 const DIGITS_MAX: usize = 38;
 
 /// Reads US dollars for so many units as the rate of one: `1.5e-07` for one is 0.15 for a million.
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_whole_and_known() {
+    fn tokens_are_positive_whole_numbers() {
         for (text, count) in [
             ("128000", Some(128_000)),
             ("256000.0", Some(256_000)),

@@ -1,4 +1,4 @@
-//! Public price lists, read exactly and held against each other and against `models.yaml`.
+//! Public price lists, parsed exactly and compared with each other and with `models.yaml`.
 //!
 //! [`read`] turns a list into a [`Catalogue`]: rates by unit and condition, in femto-dollars, and
 //! whatever of it has no unit here. [`compare`] holds our models against any number of catalogues and

@@ -1,4 +1,4 @@
-//! What a price list says of its models, in our units.
+//! Prices of a list's models in our units.
 
 use tollgate_money::money::Rate;
 use tollgate_money::price::{Condition, Unit};
@@ -6,7 +6,7 @@ use tollgate_money::price::{Condition, Unit};
 use crate::figure::{self, FigureError, Per};
 use crate::tree::Tree;
 
-/// How a price list is written.
+/// Format of a price list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListFormat {
     /// The `api.json` of models.dev.
@@ -32,56 +32,56 @@ impl ListFormat {
 /// A price list that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Catalogue {
-    /// How it is written.
+    /// Format of the price list.
     pub format: ListFormat,
     /// Its models, in its order.
     pub listings: Vec<Listing>,
 }
 
-/// What a list says of one model of one provider.
+/// A list's entry for one model of one provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
-    /// Who serves it, by the list's name for them.
+    /// Provider, by the list's name.
     pub provider: String,
     /// The provider's name for it, without a prefix of the list's.
     pub model: String,
-    /// The key or id under which the list has it.
+    /// Key or id of the entry in the list.
     pub listed_as: String,
-    /// What it costs, as far as there are units for it here.
+    /// Prices in units that exist here.
     pub rates: Vec<ListedRate>,
     /// Prices that cannot be said here.
     pub unsayable: Vec<Unsayable>,
-    /// Why the entry cannot be read; nothing of it counts then.
+    /// Reason why the entry is malformed; it is then ignored.
     pub malformed: Option<String>,
-    /// The tokens that it takes.
+    /// Largest input, in tokens.
     pub context_tokens_max: Option<u64>,
-    /// The tokens that it puts out at most.
+    /// Largest output, in tokens.
     pub output_tokens_max: Option<u64>,
 }
 
-/// What one unit costs where a condition holds; the base price for the condition without any fields.
+/// Price of one unit under a condition; the base price if the condition has no fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListedRate {
-    /// What it is the price of.
+    /// Unit of the price.
     pub unit: Unit,
-    /// What a request must be like.
+    /// Condition on the request.
     pub when: Condition,
     /// The price of one unit.
     pub rate: Rate,
 }
 
-/// A price that is not zero and has no unit here, or none that can be billed exactly.
+/// A non-zero price without a unit here, or without one that can be billed exactly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsayable {
     /// The list's name for it.
     pub key: String,
     /// The price as it was typed; empty for one in parts.
     pub figure: String,
-    /// Why it cannot be said here.
+    /// Reason why it has no equivalent here.
     pub why: String,
 }
 
-/// What a price of a list stands for.
+/// Meaning of a price in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// The price of a unit.
@@ -89,16 +89,16 @@ pub(crate) enum Meaning {
     /// A price for a part of what a unit counts, which is charged as that unit here: right where both
     /// prices are the same, and else nothing that can be said.
     PartOf(Unit, Per),
-    /// That of a part which can be all that there is: the price of the first unit where that has none,
-    /// and of the second beside it.
+    /// The price of a part that may be the only one: of the first unit if that has no price, and of the
+    /// second beside it.
     InPlaceOf(Unit, Unit, Per),
-    /// Nothing here counts it.
+    /// No unit here counts it.
     Unknown,
 }
 
 #[cfg(test)]
 impl Meaning {
-    /// Whether it is the price of the unit.
+    /// True if it is the price of the unit.
     pub(crate) fn is_of(&self, unit: Unit) -> bool {
         match self {
             Self::Price(of, _) => *of == unit,
@@ -108,7 +108,7 @@ impl Meaning {
     }
 }
 
-/// A listing that is being read.
+/// Builder of a listing.
 #[derive(Debug, Default)]
 pub(crate) struct EntryReading {
     rates: Vec<ListedRate>,
@@ -159,7 +159,7 @@ impl EntryReading {
         }
     }
 
-    /// A price that cannot be said here, for this reason.
+    /// Record a price without an equivalent here, with the reason.
     pub(crate) fn unsayable(&mut self, key: &str, figure: &str, why: &str) {
         let (key, figure, why) = (key.to_owned(), figure.to_owned(), why.to_owned());
         self.unsayable.push(Unsayable { key, figure, why });
@@ -198,7 +198,7 @@ impl EntryReading {
         }
     }
 
-    /// What was read, once all prices are known that others are held against.
+    /// Build the listing once all prices that others refer to have been read.
     pub(crate) fn finish(mut self, provider: &str, model: &str, listed_as: &str) -> Listing {
         for part in std::mem::take(&mut self.parts) {
             let ListedRate { unit, when, rate } = part.listed;

@@ -6,25 +6,25 @@ use tollgate_money::price::{Condition, Unit};
 /// A model of `models.yaml`, with the prices that were typed: what has a price by default has none here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnModel {
-    /// The name that customers use; a pattern where it ends with an asterisk.
+    /// Customer-facing name; a pattern if it ends with an asterisk.
     pub id: String,
-    /// What it can be asked to do, in the words of `models.yaml`.
+    /// Operations, as in `models.yaml`.
     pub operations: Vec<String>,
-    /// Where it is served.
+    /// Targets that serve the model.
     pub targets: Vec<OwnTarget>,
-    /// Whether it is said to cost nothing. It is compared with nothing then.
+    /// True if configured as free; it is then not compared.
     pub free: bool,
     /// The prices below `prices`.
     pub base: Vec<(Unit, Rate)>,
     /// The entries of `prices_when`, in their order: what they name.
     pub when: Vec<(Condition, Vec<(Unit, Rate)>)>,
-    /// The tokens that it takes.
+    /// Largest input, in tokens.
     pub context_tokens_max: Option<u64>,
-    /// The tokens that it puts out at most.
+    /// Largest output, in tokens.
     pub output_tokens_max: Option<u64>,
 }
 
-/// One place where a model is served.
+/// A target of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnTarget {
     /// The name of the upstream.
@@ -39,12 +39,12 @@ impl OwnModel {
         self.id.strip_suffix('*')
     }
 
-    /// Whether it can be asked for one of these operations.
+    /// True if it has one of these operations.
     pub(crate) fn does(&self, operations: &[&str]) -> bool {
         self.operations.iter().any(|own| operations.contains(&own.as_str()))
     }
 
-    /// The price that was typed for a unit under exactly this condition.
+    /// Configured price of a unit under exactly this condition.
     pub(crate) fn typed(&self, unit: Unit, when: &Condition) -> Option<Rate> {
         if *when == Condition::default() {
             return rate_among(&self.base, unit);
@@ -52,7 +52,7 @@ impl OwnModel {
         self.when.iter().find(|(own, _)| own == when).and_then(|(_, rates)| rate_among(rates, unit))
     }
 
-    /// What a unit costs in a request that meets this condition and no other.
+    /// Rate of a unit in a request that meets exactly this condition.
     pub(crate) fn charged(&self, unit: Unit, when: &Condition) -> Rate {
         let met = self.when.iter().find(|(own, _)| when.implies(own));
         let branch = met.map(|(_, rates)| rates.as_slice()).unwrap_or_default();
@@ -61,8 +61,8 @@ impl OwnModel {
         like.into_iter().find_map(typed).unwrap_or_default()
     }
 
-    /// Types a price. One that depends on a condition needs one that does not, which is what is charged
-    /// without it now. A new entry comes before those that it is a special case of.
+    /// Set a price. A conditional price needs a base price, which is set to the current charge if
+    /// missing. A new entry is inserted before the entries that it specializes.
     pub(crate) fn set(&mut self, unit: Unit, when: &Condition, rate: Rate) {
         if *when == Condition::default() {
             return put(&mut self.base, unit, rate);

@@ -25,7 +25,7 @@ pub(crate) fn yaml(model: &OwnModel) -> String {
     lines.join("\n")
 }
 
-/// One price: `input_per_1m_tokens: 0.15`.
+/// A price line: `input_per_1m_tokens: 0.15`.
 pub(crate) fn price(unit: Unit, rate: Rate) -> String {
     let info = unit.info();
     format!("{}: {}", info.price, rate.dollars(info.per))

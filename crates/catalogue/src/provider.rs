@@ -1,4 +1,4 @@
-//! Who serves a model, by the names that lists and operators have for them.
+//! Provider names, and their aliases in lists and configurations.
 
 /// The names of one provider: models.dev's first, then those of LiteLLM, of OpenRouter, and of upstreams
 /// in configurations. Resellers stand for themselves.
@@ -18,11 +18,11 @@ const ALIASES: &[&[&str]] = &[
     &["bytedance", "ark", "volcengine", "bytedance-seed"],
 ];
 
-/// The one name for a provider that is known by several; the name itself for one that is not.
+/// Canonical name of a provider with aliases; otherwise the name itself.
 pub(crate) fn family(name: &str) -> String {
     let name = name.to_ascii_lowercase();
-    let known = ALIASES.iter().find(|aliases| aliases.contains(&name.as_str()));
-    known.and_then(|aliases| aliases.first()).map_or(name, |first| (*first).to_owned())
+    let entry = ALIASES.iter().find(|aliases| aliases.contains(&name.as_str()));
+    entry.and_then(|aliases| aliases.first()).map_or(name, |first| (*first).to_owned())
 }
 
 /// A model's name as it is compared: OpenRouter writes `claude-sonnet-4.5` for `claude-sonnet-4-5`.
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_and_dates_are_known() {
+    fn prefixes_and_dates_are_recognized() {
         assert_eq!(without_prefix("gemini/gemini-2.5-pro", "gemini"), "gemini-2.5-pro");
         assert_eq!(without_prefix("qwen/qwen-plus", "dashscope"), "qwen-plus");
         assert_eq!(without_prefix("1024-x-1024/dall-e-2", "openai"), "1024-x-1024/dall-e-2");

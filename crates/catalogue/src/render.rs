@@ -12,7 +12,7 @@ use crate::report::{Difference, PriceReport};
 const ABOUT_CHARS_MAX: usize = 200;
 const LINE_CHARS_MAX: usize = 1_000;
 
-/// A line of a group: what it is about, and what is said of it.
+/// A line of a group: its subject and its text.
 type ReportLine = (String, String);
 
 /// The report as text: the groups that have something in them, and the changes as entries of
@@ -182,7 +182,7 @@ pub fn as_json(report: &PriceReport) -> Value {
     })
 }
 
-/// What a line is about: the model, the price's field, and the condition as text by its fields.
+/// Identification of a line: the model, the price's field, and the condition's fields as text.
 fn place(model: &str, unit: Unit, when: &Condition) -> Map<String, Value> {
     let when = fields(when).into_iter().map(|(name, value)| (name.to_owned(), json!(value)));
     Map::from_iter([

@@ -1,14 +1,14 @@
-//! What a comparison has found.
+//! Report of a comparison.
 
 use tollgate_money::money::Rate;
 use tollgate_money::price::{Condition, Unit};
 
 use crate::listing::ListFormat;
 
-/// Where price lists say something else than `models.yaml`, in groups.
+/// Differences between price lists and `models.yaml`, in groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PriceReport {
-    /// The lists that were compared.
+    /// Price lists that were compared.
     pub sources: Vec<ListSummary>,
     /// Prices that are lower in the lists.
     pub cheaper: Vec<Difference>,
@@ -30,37 +30,37 @@ pub struct PriceReport {
     pub proposed: Vec<Proposal>,
 }
 
-/// One of the lists that were compared.
+/// Price list that was compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListSummary {
-    /// The word that stands for it in the groups.
+    /// Short name of the list in the groups.
     pub label: String,
-    /// Where it came from.
+    /// File or URL of the list.
     pub name: String,
-    /// How it is written.
+    /// Format of the price list.
     pub format: ListFormat,
-    /// How many models it has.
+    /// Number of models in the list.
     pub models: usize,
 }
 
-/// A price that all lists that have it agree on, and that is not ours.
+/// A price on which all lists with it agree, and which differs from ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The id of our model.
     pub model: String,
-    /// What it is the price of.
+    /// Unit of the price.
     pub unit: Unit,
-    /// What a request must be like.
+    /// Condition on the request.
     pub when: Condition,
-    /// What we charge for one unit; of what is missing, by default.
+    /// Our rate; the default one if none is configured.
     pub ours: Rate,
-    /// What the lists say that one unit costs.
+    /// Rate in the lists.
     pub theirs: Rate,
     /// The labels of the lists.
     pub sources: Vec<String>,
 }
 
-/// What one list says of a price.
+/// One list's figure for a price.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Figure {
     /// The label of the list.
@@ -74,18 +74,18 @@ pub struct Figure {
 pub struct Disagreement {
     /// The id of our model.
     pub model: String,
-    /// What it is the price of.
+    /// Unit of the price.
     pub unit: Unit,
-    /// What a request must be like.
+    /// Condition on the request.
     pub when: Condition,
-    /// What we charge for one unit.
+    /// Rate that `models.yaml` charges.
     pub ours: Rate,
-    /// What each list says.
+    /// Figure of each list.
     pub figures: Vec<Figure>,
 }
 
 impl Disagreement {
-    /// Whether one of the lists has our price.
+    /// True if one of the lists has our rate.
     #[must_use]
     pub fn has_ours(&self) -> bool {
         self.figures.iter().any(|figure| figure.rate == self.ours)
@@ -105,7 +105,7 @@ pub struct LimitDifference {
     pub figures: Vec<(String, u64)>,
 }
 
-/// A price that cannot be said here.
+/// A price without an equivalent here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownPrice {
     /// The id of our model.
@@ -116,11 +116,11 @@ pub struct UnknownPrice {
     pub key: String,
     /// The price as it was typed; empty for one in parts.
     pub figure: String,
-    /// Why it cannot be said here.
+    /// Reason why it has no equivalent here.
     pub why: String,
 }
 
-/// An entry that cannot be read.
+/// An entry that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MalformedEntry {
     /// The id of our model.
@@ -129,7 +129,7 @@ pub struct MalformedEntry {
     pub source: String,
     /// The key or id of the entry.
     pub entry: String,
-    /// What is wrong with it.
+    /// Error found in the entry.
     pub why: String,
 }
 
@@ -143,8 +143,8 @@ pub struct Proposal {
 }
 
 impl PriceReport {
-    /// Whether `models.yaml` says something that no list says, or lacks what lists have. What lists say
-    /// of what cannot be compared does not count.
+    /// True if `models.yaml` has a value that no list has, or lacks values of the lists. Values that
+    /// cannot be compared do not count.
     #[must_use]
     pub fn is_different(&self) -> bool {
         let prices = [&self.cheaper, &self.dearer, &self.missing];

@@ -15,24 +15,24 @@ use crate::tree::Tree;
 /// The largest list that is read, in bytes: that of LiteLLM has 3 MiB, with some 4,500 models.
 pub const LIST_BYTES_MAX: usize = 64 << 20;
 
-/// Why a list cannot be read.
+/// Reason why a list cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SourceError {
-    /// It is longer than any list that is kept.
+    /// Larger than any known list.
     #[error("it is longer than {LIST_BYTES_MAX} bytes")]
     TooLong,
-    /// It is no text.
+    /// The list is not UTF-8 text.
     #[error("it is not UTF-8 text")]
     NotText,
-    /// It is no JSON; with what is wrong.
+    /// Not JSON, with the parser's error.
     #[error("it is not JSON: {0}")]
     NotJson(String),
-    /// It is something else than a list of prices.
+    /// JSON, but not a price list.
     #[error("it is none of the lists that are known: models.dev's, LiteLLM's, OpenRouter's")]
     Unrecognised,
 }
 
-/// Reads a price list of any format, told by what is in it.
+/// Parse a price list, detecting its format from its content.
 ///
 /// # Errors
 /// When it is none. An entry that cannot be read is a [`Listing`] that says so.
@@ -68,7 +68,7 @@ fn format(tree: &Tree<'_>) -> Option<ListFormat> {
     }
 }
 
-/// Refuses entries that a list has twice: which of them counts, nobody knows.
+/// Reject duplicate entries, since either could count.
 fn refuse_repeated(listings: &mut [Listing]) {
     let mut seen = std::collections::HashSet::new();
     let key = |listing: &Listing| (listing.provider.clone(), listing.listed_as.clone());
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
     use tollgate_money::price::Unit;
 
-    /// What no list has a price for, although we bill it.
+    /// Billed units that no list has a price for.
     const UNLISTED: [Unit; 1] = [Unit::ToolCalls];
 
     #[test]
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn formats_are_told_by_their_content() {
+    fn formats_are_recognized_by_their_content() {
         for (bytes, format, models) in [
             (&include_bytes!("../fixtures/models_dev.json")[..], ListFormat::ModelsDev, 18),
             (&include_bytes!("../fixtures/litellm.json")[..], ListFormat::LiteLlm, 21),

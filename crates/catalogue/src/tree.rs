@@ -20,7 +20,7 @@ pub(crate) enum Tree<'a> {
     Fields(Vec<(String, Tree<'a>)>),
 }
 
-/// How deep values may be in each other: lists of prices need seven.
+/// Nesting limit of values; price lists need seven levels.
 const DEPTH_MAX: usize = 16;
 
 impl<'a> Tree<'a> {
@@ -75,7 +75,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Whether this is an object, even an empty one.
+    /// True for an object, even an empty one.
     pub(crate) const fn is_object(&self) -> bool {
         matches!(self, Self::Fields(_))
     }
@@ -89,7 +89,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// The name of a field that is there twice: which of the two counts, nobody knows.
+    /// Name of a duplicate field; either of the two could count.
     pub(crate) fn twice(&self) -> Option<&str> {
         let fields = self.fields();
         let is_again =

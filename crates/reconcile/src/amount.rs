@@ -5,11 +5,11 @@ use std::str::FromStr as _;
 
 use tollgate_money::money::Nanousd;
 
-/// An amount of US dollars in femto-dollars (10⁻¹⁵). Negative for what is given back.
+/// US dollars in femto-dollars (10⁻¹⁵). Negative for credits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Femtousd(i128);
 
-/// In what a figure is counted.
+/// Unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Currency {
     /// US dollars, as most providers write.
@@ -22,10 +22,9 @@ pub(crate) enum Currency {
 const FEMTOUSD_PER_NANOUSD: i128 = 1_000_000;
 /// Femto-dollars in a dollar, as a power of ten.
 const FEMTOUSD_EXPONENT: i32 = 15;
-/// The most that one figure may be: a billion dollars. Sums of as many figures as a file can hold stay
-/// within an `i128`.
+/// Largest figure: a billion dollars, so that sums over a whole file stay within an `i128`.
 const FEMTOUSD_MAX: i128 = 1_000_000_000 * 10_i128.pow(15);
-/// The digits that are read of a figure: exports of floats have 17.
+/// Largest number of digits in a figure; exports of floats have 17.
 const DIGITS_MAX: usize = 60;
 
 impl Femtousd {

@@ -1,4 +1,4 @@
-//! Why quantities differ, and why amounts do that no quantities explain.
+//! Classification of differences in quantities, and of amount differences that no quantities explain.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,47 +13,47 @@ use crate::totals::{MidnightShift, OwnSums, UnitSums};
 /// The most days over which a difference may come back: providers count a call by its end, or by when
 /// they have written it down, and not weeks later.
 const LAG_DAYS_MAX: usize = 7;
-/// What is below this is agreement: a micro-dollar.
+/// Largest difference that counts as agreement: a micro-dollar.
 pub(crate) const TOLERANCE: Femtousd = Femtousd::new(1_000_000_000);
 /// The most by which the rounding of one call can have raised our amount: a nano-dollar.
 const ROUNDING_PER_CALL: i128 = 1_000_000;
 
-/// What both sides say that one day, model and credential used.
+/// Quantities of both sides for one day, model and credential.
 #[derive(Debug, Default)]
 pub(crate) struct QuantityGroup {
-    /// What the provider's pages of the model tell, which alone is compared.
+    /// Measures in the provider's pages of the model; only these are compared.
     pub(crate) measures: BTreeSet<Measure>,
     pub(crate) theirs: BTreeMap<Measure, i128>,
     pub(crate) own: OwnSums,
-    /// What of ours went over midnight.
+    /// Our calls that ran past midnight.
     pub(crate) shift: MidnightShift,
-    /// The provider's number of requests, where it says it.
+    /// Provider's number of requests, if reported.
     pub(crate) calls: Option<i128>,
-    /// Whether we have never used the model or the credential.
+    /// True if the journal never used the model or the credential.
     pub(crate) is_foreign: bool,
-    /// The measures that differ: by how much, and why.
+    /// Differences found, by their measure.
     pub(crate) differences: BTreeMap<Measure, QuantityDifference>,
 }
 
-/// By how much a quantity of the provider is above ours, and why.
+/// Excess of the provider's quantity over ours, and its class.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QuantityDifference {
     pub(crate) amount: i128,
     pub(crate) class: Option<DifferenceClass>,
 }
 
-/// What both sides say that one day, model and credential came to.
+/// Amounts of both sides for one day, model and credential.
 #[derive(Debug, Default)]
 pub(crate) struct AmountGroup {
     pub(crate) theirs: Femtousd,
     pub(crate) items: BTreeMap<String, Femtousd>,
     pub(crate) own: OwnSums,
-    /// What of ours went over midnight.
+    /// Our calls that ran past midnight.
     pub(crate) shift: MidnightShift,
     pub(crate) is_foreign: bool,
 }
 
-/// Finds what differs in groups of quantities, and why. The rules are those of [`reconcile`], in order.
+/// Find and classify the differences in groups of quantities, by the rules of [`reconcile`], in order.
 ///
 /// [`reconcile`]: crate::reconcile
 pub(crate) fn classify_quantities(groups: &mut BTreeMap<StatementKey, QuantityGroup>) {
@@ -89,13 +89,13 @@ impl QuantityGroup {
         }
     }
 
-    /// How much of a measure the provider has.
+    /// Provider's count of a measure.
     pub(crate) fn their_count(&self, measure: Measure) -> i128 {
         let count = if measure == Measure::Calls { self.calls } else { None };
         count.or_else(|| self.theirs.get(&measure).copied()).unwrap_or_default()
     }
 
-    /// Why only the number of requests differs.
+    /// Class of a difference in the number of requests only.
     fn calls_class(&self, amount: i128) -> DifferenceClass {
         if amount > 0 {
             DifferenceClass::Elsewhere
@@ -106,7 +106,7 @@ impl QuantityGroup {
         }
     }
 
-    /// What the group shows by itself, exactly: quantities by calls over midnight among it.
+    /// Classify differences that the group explains exactly by itself, such as calls past midnight.
     fn classify_at_once(&mut self) {
         if self.is_foreign {
             self.set_all(|_| true, DifferenceClass::Elsewhere);
@@ -150,15 +150,15 @@ impl QuantityGroup {
         }
     }
 
-    /// Whether the provider has more requests than ours. Estimated answers and tries that were followed
-    /// by others are among ours: what they used comes with no request of its own.
+    /// True if the provider has more requests than ours. Ours include estimated answers and abandoned
+    /// tries, which have no requests of their own there.
     pub(crate) fn has_more_calls(&self) -> bool {
         let begun = self.own.calls.saturating_add(self.shift.calls);
         self.calls.is_some_and(|calls| calls > self.own.calls.max(begun))
     }
 
-    /// The class of a difference that is neither exact nor comes back. Tokens of one side are looked at
-    /// together: nobody knows what of an estimate came from a cache.
+    /// Class of a difference that is neither exact nor reversed later. Tokens of one side are summed:
+    /// the cached part of an estimate is unknown.
     fn rest_class(&self, measure: Measure) -> DifferenceClass {
         if let Some(calls) = self.differences.get(&Measure::Calls) {
             return self.calls_class(calls.amount);
@@ -180,19 +180,19 @@ impl QuantityGroup {
         };
         let (retried, estimated) = (sum(&self.own.retried), sum(&self.own.estimated));
         let difference = self.sum(is_peer);
-        // What the upstream itself has said, it must bill.
-        let has_known = self
+        // The provider's count must cover everything that its answers reported.
+        let covers_reported = self
             .differences
             .keys()
             .copied()
             .filter(|other| is_peer(*other))
-            .all(|other| self.their_count(other) >= self.own.known.get(other));
+            .all(|other| self.their_count(other) >= self.own.reported.get(other));
         let is_more = self.differences.get(&measure).is_some_and(|one| one.amount > 0);
-        if has_known && difference < 0 && retried.saturating_add(difference) >= 0 {
+        if covers_reported && difference < 0 && retried.saturating_add(difference) >= 0 {
             DifferenceClass::Retry
         } else if is_more && self.has_more_calls() {
             DifferenceClass::Elsewhere
-        } else if has_known && estimated > 0 {
+        } else if covers_reported && estimated > 0 {
             DifferenceClass::Tail
         } else {
             DifferenceClass::Unknown
@@ -200,7 +200,7 @@ impl QuantityGroup {
     }
 }
 
-/// The differences without a class that come back on the days behind them.
+/// Unclassified differences that the following days reverse.
 fn lagging(groups: &BTreeMap<StatementKey, QuantityGroup>) -> Vec<(StatementKey, Measure)> {
     let mut series: BTreeMap<_, Vec<(Day, i128)>> = BTreeMap::new();
     for (key, group) in groups {
@@ -221,8 +221,7 @@ fn lagging(groups: &BTreeMap<StatementKey, QuantityGroup>) -> Vec<(StatementKey,
     found
 }
 
-/// The days of runs of consecutive days, each with a difference, that together come to nothing. The
-/// days are in order.
+/// Days of runs of consecutive differences that sum to nothing. `days` are in order.
 fn days_that_cancel(days: &[(Day, i128)], is_nothing: impl Fn(i128) -> bool) -> Vec<Day> {
     let mut found = Vec::new();
     let mut rest = days;
@@ -250,34 +249,32 @@ fn days_that_cancel(days: &[(Day, i128)], is_nothing: impl Fn(i128) -> bool) -> 
     found
 }
 
-/// Whether an amount is ours, but for less than a micro-dollar and what the rounding of so many calls
-/// can have added.
+/// True if an amount difference is below the tolerance plus the rounding of this many calls.
 pub(crate) fn is_agreement(difference: Femtousd, calls: i128) -> bool {
     let rounding = Femtousd::new(calls.saturating_mul(ROUNDING_PER_CALL));
     difference < TOLERANCE && Femtousd::ZERO.minus(difference) < TOLERANCE.plus(rounding)
 }
 
 impl AmountGroup {
-    /// By how much the provider's amount is above ours.
+    /// Excess of the provider's amount over ours.
     pub(crate) fn difference(&self) -> Femtousd {
         self.theirs.minus(self.own.cost)
     }
 
-    /// Whether both sides say the same, but for less than a micro-dollar and what the rounding of our
-    /// calls can have added.
+    /// True if both sides agree within the tolerance and the rounding of our calls.
     pub(crate) fn agrees(&self) -> bool {
         is_agreement(self.difference(), self.own.calls)
     }
 
-    /// Whether it differs by what our calls cost that went over midnight.
+    /// True if the difference equals the cost of our calls past midnight.
     pub(crate) fn is_shifted(&self) -> bool {
         let calls = self.own.calls.saturating_add(self.shift.calls);
         is_agreement(self.difference().minus(self.shift.cost), calls.max(self.own.calls))
     }
 
-    /// Why amounts differ, by the amounts themselves: retries where they explain all of it, or else
-    /// requests beyond ours where it is more, or else estimates where the provider has at least what all
-    /// other calls cost.
+    /// Class of an amount difference without quantities: retries if they explain all of it, else foreign
+    /// requests if the provider has more of them, else estimates if the provider's amount covers all
+    /// other calls.
     pub(crate) fn class_alone(&self, has_more_calls: bool) -> DifferenceClass {
         let less = Femtousd::ZERO.minus(self.difference());
         let has = |cost: Femtousd| cost > Femtousd::ZERO;
@@ -294,7 +291,7 @@ impl AmountGroup {
     }
 }
 
-/// The keys of amounts that differ by calls over midnight, or come back on the days behind them.
+/// Keys of amounts that differ by calls past midnight, or are reversed by the following days.
 pub(crate) fn lagging_amounts<'g>(
     differing: impl Iterator<Item = (&'g StatementKey, &'g AmountGroup)>,
 ) -> BTreeSet<StatementKey> {

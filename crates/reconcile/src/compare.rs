@@ -1,4 +1,4 @@
-//! A statement, held against the journal.
+//! Reconciliation of a statement with the journal.
 
 #[cfg(test)]
 mod tests;
@@ -80,8 +80,7 @@ pub fn reconcile(
     report
 }
 
-/// Quantities of the statement and of the journal by what is compared, with the classes of those that
-/// differ.
+/// Group and classify the quantities of the statement and of the journal.
 fn compare_quantities(
     own: &[OwnLine],
     statement: &BilledStatement,
@@ -134,8 +133,8 @@ fn compare_quantities(
             group.theirs.contains_key(measure) || group.own.total(**measure) != 0
         });
         let used = used.chain(group.calls.as_ref().map(|_| &Measure::Calls));
-        let is_known = group.differences.is_empty();
-        let used = used.filter(|measure| is_known || **measure != Measure::Calls);
+        let is_equal = group.differences.is_empty();
+        let used = used.filter(|measure| is_equal || **measure != Measure::Calls);
         let agreeing = used.filter(|measure| !group.differences.contains_key(measure)).count();
         report.agreeing =
             report.agreeing.saturating_add(u64::try_from(agreeing).unwrap_or(u64::MAX));
@@ -153,7 +152,7 @@ fn compare_quantities(
     groups
 }
 
-/// What a provider has billed by the day: what it is for, and how much.
+/// Provider's fees by day: description and amount.
 type DayFees = BTreeMap<Day, Vec<(String, Femtousd)>>;
 
 fn compare_amounts(
@@ -200,8 +199,8 @@ fn compare_amounts(
     }
 }
 
-/// Amounts of the statement and of the journal by what is compared. What has no model where others have
-/// one is a fee of its day.
+/// Group the amounts of the statement and of the journal. A line without a model among lines with one is
+/// a fee of its day.
 fn group_amounts(
     own: &[OwnLine],
     statement: &BilledStatement,
@@ -235,7 +234,7 @@ fn group_amounts(
     groups
 }
 
-/// Why an amount differs, with the classes of its quantities and whether it comes back on other days.
+/// Class of an amount difference, given the classes of its quantities and whether other days reverse it.
 fn amount_class(
     key: &StatementKey,
     group: &AmountGroup,
@@ -302,25 +301,25 @@ fn over_midnight<'a>(
     })
 }
 
-/// Says of each group what it is compared by: what the provider's pages tell of the model, or of any
-/// model where they have nothing of it.
+/// Set the measures of each group: those in the provider's pages of the model, or of all models if it
+/// has none.
 fn set_measures(
     groups: &mut BTreeMap<StatementKey, QuantityGroup>,
     statement: &BilledStatement,
     names: &SharedNames<'_>,
     grain: Grain,
 ) {
-    let mut known: BTreeMap<Option<String>, BTreeSet<Measure>> = BTreeMap::new();
+    let mut measures_by_model: BTreeMap<Option<String>, BTreeSet<Measure>> = BTreeMap::new();
     for (models, measures) in &statement.measures {
-        known.entry(names.shared_model(models, grain)).or_default().extend(measures);
+        measures_by_model.entry(names.shared_model(models, grain)).or_default().extend(measures);
     }
-    let all: BTreeSet<Measure> = known.values().flatten().copied().collect();
+    let all: BTreeSet<Measure> = measures_by_model.values().flatten().copied().collect();
     for (key, group) in groups {
-        group.measures = known.get(&key.model).unwrap_or(&all).clone();
+        group.measures = measures_by_model.get(&key.model).unwrap_or(&all).clone();
     }
 }
 
-/// What the quantities that an amount is for are compared by.
+/// Measures of the quantities within an amount.
 fn measures_within(
     amount: &StatementKey,
     quantities: &BTreeMap<StatementKey, QuantityGroup>,
@@ -329,7 +328,7 @@ fn measures_within(
     within.flat_map(|group| &group.measures).copied().collect()
 }
 
-/// Whether a quantity's key is a part of an amount's.
+/// True if a quantity's key lies within an amount's.
 fn is_within(quantity: &StatementKey, amount: &StatementKey) -> bool {
     let matches = |fine: &Option<String>, coarse: &Option<String>| {
         fine.is_none() || coarse.is_none() || fine == coarse
@@ -347,7 +346,7 @@ fn is_without_quantities(
     within.all(|group| group.measures.is_empty())
 }
 
-/// Whether the provider has more requests than ours among what an amount is for.
+/// True if the provider has more requests than ours within an amount.
 fn has_more_calls(
     amount: &StatementKey,
     quantities: &BTreeMap<StatementKey, QuantityGroup>,
@@ -367,7 +366,7 @@ fn classes_behind(
     units.filter_map(|(_, difference)| difference.class).collect()
 }
 
-/// The quantities that an amount is for. Only its day is looked at: a month by the hour has many others.
+/// Quantities within an amount. Only its day is searched: an hourly export of a month has many others.
 fn groups_within<'q>(
     amount: &'q StatementKey,
     quantities: &'q BTreeMap<StatementKey, QuantityGroup>,
@@ -377,7 +376,7 @@ fn groups_within<'q>(
     on_day.filter(|(key, _)| is_within(key, amount)).map(|(_, group)| group)
 }
 
-/// Says which `--credential` stands for nothing on one of both sides.
+/// Report `--credential` mappings that match nothing on one side.
 fn note_unused_credentials(
     own: &[OwnLine],
     statement: &BilledStatement,
@@ -397,7 +396,7 @@ fn note_unused_credentials(
     }
 }
 
-/// Says by what lines of a kind were not told apart.
+/// Report the dimensions by which lines were not compared.
 fn note_grain(grain: Grain, is_any: bool, what: &str, report: &mut Reconciliation) {
     if is_any && !grain.by_model {
         report.notes.insert(format!("{what} are not told apart by model"));

@@ -16,7 +16,7 @@ use tollgate_types::ids::{RequestId, Seq};
 use crate::day::Day;
 use crate::own::{OwnKey, OwnKind, OwnLine};
 
-/// Why a record cannot be used.
+/// Reason why a record is unusable.
 #[derive(Debug, Error)]
 #[error("line {line} of the journal {why}")]
 pub struct JournalError {
@@ -34,9 +34,9 @@ pub struct JournalReading {
     places: HashSet<(Seq, u64)>,
     hasher: RandomState,
     lines: BTreeMap<OwnKey, OwnLine>,
-    /// Where the last estimated answer of a request was added: its loss belongs there.
+    /// Line of the latest estimated answer of each request, which its loss is added to.
     estimated: HashMap<String, OwnKey>,
-    /// The most that a request can have cost beyond its records of costs.
+    /// Largest unrecorded cost of a request, from its `loss` record.
     losses: HashMap<String, Nanousd>,
 }
 
@@ -69,7 +69,7 @@ struct LossRecord {
 }
 
 impl JournalReading {
-    /// Says that what follows is of another file, whose lines are counted from one.
+    /// Start the next file, resetting the line number.
     pub const fn begin_file(&mut self) {
         self.count = 0;
     }
@@ -133,7 +133,7 @@ impl JournalReading {
         }
     }
 
-    /// The costs that were read, with the losses of estimated answers.
+    /// Finish: the costs read, with the losses of estimated answers.
     #[must_use]
     pub fn finish(mut self) -> Vec<OwnLine> {
         for (request, loss) in self.losses {
@@ -146,7 +146,7 @@ impl JournalReading {
     }
 }
 
-/// The longest that a request can have gone on before its record: what says longer is no time.
+/// Longest plausible duration of a request; larger values are invalid.
 const DURATION_MS_MAX: u64 = 2 * MS_PER_DAY;
 
 /// The day on which the request of a record began. Records of tasks have the task's number in the place

@@ -26,7 +26,7 @@ pub(crate) struct JsonFields<'a> {
     fields: BTreeMap<String, JsonPlace<'a>>,
 }
 
-/// The fields of an object; one that is there twice is an error, as nobody knows which of them counts.
+/// Fields of an object; duplicates are an error, as either could count.
 struct UniqueFields<'a>(BTreeMap<String, &'a RawValue>);
 
 impl<'a> JsonPlace<'a> {
@@ -55,7 +55,7 @@ impl<'a> JsonPlace<'a> {
         self.text == "null"
     }
 
-    /// Whether this is a number other than zero, as far as one can be counted.
+    /// True for a non-zero number.
     pub(crate) fn is_some_count(&self) -> bool {
         self.text.starts_with(|first: char| first == '-' || first.is_ascii_digit())
             && self.count().is_none_or(|count| count > 0)
@@ -98,7 +98,7 @@ impl<'a> JsonPlace<'a> {
         whole.parse().ok().filter(|_| is_whole)
     }
 
-    /// An amount that is a number, or a string with one.
+    /// Take an amount, as a number or a numeric string.
     pub(crate) fn amount(&self, currency: Currency) -> Result<Femtousd, StatementError> {
         let text = if self.text.starts_with('"') { self.string()? } else { self.text.to_owned() };
         Femtousd::parse(&text, currency).map_err(|why| self.refuse(why))
@@ -106,29 +106,29 @@ impl<'a> JsonPlace<'a> {
 }
 
 impl<'a> JsonFields<'a> {
-    /// Takes a field, if it is there.
+    /// Take an optional field.
     pub(crate) fn take(&mut self, name: &str) -> Option<JsonPlace<'a>> {
         self.fields.remove(name)
     }
 
-    /// Takes a field that must be there.
+    /// Take a required field.
     pub(crate) fn require(&mut self, name: &str) -> Result<JsonPlace<'a>, StatementError> {
         let missing = || StatementError::new(&self.path, format!("has no `{name}`"));
         self.fields.remove(name).ok_or_else(missing)
     }
 
-    /// Takes a string, if it is there and not empty.
+    /// Take an optional, non-empty string.
     pub(crate) fn take_string(&mut self, name: &str) -> Result<Option<String>, StatementError> {
         let text = self.take(name).map(|value| value.string()).transpose()?;
         Ok(text.filter(|text| !text.is_empty()))
     }
 
-    /// Takes a whole number; without the field it is zero.
+    /// Take a whole number; zero if absent.
     pub(crate) fn take_count(&mut self, name: &str) -> Result<u64, StatementError> {
         Ok(self.take_optional_count(name)?.unwrap_or_default())
     }
 
-    /// Takes a whole number, if it is there.
+    /// Take an optional whole number.
     pub(crate) fn take_optional_count(
         &mut self,
         name: &str,
@@ -136,14 +136,14 @@ impl<'a> JsonFields<'a> {
         self.take(name).map(|value| value.whole()).transpose()
     }
 
-    /// The names of fields that nobody has taken and that count something.
+    /// Names of untaken fields with a non-zero count.
     pub(crate) fn counted_rest(&self) -> Vec<String> {
         let counted = self.fields.iter().filter(|(_, value)| value.is_some_count());
         counted.map(|(name, _)| name.clone()).collect()
     }
 
-    /// What the object is about: its fields that are words, without what it counts. Of an amount, which
-    /// some write as text, it is only said that there is one.
+    /// Text fields that identify the object, without its counts. Of an amount in text form, only the
+    /// presence.
     pub(crate) fn subject(&self) -> Vec<(&str, &'a str)> {
         let is_word = |value: &JsonPlace<'_>| value.text.starts_with(['"', 't', 'f']);
         let words = self.fields.iter().filter_map(|(name, value)| match name.as_str() {
@@ -158,7 +158,7 @@ impl<'a> JsonFields<'a> {
         StatementError::new(&self.path, why)
     }
 
-    /// Whether the object has a field.
+    /// True if the object has a field.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.fields.contains_key(name)
     }

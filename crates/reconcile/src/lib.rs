@@ -1,10 +1,9 @@
-//! What a provider says it billed, held against what the journal says that calls cost.
+//! Reconciliation of a provider's invoice with the costs in the journal.
 //!
-//! [`read`] turns a provider's exports into a [`BilledStatement`]: quantities and amounts by day, model and
-//! credential. [`JournalReading`] turns the records of `tollgate ledger export` into [`OwnLine`]s.
-//! [`reconcile`] holds one against the other and gives each difference a [`DifferenceClass`];
-//! [`as_text`] and [`as_json`] show the [`Reconciliation`] to people and to programs. Amounts are exact
-//! decimals. Nothing here opens a file or calls anybody.
+//! [`read`] parses a provider's exports into a [`BilledStatement`]: quantities and amounts by day, model
+//! and credential. [`JournalReading`] parses the records of `tollgate ledger export` into [`OwnLine`]s.
+//! [`reconcile`] compares them and gives each difference a [`DifferenceClass`]; [`as_text`] and
+//! [`as_json`] render the [`Reconciliation`]. Amounts are exact decimals. No I/O.
 
 // Tests fail by panicking; the product does not.
 #![deny(clippy::expect_used, clippy::indexing_slicing, clippy::float_arithmetic)]
@@ -23,9 +22,6 @@ mod totals;
 mod classify;
 mod compare;
 mod render;
-
-#[cfg(test)]
-mod seeded;
 
 pub use amount::Femtousd;
 pub use compare::{CredentialNames, reconcile};

@@ -19,7 +19,7 @@ pub(crate) struct SharedNames<'a> {
     mapping: &'a BTreeMap<String, String>,
 }
 
-/// By what else than the day lines are told apart.
+/// Dimensions of the comparison besides the day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grain {
     pub(crate) by_model: bool,
@@ -42,8 +42,8 @@ impl<'a> SharedNames<'a> {
         }
     }
 
-    /// How fine lines with these keys can be told apart: by model if any of them has one, by credential
-    /// if any id stands for one of ours.
+    /// Granularity of lines with these keys: by model if any has one, by credential if any id maps to
+    /// one of ours.
     pub(crate) fn grain<'k>(&self, keys: impl Iterator<Item = &'k BilledKey>) -> Grain {
         let mut grain = Grain { by_model: false, by_credential: false };
         for key in keys {
@@ -86,8 +86,8 @@ impl<'a> SharedNames<'a> {
         }
     }
 
-    /// Our name for a model. With `gpt-5` among ours, `gpt-5-2026-01-01` is it on both sides: nobody
-    /// knows which version an undated name has stood for.
+    /// Our name of a model. With `gpt-5` among ours, `gpt-5-2026-01-01` maps to it on both sides, since
+    /// the version behind an undated name is unknown.
     fn own_model<'n>(&'n self, name: &'n str) -> Option<&'n str> {
         let undated = undated(name).filter(|undated| self.models.contains(undated));
         undated.or_else(|| self.models.contains(name).then_some(name))

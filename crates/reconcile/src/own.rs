@@ -1,4 +1,4 @@
-//! What the journal says that calls cost.
+//! Costs of calls, as the journal has them.
 
 use std::collections::BTreeSet;
 
@@ -8,47 +8,47 @@ use tollgate_money::price::Usage;
 
 use crate::day::Day;
 
-/// For what an upstream is paid.
+/// Kind of an upstream cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OwnKind {
-    /// The answer that a customer was charged for.
+    /// An answer charged to a customer.
     Answer,
-    /// An answer that broke or never came.
+    /// An uncharged answer: broken or missing.
     Unpaid,
-    /// A try that was followed by another.
+    /// An abandoned try, followed by a retry.
     Retry,
 }
 
-/// What records of kind `cost` come to, each one call at an upstream or one try of it, where they have
-/// in common what they are compared by.
+/// Sum of `cost` records, each one call or one try at an upstream, that share their key for the
+/// comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnLine {
     /// The day in UTC on which it was settled.
     pub day: Day,
-    /// The day in UTC on which its request began, which is that of its end where nobody knows.
+    /// Day in UTC on which its request began; that of its end if unknown.
     pub began: Day,
     /// The name of the upstream.
     pub upstream: String,
     /// The name of its credential; empty where the upstream has only one.
     pub credential: String,
-    /// What the upstream calls the model.
+    /// Upstream's name for the model.
     pub model: String,
-    /// What is paid for.
+    /// Kind of the cost.
     pub kind: OwnKind,
-    /// Whether the upstream has not said what was used.
+    /// True if the upstream reported no usage.
     pub is_estimated: bool,
-    /// How many calls and tries they are.
+    /// Number of calls and tries.
     pub calls: u64,
-    /// What was used; of a try without an answer the most that it can be.
+    /// Usage; the upper bound for a try without an answer.
     pub usage: Usage,
-    /// What it cost the operator.
+    /// Cost to the operator.
     pub cost: Nanousd,
-    /// The most that estimated answers can have cost beyond that, by the `loss` records of their requests.
+    /// Largest further cost of estimated answers, from `loss` records.
     pub loss: Nanousd,
 }
 
-/// What the records of one line have in common: its day, the day on which their requests began, upstream,
-/// credential, model, kind and whether they are estimated.
+/// Key of a line: its day, the day on which the requests began, upstream, credential, model, kind, and
+/// whether they are estimated.
 pub(crate) type OwnKey = (Day, Day, String, String, String, OwnKind, bool);
 
 impl OwnLine {
@@ -72,13 +72,13 @@ impl OwnLine {
     }
 }
 
-/// Why it is not clear which upstreams a statement is about.
+/// Reason why the upstreams of a statement are ambiguous.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UpstreamError {
     /// No upstream has records of what calls cost.
     #[error("the journal has no records of costs: give the targets of the upstream a `cost`")]
     NoCosts,
-    /// This one has none, and those have.
+    /// This upstream has no costs; those have.
     #[error("the journal has no records of costs at the upstream {0}, only at {1}")]
     Unknown(String, String),
     /// Several have some, and none was named.

@@ -13,12 +13,12 @@ use crate::report::{DifferenceClass, MoneyLine, QuantityLine, Reconciliation, St
 const NAME_CHARS_MAX: usize = 200;
 /// The most characters of a note, which may repeat some names.
 const NOTE_CHARS_MAX: usize = 1_000;
-/// What stands in the column of units for an amount.
+/// Word in the unit column for an amount.
 const AMOUNT: &str = "amount";
 /// The titles of the columns. The last three are figures.
 const TITLES: [&str; 8] =
     ["class", "day", "model", "credential", "unit", "theirs", "ours", "difference"];
-/// How many columns are words.
+/// Number of text columns.
 const WORDS: usize = 5;
 
 /// The reconciliation as text: what differs, the differences by class, and what was not compared.
@@ -50,7 +50,7 @@ pub fn as_text(report: &Reconciliation) -> String {
     text
 }
 
-/// The lines that differ by day, model and credential, quantities before the amount.
+/// Differing lines by day, model and credential, quantities before the amount.
 fn rows(report: &Reconciliation) -> Vec<[String; TITLES.len()]> {
     let quantities = report.quantities.iter().map(|line| {
         let difference = line.theirs.saturating_sub(line.ours);

@@ -1,4 +1,4 @@
-//! What came of holding a statement against the journal.
+//! Result of a reconciliation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,20 +6,20 @@ use crate::amount::Femtousd;
 use crate::day::Day;
 use crate::statement::Measure;
 
-/// Why a line of a statement differs from the journal. The rules are those of [`reconcile`].
+/// Cause of a difference between a statement's line and the journal, by the rules of [`reconcile`].
 ///
 /// [`reconcile`]: crate::reconcile
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DifferenceClass {
     /// The quantities agree, and the amount does not.
     Price,
-    /// As much in total, but split differently between units.
+    /// Equal in total, but split differently between units.
     Unit,
-    /// Work that went on behind the end of what the gateway saw.
+    /// Upstream work after the end of what the gateway saw.
     Tail,
-    /// Tries that were followed by others.
+    /// Tries abandoned in favour of a retry.
     Retry,
-    /// Somebody used the account without the gateway.
+    /// Use of the account outside the gateway.
     Elsewhere,
     /// Counted on another day.
     Lag,
@@ -54,46 +54,46 @@ impl DifferenceClass {
     }
 }
 
-/// What is compared with each other.
+/// Key of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StatementKey {
     /// The day in UTC.
     pub day: Day,
-    /// The model by our name if we have one; `None` where the statement does not tell models apart.
+    /// Model by our name, if there is one; `None` if the statement has no models.
     pub model: Option<String>,
     /// The credential by our name if we have one; `None` where credentials are not compared.
     pub credential: Option<String>,
 }
 
-/// A quantity that differs.
+/// A quantity that differs between both sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuantityLine {
-    /// Of which day, model and credential.
+    /// Day, model and credential.
     pub key: StatementKey,
-    /// What is counted there.
+    /// Measure that the quantity counts.
     pub measure: Measure,
-    /// How much the provider says.
+    /// Count in the provider's statement.
     pub theirs: i128,
-    /// How much the journal has.
+    /// Count in the journal's records.
     pub ours: i128,
-    /// Why both sides differ.
+    /// Class of the difference.
     pub class: DifferenceClass,
 }
 
-/// An amount that differs.
+/// An amount that differs between both sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MoneyLine {
-    /// Of which day, model and credential.
+    /// Day, model and credential.
     pub key: StatementKey,
-    /// What the provider has billed.
+    /// Amount billed by the provider.
     pub theirs: Femtousd,
-    /// What the provider says that this is for, in its words, as far as it says.
+    /// Provider's descriptions and amounts, if itemized.
     pub items: BTreeMap<String, Femtousd>,
-    /// What the journal has.
+    /// Amount in the journal.
     pub ours: Femtousd,
-    /// The most that estimated answers can have cost beyond ours, as far as the journal says it.
+    /// Largest further cost of estimated answers, from the journal.
     pub losses: Femtousd,
-    /// Why both sides differ.
+    /// Class of the difference.
     pub class: DifferenceClass,
     /// The classes of the quantities behind it.
     pub because: BTreeSet<DifferenceClass>,
@@ -102,40 +102,40 @@ pub struct MoneyLine {
 /// The differences of one class together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassTotal {
-    /// How many lines differ.
+    /// Number of differing lines.
     pub lines: u64,
-    /// What was billed beyond ours, by the lines that are amounts.
+    /// Amount billed beyond ours, over the amount lines.
     pub amount: Femtousd,
 }
 
-/// Lines of either side that have nothing to be held against.
+/// Lines of either side without a counterpart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
-    /// How many there are.
+    /// Number of lines in the class.
     pub lines: u64,
-    /// What they come to, as far as that is known.
+    /// Their amount, as far as known.
     pub amount: Femtousd,
 }
 
-/// A statement held against the journal.
+/// Result of reconciling a statement with the journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reconciliation {
     /// Quantities that differ, by day, model, credential and unit.
     pub quantities: Vec<QuantityLine>,
     /// Amounts that differ, by day, model and credential.
     pub amounts: Vec<MoneyLine>,
-    /// How many lines agree.
+    /// Number of agreeing lines.
     pub agreeing: u64,
     /// The most by which an amount that agrees is off.
     pub rest_max: Femtousd,
-    /// What was not compared, by what it is.
+    /// Items that were not compared, by description.
     pub skipped: BTreeMap<String, Skipped>,
-    /// What a reader should know of how it was compared.
+    /// Remarks on the comparison.
     pub notes: BTreeSet<String>,
 }
 
 impl Reconciliation {
-    /// Whether any line differs.
+    /// True if any line differs.
     #[must_use]
     pub const fn is_different(&self) -> bool {
         !self.quantities.is_empty() || !self.amounts.is_empty()

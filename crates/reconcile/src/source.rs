@@ -14,17 +14,17 @@ use crate::statement::{BilledStatement, Provider, StatementError};
 /// The largest file that is read, in bytes: a month by the hour, model and key has some 30 MiB.
 pub const STATEMENT_BYTES_MAX: usize = 256 << 20;
 
-/// A file that a provider has made.
+/// A usage or cost export downloaded from a provider.
 #[derive(Clone, Copy, Debug)]
 pub struct StatementFile<'a> {
     /// Its name, for errors.
     pub name: &'a str,
-    /// The bytes that it holds.
+    /// Content of the exported file.
     pub bytes: &'a [u8],
 }
 
-/// Reads a provider's files as one statement. A JSON file is a page of the provider's API, or a list of
-/// pages. A line that cannot be held against anything is kept as such.
+/// Parse a provider's files as one statement. A JSON file is a page of the provider's API, or a list of
+/// pages. Lines that cannot be compared are kept as such.
 ///
 /// # Errors
 /// When a file is no such export; with the place in it.
@@ -72,17 +72,17 @@ fn text<'a>(file: &StatementFile<'a>) -> Result<&'a str, StatementError> {
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
-/// What is known of the pages that were read.
+/// State of the pages read so far.
 #[derive(Default)]
 struct Pages {
     has_last: bool,
-    /// What the lines so far were about, without what they count.
+    /// Identities of the lines so far, without their counts.
     lines: HashSet<String>,
-    /// What the pages so far were of. A page without results is of what the one before it was.
+    /// Content of the pages so far. A page without results continues the one before it.
     content: PageContent,
 }
 
-/// What the lines of a page have.
+/// Content of the lines of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct PageContent {
     has_quantities: bool,
@@ -138,13 +138,13 @@ impl Pages {
         }
     }
 
-    /// Whether no line was about this yet.
+    /// True if no line had this identity yet.
     fn is_new(&mut self, subject: impl fmt::Debug) -> bool {
         self.lines.insert(format!("{subject:?}"))
     }
 }
 
-/// Lists what of a line nobody knows, as far as it counts something.
+/// Record unknown fields with a non-zero count as not comparable.
 fn list_unknown(fields: &JsonFields<'_>, statement: &mut BilledStatement) {
     for name in fields.counted_rest() {
         statement.add_unused(format!("the field {name}"), crate::Femtousd::ZERO);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_told_from_lists_and_an_unfinished_list_is_noted() {
+    fn pages_and_lists_are_recognized_and_an_unfinished_list_is_noted() {
         let text = FIXTURES[0].1;
         let read = |text: &str| {
             read(Provider::OpenAi, &[StatementFile { name: "f", bytes: text.as_bytes() }])

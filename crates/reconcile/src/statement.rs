@@ -1,4 +1,4 @@
-//! What a provider says it billed, whatever format it said it in.
+//! A provider's statement, independent of its format.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use tollgate_money::price::{Side, Unit};
 use crate::amount::Femtousd;
 use crate::day::Day;
 
-/// Whose exports are read.
+/// Provider or format of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provider {
     /// OpenAI's usage and costs exports.
@@ -21,7 +21,7 @@ pub enum Provider {
     Csv,
 }
 
-/// Why a file of a provider cannot be used.
+/// Reason why a provider's file is unusable.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{place} {why}")]
 pub struct StatementError {
@@ -35,10 +35,10 @@ impl StatementError {
     }
 }
 
-/// What a quantity is of.
+/// Measure of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Measure {
-    /// One of the gateway's units.
+    /// Unit of the gateway.
     Of(Unit),
     /// All input tokens, from a cache or not: some exports do not tell them apart.
     AllInput,
@@ -60,7 +60,7 @@ impl Measure {
         }
     }
 
-    /// What it is a part of.
+    /// Side that it belongs to.
     #[must_use]
     pub fn side(self) -> Side {
         match self {
@@ -71,7 +71,7 @@ impl Measure {
         }
     }
 
-    /// Whether it counts a unit.
+    /// True if it counts a unit.
     #[must_use]
     pub fn counts(self, unit: Unit) -> bool {
         match self {
@@ -82,7 +82,7 @@ impl Measure {
     }
 }
 
-/// What a line of a statement is about.
+/// Key of a statement's line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BilledKey {
     /// The day of the line.
@@ -93,7 +93,7 @@ pub(crate) struct BilledKey {
     pub(crate) ids: Vec<String>,
 }
 
-/// So much of something was used.
+/// A line with a quantity used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BilledQuantity {
     pub(crate) key: BilledKey,
@@ -101,40 +101,40 @@ pub(crate) struct BilledQuantity {
     pub(crate) count: u64,
 }
 
-/// So many requests were made.
+/// A line with a number of requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BilledCalls {
     pub(crate) key: BilledKey,
     pub(crate) count: u64,
 }
 
-/// So much was billed.
+/// A line with an amount billed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BilledAmount {
     pub(crate) key: BilledKey,
-    /// What it is for, in the provider's words; `None` for all of it.
+    /// Provider's description of the item; `None` for the total.
     pub(crate) item: Option<String>,
     pub(crate) amount: Femtousd,
 }
 
-/// So much was billed for what is no token, and of no model.
+/// A fee that is neither for tokens nor for a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BilledFee {
     pub(crate) day: Day,
-    /// What it is for, in the provider's words.
+    /// Description in the provider's words.
     pub(crate) what: String,
     pub(crate) amount: Femtousd,
 }
 
-/// A line of a statement that has nothing to be held against.
+/// A statement line without a counterpart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UnusedLine {
-    /// What it is, in the provider's words.
+    /// Description in the provider's words.
     pub(crate) what: String,
     pub(crate) amount: Femtousd,
 }
 
-/// What a provider says it billed.
+/// Statement of a provider, as parsed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BilledStatement {
     pub(crate) quantities: Vec<BilledQuantity>,
@@ -142,21 +142,21 @@ pub struct BilledStatement {
     pub(crate) amounts: Vec<BilledAmount>,
     pub(crate) fees: Vec<BilledFee>,
     pub(crate) unused: Vec<UnusedLine>,
-    /// What its quantities can be of, by the names of the model: what is not listed was not used. Pages
-    /// of completions and of images have other measures.
+    /// Measures that its quantities can have, by the names of the model: a measure that is not listed is
+    /// zero. Pages of completions and of images have other measures.
     pub(crate) measures: BTreeMap<Vec<String>, BTreeSet<Measure>>,
-    /// The days that its quantities are of.
+    /// Days covered by its quantities.
     pub(crate) quantity_days: BTreeSet<Day>,
-    /// The days that its amounts are of.
+    /// Days covered by its amounts.
     pub(crate) amount_days: BTreeSet<Day>,
-    /// Whether its quantities are those of some kinds of models only.
+    /// True if its quantities cover only some kinds of models.
     pub(crate) is_partial: bool,
-    /// What a reader of the report should know of it.
+    /// Remarks for the report.
     pub(crate) notes: BTreeSet<String>,
 }
 
 impl BilledStatement {
-    /// Whether nothing in it can be compared.
+    /// True if nothing in it can be compared.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.quantity_days.is_empty() && self.amount_days.is_empty()
@@ -170,14 +170,14 @@ impl BilledStatement {
         }
     }
 
-    /// Says of what the quantities of a line's model can be.
+    /// Add measures that the quantities of a line's model can have.
     pub(crate) fn add_measures(
         &mut self,
         key: &BilledKey,
         measures: impl IntoIterator<Item = Measure>,
     ) {
         match self.measures.get_mut(&key.models) {
-            Some(known) => known.extend(measures),
+            Some(existing) => existing.extend(measures),
             None => {
                 self.measures.insert(key.models.clone(), measures.into_iter().collect());
             }
@@ -203,8 +203,7 @@ impl BilledStatement {
         self.unused.push(UnusedLine { what: what.into(), amount });
     }
 
-    /// Takes the days between the first and the last as covered: the format has no line for a day on
-    /// which nothing was used.
+    /// Mark all days between the first and the last as covered: the format has no line for an idle day.
     pub(crate) fn fill_days(&mut self) {
         for days in [&mut self.quantity_days, &mut self.amount_days] {
             let (Some(first), Some(last)) = (days.first().copied(), days.last().copied()) else {

@@ -10,31 +10,31 @@ use crate::statement::Measure;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UnitSums([i128; Unit::COUNT]);
 
-/// What our lines of one day, model and credential come to.
+/// Sums of our lines for one day, model and credential.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OwnSums {
-    /// What the upstream itself has said that answers used.
-    pub(crate) known: UnitSums,
-    /// What was estimated of answers whose end the gateway did not see.
+    /// Usage that upstreams reported.
+    pub(crate) reported: UnitSums,
+    /// Estimated usage of answers whose end the gateway did not see.
     pub(crate) estimated: UnitSums,
-    /// The most that tries used which were followed by others.
+    /// Upper bound of the usage of abandoned tries.
     pub(crate) retried: UnitSums,
-    /// What all of it cost.
+    /// Cost of all lines together.
     pub(crate) cost: Femtousd,
-    /// What of it estimated answers cost.
+    /// Cost of estimated answers.
     pub(crate) estimated_cost: Femtousd,
-    /// What of it tries cost that were followed by others.
+    /// Cost of abandoned tries.
     pub(crate) retried_cost: Femtousd,
-    /// The most that estimated answers can have cost beyond that.
+    /// Largest further cost of estimated answers.
     pub(crate) loss: Femtousd,
-    /// How many calls and tries they are.
+    /// Number of calls and tries.
     pub(crate) calls: i128,
-    /// How many of them are tries that were followed by others.
+    /// Number of abandoned tries.
     pub(crate) retried_calls: i128,
 }
 
-/// By how much our side of a day were more, if calls counted on the day on which they began: what
-/// began then and was settled later, less what was settled then and began earlier.
+/// Increase of our side of a day if calls counted on the day they began: calls that began then and
+/// settled later, minus calls that settled then and began earlier.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MidnightShift {
     units: UnitSums,
@@ -43,7 +43,7 @@ pub(crate) struct MidnightShift {
 }
 
 impl MidnightShift {
-    /// How much of a measure it is.
+    /// Count of a measure.
     pub(crate) fn total(&self, measure: Measure) -> i128 {
         if measure == Measure::Calls { self.calls } else { self.units.get(measure) }
     }
@@ -87,7 +87,7 @@ impl UnitSums {
     }
 }
 
-/// What providers bill by the day and not by the model.
+/// Units that providers bill by day, not by model.
 const TOOLS: [Unit; 4] =
     [Unit::WebSearches, Unit::FileSearches, Unit::ContainerSessions, Unit::ToolCalls];
 
@@ -108,12 +108,12 @@ impl OwnSums {
                 self.loss = self.loss.plus(line.loss.into());
             }
             (OwnKind::Answer | OwnKind::Unpaid, false) => {
-                self.known.add(&line.usage);
+                self.reported.add(&line.usage);
             }
         }
     }
 
-    /// How much of a measure the journal has.
+    /// Journal's count of a measure.
     pub(crate) fn total(&self, measure: Measure) -> i128 {
         if measure == Measure::Calls {
             return self.calls;
@@ -122,25 +122,25 @@ impl OwnSums {
     }
 
     fn parts(&self) -> [&UnitSums; 3] {
-        [&self.known, &self.estimated, &self.retried]
+        [&self.reported, &self.estimated, &self.retried]
     }
 
-    /// The units that were used.
+    /// Units with a non-zero count.
     fn units(&self) -> impl Iterator<Item = Unit> {
         self.parts().into_iter().flat_map(UnitSums::units)
     }
 
-    /// Whether tools were used whose fees are a part of what it cost.
+    /// True if it includes tools whose fees are part of the cost.
     pub(crate) fn has_tools(&self) -> bool {
         self.units().any(|unit| TOOLS.contains(&unit))
     }
 
-    /// Whether all that was used went in, as it is with embeddings.
+    /// True if there is input only, as with embeddings.
     pub(crate) fn is_input_alone(&self) -> bool {
         self.units().all(|unit| unit.info().side == Side::Input)
     }
 
-    /// Whether it has units of which none of these measures counts anything.
+    /// True if it has units that none of these measures counts.
     pub(crate) fn has_more_than<'m>(
         &self,
         measures: impl IntoIterator<Item = &'m Measure> + Clone,

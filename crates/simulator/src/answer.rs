@@ -11,7 +11,7 @@ use super::script::{self, BodyStep, EventStream, Protocol};
 /// Bytes that are neither JSON nor events, nor even text.
 const GARBAGE: &[u8] = b"data: {\"id\":\n\n\xFF\xFE\x00<html>not an answer</html>\x80";
 
-/// What goes back: status, the headers that differ between answers, and the body's steps.
+/// An HTTP response: status, the headers that vary, and the steps that send the body.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: StatusCode,
@@ -22,7 +22,7 @@ pub(super) struct Answer {
     pub(super) steps: Vec<BodyStep>,
     /// The name of the failure in a header, as Amazon's services have it.
     pub(super) error_name: Option<String>,
-    /// What happens instead, though all was done that the answer tells of.
+    /// Failure in place of the response, after its work was done.
     pub(super) withheld: Option<Withheld>,
 }
 
@@ -132,7 +132,7 @@ impl Answer {
     }
 }
 
-/// Whose error bodies an endpoint gives.
+/// Format of an endpoint's error bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Envelope {
     Openai,

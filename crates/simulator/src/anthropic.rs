@@ -7,11 +7,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Envelope};
-use super::asked::ReceivedRequest;
-use super::behaviour::{Behaviour, DoneMarker, Refusal, UsageForm};
+use super::behaviour::{Behaviour, DoneMarker, Refusal};
 use super::prompt::{self, CountDialect};
+use super::received_request::ReceivedRequest;
 use super::reply::Reply;
 use super::script::{EventStream, Protocol};
+use super::usage::CachedUsage;
 
 /// The parts of a request that shape the answer.
 #[derive(Deserialize)]
@@ -26,7 +27,7 @@ struct MessagesRequest {
 }
 
 impl MessagesRequest {
-    /// The tool that the answer calls: the first one, until its result is there.
+    /// Tool that the answer calls: the first declared one, until the conversation has its result.
     fn tool(&self) -> Option<&Value> {
         let last = self.messages.last().map(|message| &message["content"]);
         let has_result = last
@@ -37,13 +38,13 @@ impl MessagesRequest {
 }
 
 /// Answers a request to count tokens: `…/messages/count_tokens`.
-pub(super) fn token_count(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
-    prompt::count(CountDialect::Anthropic, asked.body, behaviour)
+pub(super) fn token_count(http_request: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
+    prompt::count(CountDialect::Anthropic, http_request.body, behaviour)
 }
 
 /// Answers a request for a message: `…/messages`.
-pub(super) fn message(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
-    let request = match serde_json::from_slice::<MessagesRequest>(asked.body) {
+pub(super) fn message(http_request: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
+    let request = match serde_json::from_slice::<MessagesRequest>(http_request.body) {
         Ok(request) => request,
         Err(error) => {
             let message = format!("The body: {error}.");
@@ -63,8 +64,8 @@ pub(super) fn message(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Ans
         None => Reply::words(behaviour, tokens_max),
     };
     let message = MessagesResponse {
-        number: asked.number,
-        usage: MessagesUsage::reported(asked.body, &reply, behaviour),
+        number: http_request.number,
+        usage: CachedUsage::reported(prompt::tokens(http_request.body), &reply, behaviour),
         model: request.model,
         reply,
     };
@@ -79,7 +80,7 @@ struct MessagesResponse {
     number: u64,
     model: String,
     reply: Reply,
-    usage: Option<MessagesUsage>,
+    usage: Option<CachedUsage>,
 }
 
 impl MessagesResponse {
@@ -96,7 +97,7 @@ impl MessagesResponse {
         message["content"] = json!([block]);
         message["stop_reason"] = json!(self.stop_reason());
         if let Some(usage) = self.usage {
-            message["usage"] = usage.to_json();
+            message["usage"] = usage_json(usage);
         }
         message
     }
@@ -105,7 +106,7 @@ impl MessagesResponse {
         let mut stream = EventStream::new(behaviour, Protocol::Anthropic);
         let mut start = self.opened();
         if let Some(usage) = self.usage {
-            start["usage"] = MessagesUsage { output: 1, ..usage }.to_json();
+            start["usage"] = usage_json(CachedUsage { output: 1, ..usage });
         }
         let block = match &self.reply.tool {
             Some(name) => {
@@ -174,46 +175,12 @@ fn event(stream: &EventStream<'_>, name: &str, mut data: Value) -> bytes::Bytes 
     stream.named_event(name, &data.to_string())
 }
 
-/// The usage that a message reports, in tokens.
-#[derive(Clone, Copy)]
-struct MessagesUsage {
-    input: i64,
-    cache_read: i64,
-    output: i64,
-}
-
-impl MessagesUsage {
-    /// What is reported: what the request and the answer suggest, unless `behaviour` says otherwise.
-    fn reported(body: &[u8], reply: &Reply, behaviour: &Behaviour) -> Option<Self> {
-        match behaviour.faults.usage {
-            UsageForm::Missing => return None,
-            UsageForm::Negative => {
-                return Some(Self { input: -100, cache_read: -50, output: -200 });
-            }
-            UsageForm::Huge => {
-                return Some(Self { input: i64::MAX, cache_read: 0, output: i64::MAX });
-            }
-            UsageForm::Honest
-            | UsageForm::Text
-            | UsageForm::Twice
-            | UsageForm::Early
-            | UsageForm::Late => {}
-        }
-        let told = behaviour.usage;
-        let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-        Some(Self {
-            input: told.prompt.unwrap_or(number(prompt::tokens(body))),
-            cache_read: told.cached.unwrap_or(0),
-            output: told.completion.unwrap_or(number(reply.tokens)),
-        })
-    }
-
-    fn to_json(self) -> Value {
-        json!({
-            "input_tokens": self.input,
-            "cache_creation_input_tokens": 0,
-            "cache_read_input_tokens": self.cache_read,
-            "output_tokens": self.output,
-        })
-    }
+/// The usage as a message reports it.
+fn usage_json(usage: CachedUsage) -> Value {
+    json!({
+        "input_tokens": usage.input,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": usage.cache_read,
+        "output_tokens": usage.output,
+    })
 }

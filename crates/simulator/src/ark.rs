@@ -15,43 +15,54 @@ use time::macros::format_description;
 
 use self::request::{Invalid, TaskRequest};
 use super::answer::{Answer, Envelope};
-use super::asked::ReceivedRequest;
 use super::behaviour::{Behaviour, TaskEnd};
-use super::tasks::{self, Task, TaskState, TaskStore, Work};
+use super::received_request::ReceivedRequest;
+use super::tasks::{self, Product, Task, TaskNumber, TaskProtocol, TaskState, TaskStore};
 use super::usage::Usage;
 use super::{error, results};
 use tollgate_types::clock::UnixMs;
 
-/// How many frames make a second.
+/// Frame rate, in frames per second.
 const FRAMES_PER_SECOND: u32 = 24;
-/// How many pixels of all frames make a token.
+/// Pixels, over all frames, per token.
 const PIXELS_PER_TOKEN: u32 = 1024;
-/// The time in an id.
+/// Format of the time in an id.
 const ID_TIME: &[BorrowedFormatItem<'_>] =
     format_description!("[year][month][day][hour][minute][second]");
-/// What the end of an id is written in.
+/// Alphabet of an id's suffix.
 const ID_DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
-/// How many characters end an id.
+/// Length of an id's suffix.
 const ID_CHARS: u32 = 5;
-/// Makes neighbours look unrelated. It has no factor in common with 36, so that 36⁵ ids in a row differ.
+/// Step that makes neighbouring ids look unrelated. It has no factor in common with 36, so that 36⁵
+/// consecutive ids differ.
 const ID_STEP: u64 = 23_456_789;
-/// How many tasks a page lists unless it is told, and at most; and the last page that can be asked for.
+/// Default and largest page size of a list, and its last page.
 const PAGE_SIZE: usize = 10;
 const PAGES_MAX: usize = 500;
 
-/// A video that was ordered.
+/// Video to generate, from a submit.
 #[derive(Debug)]
 pub(super) struct ArkVideo {
     request: TaskRequest,
     url: String,
     last_frame_url: Option<String>,
-    /// Which pictures come from the same words.
+    /// Seed of the generation.
     seed: u64,
     usage: Option<Usage>,
 }
 
-/// The id of a task; `number` tells apart those of one second.
-pub(super) fn task_id(submitted: UnixMs, number: u64) -> String {
+impl Product for ArkVideo {
+    fn protocol(&self) -> TaskProtocol {
+        TaskProtocol::Ark
+    }
+
+    fn task_id(&self, submitted: UnixMs, number: TaskNumber) -> String {
+        task_id(submitted, number.salted())
+    }
+}
+
+/// Id of a task; `number` distinguishes those of one second.
+fn task_id(submitted: UnixMs, number: u64) -> String {
     let time = tasks::in_beijing(submitted).and_then(|time| time.format(ID_TIME).ok());
     let base = ID_DIGITS.len() as u64;
     let mut left = (number % base.pow(ID_CHARS)) * ID_STEP % base.pow(ID_CHARS);
@@ -67,11 +78,11 @@ pub(super) fn task_id(submitted: UnixMs, number: u64) -> String {
 
 /// Answers a `POST` to `…/contents/generations/tasks`.
 pub(super) fn submit(
-    asked: &ReceivedRequest<'_>,
+    http_request: &ReceivedRequest<'_>,
     behaviour: &Behaviour,
     tasks: &Arc<TaskStore>,
 ) -> Answer {
-    let request = match TaskRequest::read(asked.body) {
+    let request = match TaskRequest::read(http_request.body) {
         Ok(request) => request,
         Err(invalid) => return refused(&invalid, behaviour),
     };
@@ -82,11 +93,11 @@ pub(super) fn submit(
     let usage = Usage::reported(0, usize::try_from(tokens).unwrap_or(usize::MAX), behaviour);
     let model = request.model.clone();
     let callback_url = request.callback_url.clone();
-    let last_frame_url = request.return_last_frame.then(|| results::image_url(asked, 0));
-    let seed = request.seed.unwrap_or(asked.number);
-    let url = results::video_url(asked);
+    let last_frame_url = request.return_last_frame.then(|| results::image_url(http_request, 0));
+    let seed = request.seed.unwrap_or(http_request.number);
+    let url = results::video_url(http_request);
     let video = ArkVideo { request, url, last_frame_url, seed, usage };
-    let id = tasks.submit(asked, model, Work::Ark(video), behaviour);
+    let id = tasks.submit(http_request, model, video, behaviour);
     if let Some(url) = callback_url {
         tokio::spawn(callback::follow(Arc::clone(tasks), id.clone(), url));
     }
@@ -96,8 +107,8 @@ pub(super) fn submit(
 /// Answers a `GET` of `…/contents/generations/tasks/{id}`.
 pub(super) fn query(id: &str, behaviour: &Behaviour, tasks: &TaskStore) -> Answer {
     let shown = |task: &mut Task| record(task, task.state());
-    let known = (!behaviour.faults.task_lost).then(|| tasks.with(id, shown)).flatten().flatten();
-    match known {
+    let found = (!behaviour.faults.task_lost).then(|| tasks.with(id, shown)).flatten().flatten();
+    match found {
         Some(record) => tasks::record(&record, behaviour),
         None => unknown(id, behaviour),
     }
@@ -105,12 +116,12 @@ pub(super) fn query(id: &str, behaviour: &Behaviour, tasks: &TaskStore) -> Answe
 
 /// Answers a `GET` of `…/contents/generations/tasks`.
 pub(super) fn list(
-    asked: &ReceivedRequest<'_>,
+    http_request: &ReceivedRequest<'_>,
     behaviour: &Behaviour,
     tasks: &TaskStore,
 ) -> Answer {
     let mut page = (1, PAGE_SIZE);
-    for (name, value) in url::form_urlencoded::parse(asked.query.as_bytes()) {
+    for (name, value) in url::form_urlencoded::parse(http_request.query.as_bytes()) {
         let field = match &*name {
             "page_num" => &mut page.0,
             "page_size" => &mut page.1,
@@ -126,7 +137,7 @@ pub(super) fn list(
     let (mut items, mut total) = (Vec::new(), 0_usize);
     if !behaviour.faults.task_lost {
         tasks.each_from_newest(|task| {
-            if !matches!(task.work, Work::Ark(_)) {
+            if task.product::<ArkVideo>().is_none() {
                 return;
             }
             if (before..before + size).contains(&total) {
@@ -142,12 +153,12 @@ pub(super) fn list(
 /// record of one that is over is deleted.
 pub(super) fn cancel(id: &str, behaviour: &Behaviour, tasks: &Arc<TaskStore>) -> Answer {
     let changed = tasks.with(id, |task| {
-        let Work::Ark(video) = &task.work else { return None };
+        let callback_url = task.product::<ArkVideo>()?.request.callback_url.clone();
         match task.state() {
             TaskState::Pending => {
                 task.cancelled = Some(UnixMs::now());
                 let record = record(task, task.state());
-                if let (Some(url), Some(record)) = (video.request.callback_url.clone(), record) {
+                if let (Some(url), Some(record)) = (callback_url, record) {
                     tokio::spawn(callback::deliver(url, record.to_string()));
                 }
                 Some(true)
@@ -169,9 +180,9 @@ pub(super) fn cancel(id: &str, behaviour: &Behaviour, tasks: &Arc<TaskStore>) ->
     }
 }
 
-/// A task in `state`; `None` if it is not one of Ark's.
+/// Record of a task in `state`; `None` if it is not one of Ark's.
 fn record(task: &Task, state: TaskState) -> Option<Value> {
-    let Work::Ark(video) = &task.work else { return None };
+    let video = task.product::<ArkVideo>()?;
     let request = &video.request;
     let status = match state {
         TaskState::Pending => "queued",

@@ -4,11 +4,11 @@
 
 use bytes::Bytes;
 
-/// How many samples make a second.
+/// Sample rate, in hertz.
 pub(super) const SAMPLES_PER_SECOND: u32 = 24_000;
-/// How many bytes make a sample.
+/// Length of a sample, in bytes.
 const BYTES_PER_SAMPLE: u32 = 2;
-/// How many bytes of a WAV file stand before its samples.
+/// Length of a WAV header, in bytes.
 const HEADER_BYTES: u32 = 44;
 /// After how many samples the sine repeats: it has 400 Hz.
 pub(super) const PERIOD: u32 = 60;
@@ -30,8 +30,8 @@ pub(super) fn sine(samples: u32) -> Bytes {
     sine.into()
 }
 
-/// What stands in a WAV file before so many samples: the RIFF chunk, the format and the head of the
-/// data (Microsoft's "Multimedia Programming Interface and Data Specifications 1.0").
+/// WAV header for this many samples: the RIFF chunk, the format and the head of the data (Microsoft's
+/// "Multimedia Programming Interface and Data Specifications 1.0").
 pub(super) fn wav_header(samples: u32) -> Bytes {
     let data_bytes = samples.saturating_mul(BYTES_PER_SAMPLE);
     // What the RIFF chunk counts is everything after its first eight bytes.

@@ -7,15 +7,16 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Envelope};
-use super::asked::ReceivedRequest;
 use super::behaviour::{Behaviour, Refusal, UsageForm};
 use super::event_frames;
+use super::received_request::ReceivedRequest;
 use super::reply::Reply;
 use super::script::{EventStream, Protocol};
+use super::usage::CachedUsage;
 
-/// How many bytes of a prompt make a token, about.
+/// Approximate bytes of a prompt per token.
 const BYTES_PER_TOKEN: usize = 4;
-/// What streams are called in the head of an answer.
+/// Content type of streams.
 const EVENT_STREAM: &str = "application/vnd.amazon.eventstream";
 
 /// The parts of a request that shape the answer. What the API does not know at the top level it refuses.
@@ -53,7 +54,7 @@ struct ToolConfig {
 }
 
 impl ConverseRequest {
-    /// What the API says of a conversation that breaks its rules.
+    /// Validation error of a conversation, in the API's words.
     fn fault(&self) -> Option<&'static str> {
         let roles: Vec<&str> = self.messages.iter().map(|message| &*message.role).collect();
         if roles.first() != Some(&"user") {
@@ -68,7 +69,7 @@ impl ConverseRequest {
             .then_some("The toolConfig field must be defined when using toolUse content blocks.")
     }
 
-    /// The tool that the answer calls: the first one, until its result is there.
+    /// Tool that the answer calls: the first declared one, until the conversation has its result.
     fn tool(&self) -> Option<&Value> {
         let last = self.messages.last()?;
         let has_result = last.content.iter().any(|block| block["toolResult"].is_object());
@@ -92,11 +93,15 @@ impl ConverseRequest {
 }
 
 /// Answers a request: `…/model/{id}/converse`, or `…/converse-stream` for a stream.
-pub(super) fn answer(asked: &ReceivedRequest<'_>, streams: bool, behaviour: &Behaviour) -> Answer {
+pub(super) fn answer(
+    http_request: &ReceivedRequest<'_>,
+    streams: bool,
+    behaviour: &Behaviour,
+) -> Answer {
     let invalid = |message: &str| {
         Answer::refused(Envelope::Bedrock, StatusCode::BAD_REQUEST, message, behaviour)
     };
-    let request = match serde_json::from_slice::<ConverseRequest>(asked.body) {
+    let request = match serde_json::from_slice::<ConverseRequest>(http_request.body) {
         Ok(request) => request,
         Err(error) => return invalid(&format!("The body: {error}.")),
     };
@@ -108,8 +113,9 @@ pub(super) fn answer(asked: &ReceivedRequest<'_>, streams: bool, behaviour: &Beh
         return Answer { content_type, ..Answer::garbage(streams) };
     }
     let reply = request.reply(behaviour);
-    let usage = ConverseUsage::reported(asked.body.len(), &reply, behaviour);
-    let response = ConverseResponse { number: asked.number, reply, usage };
+    let input = 1 + (http_request.body.len() / BYTES_PER_TOKEN) as u64;
+    let usage = CachedUsage::reported(input, &reply, behaviour);
+    let response = ConverseResponse { number: http_request.number, reply, usage };
     if streams {
         response.streamed(behaviour)
     } else {
@@ -120,7 +126,7 @@ pub(super) fn answer(asked: &ReceivedRequest<'_>, streams: bool, behaviour: &Beh
 struct ConverseResponse {
     number: u64,
     reply: Reply,
-    usage: Option<ConverseUsage>,
+    usage: Option<CachedUsage>,
 }
 
 impl ConverseResponse {
@@ -139,7 +145,7 @@ impl ConverseResponse {
             "stopReason": self.stop_reason(),
         });
         if let Some(usage) = self.usage {
-            answer["usage"] = usage.to_json();
+            answer["usage"] = usage_json(usage);
         }
         answer
     }
@@ -155,7 +161,7 @@ impl ConverseResponse {
         }
         for (at, piece) in self.reply.pieces.iter().enumerate() {
             if at == self.reply.pieces.len() / 2 && form == UsageForm::Early {
-                self.send_usage(&mut stream, ConverseUsage::tenfold);
+                self.send_usage(&mut stream, CachedUsage::tenfold);
             }
             let delta = match &self.reply.tool {
                 Some(_) => json!({"toolUse": {"input": piece}}),
@@ -172,18 +178,14 @@ impl ConverseResponse {
         send(&mut stream, "messageStop", json!({"stopReason": self.stop_reason()}));
         self.send_usage(&mut stream, |usage| usage);
         if matches!(form, UsageForm::Twice | UsageForm::Late) {
-            self.send_usage(&mut stream, ConverseUsage::tenfold);
+            self.send_usage(&mut stream, CachedUsage::tenfold);
         }
         Answer { content_type: EVENT_STREAM, ..Answer::events(stream) }
     }
 
-    fn send_usage(
-        &self,
-        stream: &mut EventStream<'_>,
-        forge: impl Fn(ConverseUsage) -> ConverseUsage,
-    ) {
+    fn send_usage(&self, stream: &mut EventStream<'_>, forge: impl Fn(CachedUsage) -> CachedUsage) {
         if let Some(usage) = self.usage {
-            let usage = forge(usage).to_json();
+            let usage = usage_json(forge(usage));
             send(stream, "metadata", json!({"metrics": {"latencyMs": 1}, "usage": usage}));
         }
     }
@@ -205,53 +207,14 @@ fn send(stream: &mut EventStream<'_>, name: &str, payload: Value) {
     stream.send(&event_frames::event(name, &payload.to_string()));
 }
 
-/// The usage that an answer reports, in tokens.
-#[derive(Clone, Copy)]
-struct ConverseUsage {
-    input: i64,
-    cache_read: i64,
-    output: i64,
-}
-
-impl ConverseUsage {
-    /// What is reported: what the request and the answer suggest, unless `behaviour` says otherwise.
-    fn reported(body_bytes: usize, reply: &Reply, behaviour: &Behaviour) -> Option<Self> {
-        match behaviour.faults.usage {
-            UsageForm::Missing => return None,
-            UsageForm::Negative => {
-                return Some(Self { input: -100, cache_read: -50, output: -200 });
-            }
-            UsageForm::Huge => {
-                return Some(Self { input: i64::MAX, cache_read: 0, output: i64::MAX });
-            }
-            UsageForm::Honest
-            | UsageForm::Text
-            | UsageForm::Twice
-            | UsageForm::Early
-            | UsageForm::Late => {}
-        }
-        let told = behaviour.usage;
-        let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-        Some(Self {
-            input: told.prompt.unwrap_or(number(1 + (body_bytes / BYTES_PER_TOKEN) as u64)),
-            cache_read: told.cached.unwrap_or(0),
-            output: told.completion.unwrap_or(number(reply.tokens)),
-        })
-    }
-
-    fn tenfold(self) -> Self {
-        let Self { input, output, .. } = self;
-        Self { input: input.saturating_mul(10), output: output.saturating_mul(10), ..self }
-    }
-
-    fn to_json(self) -> Value {
-        let Self { input, cache_read, output } = self;
-        json!({
-            "inputTokens": input,
-            "outputTokens": output,
-            "totalTokens": input.saturating_add(output),
-            "cacheReadInputTokens": cache_read,
-            "cacheWriteInputTokens": 0,
-        })
-    }
+/// The usage as an answer reports it.
+fn usage_json(usage: CachedUsage) -> Value {
+    let CachedUsage { input, cache_read, output } = usage;
+    json!({
+        "inputTokens": input,
+        "outputTokens": output,
+        "totalTokens": input.saturating_add(output),
+        "cacheReadInputTokens": cache_read,
+        "cacheWriteInputTokens": 0,
+    })
 }

@@ -1,4 +1,4 @@
-//! What a simulated upstream does.
+//! Behaviour of a simulated upstream, and its settings.
 
 mod settings;
 mod tasks;
@@ -10,54 +10,53 @@ use crate::provider::ChatProvider;
 pub use settings::BadSetting;
 pub use tasks::{TaskEnd, TaskSettings, Withheld};
 
-/// What a simulated upstream does with a request.
+/// Behaviour of a simulated upstream for one request.
 ///
 /// The default is an upstream that works, answers at once and reports honest usage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Behaviour {
-    /// How long to wait between a request's last byte and the answer's first. At most an hour.
+    /// Delay between a request's last byte and the answer's first. At most an hour.
     pub delay: Duration,
-    /// How many pieces of content an answer has, each a chunk when streamed. 0 to 100,000.
+    /// Pieces of content in an answer, each a chunk when streamed. 0 to 100,000.
     pub chunks: u32,
-    /// How long to wait between two chunks. At most an hour.
+    /// Delay between two chunks. At most an hour.
     pub interval: Duration,
-    /// How many words a chunk has, each counted as one token. 0 to 10,000.
+    /// Words per chunk, each counted as one token. 0 to 10,000.
     pub words_per_chunk: u32,
-    /// Whether `max_tokens` and `max_completion_tokens` of a request are ignored.
+    /// True to ignore `max_tokens` and `max_completion_tokens`.
     pub ignores_max_tokens: bool,
-    /// Whose chat completions are answered.
+    /// Provider whose chat completions dialect is imitated.
     pub provider: ChatProvider,
     /// The reported usage, where it is not what the request and the answer suggest.
     pub usage: UsageFigures,
     /// The size of embedding vectors when the request does not ask for one. 1 to 65,536.
     pub dimensions: u32,
-    /// Whether embeddings come in base64 when a request asks for that.
+    /// True to return embeddings in base64 on request.
     pub knows_base64: bool,
-    /// How many characters of base64 each image has, which are no picture then; 0 for a picture of one
-    /// pixel. 0 to 64 Mi; multiples of four are valid base64.
+    /// Base64 characters of each image, which is no valid picture then; 0 for a picture of one pixel. 0
+    /// to 64 Mi; multiples of four are valid base64.
     pub image_bytes: u32,
-    /// How DashScope's image models report usage.
+    /// Form of the usage reports of DashScope's image models.
     pub usage_dialect: UsageDialect,
-    /// What happens to tasks, such as videos.
+    /// Behaviour of tasks, such as videos.
     pub task: TaskSettings,
-    /// What happens to requests that have tokens counted.
+    /// Behaviour of token counting requests.
     pub count: CountSettings,
-    /// The key that requests must carry as `Authorization: Bearer`; `None` asks for none.
+    /// API key required as `Authorization: Bearer`; `None` for no authentication.
     pub key: Option<String>,
     /// The `retry-after` header of error answers.
     pub retry_after: Option<String>,
     /// `error.code` of error answers, where it is not the one that goes with the status, and the code
     /// of tasks that fail.
     pub error_code: Option<String>,
-    /// Whether requests are answered by path alone: the body is counted and thrown away, nothing is
-    /// hashed or recorded, and every chat gets the same JSON, as does every request for images. For
-    /// measuring large bodies, where reading JSON here would take the processor from what is
-    /// measured.
+    /// True to answer by path alone: the body is counted and discarded, nothing is hashed or recorded,
+    /// and every chat gets the same JSON, as does every request for images. For benchmarks with large
+    /// bodies, where parsing here would take CPU from the gateway under test.
     pub blind: bool,
-    /// Whether requests to language models are refused that the real provider's validator refuses, as
-    /// [`strict`](crate::strict) has it.
+    /// True to refuse requests to language models that the real provider's validator refuses, as
+    /// implemented in [`strict`](crate::strict).
     pub strict: bool,
-    /// What goes wrong on the way, and when.
+    /// Faults injected into every answer.
     pub faults: Faults,
 }
 
@@ -87,12 +86,12 @@ impl Default for Behaviour {
     }
 }
 
-/// What happens to requests that have tokens counted.
+/// Behaviour of token counting requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountSettings {
-    /// How long to wait before the count, where that is not as for other answers. At most an hour.
+    /// Delay before a count, if it differs from other answers. At most an hour.
     pub delay: Option<Duration>,
-    /// What comes instead of a count. Nothing else has this fault.
+    /// Refusal in place of a count only.
     pub fault: Option<Refusal>,
     /// The count in hundredths of the true one. 0 to 1,000.
     pub percent: u32,
@@ -113,55 +112,55 @@ pub struct UsageFigures {
     pub prompt: Option<i64>,
     /// `completion_tokens`, or what else came out: DashScope's images and seconds, for example.
     pub completion: Option<i64>,
-    /// The tokens that `prompt_tokens_details.cached_tokens` reports.
+    /// Reported `prompt_tokens_details.cached_tokens`.
     pub cached: Option<i64>,
-    /// The tokens that `completion_tokens_details.reasoning_tokens` reports.
+    /// Reported `completion_tokens_details.reasoning_tokens`.
     pub reasoning: Option<i64>,
 }
 
-/// How DashScope's image models report usage.
+/// Form of the usage reports of DashScope's image models.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UsageDialect {
-    /// With `image_count`, `width` and `height`.
+    /// Usage with `image_count`, `width` and `height`.
     #[default]
     Counted,
     /// `output_width`, `output_height`, `input_image_count`, `output_image_count`.
     Output,
 }
 
-/// What goes wrong. The default is nothing; faults of different fields combine.
+/// Injected faults. The default is none; faults of different fields combine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// What comes instead of an answer.
+    /// Refusal in place of an answer.
     pub refusal: Option<Refusal>,
-    /// Where an answer breaks off.
+    /// Position at which an answer breaks off.
     pub stop: Option<Stop>,
-    /// How usage is reported.
+    /// Form of the usage report.
     pub usage: UsageForm,
-    /// How a stream ends.
+    /// Terminator of a stream.
     pub done: DoneMarker,
-    /// How the lines of a stream end.
+    /// Line terminator of a stream.
     pub line_end: LineEnd,
-    /// How a body is cut into writes.
+    /// Segmentation of a body into writes.
     pub writes: Writes,
-    /// Whether the checksum of the second piece of content is wrong, in streams of binary frames.
+    /// True to corrupt the checksum of the second piece of content, in streams of binary frames.
     pub checksum: bool,
-    /// Whether comments stand between events and inside them.
+    /// True to send comments between and inside events.
     pub comments: bool,
     /// The size in bytes of the one huge piece of content that is added.
     pub giant_bytes: Option<u32>,
-    /// Whether the answer's headers carry a cookie and what looks like the operator's credentials.
+    /// True to send a cookie and credential-like values in response headers.
     pub leak: bool,
-    /// What comes instead of the answer to a submit whose task was taken in.
+    /// Failure in place of the answer to a submit whose task was accepted.
     pub submit: Option<Withheld>,
-    /// Whether tasks that are submitted or queried are unknown to queries.
+    /// True to answer queries of existing tasks with "not found".
     pub task_lost: bool,
 }
 
-/// What comes instead of an answer.
+/// Refusal in place of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// This status with an error body. 400 to 599.
+    /// Error response with this status, 400 to 599.
     Status(u16),
     /// 200 with the error body of a 500, as providers send who fail after all.
     ErrorIn200,
@@ -175,35 +174,35 @@ pub enum Refusal {
     Garbage,
 }
 
-/// Where an answer breaks off.
+/// Position at which an answer breaks off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stop {
-    /// How many chunks of content are sent before. An unstreamed body breaks off in its middle.
+    /// Chunks of content sent before it. An unstreamed body breaks off in its middle.
     pub after_chunks: u32,
-    /// How it breaks off.
+    /// Manner of the break.
     pub how: Break,
 }
 
-/// How an answer breaks off.
+/// Manner in which an answer breaks off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Break {
     /// The connection closes and the body is left unfinished.
     Cut,
     /// The body ends as if it were whole, without usage and `[DONE]`.
     Eof,
-    /// Nothing more comes, and the connection stays open.
+    /// Send nothing more, and keep the connection open.
     Hang,
     /// An error event comes, and the body ends. Unstreamed answers ignore it.
     ErrorFrame,
 }
 
-/// How usage is reported. A forgery claims ten times what is true unless it says otherwise.
+/// Form of the usage report. A forgery claims ten times the true usage unless noted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UsageForm {
     /// The usage is reported once, and right.
     #[default]
     Honest,
-    /// Not at all, asked for or not.
+    /// No report, requested or not.
     Missing,
     /// Right, but as a string that holds JSON, as DashScope has been seen to do. DashScope's tasks only.
     Text,
@@ -219,19 +218,32 @@ pub enum UsageForm {
     Late,
 }
 
-/// How a stream ends.
+impl UsageForm {
+    /// Select the report of this form: `None` if it is missing, or an impossible one in place of the honest
+    /// one. Forgeries beside the honest report are up to the stream.
+    pub(crate) fn select<T>(self, negative: T, huge: T, honest: impl FnOnce() -> T) -> Option<T> {
+        match self {
+            Self::Missing => None,
+            Self::Negative => Some(negative),
+            Self::Huge => Some(huge),
+            Self::Honest | Self::Text | Self::Twice | Self::Early | Self::Late => Some(honest()),
+        }
+    }
+}
+
+/// Terminator of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DoneMarker {
-    /// With one `[DONE]` at the end.
+    /// One `[DONE]` at the end.
     #[default]
     Once,
-    /// With two `[DONE]` at the end.
+    /// Two `[DONE]` at the end.
     Twice,
-    /// Without a `[DONE]` at the end.
+    /// No `[DONE]` at the end.
     Missing,
 }
 
-/// How the lines of a stream end. The standard of server-sent events allows all three.
+/// Line terminator of a stream; the standard of server-sent events allows all three.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LineEnd {
     /// A line feed: `\n`.
@@ -244,7 +256,7 @@ pub enum LineEnd {
 }
 
 impl LineEnd {
-    /// The bytes that end a line.
+    /// Bytes of the line terminator.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -255,7 +267,7 @@ impl LineEnd {
     }
 }
 
-/// How a body is cut into writes, each its own chunk of the transfer coding.
+/// Segmentation of a body into writes, each a chunk of the transfer coding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Writes {
     /// One write for each event.

@@ -16,7 +16,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// A connection that is reset when it is dropped while `reset` is set.
+    /// A connection that sends RST on drop if `reset` is set.
     pub(super) fn new(stream: TcpStream, reset: Arc<AtomicBool>) -> Self {
         Self { stream, reset }
     }

@@ -12,8 +12,8 @@ mod tests;
 use serde_json::{Value, json};
 
 use super::answer::Answer;
-use super::asked::ReceivedRequest;
 use super::behaviour::Behaviour;
+use super::received_request::ReceivedRequest;
 
 /// The dialect of a request for a model's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,7 +39,7 @@ pub struct ModelRequest {
     pub path: String,
     /// The headers of the HTTP request.
     pub headers: http::HeaderMap,
-    /// The tools that the model may call.
+    /// Tools declared in the request.
     pub tools: Vec<DeclaredTool>,
     /// The calls of the history, oldest first.
     pub calls: Vec<PastCall>,
@@ -47,14 +47,14 @@ pub struct ModelRequest {
     pub body: Value,
 }
 
-/// A tool that a request declares.
+/// A tool declared in a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeclaredTool {
     /// The name of the tool, as the request declares it.
     pub name: String,
     /// The namespace, in OpenAI's responses; empty outside of one.
     pub namespace: String,
-    /// Whether the input is a text: OpenAI's custom tools.
+    /// True if the input is free text: OpenAI's custom tools.
     pub is_free: bool,
 }
 
@@ -73,7 +73,7 @@ impl ModelRequest {
 /// A call in the history of a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PastCall {
-    /// The id that pairs it with its result; empty in dialects without ids.
+    /// Call id, which pairs it with its result; empty in dialects without ids.
     pub id: String,
     /// The name of the tool.
     pub name: String,
@@ -107,7 +107,7 @@ pub struct ToolCall {
 }
 
 impl ToolCall {
-    /// Takes the declared name of the tool, and the form of input that the tool has there.
+    /// Adopt the declared name and input form of the tool.
     fn declare(&mut self, request: &ModelRequest) {
         let Some(tool) = request.tool(&self.name) else { return };
         self.name.clone_from(&tool.name);
@@ -132,7 +132,7 @@ pub struct TurnUsage {
 
 type AnswerFn = dyn Fn(&ModelRequest) -> Option<ModelTurn> + Send + Sync;
 
-/// A function that answers requests for models; what it leaves is answered as without it.
+/// Script that answers model requests; requests it declines are answered as usual.
 pub struct ModelScript(Box<AnswerFn>);
 
 impl ModelScript {
@@ -155,10 +155,10 @@ pub(super) fn answer(
     script: &ModelScript,
     dialect: ModelDialect,
     streams: bool,
-    asked: &ReceivedRequest<'_>,
+    http_request: &ReceivedRequest<'_>,
     behaviour: &Behaviour,
 ) -> Option<Answer> {
-    let body: Value = serde_json::from_slice(asked.body).ok()?;
+    let body: Value = serde_json::from_slice(http_request.body).ok()?;
     let (tools, calls) = match dialect {
         ModelDialect::Chat => (chat::tools(&body), chat::calls(&body)),
         ModelDialect::Responses => (responses::tools(&body), responses::calls(&body)),
@@ -166,12 +166,12 @@ pub(super) fn answer(
         ModelDialect::Gemini => (gemini::tools(&body), gemini::calls(&body)),
         ModelDialect::Converse => (converse::tools(&body), converse::calls(&body)),
     };
-    let (path, headers) = (asked.path.to_owned(), asked.headers.clone());
+    let (path, headers) = (http_request.path.to_owned(), http_request.headers.clone());
     let request = ModelRequest { dialect, path, headers, tools, calls, body };
     let mut turn = (script.0)(&request)?;
     turn.calls.iter_mut().for_each(|call| call.declare(&request));
     let streams = streams || request.body["stream"] == true;
-    let reply = TurnReply { number: asked.number, turn, request: &request, streams };
+    let reply = TurnReply { number: http_request.number, turn, request: &request, streams };
     Some(match dialect {
         ModelDialect::Chat => chat::answer(&reply, behaviour),
         ModelDialect::Responses => responses::answer(&reply, behaviour),

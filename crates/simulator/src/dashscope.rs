@@ -10,15 +10,15 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Envelope};
-use super::asked::ReceivedRequest;
 use super::behaviour::{Behaviour, Faults, Refusal, UsageDialect};
+use super::received_request::ReceivedRequest;
 use super::results;
 use super::usage::Usage;
 use tollgate_types::clock::UnixMs;
 
-/// The voices that are known; any other is refused.
+/// Accepted voices; others are refused.
 const VOICES: [&str; 7] = ["Cherry", "Ethan", "Serena", "Chelsie", "Dylan", "Jada", "Sunny"];
-/// How long a result can be fetched: a day.
+/// Lifetime of a result, in seconds: a day.
 const RESULT_SECONDS: u64 = 86_400;
 /// Width and height of an image for which no size was asked.
 const SIZE: (u32, u32) = (1024, 1024);
@@ -33,7 +33,7 @@ struct GenerationRequest {
     parameters: ImageParameters,
 }
 
-/// What is asked for shows in the input, not in the path.
+/// Input of the generation endpoint; its fields, not the path, decide what is generated.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum GenerationInput {
@@ -63,8 +63,8 @@ impl ImageParameters {
 }
 
 /// Answers a request for images or speech: `…/multimodal-generation/generation`.
-pub(super) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
-    let request = match serde_json::from_slice::<GenerationRequest>(asked.body) {
+pub(super) fn answer(http_request: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
+    let request = match serde_json::from_slice::<GenerationRequest>(http_request.body) {
         Ok(request) => request,
         Err(error) => return invalid(&format!("The body: {error}."), behaviour),
     };
@@ -73,14 +73,14 @@ pub(super) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answ
     }
     match &request.input {
         GenerationInput::Image { messages } => {
-            image(asked, messages, &request.parameters, behaviour)
+            image(http_request, messages, &request.parameters, behaviour)
         }
-        GenerationInput::Speech { text, voice } => speech(asked, text, voice, behaviour),
+        GenerationInput::Speech { text, voice } => speech(http_request, text, voice, behaviour),
     }
 }
 
 fn image(
-    asked: &ReceivedRequest<'_>,
+    http_request: &ReceivedRequest<'_>,
     messages: &[Message],
     parameters: &ImageParameters,
     behaviour: &Behaviour,
@@ -104,13 +104,18 @@ fn image(
             "output_image_count": usage.output,
         }),
     });
-    let content = json!([{"image": results::image_url(asked, 0)}]);
+    let content = json!([{"image": results::image_url(http_request, 0)}]);
     let message = json!({"role": "assistant", "content": content});
     let output = json!({"choices": [{"finish_reason": "stop", "message": message}]});
-    whole(asked, output, usage, behaviour)
+    whole(http_request, output, usage, behaviour)
 }
 
-fn speech(asked: &ReceivedRequest<'_>, text: &str, voice: &str, behaviour: &Behaviour) -> Answer {
+fn speech(
+    http_request: &ReceivedRequest<'_>,
+    text: &str,
+    voice: &str,
+    behaviour: &Behaviour,
+) -> Answer {
     if text.is_empty() {
         return invalid("input.text must not be empty.", behaviour);
     }
@@ -122,8 +127,8 @@ fn speech(asked: &ReceivedRequest<'_>, text: &str, voice: &str, behaviour: &Beha
         "finish_reason": "stop",
         "audio": {
             "data": "",
-            "url": results::speech_url(asked, characters),
-            "id": format!("audio_sim_{}", asked.number),
+            "url": results::speech_url(http_request, characters),
+            "id": format!("audio_sim_{}", http_request.number),
             "expires_at": UnixMs::now().seconds() + RESULT_SECONDS,
         },
     });
@@ -131,16 +136,17 @@ fn speech(asked: &ReceivedRequest<'_>, text: &str, voice: &str, behaviour: &Beha
     let usage = usage.map(|usage| json!({"characters": usage.input}));
     // It is the audio that breaks off: nobody would fetch it after half of an answer.
     let faults = Faults { stop: None, ..behaviour.faults.clone() };
-    whole(asked, output, usage, &Behaviour { faults, ..behaviour.clone() })
+    whole(http_request, output, usage, &Behaviour { faults, ..behaviour.clone() })
 }
 
 fn whole(
-    asked: &ReceivedRequest<'_>,
+    http_request: &ReceivedRequest<'_>,
     output: Value,
     usage: Option<Value>,
     behaviour: &Behaviour,
 ) -> Answer {
-    let mut body = json!({"request_id": format!("req_sim_{}", asked.number), "output": output});
+    let mut body =
+        json!({"request_id": format!("req_sim_{}", http_request.number), "output": output});
     if let Some(usage) = usage {
         body["usage"] = usage;
     }

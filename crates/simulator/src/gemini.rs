@@ -11,16 +11,16 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Envelope};
-use super::asked::ReceivedRequest;
 use super::behaviour::{Behaviour, Refusal, UsageForm};
 use super::prompt::{self, CountDialect};
+use super::received_request::ReceivedRequest;
 use super::reply::Reply;
 use super::script::{EventStream, Protocol};
 
-/// What is thought, where that is shown.
+/// Pieces of a thought summary.
 const THOUGHTS: [&str; 2] = ["Let me ", "think."];
 
-/// What is asked of a model, by the end of the path.
+/// Method of a model, from the suffix of the path.
 #[derive(Clone, Copy)]
 pub(super) enum Method {
     Generate,
@@ -56,7 +56,7 @@ struct ContentRequest {
 }
 
 impl ContentRequest {
-    /// The function that the answer calls: the first one, until its result is there.
+    /// Function that the answer calls: the first declared one, until the conversation has its result.
     fn tool(&self) -> Option<&Value> {
         let declared = |tool: &'_ Value| tool["functionDeclarations"].as_array().is_some();
         let declarations = self.tools.iter().filter(|tool| declared(tool));
@@ -90,7 +90,7 @@ impl ContentRequest {
         })
     }
 
-    /// Whether thoughts are asked for, in either spelling.
+    /// True if thoughts are requested, in either spelling.
     fn shows_thoughts(&self) -> bool {
         let config = &self.generation_config;
         let config = [&config["thinkingConfig"], &config["thinking_config"]];
@@ -99,8 +99,8 @@ impl ContentRequest {
 
     fn reply(&self, behaviour: &Behaviour) -> Reply {
         let config = &self.generation_config;
-        let asked = config["maxOutputTokens"].as_u64();
-        let tokens_max = asked.filter(|_| !behaviour.ignores_max_tokens).unwrap_or(u64::MAX);
+        let limit = config["maxOutputTokens"].as_u64();
+        let tokens_max = limit.filter(|_| !behaviour.ignores_max_tokens).unwrap_or(u64::MAX);
         if let Some(tool) = self.tool() {
             let name = tool["name"].as_str().unwrap_or_default();
             let schema = [&tool["parametersJsonSchema"], &tool["parameters"]];
@@ -135,16 +135,16 @@ fn json_schema(schema: &Value) -> Value {
 pub(super) fn answer(
     model: &str,
     method: Method,
-    asked: &ReceivedRequest<'_>,
+    http_request: &ReceivedRequest<'_>,
     behaviour: &Behaviour,
 ) -> Answer {
     if matches!(method, Method::Count) {
-        return prompt::count(CountDialect::Google(model), asked.body, behaviour);
+        return prompt::count(CountDialect::Google(model), http_request.body, behaviour);
     }
     let invalid = |message: &str| {
         Answer::refused(Envelope::Google, StatusCode::BAD_REQUEST, message, behaviour)
     };
-    let request = match serde_json::from_slice::<ContentRequest>(asked.body) {
+    let request = match serde_json::from_slice::<ContentRequest>(http_request.body) {
         Ok(request) => request,
         Err(error) => return invalid(&format!("Invalid JSON payload received: {error}.")),
     };
@@ -153,17 +153,17 @@ pub(super) fn answer(
         return invalid("Function call is missing a thought_signature in functionCall parts.");
     }
     let streams = matches!(method, Method::Stream);
-    let has_events = streams && asked.query.split('&').any(|field| field == "alt=sse");
+    let has_events = streams && http_request.query.split('&').any(|field| field == "alt=sse");
     if behaviour.faults.refusal == Some(Refusal::Garbage) {
         return Answer::garbage(has_events);
     }
     let reply = request.reply(behaviour);
     let content = GeneratedContent {
-        number: asked.number,
+        number: http_request.number,
         model,
         has_ids: has_signatures,
         shows_thoughts: request.shows_thoughts(),
-        usage: ContentUsage::reported(asked.body, &reply, behaviour),
+        usage: ContentUsage::reported(http_request.body, &reply, behaviour),
         reply,
     };
     match (streams, has_events) {
@@ -263,61 +263,54 @@ impl GeneratedContent<'_> {
     }
 }
 
-/// The usage that is reported, in tokens. What was thought is no part of what was said.
+/// Reported usage, in tokens. Thoughts are not part of the visible output.
 #[derive(Clone, Copy)]
 struct ContentUsage {
     prompt: i64,
     cached: i64,
-    said: i64,
+    visible: i64,
     thought: i64,
 }
 
 impl ContentUsage {
-    /// What is reported: what the request and the answer suggest, unless `behaviour` says otherwise.
+    /// Compute the reported usage: estimated from request and answer, unless `behaviour` overrides it.
     fn reported(body: &[u8], reply: &Reply, behaviour: &Behaviour) -> Option<Self> {
-        match behaviour.faults.usage {
-            UsageForm::Missing => return None,
-            UsageForm::Negative => {
-                return Some(Self { prompt: -100, cached: -50, said: -200, thought: -1 });
-            }
-            UsageForm::Huge => {
-                return Some(Self { prompt: i64::MAX, cached: 0, said: i64::MAX, thought: 0 });
-            }
-            UsageForm::Honest
-            | UsageForm::Text
-            | UsageForm::Twice
-            | UsageForm::Early
-            | UsageForm::Late => {}
-        }
-        let told = behaviour.usage;
+        let overrides = behaviour.usage;
         let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-        let thought = told.reasoning.unwrap_or(0);
-        Some(Self {
-            prompt: told.prompt.unwrap_or(number(prompt::tokens(body))),
-            cached: told.cached.unwrap_or(0),
-            said: told.completion.unwrap_or(number(reply.tokens)).saturating_sub(thought),
-            thought,
-        })
+        behaviour.faults.usage.select(
+            Self { prompt: -100, cached: -50, visible: -200, thought: -1 },
+            Self { prompt: i64::MAX, cached: 0, visible: i64::MAX, thought: 0 },
+            || {
+                let thought = overrides.reasoning.unwrap_or(0);
+                let output = overrides.completion.unwrap_or(number(reply.tokens));
+                Self {
+                    prompt: overrides.prompt.unwrap_or(number(prompt::tokens(body))),
+                    cached: overrides.cached.unwrap_or(0),
+                    visible: output.saturating_sub(thought),
+                    thought,
+                }
+            },
+        )
     }
 
-    /// What is reported when so many of all pieces have come.
+    /// Usage reported after `pieces` of `all` pieces.
     fn after(self, pieces: usize, all: usize) -> Self {
         let number = |count: usize| i64::try_from(count.max(1)).unwrap_or(i64::MAX);
-        let share = if pieces == 0 { 0 } else { self.said / number(all) * number(pieces) };
-        Self { said: share.min(self.said), ..self }
+        let share = if pieces == 0 { 0 } else { self.visible / number(all) * number(pieces) };
+        Self { visible: share.min(self.visible), ..self }
     }
 
     fn tenfold(self) -> Self {
         let ten = |count: i64| count.saturating_mul(10);
-        Self { prompt: ten(self.prompt), said: ten(self.said), ..self }
+        Self { prompt: ten(self.prompt), visible: ten(self.visible), ..self }
     }
 
     fn to_json(self) -> Value {
-        let Self { prompt, cached, said, thought } = self;
-        let total = prompt.saturating_add(said).saturating_add(thought);
+        let Self { prompt, cached, visible, thought } = self;
+        let total = prompt.saturating_add(visible).saturating_add(thought);
         let mut usage = json!({
             "promptTokenCount": prompt,
-            "candidatesTokenCount": said,
+            "candidatesTokenCount": visible,
             "totalTokenCount": total,
             "promptTokensDetails": [{"modality": "TEXT", "tokenCount": prompt}],
         });

@@ -5,8 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::behaviour::Behaviour;
 
-/// How every PNG begins: the signature, and the length and type of the first chunk (W3C, "Portable
-/// Network Graphics", 5.2 and 11.2.1). Width and height follow.
+/// Start of every PNG: the signature, and the length and type of the first chunk (W3C, "Portable Network
+/// Graphics", 5.2 and 11.2.1). Width and height follow.
 const PNG_START: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR";
 /// A picture of one blue pixel, its data stored without compression.
 #[rustfmt::skip]

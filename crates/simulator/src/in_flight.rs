@@ -1,4 +1,4 @@
-//! How many requests are being answered.
+//! Counter of requests in flight.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -106,7 +106,7 @@
 mod answer;
 mod anthropic;
 mod ark;
-mod asked;
+mod received_request;
 mod audio;
 mod bedrock;
 mod behaviour;
@@ -155,12 +155,12 @@ pub use tasks::{SimTask, TaskProtocol, TaskState};
 
 use state::Server;
 
-/// How to start a simulated upstream.
+/// Start options of a simulated upstream.
 #[derive(Clone, Debug)]
 pub struct SimOptions {
-    /// Where to listen. Port 0 takes any free port, which is the default, on 127.0.0.1.
+    /// Listening address. Port 0 takes any free port, which is the default, on 127.0.0.1.
     pub listen: SocketAddr,
-    /// What it does unless a path or a request's headers say otherwise.
+    /// Default behaviour, which paths and request headers override.
     pub behaviour: Behaviour,
 }
 
@@ -217,25 +217,25 @@ impl Sim {
         self.server.recorder.all()
     }
 
-    /// How many requests were received whole since the start.
+    /// Requests received completely since the start.
     #[must_use]
     pub fn requests_total(&self) -> u64 {
         self.server.recorder.received()
     }
 
-    /// How many requests are being read or answered now.
+    /// Requests being read or answered now.
     #[must_use]
     pub fn requests_in_flight(&self) -> usize {
         self.server.in_flight()
     }
 
-    /// The last tasks, at most 100,000, oldest first, whoever can still ask after them.
+    /// Latest tasks, at most 100,000, oldest first, including ones that queries cannot see.
     #[must_use]
     pub fn tasks(&self) -> Vec<SimTask> {
         self.server.tasks.all()
     }
 
-    /// How many tasks were taken in since the start.
+    /// Tasks accepted since the start.
     #[must_use]
     pub fn tasks_total(&self) -> u64 {
         self.server.tasks.submitted()
@@ -246,7 +246,7 @@ impl Sim {
         self.server.behaviour.store(Arc::new(behaviour));
     }
 
-    /// Has a script answer the requests for models' answers that arrive from now on.
+    /// Install a script that answers model requests from now on.
     pub fn set_script(&self, script: ModelScript) {
         self.server.script.store(Some(Arc::new(script)));
     }

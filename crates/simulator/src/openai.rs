@@ -1,6 +1,7 @@
 //! OpenAI's protocol, one file for each endpoint.
 
 pub(super) mod chat;
+mod chat_usage;
 pub(super) mod embeddings;
 pub(super) mod images;
 mod imitator;
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 use super::answer::Answer;
 use super::behaviour::Behaviour;
 
-/// The models that are listed. Requests may name any model, listed or not.
+/// Listed models. Requests may name any model, listed or not.
 const MODELS: [&str; 2] = ["sim-chat", "sim-embedding"];
 
 /// Answers a request for the list of models: `…/models`.

@@ -1,4 +1,4 @@
-//! How many tokens a prompt has: as many for a paid request as for a count of it.
+//! Token count of a prompt, equal for a paid request and for a count.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::answer::{Answer, Envelope};
 use super::behaviour::{Behaviour, Refusal};
 
-/// How many bytes of a prompt make a token, about.
+/// Approximate bytes of a prompt per token.
 const BYTES_PER_TOKEN: usize = 4;
 /// The fields of requests that are a part of the prompt, in any dialect.
 const PROMPT_FIELDS: [&str; 8] = [
@@ -22,7 +22,7 @@ const PROMPT_FIELDS: [&str; 8] = [
     "system_instruction",
     "tools",
 ];
-/// The fields that a real counter refuses, in any dialect: those of the answer.
+/// Fields that real counters refuse, in any dialect: those that affect the answer only.
 const ANSWER_FIELDS: [&str; 8] = [
     "max_tokens",
     "max_output_tokens",
@@ -33,7 +33,7 @@ const ANSWER_FIELDS: [&str; 8] = [
     "stop_sequences",
     "store",
 ];
-/// What a count of the Gemini API is of, beside `contents` alone.
+/// Field of a Gemini count request that contains a whole generation request.
 const CONTENT_REQUEST: &str = "generateContentRequest";
 
 /// The fields of a request's body, as they are written.
@@ -50,7 +50,7 @@ fn of_fields(fields: &BodyFields<'_>) -> u64 {
     1 + (bytes / BYTES_PER_TOKEN) as u64
 }
 
-/// Who is asked for a count.
+/// Dialect of a token count.
 #[derive(Clone, Copy)]
 pub(super) enum CountDialect<'a> {
     Anthropic,
@@ -88,7 +88,7 @@ pub(super) fn count(dialect: CountDialect<'_>, body: &[u8], behaviour: &Behaviou
     Answer::json(answer.to_string(), behaviour)
 }
 
-/// Why a real counter refuses a request.
+/// Refusal of a request by the real counter.
 fn refusal(dialect: CountDialect<'_>, fields: &BodyFields<'_>) -> Option<String> {
     if let Some(field) = ANSWER_FIELDS.iter().find(|field| fields.contains_key(*field)) {
         return Some(format!("{field}: Extra inputs are not permitted"));

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-/// Whose chat completions are answered.
+/// Provider whose chat completions dialect is imitated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChatProvider {
     /// OpenAI: what the others have copied.
@@ -31,9 +31,9 @@ pub enum ChatProvider {
     Openrouter,
     /// SiliconFlow: usage with every piece, refusals in plain text.
     Siliconflow,
-    /// vLLM: `reasoning`, usage when it is asked for.
+    /// vLLM: `reasoning`, usage on request.
     Vllm,
-    /// SGLang: `reasoning_content`, usage when it is asked for.
+    /// SGLang: `reasoning_content`, usage on request.
     Sglang,
     /// Ollama: `reasoning`, calls of tools in one piece.
     Ollama,
@@ -49,8 +49,7 @@ pub(super) struct ErrorBody {
 }
 
 impl ChatProvider {
-    /// How it refuses a request, where that is not as OpenAI does. `code` is the one to show instead of
-    /// its usual one.
+    /// Error body of a refusal, if it differs from OpenAI's. `code` replaces the usual one.
     pub(super) fn refusal(
         self,
         status: StatusCode,
@@ -73,9 +72,9 @@ impl ChatProvider {
                 body(json!({"error": {"code": code.unwrap_or(usual), "message": message}}))
             }
             Self::Minimax => {
-                let said = minimax_base_resp(status, code, message);
+                let base_resp = minimax_base_resp(status, code, message);
                 let value = json!({"id": "sim", "choices": null, "created": 1_700_000_000,
-                    "usage": {"total_tokens": 0, "total_characters": 0}, "base_resp": said});
+                    "usage": {"total_tokens": 0, "total_characters": 0}, "base_resp": base_resp});
                 let (status, content_type) = (StatusCode::OK, "application/json");
                 Some(ErrorBody { status, content_type, text: value.to_string() })
             }
@@ -96,7 +95,7 @@ impl ChatProvider {
         }
     }
 
-    /// What it says with status 200 when it fails after all; `None` where it says what others do.
+    /// Choice of a late failure with status 200; `None` if it does as others do.
     pub(super) fn failed_choice(self) -> Option<Value> {
         let error = json!({"code": 502, "message": "It failed after all."});
         let choice = json!({"index": 0, "message": {"role": "assistant", "content": ""},

@@ -1,4 +1,4 @@
-//! The requests that a simulated upstream has received.
+//! Record of received requests.
 
 use std::collections::VecDeque;
 
@@ -9,15 +9,15 @@ use serde_json::{Value, json};
 
 use tollgate_types::clock::UnixMs;
 
-/// How many requests are kept; enough to look back over a burst of a test.
+/// Largest number of recorded requests; enough for a burst of a test.
 const KEPT_MAX: usize = 1024;
-/// The largest body that is kept whole: with `KEPT_MAX`, a bound of 64 MiB on what is held.
+/// Largest body that is kept whole: with `KEPT_MAX`, at most 64 MiB in total.
 const KEPT_BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// A request that a simulated upstream has received whole.
+/// A request received completely.
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    /// When its last byte was read.
+    /// Time at which its last byte was read.
     pub received: UnixMs,
     /// The method of the request.
     pub method: Method,
@@ -87,7 +87,7 @@ impl Recorder {
         self.0.lock().kept.iter().cloned().collect()
     }
 
-    /// How many requests were received, those no longer kept included.
+    /// Requests received, evicted ones included.
     pub(super) fn received(&self) -> u64 {
         self.0.lock().received
     }

@@ -1,4 +1,4 @@
-//! What a simulated model says: words, JSON, or a call of a tool.
+//! Reply of a simulated model: words, JSON, or a tool call.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::sample::sample;
 use crate::behaviour::{Behaviour, Writes};
 
-/// What it says, over and over. A chunk's text repeats after as many chunks as there are words.
+/// Vocabulary, repeated cyclically: a chunk's text repeats after as many chunks as there are words.
 const WORDS: [&str; PERIOD] = [
     "Simulated ",
     "upstreams ",
@@ -47,9 +47,9 @@ const WIDE_WORDS: [&str; PERIOD] = [
     "até ",
     "fim… ",
 ];
-/// After how many chunks the text repeats, whatever the words in a chunk.
+/// Number of chunks after which the text repeats, for any number of words per chunk.
 pub(super) const PERIOD: usize = 16;
-/// How many characters of JSON make a piece. Counted as one token, as a tokenizer about would.
+/// Characters of JSON per piece, each counted as one token.
 const JSON_PIECE_CHARS: usize = 4;
 
 /// The parts of a chat request that shape the answer.
@@ -93,7 +93,7 @@ impl ChatRequest<'_> {
         self.stream_options.as_ref().is_some_and(|options| options.include_usage == Some(true))
     }
 
-    /// The tool that the answer calls, if it calls one.
+    /// Tool that the answer calls, if any.
     ///
     /// As real models do, it answers in words once the last message is a tool's result, unless a
     /// call is required.
@@ -121,13 +121,13 @@ impl ChatRequest<'_> {
     }
 }
 
-/// What the simulated model says, in the pieces in which it is streamed.
+/// Reply of the simulated model, in streamed pieces.
 #[derive(Debug)]
 pub(super) struct Reply {
-    /// The tool that is called; the pieces are its arguments then.
+    /// Called tool, whose arguments are then the pieces.
     pub(super) tool: Option<String>,
     pub(super) pieces: Vec<Cow<'static, str>>,
-    /// How many tokens this counts as.
+    /// Number of tokens it counts as.
     pub(super) tokens: u64,
     pub(super) finish_reason: &'static str,
 }
@@ -177,8 +177,8 @@ impl Reply {
         };
         let mut words = words.iter().cycle();
         let per_chunk = u64::from(behaviour.words_per_chunk);
-        let wanted = per_chunk * u64::from(behaviour.chunks);
-        let tokens = wanted.min(tokens_max);
+        let full_length = per_chunk * u64::from(behaviour.chunks);
+        let tokens = full_length.min(tokens_max);
         let mut left = tokens;
         let mut pieces = Vec::new();
         for _ in 0..behaviour.chunks {
@@ -190,16 +190,16 @@ impl Reply {
             let text: String = (0..count).filter_map(|_| words.next().copied()).collect();
             pieces.push(text.into());
         }
-        Self { tool: None, pieces, tokens, finish_reason: finish("stop", tokens < wanted) }
+        Self { tool: None, pieces, tokens, finish_reason: finish("stop", tokens < full_length) }
     }
 
     fn json(value: &Value, tokens_max: u64, finish_reason: &'static str) -> Self {
         let text: Vec<char> = value.to_string().chars().collect();
         let all = text.chunks(JSON_PIECE_CHARS);
-        let wanted = all.len();
-        let kept = wanted.min(usize::try_from(tokens_max).unwrap_or(usize::MAX));
+        let full_length = all.len();
+        let kept = full_length.min(usize::try_from(tokens_max).unwrap_or(usize::MAX));
         let pieces = all.take(kept).map(|piece| piece.iter().collect::<String>().into()).collect();
-        let finish_reason = finish(finish_reason, kept < wanted);
+        let finish_reason = finish(finish_reason, kept < full_length);
         Self { tool: None, pieces, tokens: kept as u64, finish_reason }
     }
 }

@@ -6,14 +6,14 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use super::answer::Answer;
-use super::asked::ReceivedRequest;
 use super::audio;
 use super::behaviour::{Behaviour, Break};
 use super::image;
+use super::received_request::ReceivedRequest;
 
-/// Where the files are, under any prefix.
+/// Path of the files, under any prefix.
 const DIRECTORY: &str = "sim/results";
-/// How many samples a character is spoken for: a twentieth of a second.
+/// Samples of speech per character: a twentieth of a second.
 const SAMPLES_PER_CHARACTER: u32 = audio::SAMPLES_PER_SECOND / 20;
 /// The longest speech, a minute: enough for a test of long files, and 3 MB.
 const SPEECH_SAMPLES_MAX: u32 = 60 * audio::SAMPLES_PER_SECOND;
@@ -21,25 +21,25 @@ const SPEECH_SAMPLES_MAX: u32 = 60 * audio::SAMPLES_PER_SECOND;
 /// A video without tracks: what it is compatible with, and no data (ISO/IEC 14496-12, 4.3 and 8.1.1).
 const MP4: [u8; 28] = *b"\0\0\0\x14ftypisom\0\0\0\0isom\0\0\0\x08mdat";
 
-/// Where the speech of so many characters is.
-pub(super) fn speech_url(asked: &ReceivedRequest<'_>, characters: usize) -> String {
-    url(asked, &format!("speech-{}-{characters}.wav", asked.number))
+/// URL of speech for this many characters.
+pub(super) fn speech_url(http_request: &ReceivedRequest<'_>, characters: usize) -> String {
+    url(http_request, &format!("speech-{}-{characters}.wav", http_request.number))
 }
 
-/// Where the image is that comes `index`-th in its answer.
-pub(super) fn image_url(asked: &ReceivedRequest<'_>, index: u32) -> String {
-    url(asked, &format!("image-{}-{index}.png", asked.number))
+/// URL of the `index`-th image of an answer.
+pub(super) fn image_url(http_request: &ReceivedRequest<'_>, index: u32) -> String {
+    url(http_request, &format!("image-{}-{index}.png", http_request.number))
 }
 
-/// Where the video is that a request has ordered.
-pub(super) fn video_url(asked: &ReceivedRequest<'_>) -> String {
-    url(asked, &format!("video-{}-0.mp4", asked.number))
+/// URL of the video of a request.
+pub(super) fn video_url(http_request: &ReceivedRequest<'_>) -> String {
+    url(http_request, &format!("video-{}-0.mp4", http_request.number))
 }
 
 /// The settings in the request's path are in the URL too, so that they hold for the file as well.
-fn url(asked: &ReceivedRequest<'_>, name: &str) -> String {
-    let settings: String = asked.settings().map(|segment| format!("/{segment}")).collect();
-    format!("http://{}{settings}/{DIRECTORY}/{name}", asked.host)
+fn url(http_request: &ReceivedRequest<'_>, name: &str) -> String {
+    let settings: String = http_request.settings().map(|segment| format!("/{segment}")).collect();
+    format!("http://{}{settings}/{DIRECTORY}/{name}", http_request.host)
 }
 
 /// Answers a request for a file that was made: `…/sim/results/{name}`.

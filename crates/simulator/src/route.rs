@@ -1,30 +1,30 @@
-//! Which answer a request gets: the table of paths, and what is checked before any of them.
+//! Routing: the table of paths, and the checks before all of them.
 
 use http::header::AUTHORIZATION;
 use http::{Method, StatusCode};
 use serde_json::Value;
 
 use super::answer::{Answer, Envelope};
-use super::asked::ReceivedRequest;
 use super::behaviour::{Behaviour, Refusal};
 use super::conversation::{self, ModelDialect};
+use super::received_request::ReceivedRequest;
 use super::state::Server;
 use super::strict::{self, StrictDialect};
 use super::{anthropic, ark, bedrock, dashscope, gemini, openai, results, xai};
 
-/// Where the recorded requests are shown.
+/// Path of the recorded requests.
 const REQUESTS_PATH: &str = "/sim/requests";
-/// Where the tasks are shown.
+/// Path of the tasks.
 const TASKS_PATH: &str = "/sim/tasks";
 
-/// What is asked for.
+/// Endpoint of a request.
 #[derive(Clone, Copy)]
 enum Endpoint<'a> {
     Requests,
     Tasks,
     Messages,
     CountTokens,
-    /// Whether its answer is a stream.
+    /// True for the streaming form.
     Converse(bool),
     Content(&'a str, gemini::Method),
     Chat,
@@ -54,7 +54,7 @@ enum Endpoint<'a> {
 }
 
 impl<'a> Endpoint<'a> {
-    /// The endpoint by the end of the path, whatever stands before.
+    /// Find the endpoint by the suffix of the path.
     fn from_path(path: &'a str) -> Option<Self> {
         match path {
             REQUESTS_PATH => return Some(Self::Requests),
@@ -152,11 +152,15 @@ impl<'a> Endpoint<'a> {
     }
 
     /// The refusal of the real provider's validator, where the simulator is to be strict.
-    fn strict_refusal(self, asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Option<Answer> {
+    fn strict_refusal(
+        self,
+        http_request: &ReceivedRequest<'_>,
+        behaviour: &Behaviour,
+    ) -> Option<Answer> {
         if !behaviour.strict {
             return None;
         }
-        let body = serde_json::from_slice::<Value>(asked.body).ok()?;
+        let body = serde_json::from_slice::<Value>(http_request.body).ok()?;
         let in_body = body["model"].as_str().unwrap_or_default();
         let (dialect, model) = match self {
             Self::Chat => (StrictDialect::of_chat(in_body, &body), in_body),
@@ -164,14 +168,14 @@ impl<'a> Endpoint<'a> {
             Self::Messages => (StrictDialect::Anthropic, in_body),
             // The model stands right before the last segment.
             Self::Converse(_) => {
-                (StrictDialect::Bedrock, asked.path.rsplit('/').nth(1).unwrap_or_default())
+                (StrictDialect::Bedrock, http_request.path.rsplit('/').nth(1).unwrap_or_default())
             }
             Self::Content(model, gemini::Method::Generate | gemini::Method::Stream) => {
                 (StrictDialect::Gemini, model)
             }
             _ => return None,
         };
-        let refusal = strict::check(dialect, model, Some(asked.headers), &body).err()?;
+        let refusal = strict::check(dialect, model, Some(http_request.headers), &body).err()?;
         let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST);
         Some(Answer::refused(self.envelope(), status, &refusal.message, behaviour))
     }
@@ -192,17 +196,22 @@ impl<'a> Endpoint<'a> {
     /// The answer of the script that a test has set.
     fn scripted(
         self,
-        asked: &ReceivedRequest<'_>,
+        http_request: &ReceivedRequest<'_>,
         behaviour: &Behaviour,
         server: &Server,
     ) -> Option<Answer> {
         let script = server.script.load_full()?;
         let (dialect, streams) = self.dialect()?;
-        conversation::answer(&script, dialect, streams, asked, behaviour)
+        conversation::answer(&script, dialect, streams, http_request, behaviour)
     }
 
-    fn answer(self, asked: &ReceivedRequest<'_>, behaviour: &Behaviour, server: &Server) -> Answer {
-        if let Some(answer) = self.scripted(asked, behaviour, server) {
+    fn answer(
+        self,
+        http_request: &ReceivedRequest<'_>,
+        behaviour: &Behaviour,
+        server: &Server,
+    ) -> Answer {
+        if let Some(answer) = self.scripted(http_request, behaviour, server) {
             return answer;
         }
         let tasks = &server.tasks;
@@ -210,36 +219,44 @@ impl<'a> Endpoint<'a> {
         match self {
             Self::Requests => shown(server.recorder.to_json()),
             Self::Tasks => shown(tasks.to_json()),
-            Self::Messages => anthropic::message(asked, behaviour),
-            Self::CountTokens => anthropic::token_count(asked, behaviour),
-            Self::Converse(streams) => bedrock::answer(asked, streams, behaviour),
-            Self::Content(model, method) => gemini::answer(model, method, asked, behaviour),
-            Self::Chat => openai::chat::answer(asked, behaviour),
-            Self::Embeddings => openai::embeddings::answer(asked, behaviour),
-            Self::Rerank => openai::rerank::answer(asked, behaviour),
-            Self::Moderations => openai::moderations::answer(asked, behaviour),
-            Self::Responses => openai::responses::answer(asked, behaviour, &server.responses),
-            Self::Compact => openai::responses::compact(asked, behaviour),
-            Self::InputTokens => openai::responses::input_tokens(asked, behaviour),
-            Self::Response(id) => openai::stored::whole(id, asked, behaviour, &server.responses),
+            Self::Messages => anthropic::message(http_request, behaviour),
+            Self::CountTokens => anthropic::token_count(http_request, behaviour),
+            Self::Converse(streams) => bedrock::answer(http_request, streams, behaviour),
+            Self::Content(model, method) => gemini::answer(model, method, http_request, behaviour),
+            Self::Chat => openai::chat::answer(http_request, behaviour),
+            Self::Embeddings => openai::embeddings::answer(http_request, behaviour),
+            Self::Rerank => openai::rerank::answer(http_request, behaviour),
+            Self::Moderations => openai::moderations::answer(http_request, behaviour),
+            Self::Responses => {
+                openai::responses::answer(http_request, behaviour, &server.responses)
+            }
+            Self::Compact => openai::responses::compact(http_request, behaviour),
+            Self::InputTokens => openai::responses::input_tokens(http_request, behaviour),
+            Self::Response(id) => {
+                openai::stored::whole(id, http_request, behaviour, &server.responses)
+            }
             Self::ResponseItems(id) => {
-                openai::stored::input_items(id, asked, behaviour, &server.responses)
+                openai::stored::input_items(id, http_request, behaviour, &server.responses)
             }
             Self::ResponseCancel(id) => {
-                openai::stored::cancel(id, asked, behaviour, &server.responses)
+                openai::stored::cancel(id, http_request, behaviour, &server.responses)
             }
-            Self::ImageGenerations => openai::images::generation(asked, behaviour),
-            Self::ImageEdits => openai::images::edit(asked, behaviour),
-            Self::Speech => openai::speech::answer(asked, behaviour),
-            Self::Transcription => openai::transcription::answer(asked, behaviour),
-            Self::Generation => dashscope::answer(asked, behaviour),
-            Self::DashscopeVideos => dashscope::video::submit(asked, behaviour, tasks),
-            Self::DashscopeTask(id) => dashscope::video::query(id, asked, behaviour, tasks),
-            Self::ArkTasks if *asked.method == Method::GET => ark::list(asked, behaviour, tasks),
-            Self::ArkTasks => ark::submit(asked, behaviour, tasks),
-            Self::ArkTask(id) if *asked.method == Method::GET => ark::query(id, behaviour, tasks),
+            Self::ImageGenerations => openai::images::generation(http_request, behaviour),
+            Self::ImageEdits => openai::images::edit(http_request, behaviour),
+            Self::Speech => openai::speech::answer(http_request, behaviour),
+            Self::Transcription => openai::transcription::answer(http_request, behaviour),
+            Self::Generation => dashscope::answer(http_request, behaviour),
+            Self::DashscopeVideos => dashscope::video::submit(http_request, behaviour, tasks),
+            Self::DashscopeTask(id) => dashscope::video::query(id, http_request, behaviour, tasks),
+            Self::ArkTasks if *http_request.method == Method::GET => {
+                ark::list(http_request, behaviour, tasks)
+            }
+            Self::ArkTasks => ark::submit(http_request, behaviour, tasks),
+            Self::ArkTask(id) if *http_request.method == Method::GET => {
+                ark::query(id, behaviour, tasks)
+            }
             Self::ArkTask(id) => ark::cancel(id, behaviour, tasks),
-            Self::XaiVideos => xai::submit(asked, behaviour, tasks),
+            Self::XaiVideos => xai::submit(http_request, behaviour, tasks),
             Self::XaiVideo(id) => xai::query(id, behaviour, tasks),
             Self::Models => openai::models(behaviour),
             Self::Model(id) => openai::model(id, behaviour),
@@ -248,7 +265,7 @@ impl<'a> Endpoint<'a> {
     }
 }
 
-/// Whether a path is for whoever watches the simulator, and no request to it.
+/// True for the inspection paths of the simulator itself.
 pub(super) fn shows_what_was_recorded(path: &str) -> bool {
     matches!(path, REQUESTS_PATH | TASKS_PATH)
 }
@@ -265,7 +282,7 @@ pub(super) fn counts_tokens(path: &str) -> bool {
     )
 }
 
-/// The task that a request asks after, if it asks after one.
+/// Task id in a query's path, if it is one.
 pub(super) fn queried_task<'a>(method: &Method, path: &'a str) -> Option<&'a str> {
     match Endpoint::from_path(path)? {
         Endpoint::DashscopeTask(id) | Endpoint::ArkTask(id) | Endpoint::XaiVideo(id) => {
@@ -277,47 +294,48 @@ pub(super) fn queried_task<'a>(method: &Method, path: &'a str) -> Option<&'a str
 
 /// Answers a request by its path, its method and the behaviour that was set.
 pub(super) fn answer(
-    asked: &ReceivedRequest<'_>,
+    http_request: &ReceivedRequest<'_>,
     behaviour: &Behaviour,
     server: &Server,
 ) -> Answer {
-    let endpoint = Endpoint::from_path(asked.path);
+    let endpoint = Endpoint::from_path(http_request.path);
     // What does not exist is refused as OpenAI would.
     let envelope = endpoint.map_or(Envelope::Openai, Endpoint::envelope);
     let refused = match endpoint {
         // What was recorded can be seen whatever the server was told to do to others.
         Some(Endpoint::Requests | Endpoint::Tasks) => None,
         // The name of a result is all that it takes to fetch it.
-        Some(Endpoint::Result(_)) => told_refusal(envelope, behaviour),
-        _ => told_refusal(envelope, behaviour).or_else(|| wrong_key(asked, envelope, behaviour)),
+        Some(Endpoint::Result(_)) => scripted_refusal(envelope, behaviour),
+        _ => scripted_refusal(envelope, behaviour)
+            .or_else(|| wrong_key(http_request, envelope, behaviour)),
     };
     if let Some(refused) = refused {
         return refused;
     }
     let Some(endpoint) = endpoint else {
-        let message = format!("There is no {} here.", asked.path);
+        let message = format!("There is no {} here.", http_request.path);
         return Answer::error(StatusCode::NOT_FOUND, &message, behaviour);
     };
-    if !endpoint.takes(asked.method) {
-        let message = format!("{} does not take {}.", asked.path, asked.method);
+    if !endpoint.takes(http_request.method) {
+        let message = format!("{} does not take {}.", http_request.path, http_request.method);
         return Answer::refused(envelope, StatusCode::METHOD_NOT_ALLOWED, &message, behaviour);
     }
-    if let Some(refused) = endpoint.strict_refusal(asked, behaviour) {
+    if let Some(refused) = endpoint.strict_refusal(http_request, behaviour) {
         return refused;
     }
-    endpoint.answer(asked, behaviour, server)
+    endpoint.answer(http_request, behaviour, server)
 }
 
-/// The refusal that the simulator was told to give.
-fn told_refusal(envelope: Envelope, behaviour: &Behaviour) -> Option<Answer> {
+/// Configured refusal, if any.
+fn scripted_refusal(envelope: Envelope, behaviour: &Behaviour) -> Option<Answer> {
     match behaviour.faults.refusal? {
         Refusal::Status(status) => {
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
             let message = format!("The simulated upstream was told to answer {status}.");
             Some(Answer::refused(envelope, status, &message, behaviour))
         }
-        Refusal::ErrorIn200 if let Some(said) = behaviour.provider.failed_choice() => {
-            Some(Answer::json(said.to_string(), &Behaviour::default()))
+        Refusal::ErrorIn200 if let Some(choice) = behaviour.provider.failed_choice() => {
+            Some(Answer::json(choice.to_string(), &Behaviour::default()))
         }
         Refusal::ErrorIn200 => {
             let (status, message) = (StatusCode::INTERNAL_SERVER_ERROR, "It failed after all.");
@@ -330,12 +348,12 @@ fn told_refusal(envelope: Envelope, behaviour: &Behaviour) -> Option<Answer> {
 
 /// The refusal of a request that does not carry the key it must.
 fn wrong_key(
-    asked: &ReceivedRequest<'_>,
+    http_request: &ReceivedRequest<'_>,
     envelope: Envelope,
     behaviour: &Behaviour,
 ) -> Option<Answer> {
     let key = behaviour.key.as_ref()?;
-    let header = |name| asked.headers.get(name).map(http::HeaderValue::as_bytes);
+    let header = |name| http_request.headers.get(name).map(http::HeaderValue::as_bytes);
     let (sent, message) = match envelope {
         Envelope::Openai
         | Envelope::Dashscope

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// How deep references and nesting are followed; a recursive schema ends there with `null`.
+/// Nesting limit for references and values; a recursive schema ends there with `null`.
 const DEPTH_MAX: u32 = 16;
 
 /// A small value for `schema`. Covers what clients generate from their types, not all of the
@@ -48,7 +48,7 @@ impl Sampler<'_> {
         }
     }
 
-    /// Every property, required or not: clients with optional ones take both.
+    /// Include every property, required or not.
     fn object(&self, schema: &Value, depth: u32) -> Value {
         let properties = schema["properties"].as_object().into_iter().flatten();
         let sampled = properties.map(|(name, schema)| (name.clone(), self.value(schema, depth)));

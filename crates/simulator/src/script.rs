@@ -1,4 +1,4 @@
-//! What is sent, write by write: the body of an answer, and the event stream from which it is built.
+//! Script of a response body, write by write, and the event stream from which it is built.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -12,7 +12,7 @@ use super::behaviour::{Behaviour, Break, Stop, Writes};
 use super::event_frames;
 use super::in_flight::InFlight;
 
-/// One thing that an answer's body does.
+/// One step in sending an answer's body.
 #[derive(Debug)]
 pub(super) enum BodyStep {
     /// Sends these bytes as they are.
@@ -101,7 +101,7 @@ impl Body for Script {
     }
 }
 
-/// A body that is not a stream, with the faults that apply to it.
+/// Script of an unstreamed body, with its faults.
 pub(super) fn whole(body: Bytes, behaviour: &Behaviour) -> Vec<BodyStep> {
     let mut steps = Vec::new();
     match behaviour.faults.stop {
@@ -116,7 +116,7 @@ pub(super) fn whole(body: Bytes, behaviour: &Behaviour) -> Vec<BodyStep> {
     steps
 }
 
-/// Whose events a stream has.
+/// Event format of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
     Openai,
@@ -127,7 +127,7 @@ pub(super) enum Protocol {
     Bedrock,
     /// Google's, of its Gemini API.
     Google,
-    /// Nobody's: bytes, among which no error can be told.
+    /// Raw bytes, which cannot carry an error event.
     Bytes,
 }
 
@@ -137,7 +137,7 @@ pub(super) struct EventStream<'a> {
     protocol: Protocol,
     steps: Vec<BodyStep>,
     chunks: u32,
-    /// Set once the stream has broken off: what is added later is not sent.
+    /// True once the stream has broken off; later content is dropped.
     ended: bool,
 }
 
@@ -185,7 +185,7 @@ impl<'a> EventStream<'a> {
         self.stop_if_due();
     }
 
-    /// Whether the stream broke off, so that nothing more needs to be made.
+    /// True if the stream has broken off, so that no more content is needed.
     pub(super) fn has_ended(&self) -> bool {
         self.ended
     }
@@ -205,8 +205,8 @@ impl<'a> EventStream<'a> {
         }
         if stop.how == Break::ErrorFrame {
             let frame = match self.protocol {
-                Protocol::Openai if let Some(said) = self.behaviour.provider.error_event() => {
-                    self.event(&said.to_string())
+                Protocol::Openai if let Some(event) = self.behaviour.provider.error_event() => {
+                    self.event(&event.to_string())
                 }
                 Protocol::Openai => self.event(
                     r#"{"error":{"message":"The simulated upstream failed in the middle of the stream.","type":"server_error","param":null,"code":null}}"#,
@@ -260,7 +260,7 @@ fn write(steps: &mut Vec<BodyStep>, bytes: &Bytes, writes: Writes) {
     steps.extend([BodyStep::Write(bytes.slice(start..)), BodyStep::Flush]);
 }
 
-/// Where to cut, in ascending order.
+/// Offsets of the cuts, in ascending order.
 fn cuts(bytes: &[u8], writes: Writes) -> Vec<usize> {
     match writes {
         Writes::Whole => Vec::new(),
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_breaks_off_after_the_chunks_it_was_told() {
+    fn a_stream_breaks_off_after_the_configured_chunks() {
         let mut behaviour = Behaviour::default();
         behaviour.set("fault", "cut-after=2").expect("a fault");
         let mut stream = EventStream::new(&behaviour, Protocol::Openai);

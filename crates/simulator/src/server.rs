@@ -20,10 +20,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::answer::Answer;
-use super::asked::{PATH_SETTINGS, ReceivedRequest};
 use super::behaviour::{BadSetting, Behaviour, CountSettings, Refusal, Withheld};
 use super::connection::Connection;
 use super::in_flight::InFlight;
+use super::received_request::{PATH_SETTINGS, ReceivedRequest};
 use super::recorded::Recorded;
 use super::route;
 use super::script::{ConnectionCut, Script};
@@ -32,9 +32,9 @@ use tollgate_types::clock::UnixMs;
 
 /// Connections that may wait to be accepted: more than a benchmark opens at one moment.
 const BACKLOG: u32 = 4096;
-/// How long open answers may go on after the stop.
+/// Grace period of open answers after a stop.
 const STOP_GRACE: Duration = Duration::from_millis(500);
-/// How long to leave `accept` alone after it failed, as it does without free descriptors.
+/// Pause after a failed `accept`, for example without free descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// The largest request body: more than any test sends, less than a machine has.
 const BODY_BYTES_MAX: usize = 256 * 1024 * 1024;
@@ -46,7 +46,7 @@ const BODY_BYTES: HeaderName = HeaderName::from_static("x-sim-body-bytes");
 const AMAZON_ERROR_TYPE: HeaderName = HeaderName::from_static("x-amzn-errortype");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// What a careless upstream sends along. None of it may reach a customer.
+/// Headers of a careless upstream, none of which may reach a customer.
 const LEAKS: [(&str, &str); 5] = [
     ("set-cookie", "session=sim-leaked-cookie; HttpOnly"),
     ("authorization", "Bearer sk-sim-leaked-authorization"),
@@ -172,7 +172,7 @@ async fn answer(
         Some(Refusal::Hang) => std::future::pending().await,
         _ => {}
     }
-    let asked = ReceivedRequest {
+    let http_request = ReceivedRequest {
         method: &head.method,
         path: head.uri.path(),
         query: head.uri.query().unwrap_or_default(),
@@ -182,7 +182,7 @@ async fn answer(
         body_sha256: received.sha256.as_deref().unwrap_or_default(),
         number,
     };
-    let answer = route::answer(&asked, &behaviour, &server);
+    let answer = route::answer(&http_request, &behaviour, &server);
     match answer.withheld {
         Some(Withheld::Hang) => std::future::pending().await,
         Some(Withheld::Reset) => return Err(cut(&reset)),
@@ -191,7 +191,7 @@ async fn answer(
     Ok(response(number, answer, &behaviour, &received, in_flight))
 }
 
-/// Has the connection end in a reset.
+/// Make the connection end with a reset.
 fn cut(reset: &AtomicBool) -> ConnectionCut {
     reset.store(true, Ordering::Relaxed);
     ConnectionCut

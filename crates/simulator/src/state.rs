@@ -1,4 +1,4 @@
-//! What all connections of a simulator share.
+//! State shared by all connections of a simulator.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use super::openai::stored::ResponseStore;
 use super::recorded::Recorder;
 use super::tasks::TaskStore;
 
-/// What all connections share.
+/// State shared by all connections.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) behaviour: ArcSwap<Behaviour>,

@@ -49,8 +49,8 @@ impl StrictDialect {
         Self::Bedrock,
     ];
 
-    /// Whose chat completions a request is for: OpenAI's by the names of its models and by the fields that
-    /// others do not have.
+    /// Provider of a chat completions request: OpenAI by its model names and exclusive fields, else
+    /// another.
     #[must_use]
     pub fn of_chat(model: &str, body: &Value) -> Self {
         let own_models = ["gpt-", "o1", "o3", "o4", "chatgpt-"];
@@ -86,10 +86,10 @@ pub struct StrictRequest<'r> {
     pub body: &'r Value,
 }
 
-/// The words that fill the places of a rule's sentence, where a request breaks the rule.
+/// Arguments of a rule's message, if a request violates the rule.
 type ViolationWords = Option<Vec<String>>;
 
-/// One thing that a provider refuses.
+/// A validation rule of a provider.
 #[derive(Debug)]
 pub struct StrictRule {
     /// A short name, such as `roles-alternate`.
@@ -145,23 +145,23 @@ fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
     value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// A member that is a string; empty for any other.
+/// String member of an object; empty for anything else.
 fn text<'v>(value: &'v Value, key: &str) -> &'v str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Whether an object has a member that is not null.
+/// True if an object has a non-null member of this name.
 fn has(value: &Value, key: &str) -> bool {
     value.get(key).is_some_and(|value| !value.is_null())
 }
 
 /// The first member of an object that is none of these.
-fn unknown_key<'v>(value: &'v Value, known: &[&str]) -> Option<&'v str> {
+fn unknown_key<'v>(value: &'v Value, allowed: &[&str]) -> Option<&'v str> {
     let members = value.as_object()?;
-    members.keys().map(String::as_str).find(|key| !known.contains(key))
+    members.keys().map(String::as_str).find(|key| !allowed.contains(key))
 }
 
-/// Whether a name is made of letters, digits and these signs alone, and is not empty.
+/// True for a non-empty name of letters, digits and these signs.
 fn is_word(name: &str, signs: &str) -> bool {
     !name.is_empty()
         && name.chars().all(|letter| letter.is_ascii_alphanumeric() || signs.contains(letter))
@@ -179,7 +179,7 @@ macro_rules! found {
 }
 use found;
 
-/// A rule that is broken.
+/// A rule that a request violates.
 fn broken<const PLACES: usize>(words: [String; PLACES]) -> ViolationWords {
     Some(Vec::from(words))
 }

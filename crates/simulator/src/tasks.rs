@@ -1,9 +1,11 @@
-//! Tasks that were submitted: videos, which take time and are asked after.
+//! Asynchronous tasks, such as videos.
 //!
-//! The only thing that a simulated upstream remembers besides the last requests. What a task is
-//! depends on nothing but its submit and the time since then, so nobody needs to work on it.
+//! The only state of a simulated upstream besides the recorded requests. A task's state is a function of
+//! its submit and the elapsed time, so no worker is needed.
 
+use std::any::Any;
 use std::collections::{HashMap, VecDeque};
+use std::fmt::Debug;
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -12,15 +14,14 @@ use time::OffsetDateTime;
 use time::macros::offset;
 
 use super::answer::Answer;
-use super::asked::ReceivedRequest;
 use super::behaviour::{Behaviour, Refusal, TaskEnd, TaskSettings};
-use super::{ark, dashscope, xai};
+use super::received_request::ReceivedRequest;
 use tollgate_types::clock::UnixMs;
 
-/// How many tasks are remembered; then the oldest are forgotten. More than any test submits.
+/// Largest number of tasks kept, more than any test submits; the oldest are evicted.
 const TASKS_MAX: usize = 100_000;
 
-/// Whose task it is.
+/// Provider protocol of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskProtocol {
     /// The tasks of DashScope's video synthesis.
@@ -43,14 +44,14 @@ impl TaskProtocol {
     }
 }
 
-/// How far a task is.
+/// State of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskState {
-    /// It waits for its turn.
+    /// Accepted and waiting in the queue.
     Pending,
-    /// It is worked on.
+    /// Taken from the queue and running.
     Running,
-    /// It is over, and ended like this.
+    /// Ended in this final state.
     Ended(TaskEnd),
 }
 
@@ -66,22 +67,22 @@ impl TaskState {
     }
 }
 
-/// A task that a simulated upstream has taken in.
+/// A task that a simulated upstream has accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimTask {
-    /// Its id, as the submit was answered.
+    /// Id from the answer to the submit.
     pub id: String,
-    /// Whose task it is.
+    /// Provider protocol of a task.
     pub protocol: TaskProtocol,
-    /// The model that was asked for.
+    /// Model named in the request.
     pub model: String,
-    /// When it was taken in.
+    /// Time of the submit.
     pub submitted: UnixMs,
     /// The SHA-256 of the submit's body, in lower-case hex.
     pub body_sha256: String,
-    /// How many queries named it, in whatever way they were answered.
+    /// Number of queries for it, whatever their answers.
     pub queries: u64,
-    /// How far it is.
+    /// State at the time of the listing.
     pub state: TaskState,
 }
 
@@ -99,28 +100,51 @@ impl SimTask {
     }
 }
 
-/// What is made, in the words of its protocol.
-#[derive(Debug)]
-pub(super) enum Work {
-    Dashscope(dashscope::video::DashscopeVideo),
-    Ark(ark::ArkVideo),
-    Xai(xai::Video),
+/// Product of a task. Each protocol implements it for its videos, so that the store need not name them.
+pub(super) trait Product: Any + Debug + Send {
+    /// Protocol of the task.
+    fn protocol(&self) -> TaskProtocol;
+
+    /// Id of the task in the protocol's form.
+    fn task_id(&self, submitted: UnixMs, number: TaskNumber) -> String;
 }
 
-/// A task, and all that decides what becomes of it.
+/// Number of a task, unique within a simulator, and a salt that differs between simulators.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TaskNumber {
+    salt: u64,
+    number: u64,
+}
+
+impl TaskNumber {
+    /// In the form of a random UUID (RFC 9562, 5.4).
+    pub(super) fn uuid(self) -> String {
+        let Self { salt, number } = self;
+        let (high, low) = (salt >> 32, salt & 0xffff);
+        let (third, fourth) = (salt >> 16 & 0xfff, salt >> 20 & 0xfff);
+        format!("{high:08x}-{low:04x}-4{third:03x}-a{fourth:03x}-{number:012x}")
+    }
+
+    /// As one salted number; consecutive tasks have consecutive ones.
+    pub(super) fn salted(self) -> u64 {
+        (self.salt >> 8) + self.number
+    }
+}
+
+/// A task, and everything that decides its course.
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) id: String,
     pub(super) model: String,
     pub(super) submitted: UnixMs,
-    pub(super) work: Work,
-    /// The code of its failure, where it is not the protocol's usual one.
+    product: Box<dyn Product>,
+    /// Error code of its failure, if it differs from the protocol's usual one.
     pub(super) error_code: Option<String>,
-    /// When it was cancelled, if it was.
+    /// Time of the cancellation, if any.
     pub(super) cancelled: Option<UnixMs>,
-    /// Whether its record was deleted.
+    /// True if its record was deleted.
     pub(super) is_deleted: bool,
-    /// What the clock on the wall says may jump; what has become of a task may not.
+    /// Monotonic start time: the wall clock may jump, a task's state may not.
     began: Instant,
     settings: TaskSettings,
     is_lost: bool,
@@ -129,6 +153,12 @@ pub(super) struct Task {
 }
 
 impl Task {
+    /// The product, if it is of this type: tasks of other protocols share the store.
+    pub(super) fn product<P: Product>(&self) -> Option<&P> {
+        let product: &dyn Any = &*self.product;
+        product.downcast_ref()
+    }
+
     pub(super) fn state(&self) -> TaskState {
         if self.cancelled.is_some() {
             return TaskState::Ended(TaskEnd::Cancelled);
@@ -142,7 +172,7 @@ impl Task {
         }
     }
 
-    /// The states that it goes through unless it is cancelled, and when each begins.
+    /// States in order, unless it is cancelled, with the start of each.
     pub(super) fn course(&self) -> [(Instant, TaskState); 3] {
         let running = self.began + self.settings.pending;
         let ended = running + self.settings.running;
@@ -153,7 +183,7 @@ impl Task {
         ]
     }
 
-    /// When it came into `state`.
+    /// Time at which it entered `state`.
     pub(super) fn changed(&self, state: TaskState) -> UnixMs {
         let after = match state {
             TaskState::Pending => 0,
@@ -164,20 +194,15 @@ impl Task {
         self.cancelled.unwrap_or(UnixMs(planned))
     }
 
-    /// The code of its failure.
+    /// Error code of its failure.
     pub(super) fn code<'a>(&'a self, usual: &'a str) -> &'a str {
         self.error_code.as_deref().unwrap_or(usual)
     }
 
     fn shown(&self) -> SimTask {
-        let protocol = match self.work {
-            Work::Dashscope(_) => TaskProtocol::Dashscope,
-            Work::Ark(_) => TaskProtocol::Ark,
-            Work::Xai(_) => TaskProtocol::Xai,
-        };
         SimTask {
             id: self.id.clone(),
-            protocol,
+            protocol: self.product.protocol(),
             model: self.model.clone(),
             submitted: self.submitted,
             body_sha256: self.body_sha256.clone(),
@@ -187,10 +212,10 @@ impl Task {
     }
 }
 
-/// The last tasks, oldest first.
+/// Latest tasks, oldest first.
 #[derive(Debug)]
 pub(super) struct TaskStore {
-    /// Keeps the ids of two simulators apart.
+    /// Salt that distinguishes the ids of two simulators.
     salt: u64,
     kept: Mutex<StoredTasks>,
 }
@@ -198,7 +223,7 @@ pub(super) struct TaskStore {
 #[derive(Debug, Default)]
 struct StoredTasks {
     tasks: VecDeque<Task>,
-    /// By id, how many tasks were submitted before.
+    /// Number of tasks submitted before, by id.
     numbers: HashMap<String, u64>,
     submitted: u64,
 }
@@ -210,20 +235,17 @@ impl Default for TaskStore {
 }
 
 impl TaskStore {
-    /// Takes a task in and gives its id.
+    /// Accept a task and return its id.
     pub(super) fn submit(
         &self,
-        asked: &ReceivedRequest<'_>,
+        http_request: &ReceivedRequest<'_>,
         model: String,
-        work: Work,
+        product: impl Product,
         behaviour: &Behaviour,
     ) -> String {
         let mut kept = self.kept.lock();
         let (number, submitted) = (kept.submitted, UnixMs::now());
-        let id = match work {
-            Work::Dashscope(_) | Work::Xai(_) => self.uuid(number),
-            Work::Ark(_) => ark::task_id(submitted, (self.salt >> 8) + number),
-        };
+        let id = product.task_id(submitted, TaskNumber { salt: self.salt, number });
         if kept.tasks.len() == TASKS_MAX
             && let Some(oldest) = kept.tasks.pop_front()
         {
@@ -235,31 +257,32 @@ impl TaskStore {
             id: id.clone(),
             model,
             submitted,
-            work,
+            product: Box::new(product),
             error_code: behaviour.error_code.clone(),
             cancelled: None,
             is_deleted: false,
             began: Instant::now(),
             settings: behaviour.task,
             is_lost: behaviour.faults.task_lost,
-            body_sha256: asked.body_sha256.to_owned(),
+            body_sha256: http_request.body_sha256.to_owned(),
             queries: 0,
         });
         id
     }
 
-    /// Looks at a task and may change it. `None` for one that is not known, or must not seem so.
+    /// Access a task, possibly changing it. `None` for one that is unknown, deleted or simulated as
+    /// lost.
     pub(super) fn with<T>(&self, id: &str, look: impl FnOnce(&mut Task) -> T) -> Option<T> {
         self.kept.lock().find(id).filter(|task| !task.is_lost && !task.is_deleted).map(look)
     }
 
-    /// Looks at all tasks that seem known, newest first.
+    /// Visit all visible tasks, newest first.
     pub(super) fn each_from_newest(&self, look: impl FnMut(&Task)) {
         let kept = self.kept.lock();
         kept.tasks.iter().rev().filter(|task| !task.is_lost && !task.is_deleted).for_each(look);
     }
 
-    /// Counts a query, if there is such a task.
+    /// Count a query of a task, if it exists.
     pub(super) fn count_query(&self, id: &str) {
         if let Some(task) = self.kept.lock().find(id) {
             task.queries += 1;
@@ -270,20 +293,13 @@ impl TaskStore {
         self.kept.lock().tasks.iter().map(Task::shown).collect()
     }
 
-    /// How many tasks were taken in, those no longer remembered included.
+    /// Tasks accepted, evicted ones included.
     pub(super) fn submitted(&self) -> u64 {
         self.kept.lock().submitted
     }
 
     pub(super) fn to_json(&self) -> Value {
         self.all().iter().map(SimTask::to_json).collect()
-    }
-
-    /// In the form of a random UUID (RFC 9562, 5.4).
-    fn uuid(&self, number: u64) -> String {
-        let (high, low) = (self.salt >> 32, self.salt & 0xffff);
-        let (third, fourth) = (self.salt >> 16 & 0xfff, self.salt >> 20 & 0xfff);
-        format!("{high:08x}-{low:04x}-4{third:03x}-a{fourth:03x}-{number:012x}")
     }
 }
 
@@ -295,12 +311,12 @@ impl StoredTasks {
     }
 }
 
-/// The answer to a submit whose task was taken in, as far as it is given.
+/// Answer to an accepted submit, unless `behaviour` withholds it.
 pub(super) fn taken_in(body: &Value, behaviour: &Behaviour) -> Answer {
     Answer { withheld: behaviour.faults.submit, ..record(body, behaviour) }
 }
 
-/// The answer that shows tasks.
+/// Answer with task records.
 pub(super) fn record(body: &Value, behaviour: &Behaviour) -> Answer {
     if behaviour.faults.refusal == Some(Refusal::Garbage) {
         return Answer::garbage(false);
@@ -308,7 +324,7 @@ pub(super) fn record(body: &Value, behaviour: &Behaviour) -> Answer {
     Answer::json(body.to_string(), behaviour)
 }
 
-/// The time in Beijing, which is what DashScope's times and Ark's ids show.
+/// Time in Beijing, as in DashScope's times and Ark's ids.
 pub(super) fn in_beijing(at: UnixMs) -> Option<OffsetDateTime> {
     let time = OffsetDateTime::from_unix_timestamp_nanos(i128::from(at.0) * 1_000_000).ok()?;
     Some(time.to_offset(offset!(+8)))
@@ -321,11 +337,24 @@ mod tests {
 
     use super::*;
 
+    #[derive(Debug)]
+    struct TestProduct;
+
+    impl Product for TestProduct {
+        fn protocol(&self) -> TaskProtocol {
+            TaskProtocol::Xai
+        }
+
+        fn task_id(&self, _: UnixMs, number: TaskNumber) -> String {
+            number.uuid()
+        }
+    }
+
     #[test]
     fn only_the_last_tasks_are_remembered() {
         let (tasks, behaviour) = (TaskStore::default(), Behaviour::default());
         let (headers, body) = (HeaderMap::new(), Bytes::new());
-        let asked = ReceivedRequest {
+        let http_request = ReceivedRequest {
             method: &Method::POST,
             path: "/v1/videos/generations",
             query: "",
@@ -335,10 +364,8 @@ mod tests {
             body_sha256: "",
             number: 0,
         };
-        let submit = |model: &str| {
-            let video = xai::Video { url: String::new(), seconds: 1, usage: None };
-            tasks.submit(&asked, model.to_owned(), Work::Xai(video), &behaviour)
-        };
+        let submit =
+            |model: &str| tasks.submit(&http_request, model.to_owned(), TestProduct, &behaviour);
         let model = |id: &str| tasks.with(id, |task| task.model.clone());
         let first = submit("first");
         let second = submit("second");

@@ -7,20 +7,21 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Envelope};
-use super::asked::ReceivedRequest;
 use super::behaviour::{Behaviour, TaskEnd};
+use super::received_request::ReceivedRequest;
 use super::results;
-use super::tasks::{self, Task, TaskState, TaskStore, Work};
+use super::tasks::{self, Product, Task, TaskNumber, TaskProtocol, TaskState, TaskStore};
 use super::usage::Usage;
+use tollgate_types::clock::UnixMs;
 
-/// How long a video is for which no duration was asked, in seconds.
+/// Default duration of a video, in seconds.
 const SECONDS: u32 = 8;
 /// The longest video, in seconds.
 const SECONDS_MAX: u32 = 15;
-/// What a second costs in 480p and in 720p: 5 and 7 cents, of 10¹⁰ ticks to the dollar.
+/// Price per second at 480p and 720p: 5 and 7 cents, in ticks of 10⁻¹⁰ dollars.
 const TICKS_PER_SECOND: [usize; 2] = [500_000_000, 700_000_000];
 
-/// The parts of a request that shape the answer.
+/// Fields of a request that affect the answer.
 #[derive(Deserialize)]
 struct VideoRequest {
     model: String,
@@ -34,28 +35,28 @@ struct VideoRequest {
     image: Option<Image>,
 }
 
-/// A string is refused: it must be an object.
+/// Input image; must be an object, a string is refused.
 #[derive(Deserialize)]
 struct Image {
     url: String,
 }
 
-/// A video that was ordered.
+/// Video to generate, from a submit.
 #[derive(Debug)]
 pub(super) struct Video {
     pub(super) url: String,
     pub(super) seconds: u32,
-    /// What it costs is what came out.
+    /// Usage, counted by the output.
     pub(super) usage: Option<Usage>,
 }
 
 /// Answers the submit of a video: `…/videos/generations`.
 pub(super) fn submit(
-    asked: &ReceivedRequest<'_>,
+    http_request: &ReceivedRequest<'_>,
     behaviour: &Behaviour,
     tasks: &TaskStore,
 ) -> Answer {
-    let request = match serde_json::from_slice::<VideoRequest>(asked.body) {
+    let request = match serde_json::from_slice::<VideoRequest>(http_request.body) {
         Ok(request) => request,
         Err(error) => return invalid(&format!("The body: {error}."), behaviour),
     };
@@ -78,19 +79,16 @@ pub(super) fn submit(
     let [plain, hd] = TICKS_PER_SECOND;
     let ticks = if is_hd { hd } else { plain } * usize::try_from(seconds).unwrap_or_default();
     let usage = Usage::reported(0, ticks, behaviour);
-    let video = Video { url: results::video_url(asked), seconds, usage };
-    let id = tasks.submit(asked, request.model, Work::Xai(video), behaviour);
+    let video = Video { url: results::video_url(http_request), seconds, usage };
+    let id = tasks.submit(http_request, request.model, video, behaviour);
     tasks::taken_in(&json!({"request_id": id}), behaviour)
 }
 
 /// Answers a query of a video: `…/videos/{request_id}`.
 pub(super) fn query(id: &str, behaviour: &Behaviour, tasks: &TaskStore) -> Answer {
-    let shown = |task: &mut Task| match &task.work {
-        Work::Xai(video) => Some(video.record(task)),
-        Work::Dashscope(_) | Work::Ark(_) => None,
-    };
-    let known = (!behaviour.faults.task_lost).then(|| tasks.with(id, shown)).flatten().flatten();
-    match known {
+    let shown = |task: &mut Task| Some(task.product::<Video>()?.record(task));
+    let found = (!behaviour.faults.task_lost).then(|| tasks.with(id, shown)).flatten().flatten();
+    match found {
         Some(record) => tasks::record(&record, behaviour),
         None => {
             let message = format!("There is no video {id}.");
@@ -99,8 +97,18 @@ pub(super) fn query(id: &str, behaviour: &Behaviour, tasks: &TaskStore) -> Answe
     }
 }
 
+impl Product for Video {
+    fn protocol(&self) -> TaskProtocol {
+        TaskProtocol::Xai
+    }
+
+    fn task_id(&self, _: UnixMs, number: TaskNumber) -> String {
+        number.uuid()
+    }
+}
+
 impl Video {
-    /// Done and failed both come with status 200.
+    /// Record of the video; done and failed both have status 200.
     fn record(&self, task: &Task) -> Value {
         let model = &task.model;
         let failed = |code: &str, message: &str| {
@@ -122,7 +130,7 @@ impl Video {
         }
     }
 
-    /// A video that is not shown is paid for all the same.
+    /// Record of a finished video; a moderated one is billed too.
     fn done(&self, model: &str, is_shown: bool) -> Value {
         let mut video = json!({"duration": self.seconds, "respect_moderation": is_shown});
         if is_shown {

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::super::candidate::{Candidate, TargetRank, UntriedWay};
+use super::super::candidate::{Candidate, RankedChannel, TargetRank};
 use super::*;
 use crate::config::snapshot::Upstream;
 use crate::sample;
@@ -33,7 +33,7 @@ fn planned(kind: CallKind, account: u64) -> PlannedCall {
     PlannedCall { caller: Caller { account, tokens: 10 }, kind }
 }
 
-/// A call that comes to `outcome`, if one is worth making. Says whether it was made.
+/// Make a call with this outcome if the circuit allows it. Returns true if it was made.
 fn make(
     (target, channel): &(Arc<Target>, Arc<Channel>),
     call: PlannedCall,
@@ -47,8 +47,8 @@ fn make(
     );
     if is_made {
         let (target, channel) = (Arc::clone(target), Arc::clone(channel));
-        let way = UntriedWay { rank: TargetRank::default(), target, channel };
-        Candidate::begin(way, 0, false, call, now, RULES).report(outcome, now);
+        let ranked = RankedChannel { rank: TargetRank::default(), target, channel };
+        Candidate::begin(ranked, 0, false, call, now, RULES).report(outcome, now);
     }
     is_made
 }
@@ -67,8 +67,7 @@ fn failure() -> impl Strategy<Value = Outcome> {
 }
 
 proptest! {
-    /// Whatever calls of other kinds come to, of however many accounts: calls of the kind that speaks for
-    /// the target are made as if there were none.
+    /// Outcomes of other call kinds, of any number of accounts, never affect calls of the main kind.
     #[test]
     fn other_kinds_shut_nothing_but_themselves(
         calls in prop::collection::vec((failure(), 0_u64..8, 0_u64..20_000, any::<bool>()), 1..200),
@@ -98,7 +97,7 @@ fn each_kind_is_shut_by_its_own_failures() {
     assert!(make(&at, planned(CallKind::Compact, 4), Outcome::Ok, now), "another kind goes on");
     let shut = at.1.shut_kinds(now, &RULES);
     assert_eq!(shut.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), [CallKind::TokenCount]);
-    // One count finds out when its time is over, and paid calls are no part in that.
+    // One token count is the probe after the pause; billed calls are not affected.
     let due = now + RULES.open;
     assert!(make(&at, planned(CallKind::TokenCount, 5), Outcome::Ok, due));
     assert!(at.1.shut_kinds(due, &RULES).is_empty(), "it works again");
@@ -134,8 +133,8 @@ fn a_call_that_costs_nothing_takes_no_share_of_the_load() {
     let (target, channel) = channel();
     let begin = |kind| {
         let (target, channel) = (Arc::clone(&target), Arc::clone(&channel));
-        let way = UntriedWay { rank: TargetRank::default(), target, channel };
-        Candidate::begin(way, 0, false, planned(kind, 1), Instant::now(), RULES)
+        let ranked = RankedChannel { rank: TargetRank::default(), target, channel };
+        Candidate::begin(ranked, 0, false, planned(kind, 1), Instant::now(), RULES)
     };
     let counts = [begin(CallKind::TokenCount), begin(CallKind::TokenCount)];
     assert_eq!((channel.in_flight(), channel.upstream.in_flight()), (0, 2));

@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
 use super::super::accounts::WINDOW;
+use super::super::breaker::PROBE_MAX;
 use super::*;
 
 const RULES: CircuitRules = CircuitRules {
@@ -12,7 +13,7 @@ const RULES: CircuitRules = CircuitRules {
     slow_start: Duration::from_secs(10),
 };
 const READY: CircuitStanding = CircuitStanding::Ready { share: 1.0 };
-/// The only account, where there is one.
+/// Account of tests with a single one.
 const A: u64 = 1;
 
 /// A call of `account` with a short prompt.
@@ -107,7 +108,7 @@ fn a_share_of_failures_opens_it_and_old_ones_are_forgotten() {
 }
 
 #[test]
-fn who_says_for_how_long_is_left_alone_and_who_does_not_comes_last() {
+fn a_retry_after_blocks_and_a_busy_answer_without_one_comes_last() {
     let (mut circuit, now) = (Circuit::default(), Instant::now());
     circuit.report(short(A), Verdict::Busy(Some(secs(7))), now, &RULES);
     assert_eq!(circuit.standing(short(A), now + secs(2), &RULES), CircuitStanding::Busy(secs(5)));
@@ -122,7 +123,7 @@ fn who_says_for_how_long_is_left_alone_and_who_does_not_comes_last() {
 }
 
 #[test]
-fn the_word_of_a_busy_upstream_is_for_all_once_two_have_heard_it() {
+fn a_retry_after_holds_for_all_once_two_accounts_have_got_one() {
     let (mut circuit, now) = (Circuit::default(), Instant::now());
     circuit.report(short(1), Verdict::Busy(Some(secs(7))), now, &RULES);
     assert_eq!(
@@ -157,7 +158,7 @@ fn connections_that_do_not_come_about_count_whoever_asks() {
 }
 
 #[test]
-fn who_has_failed_before_does_not_keep_others_from_finding_out() {
+fn a_repeated_failure_of_one_account_does_not_delay_others_probes() {
     let (mut circuit, now) = (Circuit::default(), Instant::now());
     for account in 1..=3 {
         circuit.report(short(account), Verdict::Bad, now, &RULES);
@@ -212,8 +213,7 @@ fn verdict() -> impl Strategy<Value = Verdict> {
     ]
 }
 
-/// Whatever the calls of one account come to, at whatever times: it takes the upstream from nobody
-/// who has calls that are served.
+/// One account's outcomes, in any order and at any time, never block an account whose calls succeed.
 #[test]
 fn one_account_cannot_shut_it_for_others() {
     let calls = prop::collection::vec((verdict(), 0_u64..20_000, any::<bool>()), 1..400);
@@ -240,7 +240,7 @@ fn one_account_cannot_shut_it_for_others() {
         .expect("it holds");
 }
 
-/// The lesser part of those who call cannot either, also when others' calls fail now and then.
+/// A minority of the accounts cannot open the circuit for the others.
 #[test]
 fn a_few_accounts_cannot_shut_it_for_many() {
     let calls = prop::collection::vec((0_u64..4, 0_u64..500), 1..600);
@@ -265,15 +265,15 @@ fn a_few_accounts_cannot_shut_it_for_many() {
         .expect("it holds");
 }
 
-/// An upstream that fails everybody is left alone after a few failures, however many call it, and is
-/// found again by the first call after it has recovered.
+/// An upstream that fails for everyone gets only probes after a few failures, and is used again after
+/// its recovery.
 #[test]
 fn an_upstream_that_fails_everybody_is_left_alone_and_found_again() {
     runner(300)
         .run(&(1_u64..40, 1_u64..5000, any::<u64>()), |(accounts, wait_ms, seed)| {
             let mut random = fastrand::Rng::with_seed(seed);
             let (mut circuit, began) = (Circuit::default(), Instant::now());
-            let (mut now, mut asked) = (began, 0_u64);
+            let (mut now, mut calls_made) = (began, 0_u64);
             for _ in 0..2000 {
                 now += Duration::from_millis(random.u64(0..wait_ms));
                 let account = random.u64(0..accounts);
@@ -281,12 +281,17 @@ fn an_upstream_that_fails_everybody_is_left_alone_and_found_again() {
                 if matches!(standing, CircuitStanding::Ready { .. } | CircuitStanding::ProbeDue) {
                     circuit.begin(account, now);
                     circuit.report(short(account), Verdict::Bad, now, &RULES);
-                    asked += 1;
+                    calls_made += 1;
                 }
             }
             // Two accounts have a breaker each, and more of them one together.
             let most = 2 * (now - began).as_secs() / RULES.open.as_secs() + 3 * accounts + 40;
-            prop_assert!(asked <= most, "{} of 2000 calls of {} accounts", asked, accounts);
+            prop_assert!(
+                calls_made <= most,
+                "{} of 2000 calls of {} accounts",
+                calls_made,
+                accounts
+            );
             now += RULES.open_max;
             let account = random.u64(0..accounts);
             let standing = circuit.standing(short(account), now, &RULES);

@@ -23,7 +23,7 @@ use crate::gateway::upstream::token_counts::UNSUPPORTED_TIME;
 use crate::ids::{AccountId, RequestId};
 use crate::metrics::CountOutcome;
 use crate::outbound::retry_after;
-use crate::pipeline::{CountRequest, Counted, Validated};
+use crate::pipeline::{CountRequest, PromptCount, Validated};
 
 /// The longest body that is counted, in bytes: it is sent twice. Text that is longer fits no context.
 const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -47,7 +47,7 @@ pub(crate) async fn count(
     candidates: &Candidates,
     body: &Bytes,
     within: Duration,
-) -> Option<Counted> {
+) -> Option<PromptCount> {
     let began = Instant::now();
     let Some(call) = ProviderCount::choose(gateway, validated, candidates, body.len()) else {
         gateway.metrics.token_count_asked(CountOutcome::Unsupported);
@@ -67,7 +67,7 @@ pub(crate) async fn count(
     let (upstream, took) = (&call.target.upstream, began.elapsed().as_millis());
     log::debug!("{}: {} after {took} ms: {counted:?} tokens", upstream.name, outcome.as_str());
     let dialect = upstream.dialect;
-    counted.map(|tokens| Counted { rank: 0, dialect, tokens })
+    counted.map(|tokens| PromptCount { rank: 0, dialect, tokens })
 }
 
 /// A call to the counter of one target.

@@ -21,7 +21,9 @@ use crate::holds::{self, Funds, HoldKind, Needs, NotHeld, TightCall, Unfit};
 use crate::ledger::{Hold, Ledger, Refusal, RequestId};
 use crate::money::Nanousd;
 use crate::options::holds::{HoldRules, Means};
-use crate::pipeline::{Admitted, Counted, Holding, Payment, Priced, affordable_output, cost_at};
+use crate::pipeline::{
+    Admitted, Holding, Payment, Priced, PromptCount, affordable_output, cost_at,
+};
 use crate::protocols::output_limit::OutputLimit;
 
 /// A valid request of an account with little money.
@@ -119,7 +121,7 @@ struct PendingRequest<'a> {
     rules: &'a HoldRules,
     request: TightRequest,
     limit: Option<OutputLimit>,
-    counted: Option<Counted>,
+    counted: Option<PromptCount>,
 }
 
 /// A hold, and how the request is served under it.
@@ -156,7 +158,7 @@ impl PendingRequest<'_> {
         let (body, validated) = offload::run_now(body.bytes.len(), read)?;
         let mut priced = Box::new(Priced::new(self.ledger, validated));
         if let Some(counted) = &self.counted {
-            priced.counted(counted);
+            priced.apply_count(counted);
         }
         // It is read anew, and what it costs then is what counts.
         let fits = priced.amount(Holding::Whole) <= funds;
@@ -237,7 +239,7 @@ impl TightCall for PendingRequest<'_> {
             count::count(self.gateway, &self.customers, validated, candidates, &body.bytes, within);
         // It is large, and most requests do without it.
         let Some(counted) = Box::pin(counted).await else { return };
-        if priced.counted(&counted) {
+        if priced.apply_count(&counted) {
             let validated = priced.validated();
             candidates.retain(|rank, target| validated.is_for(rank.model, target.upstream.dialect));
             self.counted = Some(counted);

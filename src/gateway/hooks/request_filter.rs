@@ -190,7 +190,7 @@ fn candidates(
     let affinity = || pipeline::affinity(mode, account, headers, request);
     let binding = pipeline::binding(&gateway.balancer, validated)?;
     let tokens = validated.call.floor().input_tokens_total();
-    let (account, name) = (account.number(), resolved.asked.as_deref());
+    let (account, name) = (account.number(), resolved.requested_name.as_deref());
     let query = CandidateQuery { account, kind: kind(validated), name, tokens, home: binding.home };
     let targets = validated.targets().filter(|(_, target)| binding.admits(target));
     let candidates = gateway.balancer.candidates(snapshot, targets, query, affinity);
@@ -199,7 +199,7 @@ fn candidates(
         return Err(resolved.unknown());
     }
     if binding.is_bound() && candidates.is_empty() {
-        return Err(pipeline::gone(validated));
+        return Err(pipeline::stored_object_lost(validated));
     }
     Ok(candidates)
 }

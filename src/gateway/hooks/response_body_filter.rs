@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use pingora::{Error, ErrorType, Result};
 
-use crate::balance::{Candidate, HoldsCredential, Outcome};
+use crate::balance::{Candidate, CredentialLeak, Outcome};
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::answer::customer;
 use crate::gateway::listen::deadline;
@@ -125,7 +125,7 @@ fn passed(mut out: Bytes, end_of_stream: bool, ctx: &mut RequestContext) -> Resu
     }
     out = match scanned(out, end_of_stream, ctx) {
         Ok(out) => out,
-        Err(HoldsCredential) => withheld(ctx)?,
+        Err(CredentialLeak) => withheld(ctx)?,
     };
     if end_of_stream || ctx.is_whole() {
         ctx.release_slots();
@@ -137,7 +137,7 @@ fn scanned(
     out: Bytes,
     end_of_stream: bool,
     ctx: &mut RequestContext,
-) -> std::result::Result<Bytes, HoldsCredential> {
+) -> std::result::Result<Bytes, CredentialLeak> {
     match &mut ctx.stage {
         RequestStage::Relaying(response) => response.scan.pass(out, end_of_stream),
         _ => Ok(out),

@@ -12,7 +12,7 @@ use http::{HeaderMap, Method};
 use pingora_proxy::Session;
 use url::form_urlencoded;
 
-use crate::balance::{CredentialFinder, CredentialScan, HoldsCredential, KeptPlace};
+use crate::balance::{CredentialFinder, CredentialLeak, CredentialScan, ResolvedHome};
 use crate::config::snapshot::Snapshot;
 use crate::error::{Allow, ErrorKind, GatewayError};
 use crate::gateway::answer::{refused, respond};
@@ -102,7 +102,7 @@ impl<'a> StoredResponse<'a> {
     }
 
     /// The path at the upstream that keeps it; `None` for one that has no responses.
-    fn path_at(self, kept: &KeptPlace, query: Option<&str>) -> Option<String> {
+    fn path_at(self, kept: &ResolvedHome, query: Option<&str>) -> Option<String> {
         let codec = protocols::codec(Operation::Responses, kept.upstream.dialect)?;
         let below = match self.part {
             ResponsePart::Whole => "",
@@ -149,7 +149,7 @@ pub(crate) async fn answer(
     let _turn = gateway.admission.read_in_turn(place, &snapshot.limits).await?;
     gateway.enter_upstream_slot(ctx)?;
     let home = gateway.balancer.home(account.number(), stored.id);
-    let kept = home.and_then(|home| gateway.balancer.keeps(&snapshot, home));
+    let kept = home.and_then(|home| gateway.balancer.resolve_home(&snapshot, home));
     let found = kept.and_then(|kept| Some((stored.path_at(&kept, query)?, kept)));
     let Some((path, kept)) = found else { return Err(stored.not_kept()) };
     let deadline = Arc::clone(&ctx.services.deadline);
@@ -221,7 +221,7 @@ fn passed(
     piece: Bytes,
     is_end: bool,
 ) -> Result<Bytes, GatewayError> {
-    scan.pass(piece, is_end).map_err(|HoldsCredential| {
+    scan.pass(piece, is_end).map_err(|CredentialLeak| {
         ctx.services.metrics.answer_withheld(&hidden.upstream.name);
         peer::withheld("The upstream's answer", "Nothing is charged.")
     })

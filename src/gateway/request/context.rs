@@ -332,7 +332,7 @@ impl RequestContext {
 
     /// Moves from sending to relaying an answer of which everything is known.
     pub(crate) fn begin_collected(&mut self, framing: Framing, usage: Usage, source: UsageSource) {
-        self.begin(framing, |admitted| Relaying::known(admitted, usage, source));
+        self.begin(framing, |admitted| Relaying::with_usage(admitted, usage, source));
     }
 
     /// All of an answer of which everything is known has been sent, or is about to be.
@@ -356,7 +356,7 @@ impl RequestContext {
         };
         let (admitted, body, attempt, candidates) = sending.into_parts();
         let Attempt { candidate, began, .. } = attempt?;
-        let relaying = relaying(admitted).kept_by(|| candidates.keeper(&candidate));
+        let relaying = relaying(admitted).with_id_recorder(|| candidates.id_recorder(&candidate));
         let held = body.into_share();
         let (cut, uncovered, is_framing_confirmed) = (None, None, false);
         let framing = framing.for_customers();

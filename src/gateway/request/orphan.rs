@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::balance::{Candidate, Orphaned};
+use crate::balance::{Candidate, OrphanGuard};
 use crate::metrics::Metrics;
 
 /// An answer that is read on.
@@ -14,7 +14,7 @@ pub(crate) struct Orphan {
     pub(crate) until: Instant,
     bytes_left: u64,
     /// Its part of the upstream's count of such responses.
-    _at_upstream: Orphaned,
+    _at_upstream: OrphanGuard,
     metrics: Arc<Metrics>,
 }
 

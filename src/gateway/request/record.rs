@@ -185,7 +185,7 @@ impl RequestContext {
         let is_abandoned = left || is_silent || self.response.orphan.is_some();
         match &self.stage {
             RequestStage::Relaying(response) if response.relaying.is_complete() => Ending::Complete,
-            RequestStage::Relaying(_) if self.response.orphan.is_some() => Ending::Untold,
+            RequestStage::Relaying(_) if self.response.orphan.is_some() => Ending::Unknown,
             RequestStage::Relaying(response)
                 if response.cut.is_some_and(|cut| {
                     !matches!(cut, CutReason::Stopping | CutReason::Withheld)
@@ -193,10 +193,10 @@ impl RequestContext {
             {
                 Ending::Exhausted
             }
-            RequestStage::Relaying(_) if is_abandoned => Ending::Untold,
+            RequestStage::Relaying(_) if is_abandoned => Ending::Unknown,
             RequestStage::Sending(sending) => match &sending.attempt {
-                Some(Attempt { progress: Progress::Silent, .. }) => Ending::Untold,
-                Some(Attempt { progress: Progress::Sent, .. }) if is_abandoned => Ending::Untold,
+                Some(Attempt { progress: Progress::Silent, .. }) => Ending::Unknown,
+                Some(Attempt { progress: Progress::Sent, .. }) if is_abandoned => Ending::Unknown,
                 Some(Attempt { progress: Progress::Sent | Progress::Lost, .. }) => Ending::Lost,
                 _ => Ending::Failed,
             },

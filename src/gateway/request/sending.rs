@@ -15,7 +15,7 @@ use crate::gateway::request::{peer, refusal};
 use crate::gateway::upstream::secrets::UpstreamSecrets;
 use crate::gateway::wire::memory::held::HeldBody;
 use crate::metrics::Metrics;
-use crate::pipeline::{Admitted, TriedAt, UpstreamRequest};
+use crate::pipeline::{Admitted, TryTarget, UpstreamRequest};
 use crate::protocols::refusal::{RefusalFault, UpstreamRefusal};
 use crate::protocols::{Delivery, Framing};
 
@@ -57,7 +57,7 @@ impl Attempt {
     }
 
     /// Target and credential of the try.
-    pub(crate) fn at(&self) -> TriedAt {
+    pub(crate) fn at(&self) -> TryTarget {
         at(&self.candidate)
     }
 
@@ -68,9 +68,9 @@ impl Attempt {
 }
 
 /// Target and credential of a try.
-pub(crate) fn at(candidate: &Candidate) -> TriedAt {
+pub(crate) fn at(candidate: &Candidate) -> TryTarget {
     let (target, credential) = (Arc::clone(&candidate.target), candidate.credential_name().into());
-    TriedAt { target, credential }
+    TryTarget { target, credential }
 }
 
 /// Notes what came of a try, for those that follow and for the metrics.
@@ -129,7 +129,7 @@ impl Sending {
     }
 
     /// Target and credential of the current try.
-    pub(crate) fn tried_at(&self) -> Option<TriedAt> {
+    pub(crate) fn tried_at(&self) -> Option<TryTarget> {
         self.attempt.as_ref().map(Attempt::at)
     }
 
@@ -139,7 +139,7 @@ impl Sending {
             return None;
         }
         let candidate = self.candidates.next(Instant::now())?;
-        self.admitted.turn_to(candidate.rank.model, candidate.target.upstream.dialect);
+        self.admitted.switch_target(candidate.rank.model, candidate.target.upstream.dialect);
         if candidate.is_retry {
             let model = &self.admitted.model().id;
             metrics.retried(model, &candidate.target.upstream.name);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::balance::{Bounds, Memory};
+use crate::balance::{AccountCache, CacheBounds};
 use crate::gateway::upstream::count_cache::CountCache;
 
 /// Pause after an upstream that has no counter for a model.
@@ -16,13 +16,14 @@ const PAUSES_MAX: (usize, usize) = (10_000, 100);
 pub(crate) struct TokenCounts {
     pub(crate) cache: CountCache,
     /// Until when an upstream is not asked, by account.
-    pub(crate) pauses: Memory<Instant>,
+    pub(crate) pauses: AccountCache<Instant>,
 }
 
 impl TokenCounts {
     pub(crate) fn new() -> Self {
         let (all_max, account_max) = PAUSES_MAX;
-        let pauses = Memory::new(Bounds { time: UNSUPPORTED_TIME, all_max, account_max });
+        let pauses =
+            AccountCache::new(CacheBounds { time: UNSUPPORTED_TIME, all_max, account_max });
         Self { cache: CountCache::new(), pauses }
     }
 }

@@ -8,5 +8,5 @@ pub(super) mod head;
 pub(super) mod kind;
 pub(super) mod cors;
 pub(super) mod patience;
-pub(crate) mod offload;
+pub(super) mod offload;
 pub(super) mod memory;

@@ -16,10 +16,10 @@ struct FakeAccount {
     available: Nanousd,
     held: Nanousd,
     durable: Nanousd,
-    /// When the last extension is on disk.
+    /// Time at which the latest extension is durable.
     written: Instant,
     extensions: Vec<Instant>,
-    /// What a fleet has elsewhere, and when what was asked of it arrives.
+    /// Money elsewhere in the fleet, and the pending transfer.
     elsewhere: Nanousd,
     arrives: Option<(Instant, Nanousd)>,
 }
@@ -131,9 +131,9 @@ impl FakeStream {
                 return;
             }
             self.account.advance(wait);
-            let wanted = self.roll.wanted(&self.account, self.account.now).max(lacks);
-            if let Err(refusal) = self.account.extend(wanted) {
-                let part = part_of(&refusal, wanted);
+            let extension = self.roll.next_extension(&self.account, self.account.now).max(lacks);
+            if let Err(refusal) = self.account.extend(extension) {
+                let part = part_of(&refusal, extension);
                 if part < lacks || self.account.extend(part).is_err() {
                     self.is_cut = true;
                     return;
@@ -145,7 +145,7 @@ impl FakeStream {
         self.account.advance(until);
     }
 
-    /// What must hold of every stream.
+    /// Check the invariants of every stream.
     fn check(&self, of: &str) {
         for pair in self.account.extensions.windows(2) {
             let apart = pair[1] - pair[0];

@@ -1,4 +1,4 @@
-//! What upstreams said last of tasks that have not ended, in the memory of this process.
+//! Latest status of open tasks, in the memory of this process.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,44 +7,44 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::Said;
+use super::UpstreamStatus;
 use crate::ledger::{Task, TaskId};
 
-/// A task that has not ended, as this process knows it.
-pub(super) struct Live {
-    pub(super) said: Mutex<Said>,
-    /// When the upstream was asked last. Locked while it is: one question at a time.
-    pub(super) asked: Arc<tokio::sync::Mutex<Option<Instant>>>,
-    /// The task has ended.
+/// State of an open task in this process.
+pub(super) struct LiveTask {
+    pub(super) status: Mutex<UpstreamStatus>,
+    /// Time of the last poll. Locked during a poll, so that only one runs at a time.
+    pub(super) last_poll: Arc<tokio::sync::Mutex<Option<Instant>>>,
+    /// Notified when the task ends.
     pub(super) ended: Notify,
 }
 
-/// All of them. In memory: after a restart the upstreams are asked again.
+/// All open tasks with a status. Not persisted: a restart polls the upstreams again.
 #[derive(Default)]
-pub(super) struct AllLive(Mutex<HashMap<TaskId, Arc<Live>>>);
+pub(super) struct LiveTasks(Mutex<HashMap<TaskId, Arc<LiveTask>>>);
 
-impl AllLive {
-    /// The entry of a task, made if it is not there. Who makes one looks afterwards whether the task
-    /// has ended, and lets it go then: the end may have come before the entry.
-    pub(super) fn entry(&self, task: &Task) -> Arc<Live> {
+impl LiveTasks {
+    /// The entry of a task, created if missing. The caller checks afterwards whether the task has ended
+    /// and then removes the entry, since the end may have come first.
+    pub(super) fn entry(&self, task: &Task) -> Arc<LiveTask> {
         let new = || {
-            Arc::new(Live {
-                said: Mutex::new(Said::nothing(task)),
-                asked: Arc::default(),
+            Arc::new(LiveTask {
+                status: Mutex::new(UpstreamStatus::initial(task)),
+                last_poll: Arc::default(),
                 ended: Notify::new(),
             })
         };
         Arc::clone(self.0.lock().entry(task.id()).or_insert_with(new))
     }
 
-    /// The task has ended.
-    pub(super) fn let_go(&self, task: TaskId) {
+    /// Remove the entry of a task that has ended.
+    pub(super) fn forget(&self, task: TaskId) {
         self.0.lock().remove(&task);
     }
 
-    /// What the upstream said last of a task; nothing where no entry is.
-    pub(super) fn last_said(&self, task: &Task) -> Said {
+    /// Latest status of a task; the initial one if there is no entry.
+    pub(super) fn last_status(&self, task: &Task) -> UpstreamStatus {
         let live = self.0.lock().get(&task.id()).cloned();
-        live.map_or_else(|| Said::nothing(task), |live| live.said.lock().clone())
+        live.map_or_else(|| UpstreamStatus::initial(task), |live| live.status.lock().clone())
     }
 }

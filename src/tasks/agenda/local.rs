@@ -1,41 +1,41 @@
-//! The agenda of a process that has its tasks to itself.
+//! Agenda of a single gateway.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::OwnedMutexGuard;
 
-use super::live::{AllLive, Live};
+use super::live::{LiveTask, LiveTasks};
 use super::timetable::Timetable;
-use super::{Due, FoundTask, Look, Occasion, Said, is_open};
+use super::{DueTask, FoundTask, PollReason, PollResult, UpstreamStatus, is_open};
 use crate::clock::UnixMs;
 use crate::ledger::{AccountId, Ledger, LedgerError, Task, TaskId};
 use crate::protocols::task::Report;
-use crate::tasks::slots::Slots;
+use crate::tasks::slots::PollSlots;
 
-/// What is due, and what upstreams said, in memory: a start fills the one from the ledger and asks for
-/// the other again.
+/// Schedule and statuses in memory: a start rebuilds the schedule from the ledger and polls for the
+/// statuses.
 pub(super) struct LocalAgenda {
     ledger: Arc<Ledger>,
     timetable: Timetable,
-    live: AllLive,
+    live: LiveTasks,
 }
 
 impl LocalAgenda {
     pub(super) fn new(ledger: Arc<Ledger>) -> Self {
-        Self { ledger, timetable: Timetable::default(), live: AllLive::default() }
+        Self { ledger, timetable: Timetable::default(), live: LiveTasks::default() }
     }
 
-    pub(super) async fn next(&self, wait_max: Duration) -> Option<Due> {
+    pub(super) async fn next(&self, wait_max: Duration) -> Option<DueTask> {
         self.timetable.next(wait_max).await
     }
 
-    pub(super) fn push(&self, due: Due) {
+    pub(super) fn push(&self, due: DueTask) {
         self.timetable.push(due);
     }
 
     pub(super) fn schedule(&self, task: &Task, at: UnixMs) {
-        self.push(Due { at, account: task.intent.account, task: task.id(), has_slot: false });
+        self.push(DueTask { at, account: task.intent.account, task: task.id(), has_slot: false });
     }
 
     pub(super) fn open_count(&self) -> u64 {
@@ -49,90 +49,92 @@ impl LocalAgenda {
     ) -> Result<Option<FoundTask>, LedgerError> {
         let found = self.ledger.task(account, id).await?;
         Ok(found.map(|task| FoundTask {
-            said: self.live.last_said(&task),
-            // How fresh that is is seen when it is this task's turn.
-            is_worth_asking: task.ended().is_none(),
+            status: self.live.last_status(&task),
+            // The age of the status is checked when the permit is granted.
+            needs_poll: task.ended().is_none(),
             task,
         }))
     }
 
-    pub(super) fn last_said(&self, task: &Task) -> Said {
-        self.live.last_said(task)
+    pub(super) fn last_status(&self, task: &Task) -> UpstreamStatus {
+        self.live.last_status(task)
     }
 
-    pub(super) fn let_go(&self, task: TaskId) {
-        self.live.let_go(task);
+    pub(super) fn forget(&self, task: TaskId) {
+        self.live.forget(task);
     }
 
-    /// Of many who want to know, one asks at a time: the others find what it heard.
-    pub(super) async fn turn_to_ask(
+    /// Grant one poll at a time: the requests that waited find its result.
+    pub(super) async fn acquire_poll(
         &self,
         task: &Task,
-        occasion: Occasion,
-        slots: &Slots,
-    ) -> Result<LocalAsking<'_>, Look> {
-        let fresh = match occasion {
-            Occasion::Due => Duration::ZERO,
-            Occasion::Wanted(fresh) => fresh,
+        reason: PollReason,
+        slots: &PollSlots,
+    ) -> Result<LocalPollPermit<'_>, PollResult> {
+        let fresh = match reason {
+            PollReason::Due => Duration::ZERO,
+            PollReason::MaxAge(fresh) => fresh,
         };
-        let live = self.live(task).await.ok_or(Look::Ended)?;
-        let asked = Arc::clone(&live.asked).lock_owned().await;
-        let is_fresh = asked.is_some_and(|asked| asked.elapsed() < fresh);
-        if is_fresh || slots.rest(&task.upstream, Instant::now()).is_some() {
-            return Err(Look::Unended);
+        let live = self.live(task).await.ok_or(PollResult::Ended)?;
+        // Locked across the poll: requests that come meanwhile wait here, and find it fresh.
+        let last_poll = Arc::clone(&live.last_poll).lock_owned().await;
+        let is_fresh = last_poll.is_some_and(|last_poll| last_poll.elapsed() < fresh);
+        if is_fresh || slots.remaining_pause(&task.upstream, Instant::now()).is_some() {
+            return Err(PollResult::Open);
         }
+        // After the lock: the poll before may have ended the task.
         if !is_open(&self.ledger, task).await {
-            return Err(Look::Ended);
+            return Err(PollResult::Ended);
         }
-        Ok(LocalAsking { ledger: &self.ledger, live, asked })
+        Ok(LocalPollPermit { ledger: &self.ledger, live, last_poll })
     }
 
-    /// Hears of an end that was asked for here.
+    /// Wait for an end that this process learns by polling.
     pub(super) async fn wait_for_end(&self, task: &Task, wait_max: Duration) {
         let live = self.live.entry(task);
-        // From here on no end is missed.
+        // Registered before the check, so that no end is missed between the two.
         let ended = live.ended.notified();
         if is_open(&self.ledger, task).await {
             drop(tokio::time::timeout(wait_max, ended).await);
         } else {
-            self.live.let_go(task.id());
+            self.live.forget(task.id());
         }
     }
 
-    /// What is known of a task that has not ended; `None` once it has.
-    async fn live(&self, task: &Task) -> Option<Arc<Live>> {
+    /// Entry of an open task; `None` if the task has ended.
+    async fn live(&self, task: &Task) -> Option<Arc<LiveTask>> {
         let live = self.live.entry(task);
         if is_open(&self.ledger, task).await {
             return Some(live);
         }
-        self.live.let_go(task.id());
+        self.live.forget(task.id());
         None
     }
 }
 
-/// A turn to ask how a task is: whoever else wants to know waits for its end.
-pub(super) struct LocalAsking<'a> {
+/// Permission to poll a task; other requests wait until it is dropped.
+pub(super) struct LocalPollPermit<'a> {
     ledger: &'a Ledger,
-    live: Arc<Live>,
-    asked: OwnedMutexGuard<Option<Instant>>,
+    live: Arc<LiveTask>,
+    last_poll: OwnedMutexGuard<Option<Instant>>,
 }
 
-impl LocalAsking<'_> {
-    pub(super) fn asked(&mut self) {
-        *self.asked = Some(Instant::now());
+impl LocalPollPermit<'_> {
+    pub(super) fn record_poll(&mut self) {
+        *self.last_poll = Some(Instant::now());
     }
 
-    pub(super) async fn ended(self, task: &Task) -> Look {
+    pub(super) async fn ended(self, task: &Task) -> PollResult {
         self.live.ended.notify_waiters();
-        if is_open(self.ledger, task).await { Look::Unended } else { Look::Ended }
+        if is_open(self.ledger, task).await { PollResult::Open } else { PollResult::Ended }
     }
 
-    pub(super) fn note(self, heard: Option<Report>) {
-        let Some(report) = heard else { return };
-        let mut said = self.live.said.lock();
-        if said.state != report.state {
-            said.changed_at = UnixMs::now();
+    pub(super) fn note(self, report: Option<Report>) {
+        let Some(report) = report else { return };
+        let mut status = self.live.status.lock();
+        if status.state != report.state {
+            status.changed_at = UnixMs::now();
         }
-        (said.state, said.document) = (report.state, report.document);
+        (status.state, status.document) = (report.state, report.document);
     }
 }

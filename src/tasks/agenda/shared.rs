@@ -1,5 +1,4 @@
-//! The agenda that the nodes of a fleet share: each takes of what is due what it has room for, and
-//! nobody else looks at that meanwhile.
+//! Agenda shared by the nodes of a fleet: each claims as many due tasks as it has room for, exclusively.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -7,22 +6,22 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::timetable::Timetable;
-use super::{Due, FoundTask, Look, Occasion, Said, Submitter};
+use super::{DueTask, FoundTask, PollReason, PollResult, Submitter, UpstreamStatus};
 use crate::clock::UnixMs;
 use crate::fleet::postgres::tasks::{self, SharedTasks};
 use crate::ledger::{AccountId, LedgerError, Stage, Task};
 use crate::protocols::task::{Report, TaskState};
-use crate::tasks::slots::Slots;
+use crate::tasks::slots::PollSlots;
 
-/// How often the database is asked what is due: customers who do not ask hear this much later.
+/// Interval of the query for due tasks: the longest delay of a webhook on top of its polls.
 const BEAT: Duration = Duration::from_millis(500);
-/// How often the tasks are counted that have not ended.
+/// Interval of the count of open tasks.
 const COUNT_EVERY: Duration = Duration::from_secs(10);
 
-/// The tasks of a fleet, as one node works on them.
+/// One node's view of the fleet's tasks.
 pub(super) struct SharedAgenda {
     tasks: SharedTasks,
-    /// What this node has taken and not begun.
+    /// Claimed by this node and not started.
     taken: Timetable,
     beats: Mutex<Beats>,
     nodes: AtomicU32,
@@ -30,7 +29,7 @@ pub(super) struct SharedAgenda {
 }
 
 struct Beats {
-    /// When the database is asked again.
+    /// Time of the next query for due tasks.
     claim_at: Instant,
     count_at: Instant,
 }
@@ -47,22 +46,22 @@ impl SharedAgenda {
         }
     }
 
-    /// How many nodes ask the upstreams, as far as is known.
+    /// Number of nodes that poll the upstreams, as of the last claim.
     pub(super) fn nodes(&self) -> u32 {
         self.nodes.load(Ordering::Relaxed).max(1)
     }
 
-    /// How many tasks that this node took had not ended when they were counted last.
+    /// Number of open tasks that this node submitted, as of the last count.
     pub(super) fn open_count(&self) -> u64 {
         self.open.load(Ordering::Relaxed)
     }
 
-    pub(super) fn put_off(&self, due: Due) {
+    pub(super) fn put_off(&self, due: DueTask) {
         self.taken.push(due);
     }
 
-    /// Waits for something to do; `None` when there was nothing within `wait_max`.
-    pub(super) async fn next(&self, wait_max: Duration, room: usize) -> Option<Due> {
+    /// Wait for a due task; `None` if there is none within `wait_max`.
+    pub(super) async fn next(&self, wait_max: Duration, room: usize) -> Option<DueTask> {
         let until = Instant::now() + wait_max;
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -75,6 +74,7 @@ impl SharedAgenda {
                 return None;
             }
             if Instant::now() >= claim_at {
+                // From start to start, so that a slow claim does not delay the next one.
                 self.beats.lock().claim_at = Instant::now() + BEAT;
                 self.claim(room.saturating_sub(self.taken.len())).await;
                 self.count().await;
@@ -83,21 +83,21 @@ impl SharedAgenda {
     }
 
     pub(super) async fn schedule(&self, task: &Task, at: UnixMs) {
-        // What has ended says itself when it is announced.
+        // The record of an ended task has the time of its announcement.
         if task.ended().is_some() {
             return;
         }
         if let Err(error) = self.tasks.schedule(task, at).await {
-            // It is due when it was before, or when nobody holds it any more.
-            log::warn!("{} could not be put on the agenda: {error}", task.id());
+            // It stays due at its old time, or once its claim expires.
+            log::warn!("{} could not be scheduled: {error}", task.id());
         }
     }
 
-    /// An end that this node was to announce is any node's again.
-    pub(super) async fn hand_back(&self, due: Due) {
+    /// Release the claim on an announcement, for any node.
+    pub(super) async fn hand_back(&self, due: DueTask) {
         if let Err(error) = self.tasks.put_off(due.task, due.at).await {
-            // It is due again when nobody holds it any more.
-            log::warn!("{} could not be put on the agenda: {error}", due.task);
+            // It is due again once its claim expires.
+            log::warn!("{} could not be scheduled: {error}", due.task);
         }
     }
 
@@ -112,53 +112,53 @@ impl SharedAgenda {
             let is_fresh = found.asked_ago.is_some_and(|ago| ago < fresh);
             let is_submitted = matches!(found.task.stage, Stage::Submitted { .. });
             FoundTask {
-                said: heard_of(&found.task, found.said),
-                is_worth_asking: is_submitted && !is_fresh,
+                status: stored_status(&found.task, found.said),
+                needs_poll: is_submitted && !is_fresh,
                 task: found.task,
             }
         }))
     }
 
-    pub(super) async fn last_said(&self, task: &Task) -> Said {
+    pub(super) async fn last_status(&self, task: &Task) -> UpstreamStatus {
         if task.ended().is_some() {
-            return Said::nothing(task);
+            return UpstreamStatus::initial(task);
         }
         match self.tasks.any_task(task.id()).await {
-            Ok(found) => heard_of(task, found.and_then(|found| found.said)),
+            Ok(found) => stored_status(task, found.and_then(|found| found.said)),
             Err(error) => {
                 log::warn!("{} could not be read: {error}", task.id());
-                Said::nothing(task)
+                UpstreamStatus::initial(task)
             }
         }
     }
 
-    /// Of many who want to know, one asks; whoever comes meanwhile goes without.
-    pub(super) async fn turn_to_ask(
+    /// Grant one poll at a time; concurrent requests get the stored status.
+    pub(super) async fn acquire_poll(
         &self,
         task: &Task,
-        occasion: Occasion,
-        slots: &Slots,
-    ) -> Result<SharedAsking<'_>, Look> {
-        let asking = SharedAsking { tasks: &self.tasks };
-        // What is due this node holds, so nobody else asks.
-        let Occasion::Wanted(fresh) = occasion else { return Ok(asking) };
-        if slots.rest(&task.upstream, Instant::now()).is_some() {
-            return Err(Look::Unended);
+        reason: PollReason,
+        slots: &PollSlots,
+    ) -> Result<SharedPollPermit<'_>, PollResult> {
+        let permit = SharedPollPermit { tasks: &self.tasks };
+        // A due task is claimed by this node, so no other node polls it.
+        let PollReason::MaxAge(fresh) = reason else { return Ok(permit) };
+        if slots.remaining_pause(&task.upstream, Instant::now()).is_some() {
+            return Err(PollResult::Open);
         }
         match self.tasks.claim_to_ask(task.id(), fresh).await {
-            Ok(true) => Ok(asking),
-            Ok(false) => Err(Look::Unended),
+            Ok(true) => Ok(permit),
+            Ok(false) => Err(PollResult::Open),
             Err(error) => {
-                log::warn!("{} could not be asked about: {error}", task.id());
-                Err(Look::Unheard)
+                log::warn!("{} could not be polled: {error}", task.id());
+                Err(PollResult::Unknown)
             }
         }
     }
 
     pub(super) async fn submitter(&self, task: &Task) -> Submitter {
         match self.tasks.is_orphaned(task).await {
-            Ok(true) => Submitter::Gone,
-            // Where it cannot be read, another look will tell.
+            Ok(true) => Submitter::Dead,
+            // If it cannot be read, the next check decides.
             Ok(false) | Err(_) => Submitter::Alive,
         }
     }
@@ -173,12 +173,12 @@ impl SharedAgenda {
                 self.nodes.store(claims.nodes, Ordering::Relaxed);
                 let now = UnixMs::now();
                 for (place, (account, task)) in (0..).zip(claims.tasks) {
-                    // In their order.
+                    // Spaced in the order of the claim.
                     let at = UnixMs(now.0.saturating_sub(1000).saturating_add(place));
-                    self.taken.push(Due { at, account, task, has_slot: false });
+                    self.taken.push(DueTask { at, account, task, has_slot: false });
                 }
             }
-            Err(error) => log::warn!("nobody knows which tasks are due: {error}"),
+            Err(error) => log::warn!("due tasks could not be claimed: {error}"),
         }
     }
 
@@ -194,26 +194,28 @@ impl SharedAgenda {
     }
 }
 
-/// A turn to ask how a task is: this node holds it, until what was heard is noted, or for half a minute.
-pub(super) struct SharedAsking<'a> {
+/// Permission to poll a task: this node's claim, which ends when the report is recorded or after half a
+/// minute.
+pub(super) struct SharedPollPermit<'a> {
     tasks: &'a SharedTasks,
 }
 
-impl SharedAsking<'_> {
-    /// Tells all nodes.
-    pub(super) async fn note(self, task: &Task, heard: Option<Report>, next: UnixMs) {
-        let heard = heard.as_ref().map(|report| (report.state.as_str(), report.document.as_str()));
-        if let Err(error) = self.tasks.note_asked(task.id(), heard, next).await {
-            log::warn!("what was heard of {} could not be noted: {error}", task.id());
+impl SharedPollPermit<'_> {
+    /// Record the report for all nodes.
+    pub(super) async fn note(self, task: &Task, report: Option<Report>, next: UnixMs) {
+        let report =
+            report.as_ref().map(|report| (report.state.as_str(), report.document.as_str()));
+        if let Err(error) = self.tasks.note_asked(task.id(), report, next).await {
+            log::warn!("the status of {} could not be stored: {error}", task.id());
         }
     }
 }
 
-/// What the nodes have heard of a task.
-fn heard_of(task: &Task, said: Option<tasks::Said>) -> Said {
-    let Some(tasks::Said { state, document, changed_at }) = said else {
-        return Said::nothing(task);
+/// Status of a task as the database has it.
+fn stored_status(task: &Task, status: Option<tasks::Said>) -> UpstreamStatus {
+    let Some(tasks::Said { state, document, changed_at }) = status else {
+        return UpstreamStatus::initial(task);
     };
     let state = TaskState::of(&state).unwrap_or(TaskState::Processing);
-    Said { state, document, changed_at }
+    UpstreamStatus { state, document, changed_at }
 }

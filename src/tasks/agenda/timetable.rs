@@ -1,4 +1,4 @@
-//! What is due, in the memory of this process.
+//! Due tasks in the memory of this process.
 
 use std::collections::BinaryHeap;
 use std::time::Duration;
@@ -6,19 +6,19 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::Due;
+use super::DueTask;
 use crate::clock::UnixMs;
 
 /// Tasks in the order of the times at which they must be looked at.
 #[derive(Default)]
 pub(super) struct Timetable {
-    due: Mutex<BinaryHeap<Due>>,
-    /// Something is due earlier than was thought.
+    due: Mutex<BinaryHeap<DueTask>>,
+    /// Notified when a task is due earlier than all others.
     earlier: Notify,
 }
 
 impl Timetable {
-    pub(super) fn push(&self, due: Due) {
+    pub(super) fn push(&self, due: DueTask) {
         let mut all = self.due.lock();
         let is_first = all.peek().is_none_or(|first| due.at < first.at);
         all.push(due);
@@ -28,13 +28,13 @@ impl Timetable {
         }
     }
 
-    /// How many there are.
+    /// Number of scheduled tasks.
     pub(super) fn len(&self) -> usize {
         self.due.lock().len()
     }
 
-    /// Waits for the next that is due; `None` when there was none within `wait_max`.
-    pub(super) async fn next(&self, wait_max: Duration) -> Option<Due> {
+    /// Wait for the next due task; `None` if there is none within `wait_max`.
+    pub(super) async fn next(&self, wait_max: Duration) -> Option<DueTask> {
         tokio::time::timeout(wait_max, async {
             loop {
                 let earlier = self.earlier.notified();
@@ -62,8 +62,8 @@ mod tests {
     use super::*;
     use crate::ledger::{AccountId, TaskId};
 
-    fn due(task: TaskId, at: u64) -> Due {
-        Due { at: UnixMs(at), account: AccountId::random(), task, has_slot: false }
+    fn due(task: TaskId, at: u64) -> DueTask {
+        DueTask { at: UnixMs(at), account: AccountId::random(), task, has_slot: false }
     }
 
     #[tokio::test]

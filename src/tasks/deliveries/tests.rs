@@ -4,11 +4,11 @@ use crate::ledger::TaskId;
 const SHARES: WebhookShares = WebhookShares { all: 32, per_account: 4, per_receiver: 8 };
 
 fn job(account: AccountId, url: &str) -> Job {
-    let due = Due { at: UnixMs(1), account, task: TaskId::random(), has_slot: false };
+    let due = DueTask { at: UnixMs(1), account, task: TaskId::random(), has_slot: false };
     Job { due, receiver: receiver(url), since: Instant::now() }
 }
 
-/// What begins now, and what is put off.
+/// Deliveries that start now, and those that are postponed.
 fn all_next(deliveries: &Deliveries, now: Instant) -> (Vec<Job>, Vec<(Job, Duration)>) {
     let (mut begun, mut later) = (Vec::new(), Vec::new());
     loop {
@@ -21,11 +21,11 @@ fn all_next(deliveries: &Deliveries, now: Instant) -> (Vec<Job>, Vec<(Job, Durat
 }
 
 fn is_empty(deliveries: &Deliveries) -> bool {
-    let lines = deliveries.lines.lock();
-    lines.running == 0
-        && lines.accounts.is_empty()
-        && lines.turns.is_empty()
-        && lines.receivers.is_empty()
+    let queues = deliveries.queues.lock();
+    queues.running == 0
+        && queues.accounts.is_empty()
+        && queues.turns.is_empty()
+        && queues.receivers.is_empty()
 }
 
 #[test]
@@ -33,11 +33,11 @@ fn four_hundred_of_one_account_leave_room_for_others() {
     let (deliveries, now) = (Deliveries::new(WaitingRules::LOCAL), Instant::now());
     let [flood, other] = [(); 2].map(|()| AccountId::random());
     for number in 0..400 {
-        deliveries.enter(job(flood, &format!("https://{number}.example.com/")), now);
+        deliveries.enqueue(job(flood, &format!("https://{number}.example.com/")), now);
     }
     let (flooding, later) = all_next(&deliveries, now);
     assert_eq!((flooding.len(), later.len()), (4, 0));
-    deliveries.enter(job(other, "https://example.org/"), now);
+    deliveries.enqueue(job(other, "https://example.org/"), now);
     let (begun, _) = all_next(&deliveries, now);
     assert_eq!(begun.len(), 1);
     assert_eq!(begun[0].due.account, other);
@@ -58,13 +58,14 @@ fn accounts_take_turns_where_all_places_are_taken() {
     let accounts: Vec<AccountId> = (0..40).map(|_| AccountId::random()).collect();
     for (number, account) in accounts.iter().enumerate() {
         for host in 0..10 {
-            deliveries.enter(job(*account, &format!("https://{host}.{number}.example.com/")), now);
+            deliveries
+                .enqueue(job(*account, &format!("https://{host}.{number}.example.com/")), now);
         }
     }
     let (first, _) = all_next(&deliveries, now);
     assert_eq!(first.len(), SHARES.all);
     let newcomer = AccountId::random();
-    deliveries.enter(job(newcomer, "https://example.org/"), now);
+    deliveries.enqueue(job(newcomer, "https://example.org/"), now);
     let mut running = VecDeque::from(first);
     for places in 1..=accounts.len() + 1 {
         let job = running.pop_front().expect("all places are taken");
@@ -86,39 +87,39 @@ fn what_a_receiver_leaves_unanswered_waits_longer_each_time_and_for_one_account(
     let [one, other] = [(); 2].map(|()| AccountId::random());
     let url = "https://hooks.example.com/a";
     for _ in 0..6 {
-        deliveries.enter(job(one, url), now);
+        deliveries.enqueue(job(one, url), now);
     }
     let (begun, _) = all_next(&deliveries, now);
     assert_eq!(begun.len(), 4);
-    // Of four at one time one counts.
+    // Of four concurrent failures, one counts.
     begun.iter().for_each(|job| deliveries.done(job, false, now));
     let (begun, later) = all_next(&deliveries, now);
     assert_eq!((begun.len(), later.len()), (0, 2));
-    assert!(later.iter().all(|(_, wait)| *wait == SILENCE_MIN), "{later:?}");
-    deliveries.enter(job(other, url), now);
+    assert!(later.iter().all(|(_, wait)| *wait == BACKOFF_MIN), "{later:?}");
+    deliveries.enqueue(job(other, url), now);
     let (begun, _) = all_next(&deliveries, now);
     assert_eq!(begun.len(), 1, "another account's receiver may answer");
     deliveries.done(&begun[0], true, now);
     let mut waits = Vec::new();
     for _ in 0..10 {
-        now += SILENCE_MAX;
+        now += BACKOFF_MAX;
         for _ in 0..3 {
-            deliveries.enter(job(one, url), now);
+            deliveries.enqueue(job(one, url), now);
         }
         let (begun, later) = all_next(&deliveries, now);
         assert_eq!((begun.len(), later.len()), (1, 2), "one finds out");
         deliveries.done(&begun[0], false, now);
-        deliveries.enter(job(one, url), now);
+        deliveries.enqueue(job(one, url), now);
         let (_, later) = all_next(&deliveries, now);
         waits.push(later[0].1.as_secs());
     }
     assert_eq!(waits, [10, 20, 40, 80, 160, 300, 300, 300, 300, 300]);
-    now += SILENCE_MAX;
-    deliveries.enter(job(one, url), now);
+    now += BACKOFF_MAX;
+    deliveries.enqueue(job(one, url), now);
     let (begun, _) = all_next(&deliveries, now);
     deliveries.done(&begun[0], true, now);
     for _ in 0..4 {
-        deliveries.enter(job(one, url), now);
+        deliveries.enqueue(job(one, url), now);
     }
     assert_eq!(all_next(&deliveries, now).0.len(), 4, "it answers again");
 }
@@ -127,7 +128,7 @@ fn what_a_receiver_leaves_unanswered_waits_longer_each_time_and_for_one_account(
 fn a_receiver_of_many_gets_so_many_at_one_time() {
     let (deliveries, now) = (Deliveries::new(WaitingRules::LOCAL), Instant::now());
     for _ in 0..20 {
-        deliveries.enter(job(AccountId::random(), "https://hooks.example.com/a"), now);
+        deliveries.enqueue(job(AccountId::random(), "https://hooks.example.com/a"), now);
     }
     let (begun, later) = all_next(&deliveries, now);
     assert_eq!((begun.len(), later.len()), (SHARES.per_receiver, 12));
@@ -141,7 +142,7 @@ fn in_a_fleet_little_waits_and_not_for_long() {
     let account = AccountId::random();
     let given_back = (0..400)
         .filter_map(|number| {
-            deliveries.enter(job(account, &format!("https://{number}.example.com/")), now)
+            deliveries.enqueue(job(account, &format!("https://{number}.example.com/")), now)
         })
         .count();
     assert_eq!(given_back, 400 - WaitingRules::SHARED.per_account_max);
@@ -155,7 +156,7 @@ fn in_a_fleet_little_waits_and_not_for_long() {
 }
 
 #[test]
-fn receivers_are_told_apart_by_scheme_host_and_port() {
+fn receivers_differ_by_scheme_host_and_port() {
     assert_eq!(receiver("https://Example.com/a?b"), receiver("https://example.com:443/c"));
     assert_ne!(receiver("https://example.com/"), receiver("https://example.com:8443/"));
     assert_ne!(receiver("https://example.com/"), receiver("http://example.com/"));

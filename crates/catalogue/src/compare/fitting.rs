@@ -1,4 +1,4 @@
-//! Which prices of a list a model of ours can have: those of what it does, in the way that it is billed.
+//! Selection of a list's prices that apply to one of our models, by its operations and billing.
 
 use tollgate_money::price::{Condition, ServiceTier, Unit};
 
@@ -12,12 +12,12 @@ const IMAGES: [&str; 2] = ["image_generation", "image_edit"];
 /// Operations that write down what they hear.
 const HEARING: [&str; 2] = ["transcription", "audio_translation"];
 
-/// Whether the model has limits of tokens that lists know: those of prompts and answers.
-pub(super) fn has_known_limits(own: &OwnModel) -> bool {
+/// True if the model has token limits that lists contain: of prompts and answers.
+pub(super) fn has_listed_limits(own: &OwnModel) -> bool {
     own.does(&PROMPTS)
 }
 
-/// Whether a price of the unit has an effect on the model, and requests can meet the condition.
+/// True if a price of the unit under this condition can affect a request to the model.
 pub(super) fn fits(own: &OwnModel, unit: Unit, when: &Condition) -> bool {
     is_billed(own, unit) && can_be_met(own, unit, when)
 }
@@ -56,8 +56,8 @@ fn is_billed(own: &OwnModel, unit: Unit) -> bool {
         })
 }
 
-/// Whether requests for the model can meet the condition. Nobody asks for a batch here, so its price
-/// counts only where the model has one.
+/// True if requests to the model can meet the condition. The gateway has no batch requests, so a batch
+/// price counts only if our model has one.
 fn can_be_met(own: &OwnModel, unit: Unit, when: &Condition) -> bool {
     let traits = &when.traits;
     let is_batch = traits.service_tier == Some(ServiceTier::Batch);

@@ -1,4 +1,4 @@
-//! Which entries of lists are about a model of ours.
+//! Matching of list entries to our models.
 
 use super::NamedCatalogue;
 use crate::listing::{ListFormat, Listing};
@@ -20,12 +20,12 @@ pub(super) struct Index<'a> {
     lists: Vec<(ListSummary, Vec<IndexedListing<'a>>)>,
 }
 
-/// An entry that is about a model of ours.
+/// A list entry for one of our models.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Witness<'a> {
     /// The label of its list.
     pub(super) source: &'a str,
-    /// What the list says of it.
+    /// Listing of the model.
     pub(super) listing: &'a Listing,
 }
 
@@ -44,19 +44,19 @@ impl<'a> Index<'a> {
             };
             let models = list.catalogue.listings.len();
             let summary = ListSummary { label, name: list.name.clone(), format, models };
-            let known = |listing: &'a Listing| IndexedListing {
+            let indexed = |listing: &'a Listing| IndexedListing {
                 family: family(&listing.provider),
                 model: comparable(&listing.model),
                 resold_as: (format == ListFormat::OpenRouter)
                     .then(|| comparable(&listing.listed_as)),
                 listing,
             };
-            (summary, list.catalogue.listings.iter().map(known).collect())
+            (summary, list.catalogue.listings.iter().map(indexed).collect())
         });
         Self { lists: labelled.collect() }
     }
 
-    /// The lists, as they are told of in a report.
+    /// Summaries of the lists for the report.
     pub(super) fn summaries(&self) -> Vec<ListSummary> {
         self.lists.iter().map(|(summary, _)| summary.clone()).collect()
     }
@@ -64,9 +64,9 @@ impl<'a> Index<'a> {
     /// The entries about a model, of which `all` are the others.
     pub(super) fn witnesses(&'a self, own: &OwnModel, all: &[OwnModel]) -> Vec<Witness<'a>> {
         let mut found: Vec<Witness<'a>> = Vec::new();
-        for (summary, known) in &self.lists {
+        for (summary, indexed) in &self.lists {
             for target in &own.targets {
-                for listing in entries(known, own, target, all) {
+                for listing in entries(indexed, own, target, all) {
                     if !found.iter().any(|witness| std::ptr::eq(witness.listing, listing)) {
                         found.push(Witness { source: &summary.label, listing });
                     }
@@ -79,18 +79,19 @@ impl<'a> Index<'a> {
 
 /// The entries of one list about one target of a model.
 fn entries<'a>(
-    known: &[IndexedListing<'a>],
+    indexed: &[IndexedListing<'a>],
     own: &OwnModel,
     target: &OwnTarget,
     all: &[OwnModel],
 ) -> Vec<&'a Listing> {
     let provider = family(&target.upstream);
-    let named = |is_meant: &dyn Fn(&str) -> bool| -> Vec<&'a Listing> {
-        let is_this = |known: &&IndexedListing<'_>| {
-            let resold = known.resold_as.as_deref().filter(|_| provider == "openrouter");
-            (known.family == provider && is_meant(&known.model)) || resold.is_some_and(is_meant)
+    let named = |is_name_of: &dyn Fn(&str) -> bool| -> Vec<&'a Listing> {
+        let is_this = |indexed: &&IndexedListing<'_>| {
+            let resold = indexed.resold_as.as_deref().filter(|_| provider == "openrouter");
+            (indexed.family == provider && is_name_of(&indexed.model))
+                || resold.is_some_and(is_name_of)
         };
-        known.iter().filter(is_this).map(|known| known.listing).collect()
+        indexed.iter().filter(is_this).map(|indexed| indexed.listing).collect()
     };
     let name = match (&target.model, own.pattern()) {
         (Some(model), _) => model,
@@ -109,7 +110,7 @@ fn entries<'a>(
     }
 }
 
-/// Whether a name that fits a pattern is that of another model: an id, or a longer pattern's.
+/// True if a name that matches a pattern belongs to another model: an id, or a longer pattern's.
 fn is_another(model: &str, beginning: &str, all: &[OwnModel]) -> bool {
     all.iter().any(|other| match other.pattern() {
         None => comparable(&other.id) == model,

@@ -58,7 +58,7 @@ fn above(tokens: u64) -> Condition {
 }
 
 /// Differences as a person reads them.
-fn told_of(differences: &[Difference]) -> Vec<(String, &'static str, String, String)> {
+fn lines_of(differences: &[Difference]) -> Vec<(String, &'static str, String, String)> {
     let each = differences.iter().map(|one| {
         let dollars = |rate: Rate| rate.dollars(one.unit.info().per);
         let change = format!("{} → {}", dollars(one.ours), dollars(one.theirs));
@@ -88,8 +88,8 @@ fn cheaper_and_dearer_prices_are_apart_and_name_their_lists() {
         let sources = "models.dev, openrouter".to_owned();
         ("grok-4".to_owned(), price, change.to_owned(), sources)
     };
-    assert_eq!(told_of(&report.cheaper), [named("input_per_1m_tokens", "4.00 → 3.00")]);
-    assert_eq!(told_of(&report.dearer), [named("output_per_1m_tokens", "14.00 → 15.00")]);
+    assert_eq!(lines_of(&report.cheaper), [named("input_per_1m_tokens", "4.00 → 3.00")]);
+    assert_eq!(lines_of(&report.dearer), [named("output_per_1m_tokens", "14.00 → 15.00")]);
     let missing: Vec<_> = report.missing.iter().map(|missing| missing.unit).collect();
     assert_eq!(missing, [Unit::WebSearches], "which one list has a price for");
     let [proposal] = report.proposed.as_slice() else { panic!("{report:?}") };
@@ -157,13 +157,13 @@ fn lengths_that_lists_do_not_agree_on_are_disputed() {
 }
 
 #[test]
-fn a_word_that_is_not_known_silences_its_own_entry_and_no_other() {
+fn an_unknown_word_silences_its_own_entry_and_no_other() {
     let own = chat("gemini", "gemini-2.5-pro", [1_250, 125, 9_000]);
     let all = lists();
     let is_litellm = |list: &&NamedCatalogue| list.catalogue.format == ListFormat::LiteLlm;
     let litellm: Vec<_> = all.iter().filter(is_litellm).cloned().collect();
     let report = compare(std::slice::from_ref(&own), &litellm);
-    assert_eq!(told_of(&report.dearer).len(), 1, "still said");
+    assert_eq!(lines_of(&report.dearer).len(), 1, "still said");
     let [maps] = report.unknown.as_slice() else { panic!("{report:?}") };
     assert_eq!(maps.key, "google_maps_grounding_cost_per_query");
     assert_eq!((maps.source.as_str(), maps.figure.as_str()), ("litellm", "0.025"));
@@ -176,16 +176,16 @@ fn a_word_that_is_not_known_silences_its_own_entry_and_no_other() {
 
 /// grok-4.5 and its tier of 200,000 tokens, of which one list has a word more.
 #[test]
-fn two_lists_that_agree_propose_a_tier_beside_a_word_that_is_not_known() {
+fn two_lists_that_agree_propose_a_tier_beside_an_unknown_word() {
     let tier = r#""input_cost_per_token": 2e-6, "output_cost_per_token": 6e-6,
         "cache_read_input_token_cost": 5e-7, "input_cost_per_token_above_200k_tokens": 4e-6,
         "output_cost_per_token_above_200k_tokens": 1.2e-5"#;
-    let known = format!(r#""xai/grok-4.5": {{"litellm_provider": "xai", {tier}}}"#);
+    let listed = format!(r#""xai/grok-4.5": {{"litellm_provider": "xai", {tier}}}"#);
     let odd = format!(
         r#""xai/grok-4.5": {{"litellm_provider": "xai", "input_cost_per_smell": 1e-6, {tier}}}"#
     );
     let own = chat("grok", "grok-4.5", [2_000, 500, 6_000]);
-    let report = compare(&[own], &[list(&known), list(&known), list(&odd)]);
+    let report = compare(&[own], &[list(&listed), list(&listed), list(&odd)]);
     assert_eq!((report.unknown.len(), report.missing.len()), (1, 2), "{report:?}");
     let [proposal] = report.proposed.as_slice() else { panic!("{report:?}") };
     let expected = "{ input_per_1m_tokens: 4.00, output_per_1m_tokens: 12.00 }";
@@ -255,7 +255,7 @@ fn a_pattern_leaves_names_to_the_models_that_have_them() {
 }
 
 #[test]
-fn what_nobody_lists_and_what_cannot_be_read_is_said() {
+fn unlisted_and_unreadable_prices_are_reported() {
     let models = [
         chat("dashscope", "wan2.7-t2v", [1, 1, 1]),
         chat("openai", "gpt-4.1", [2_000, 500, 8_000]),

@@ -13,10 +13,10 @@ use crate::listing::{EntryReading, Listing, Meaning};
 use crate::provider::without_prefix;
 use crate::tree::Tree;
 
-/// The entry that describes the others.
+/// Entry that documents the others.
 const DESCRIPTION: &str = "sample_spec";
 
-/// What prices stand for, by their names without what they depend on.
+/// Meaning of each price by its base name, without conditions.
 const COSTS: &[(&str, Meaning)] = &[
     ("input_cost_per_token", Meaning::Price(Unit::InputTokens, Per::One)),
     ("output_cost_per_token", Meaning::Price(Unit::OutputTokens, Per::One)),
@@ -67,10 +67,10 @@ const TIERS: [(&str, ServiceTier); 4] = [
 const RESOLUTIONS: [(&str, Resolution); 3] =
     [("_480p", Resolution::P480), ("_720p", Resolution::P720), ("_1080p", Resolution::P1080)];
 
-/// Words in the names of prices, whatever they are for.
+/// Words in price names that denote conditions.
 const PRICE_WORDS: [&str; 3] = ["cost", "pricing", "price"];
 
-/// Whether some price of the list is that of the unit.
+/// True if the format has a price of the unit.
 #[cfg(test)]
 pub(super) fn knows(unit: Unit) -> bool {
     COSTS.iter().any(|(_, meaning)| meaning.is_of(unit)) || unit == Unit::WebSearches
@@ -100,17 +100,17 @@ fn listing(name: &str, entry: &Tree<'_>) -> Listing {
     listing
 }
 
-/// One field of an entry; `key` is what a person finds it by.
+/// Parse one field of an entry; `key` is its path for people.
 fn price(reading: &mut EntryReading, key: &str, name: &str, value: &Tree<'_>, when: Condition) {
     let (base, when) = condition(name, when);
-    if let Some((_, meaning)) = COSTS.iter().find(|(known, _)| *known == base) {
+    if let Some((_, meaning)) = COSTS.iter().find(|(entry, _)| *entry == base) {
         reading.price(key, value, *meaning, when);
     } else if PRICE_WORDS.iter().any(|word| name.contains(word)) {
         reading.price(key, value, Meaning::Unknown, when);
     }
 }
 
-/// Takes what a price depends on off the end of its name.
+/// Strip the condition from the end of a price's name.
 fn condition(name: &str, mut when: Condition) -> (&str, Condition) {
     let mut base = name;
     loop {
@@ -130,14 +130,14 @@ fn condition(name: &str, mut when: Condition) -> (&str, Condition) {
     }
 }
 
-/// Takes `_above_200k_tokens` off the end of a name.
+/// Strip `_above_200k_tokens` from the end of a name.
 fn above(name: &str) -> Option<(&str, u64)> {
     const THOUSAND: u64 = 1000;
     let (rest, thousands) = name.strip_suffix("k_tokens")?.rsplit_once("_above_")?;
     Some((rest, thousands.parse::<u64>().ok()?.checked_mul(THOUSAND)?))
 }
 
-/// What a search costs by how much it finds: one price here, or none.
+/// Price of a web search by context size; only a uniform one can be represented here.
 fn searches(reading: &mut EntryReading, key: &str, sizes: &Tree<'_>) {
     let mut prices = sizes.fields().iter().map(|(_, value)| value);
     let Some(first) = prices.next() else { return };
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_of_twelve_hours_and_the_fastest_tier_are_known() {
+    fn a_cache_of_twelve_hours_and_the_fastest_tier_are_supported() {
         let text = r#"{"m": {"litellm_provider": "openai", "input_cost_per_token": 1e-05,
             "cache_creation_input_token_cost_above_12hr": 2.5e-05,
             "cache_creation_input_token_cost_above_12hr_above_272k_tokens_ultrafast": 0.0003}}"#;
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_of_audio_and_queries_are_known() {
+    fn seconds_of_audio_and_queries_are_supported() {
         let text = r#"{"hears": {"litellm_provider": "openai", "input_cost_per_second": 0.0001},
             "ranks": {"litellm_provider": "cohere", "input_cost_per_query": 0.002}}"#;
         let [hears, ranks] = <[Listing; 2]>::try_from(listings(&Tree::parse(text).expect("JSON")))

@@ -12,7 +12,7 @@ use crate::figure::Per;
 use crate::listing::{EntryReading, Listing, Meaning};
 use crate::tree::Tree;
 
-/// What the fields of `cost` stand for.
+/// Meaning of the fields of `cost`.
 const COSTS: &[(&str, Meaning)] = &[
     ("input", Meaning::Price(Unit::InputTokens, Per::Million)),
     ("output", Meaning::Price(Unit::OutputTokens, Per::Million)),
@@ -26,7 +26,7 @@ const COSTS: &[(&str, Meaning)] = &[
 /// The length of prompts that `context_over_200k` is about, in tokens.
 const OVER_200K: u64 = 200_000;
 
-/// Whether some price of the list is that of the unit.
+/// True if the format has a price of the unit.
 #[cfg(test)]
 pub(super) fn knows(unit: Unit) -> bool {
     COSTS.iter().any(|(_, meaning)| meaning.is_of(unit))
@@ -71,8 +71,8 @@ fn costs(reading: &mut EntryReading, above: &str, cost: &Tree<'_>, when: Conditi
         if matches!(key.as_str(), "tiers" | "tier" | "context_over_200k") {
             continue;
         }
-        let known = COSTS.iter().find(|(name, _)| name == key);
-        let meaning = known.map_or(Meaning::Unknown, |(_, meaning)| *meaning);
+        let entry = COSTS.iter().find(|(name, _)| name == key);
+        let meaning = entry.map_or(Meaning::Unknown, |(_, meaning)| *meaning);
         reading.price(&format!("{above}{key}"), value, meaning, when);
     }
 }
@@ -104,9 +104,9 @@ fn longer_prompts(reading: &mut EntryReading, cost: &Tree<'_>) {
 fn mode_costs(reading: &mut EntryReading, name: &str, mode: &Tree<'_>) {
     let Some(cost) = mode.get("cost") else { return };
     let body = mode.get("provider").and_then(|provider| provider.get("body"));
-    let asked = |field| body.and_then(|body| body.get(field)).and_then(Tree::text);
-    let service_tier = asked("service_tier").and_then(ServiceTier::of);
-    let speed = asked("speed").and_then(Speed::of);
+    let text_of = |field| body.and_then(|body| body.get(field)).and_then(Tree::text);
+    let service_tier = text_of("service_tier").and_then(ServiceTier::of);
+    let speed = text_of("speed").and_then(Speed::of);
     let above = format!("experimental.modes.{name}.");
     if service_tier.is_none() && speed.is_none() {
         return reading.unsayable(&above, "", "what it is asked for with has no condition here");
@@ -211,14 +211,14 @@ mod tests {
     }
 
     #[test]
-    fn thinking_at_another_price_cannot_be_said() {
+    fn thinking_at_another_price_has_no_equivalent() {
         let keys: Vec<_> =
             found("qwen-plus").unsayable.into_iter().map(|unsayable| unsayable.key).collect();
         assert_eq!(keys, ["reasoning", "tiers.reasoning"]);
     }
 
     #[test]
-    fn a_model_without_prices_is_one_and_a_wrong_price_is_said() {
+    fn a_model_without_prices_is_listed_and_a_wrong_price_is_reported() {
         let image = found("gpt-image-1");
         assert!(image.rates.is_empty() && image.malformed.is_none());
         assert_eq!((image.context_tokens_max, image.output_tokens_max), (None, None));

@@ -12,8 +12,8 @@ use crate::figure::Per;
 use crate::listing::{EntryReading, Listing, Meaning};
 use crate::tree::Tree;
 
-/// What the fields of `pricing` stand for. `image` is a picture in the input, of which authors count
-/// tokens; where it costs what text does, it is charged as text.
+/// Meaning of the fields of `pricing`. `image` is an image in the input, of which authors count tokens;
+/// where it costs what text does, it is charged as text.
 const COSTS: &[(&str, Meaning)] = &[
     ("prompt", Meaning::Price(Unit::InputTokens, Per::One)),
     ("completion", Meaning::Price(Unit::OutputTokens, Per::One)),
@@ -41,7 +41,7 @@ pub(super) fn listings(tree: &Tree<'_>) -> Vec<Listing> {
     tree.get("data").map(Tree::items).unwrap_or_default().iter().filter_map(listing).collect()
 }
 
-/// `None` for an entry without a name, of which nobody can say anything.
+/// Parse an entry; `None` without a name.
 fn listing(entry: &Tree<'_>) -> Option<Listing> {
     let id = entry.get("id").and_then(Tree::text)?;
     let mut reading = begin(entry);
@@ -69,8 +69,8 @@ fn listing(entry: &Tree<'_>) -> Option<Listing> {
 }
 
 fn meaning(key: &str) -> Meaning {
-    let known = COSTS.iter().find(|(name, _)| *name == key);
-    known.map_or(Meaning::Unknown, |(_, meaning)| *meaning)
+    let entry = COSTS.iter().find(|(name, _)| *name == key);
+    entry.map_or(Meaning::Unknown, |(_, meaning)| *meaning)
 }
 
 /// Prices that hold for some requests, each beside what such a request is like.
@@ -98,7 +98,7 @@ fn overrides(reading: &mut EntryReading, all: &Tree<'_>) {
     }
 }
 
-/// Whether some price of the list is that of the unit.
+/// True if the format has a price of the unit.
 #[cfg(test)]
 pub(super) fn knows(unit: Unit) -> bool {
     COSTS.iter().any(|(_, meaning)| meaning.is_of(unit))

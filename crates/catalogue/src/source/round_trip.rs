@@ -8,7 +8,7 @@ use super::{litellm, models_dev, openrouter, read};
 use crate::condition::in_tier;
 use crate::listing::{ListedRate, Listing};
 
-/// What every format has a word for.
+/// Units that every format supports.
 const EVERYWHERE: [Unit; 5] = [
     Unit::InputTokens,
     Unit::OutputTokens,
@@ -16,7 +16,7 @@ const EVERYWHERE: [Unit; 5] = [
     Unit::CacheWriteTokens,
     Unit::AudioInputTokens,
 ];
-/// What LiteLLM and OpenRouter have a word for beside that.
+/// Further units that LiteLLM and OpenRouter support.
 const BESIDE: [Unit; 3] = [Unit::CacheWrite1hTokens, Unit::WebSearches, Unit::Requests];
 
 fn base() -> Vec<Condition> {
@@ -34,7 +34,7 @@ fn tiers() -> Vec<Condition> {
     [lengths(), tiers.to_vec(), long.to_vec()].concat()
 }
 
-/// Every price that can be typed.
+/// All prices that can be configured.
 fn rate() -> impl Strategy<Value = Rate> {
     prop_oneof![
         Just(0),

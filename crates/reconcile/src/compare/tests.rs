@@ -203,7 +203,7 @@ fn an_amount_of_several_classes_is_of_others_where_requests_are_more() {
     assert_eq!(compare(rows, &own).0, expected);
 }
 
-/// A call that was settled on a day of January 2026 and began on the day before.
+/// A call settled on a day of January 2026 that began on the day before.
 fn over_midnight(day: u32, model: &str, input: u64, output: u64) -> OwnLine {
     OwnLine { began: january(day - 1), ..call(day, model, input, output) }
 }

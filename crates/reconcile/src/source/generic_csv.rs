@@ -13,7 +13,7 @@ use crate::day::Day;
 use crate::statement::{BilledKey, BilledStatement, Measure, StatementError};
 
 const COLUMNS: [&str; 6] = ["day", "model", "credential", "unit", "quantity", "amount"];
-/// The column that a provider with one credential does not have.
+/// Optional column, absent for a provider with one credential.
 const OPTIONAL: &str = "credential";
 /// The word for the number of requests among the units.
 const CALLS: &str = "calls";

@@ -12,8 +12,8 @@ use crate::day::Day;
 use crate::json::{JsonFields, JsonPlace};
 use crate::statement::{BilledKey, BilledStatement, Measure, StatementError};
 
-/// Fields that say again what others say, or say nothing of what is billed.
-const KNOWN: [&str; 8] = [
+/// Fields that repeat others, or are irrelevant for billing.
+const IGNORED_FIELDS: [&str; 8] = [
     "input_uncached_tokens",
     "output_text_tokens",
     "input_cached_tokens",
@@ -84,7 +84,7 @@ fn read_result(
     if let Some(count) = fields.take_optional_count("num_model_requests")? {
         statement.add_calls(&key, count);
     }
-    KNOWN.iter().for_each(|name| drop(fields.take(name)));
+    IGNORED_FIELDS.iter().for_each(|name| drop(fields.take(name)));
     list_unknown(&fields, statement);
     Ok(())
 }

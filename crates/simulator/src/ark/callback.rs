@@ -1,4 +1,4 @@
-//! Ark tells whoever asked for it of each state that a task comes into.
+//! Ark's callbacks: each new state of a task is posted to a URL from its submit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use url::{Position, Url};
 
 use crate::tasks::TaskStore;
 
-/// How often a callback is tried.
+/// Largest number of attempts of a callback.
 const ATTEMPTS_MAX: u32 = 3;
-/// How long an attempt may take: as long as Ark waits.
+/// Timeout of an attempt, equal to Ark's.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long to wait after an attempt that failed: short, so that tests are.
+/// Delay after a failed attempt; short to keep tests fast.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Tells `url` of each state of a task until it is over, cancelled or no longer known. Who cancels it
-/// tells of that.
+/// Post each state of a task to `url` until it ends, is cancelled or is evicted. The cancellation itself
+/// posts the last one.
 pub(super) async fn follow(tasks: Arc<TaskStore>, id: String, url: String) {
     let Some(course) = tasks.with(&id, |task| task.course()) else { return };
     for (begins, state) in course {
@@ -31,7 +31,7 @@ pub(super) async fn follow(tasks: Arc<TaskStore>, id: String, url: String) {
     }
 }
 
-/// Sends one record. Whether anybody takes it does not matter to the task.
+/// Post one record. A failure has no effect on the task.
 pub(super) async fn deliver(url: String, record: String) {
     for _ in 0..ATTEMPTS_MAX {
         let attempt = tokio::time::timeout(ATTEMPT_TIMEOUT, post(&url, &record)).await;
@@ -42,7 +42,7 @@ pub(super) async fn deliver(url: String, record: String) {
     }
 }
 
-/// Whether the answer has a status of success; `None` without an answer. Without TLS, as all here.
+/// POST over plain HTTP. Returns true for a success status; `None` without an answer.
 async fn post(url: &str, body: &str) -> Option<bool> {
     let url = Url::parse(url).ok().filter(|url| url.scheme() == "http")?;
     let host = url.host_str()?.trim_matches(['[', ']']);

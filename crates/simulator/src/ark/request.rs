@@ -1,4 +1,4 @@
-//! What Ark takes for a video, and what it refuses.
+//! Parsing and validation of Ark's video requests.
 
 use serde_json::{Map, Value};
 
@@ -26,16 +26,16 @@ const FIELDS: [&str; 17] = [
 ];
 /// The kinds of content.
 const CONTENTS: [&str; 5] = ["text", "image_url", "video_url", "audio_url", "draft_task"];
-/// How long a video is for which no duration was asked, or which may be as long as it likes.
+/// Duration of a video without a requested one or with `-1`, in seconds.
 const SECONDS: u32 = 5;
-/// What a duration may be. Each model has limits of its own inside.
+/// Allowed durations, in seconds; models narrow them further.
 const SECONDS_ALLOWED: std::ops::RangeInclusive<u32> = 2..=15;
-/// How long a task may take unless it is told, in seconds, and what it can be told.
+/// Default lifetime of a task in seconds, and the allowed range.
 const EXPIRES_SECONDS: u32 = 172_800;
 const EXPIRES_ALLOWED: std::ops::RangeInclusive<u32> = 3600..=259_200;
-/// How many frames can be asked for; they are 25 and a multiple of four.
+/// Allowed numbers of frames, of the form 25 + 4n.
 const FRAMES_ALLOWED: std::ops::RangeInclusive<u32> = 29..=289;
-/// The resolution for which none was asked.
+/// Resolution used when the request names none.
 const RESOLUTION: &str = "720p";
 /// The resolution of drafts.
 const DRAFT_RESOLUTION: &str = "480p";
@@ -55,7 +55,7 @@ const SIZES: [RatioSizes; 6] = [
 /// The resolutions, in the order of the sizes.
 const RESOLUTIONS: [&str; 3] = ["480p", "720p", "1080p"];
 
-/// Why a request is refused.
+/// Reason for a refusal.
 #[derive(Debug)]
 pub(super) struct Invalid {
     pub(super) param: String,
@@ -74,7 +74,7 @@ impl Invalid {
     }
 }
 
-/// A request that can be served.
+/// A request that passed validation.
 #[derive(Debug)]
 pub(super) struct TaskRequest {
     pub(super) model: String,
@@ -132,7 +132,7 @@ impl TaskRequest {
         self.duration.unwrap_or(SECONDS)
     }
 
-    /// How many frames the video has.
+    /// Number of frames of the video.
     pub(super) fn frames(&self) -> u32 {
         self.frames.unwrap_or(self.seconds() * FRAMES_PER_SECOND)
     }

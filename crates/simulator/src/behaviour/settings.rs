@@ -1,4 +1,4 @@
-//! The settings by which a simulated upstream is told what to do.
+//! Parsing of behaviour settings, from headers, paths and the command line.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,7 +22,7 @@ const GIANT_BYTES_MAX: u32 = 256 * 1024 * 1024;
 /// The most characters of one image in base64.
 const IMAGE_BYTES_MAX: u32 = 64 * 1024 * 1024;
 
-/// A setting that is not one, or whose value is not one.
+/// Error: unknown setting, or invalid value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadSetting {
     name: String,
@@ -124,7 +124,7 @@ impl Faults {
         };
         match name {
             "none" => *self = Self::default(),
-            "status" => self.refusal = Some(told_status(value)?),
+            "status" => self.refusal = Some(parse_status(value)?),
             "error-in-200" => self.refusal = Some(Refusal::ErrorIn200),
             "reset" => self.refusal = Some(Refusal::Reset),
             "reset-after-body" => self.refusal = Some(Refusal::ResetAfterBody),
@@ -189,7 +189,7 @@ fn query_fault(text: &str) -> Result<Option<Refusal>, &'static str> {
     let (name, value) = text.split_once('=').unwrap_or((text, ""));
     match name {
         "none" => Ok(None),
-        "status" => told_status(value).map(Some),
+        "status" => parse_status(value).map(Some),
         "hang" => Ok(Some(Refusal::Hang)),
         "reset" => Ok(Some(Refusal::Reset)),
         "garbage" => Ok(Some(Refusal::Garbage)),
@@ -197,7 +197,7 @@ fn query_fault(text: &str) -> Result<Option<Refusal>, &'static str> {
     }
 }
 
-fn told_status(value: &str) -> Result<Refusal, &'static str> {
+fn parse_status(value: &str) -> Result<Refusal, &'static str> {
     number(value, 400, 599, "400 to 599").map(Refusal::Status)
 }
 
@@ -214,7 +214,7 @@ fn number<N: FromStr + PartialOrd>(
     value.parse().ok().filter(|number| (min..=max).contains(number)).ok_or(expected)
 }
 
-/// Whether `value` is `yes`; anything but `yes` and `no` is an error.
+/// Parse `yes` as true and `no` as false; anything else is an error.
 fn one_of(value: &str, yes: &'static str, no: &'static str) -> Result<bool, &'static str> {
     match value {
         _ if value == yes => Ok(true),

@@ -1,20 +1,20 @@
-//! What happens to tasks, which are submitted and then asked after.
+//! Behaviour of asynchronous tasks.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use super::Refusal;
 
-/// What happens to tasks. All but the fault of queries is decided when a task is submitted.
+/// Behaviour of tasks. All settings but `query_fault` are fixed at the submit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskSettings {
-    /// How long a task waits. At most an hour.
+    /// Time in the pending state. At most an hour.
     pub pending: Duration,
-    /// How long it is worked on after that. At most an hour.
+    /// Time in the running state. At most an hour.
     pub running: Duration,
-    /// How the task ends.
+    /// State in which the task ends.
     pub end: TaskEnd,
-    /// What comes instead of an answer to a query of one task. Nothing else has this fault.
+    /// Refusal in place of the answer to a query of one task only.
     pub query_fault: Option<Refusal>,
 }
 
@@ -30,19 +30,19 @@ impl Default for TaskSettings {
     }
 }
 
-/// How a task ends. Where a protocol has no word for it, the nearest one is used.
+/// Final state of a task; protocols without a word for it use the nearest one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TaskEnd {
-    /// It ends with a video.
+    /// Succeeds with a video.
     #[default]
     Succeeded,
-    /// With an error of the upstream's own.
+    /// Fails with an upstream error.
     Failed,
-    /// It took too long. DashScope does not know such a task any more.
+    /// Expires; DashScope then forgets the task.
     Expired,
-    /// It was cancelled. xAI calls that failed.
+    /// Cancelled, which xAI reports as failed.
     Cancelled,
-    /// The video is not shown because of what is on it. xAI charges for it; elsewhere the task failed.
+    /// Blocked by moderation: charged at xAI, failed elsewhere.
     Moderated,
 }
 
@@ -71,10 +71,10 @@ impl FromStr for TaskEnd {
     }
 }
 
-/// What comes instead of the answer to a submit, though its task was taken in and is worked on.
+/// Failure in place of the answer to a submit, although its task was accepted and runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Withheld {
-    /// Nothing is answered, and the connection stays open.
+    /// No response, on an open connection.
     Hang,
     /// TCP RST. Over HTTP/2 the stream is reset.
     Reset,

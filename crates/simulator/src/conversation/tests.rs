@@ -3,7 +3,7 @@ use crate::{Behaviour, Sim, SimOptions};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-/// A simulator that calls `shell` twice, side by side, until results are there.
+/// Start a simulator that calls `shell` twice in parallel until the results arrive.
 fn sim() -> Sim {
     let sim = Sim::start(SimOptions { behaviour: Behaviour::default(), ..SimOptions::default() })
         .expect("it starts");

@@ -10,14 +10,14 @@ use time::macros::format_description;
 
 use super::invalid;
 use crate::answer::Answer;
-use crate::asked::ReceivedRequest;
 use crate::behaviour::{Behaviour, TaskEnd, UsageForm};
+use crate::received_request::ReceivedRequest;
 use crate::results;
-use crate::tasks::{self, Task, TaskState, TaskStore, Work};
+use crate::tasks::{self, Product, Task, TaskNumber, TaskProtocol, TaskState, TaskStore};
 use crate::usage::Usage;
 use tollgate_types::clock::UnixMs;
 
-/// How long a video is for which no duration was asked, in seconds.
+/// Default duration of a video, in seconds.
 const SECONDS: u32 = 5;
 /// The longest video, in seconds: that of Wan 2.6 and 2.7.
 const SECONDS_MAX: u32 = 15;
@@ -44,7 +44,7 @@ struct SynthesisRequest {
 struct VideoParameters {
     #[serde(default)]
     duration: Option<u32>,
-    /// From Wan 2.7 on, and for videos from images. In capitals.
+    /// Resolution name in capitals, for Wan 2.7 and later and for videos from images.
     #[serde(default)]
     resolution: Option<String>,
     /// Up to Wan 2.6, width and height with a `*` between.
@@ -56,8 +56,8 @@ impl VideoParameters {
     /// The lines and the size of the picture; `None` for a size or resolution that is none.
     fn picture(&self) -> Option<(u32, (u32, u32))> {
         let Some(size) = &self.size else {
-            let asked = self.resolution.as_deref().unwrap_or("1080P");
-            let found = RESOLUTIONS.iter().find(|(name, _, _)| *name == asked);
+            let requested = self.resolution.as_deref().unwrap_or("1080P");
+            let found = RESOLUTIONS.iter().find(|(name, _, _)| *name == requested);
             return found.map(|(_, lines, size)| (*lines, *size));
         };
         let (width, height) = size.split_once('*')?;
@@ -73,30 +73,30 @@ impl VideoParameters {
     }
 }
 
-/// A video that was ordered.
+/// Video to generate, from a submit.
 #[derive(Debug)]
 pub(crate) struct DashscopeVideo {
     prompt: String,
     url: String,
-    /// How long it is, in seconds. What is billed can be told otherwise.
+    /// Duration, in seconds. The billed duration can be overridden.
     seconds: u32,
     lines: u32,
     size: (u32, u32),
     usage: Option<Usage>,
-    /// Whether usage is a string that holds JSON.
+    /// True to report usage as a string of JSON.
     usage_is_text: bool,
 }
 
 /// Answers the submit of a video: `…/video-generation/video-synthesis`.
 pub(crate) fn submit(
-    asked: &ReceivedRequest<'_>,
+    http_request: &ReceivedRequest<'_>,
     behaviour: &Behaviour,
     tasks: &TaskStore,
 ) -> Answer {
-    if asked.headers.get("x-dashscope-async").is_none_or(|value| value != "enable") {
+    if http_request.headers.get("x-dashscope-async").is_none_or(|value| value != "enable") {
         return invalid("current user api does not support synchronous calls", behaviour);
     }
-    let request = match serde_json::from_slice::<SynthesisRequest>(asked.body) {
+    let request = match serde_json::from_slice::<SynthesisRequest>(http_request.body) {
         Ok(request) => request,
         Err(error) => return invalid(&format!("The body: {error}."), behaviour),
     };
@@ -112,48 +112,55 @@ pub(crate) fn submit(
             "parameters.size must be width*height, parameters.resolution 480P, 720P or 1080P.";
         return invalid(message, behaviour);
     };
-    // What is billed includes the seconds that went in.
+    // The bill includes the input's seconds.
     let input = behaviour.usage.prompt.and_then(|input| usize::try_from(input).ok()).unwrap_or(0);
     let billed = usize::try_from(seconds).unwrap_or_default().saturating_add(input);
     let prompt = request.input.get("prompt").and_then(Value::as_str).unwrap_or_default();
     let video = DashscopeVideo {
         prompt: prompt.chars().take(PROMPT_CHARS_MAX).collect(),
-        url: results::video_url(asked),
+        url: results::video_url(http_request),
         seconds,
         lines,
         size,
         usage: Usage::reported(input, billed, behaviour),
         usage_is_text: behaviour.faults.usage == UsageForm::Text,
     };
-    let id = tasks.submit(asked, request.model, Work::Dashscope(video), behaviour);
+    let id = tasks.submit(http_request, request.model, video, behaviour);
     let output = json!({"task_id": id, "task_status": "PENDING"});
-    tasks::taken_in(&json!({"output": output, "request_id": request_id(asked)}), behaviour)
+    tasks::taken_in(&json!({"output": output, "request_id": request_id(http_request)}), behaviour)
 }
 
 /// Answers a query of a task: `…/tasks/{id}`.
 pub(crate) fn query(
     id: &str,
-    asked: &ReceivedRequest<'_>,
+    http_request: &ReceivedRequest<'_>,
     behaviour: &Behaviour,
     tasks: &TaskStore,
 ) -> Answer {
-    let shown = |task: &mut Task| match &task.work {
-        Work::Dashscope(video) => Some(video.record(task)),
-        Work::Ark(_) | Work::Xai(_) => None,
-    };
-    let known = (!behaviour.faults.task_lost).then(|| tasks.with(id, shown)).flatten().flatten();
-    // What is unknown is no error.
-    let mut body = known.unwrap_or_else(|| unknown(id));
-    body["request_id"] = request_id(asked).into();
+    let shown = |task: &mut Task| Some(task.product::<DashscopeVideo>()?.record(task));
+    let found = (!behaviour.faults.task_lost).then(|| tasks.with(id, shown)).flatten().flatten();
+    // An unknown task is no error.
+    let mut body = found.unwrap_or_else(|| unknown(id));
+    body["request_id"] = request_id(http_request).into();
     tasks::record(&body, behaviour)
 }
 
-fn request_id(asked: &ReceivedRequest<'_>) -> String {
-    format!("req_sim_{}", asked.number)
+fn request_id(http_request: &ReceivedRequest<'_>) -> String {
+    format!("req_sim_{}", http_request.number)
 }
 
 fn unknown(id: &str) -> Value {
     json!({"output": {"task_id": id, "task_status": "UNKNOWN"}})
+}
+
+impl Product for DashscopeVideo {
+    fn protocol(&self) -> TaskProtocol {
+        TaskProtocol::Dashscope
+    }
+
+    fn task_id(&self, _: UnixMs, number: TaskNumber) -> String {
+        number.uuid()
+    }
 }
 
 impl DashscopeVideo {
@@ -220,7 +227,7 @@ fn failure(state: TaskState) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// Empty past the year 9999.
+/// Format a time in Beijing; empty past the year 9999.
 fn local(at: UnixMs) -> String {
     tasks::in_beijing(at).and_then(|time| time.format(TIME).ok()).unwrap_or_default()
 }

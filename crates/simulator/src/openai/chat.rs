@@ -5,19 +5,18 @@
 
 use bytes::Bytes;
 
+use super::chat_usage::ChatUsage;
+use super::imitator;
 use crate::answer::Answer;
-use crate::asked::ReceivedRequest;
 use crate::behaviour::{Behaviour, DoneMarker, Refusal, UsageForm};
-use crate::openai::imitator;
 use crate::provider::ChatProvider;
+use crate::received_request::ReceivedRequest;
 use crate::reply::{ChatRequest, PERIOD, Reply};
 use crate::script::{EventStream, Protocol};
 use tollgate_types::clock::UnixMs;
 
 /// The most choices that OpenAI gives.
 const CHOICES_MAX: u32 = 128;
-/// How many bytes of a prompt make a token, about.
-const BYTES_PER_TOKEN: usize = 4;
 /// `object` of the chunks of a stream.
 const CHUNK: &str = "chat.completion.chunk";
 /// The usage field of a chunk that reports none, in a stream that will.
@@ -26,11 +25,11 @@ const NO_USAGE: &str = r#","usage":null"#;
 const BLIND: &str = r#"{"id":"chatcmpl-sim","object":"chat.completion","created":1700000000,"model":"sim-chat","choices":[{"index":0,"message":{"role":"assistant","content":"Simulated upstreams answer without looking.","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":12,"completion_tokens":6,"total_tokens":18,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}}"#;
 
 /// Answers a request for a completion: `…/chat/completions`.
-pub(crate) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
+pub(crate) fn answer(http_request: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
     if behaviour.blind {
         return Answer::json(BLIND, behaviour);
     }
-    let request = match serde_json::from_slice::<ChatRequest<'_>>(asked.body) {
+    let request = match serde_json::from_slice::<ChatRequest<'_>>(http_request.body) {
         Ok(request) => request,
         Err(error) => return Answer::invalid(&format!("The body: {error}."), behaviour),
     };
@@ -42,11 +41,11 @@ pub(crate) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answ
         return Answer::garbage(request.is_stream());
     }
     if behaviour.provider != ChatProvider::Openai {
-        return imitator::answer(asked, &request, behaviour);
+        return imitator::answer(http_request, &request, behaviour);
     }
     let reply = Reply::new(&request, behaviour);
     let completion = Completion {
-        number: asked.number,
+        number: http_request.number,
         created: UnixMs::now().seconds(),
         model: quoted(&request.model),
         usage: ChatUsage::reported(&request, &reply, choices, behaviour),
@@ -194,64 +193,6 @@ impl Completion {
             }
             None => format!(r#""content":{piece}"#),
         }
-    }
-}
-
-/// The usage that a completion reports, in tokens.
-#[derive(Clone, Copy)]
-pub(super) struct ChatUsage {
-    pub(super) prompt: i64,
-    pub(super) completion: i64,
-    pub(super) cached: i64,
-    pub(super) reasoning: i64,
-}
-
-impl ChatUsage {
-    const NEGATIVE: Self = Self { prompt: -100, completion: -200, cached: -50, reasoning: -1 };
-    const HUGE: Self = Self { prompt: i64::MAX, completion: i64::MAX, cached: 0, reasoning: 0 };
-
-    /// What is reported: what the request and the answer suggest, unless `behaviour` says otherwise.
-    pub(super) fn reported(
-        request: &ChatRequest<'_>,
-        reply: &Reply,
-        choices: u32,
-        behaviour: &Behaviour,
-    ) -> Option<Self> {
-        match behaviour.faults.usage {
-            UsageForm::Missing => return None,
-            UsageForm::Negative => return Some(Self::NEGATIVE),
-            UsageForm::Huge => return Some(Self::HUGE),
-            UsageForm::Honest
-            | UsageForm::Text
-            | UsageForm::Twice
-            | UsageForm::Early
-            | UsageForm::Late => {}
-        }
-        let prompt = 1 + request.messages.get().len() / BYTES_PER_TOKEN;
-        let completion = reply.tokens.saturating_mul(u64::from(choices));
-        let told = behaviour.usage;
-        Some(Self {
-            prompt: told.prompt.unwrap_or(i64::try_from(prompt).unwrap_or(i64::MAX)),
-            completion: told.completion.unwrap_or(i64::try_from(completion).unwrap_or(i64::MAX)),
-            cached: told.cached.unwrap_or(0),
-            reasoning: told.reasoning.unwrap_or(0),
-        })
-    }
-
-    fn tenfold(self) -> Self {
-        Self {
-            prompt: self.prompt.saturating_mul(10),
-            completion: self.completion.saturating_mul(10),
-            ..self
-        }
-    }
-
-    fn to_field(self) -> String {
-        let Self { prompt, completion, cached, reasoning } = self;
-        let total = prompt.saturating_add(completion);
-        format!(
-            r#","usage":{{"prompt_tokens":{prompt},"completion_tokens":{completion},"total_tokens":{total},"prompt_tokens_details":{{"cached_tokens":{cached}}},"completion_tokens_details":{{"reasoning_tokens":{reasoning}}}}}"#
-        )
     }
 }
 

@@ -9,16 +9,16 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
-use crate::asked::ReceivedRequest;
-use crate::behaviour::{Behaviour, Refusal, UsageForm};
+use crate::behaviour::{Behaviour, Refusal};
+use crate::received_request::ReceivedRequest;
 
 /// The most inputs that OpenAI takes in one request.
 const INPUTS_MAX: usize = 2048;
 /// The most inputs that DashScope takes in one request.
 const DASHSCOPE_INPUTS_MAX: usize = 10;
-/// The most that Voyage takes.
+/// Largest batch at Voyage.
 const VOYAGE_INPUTS_MAX: usize = 1000;
-/// The most that Gemini takes ("at most 100 requests can be in one batch").
+/// Largest batch at Gemini ("at most 100 requests can be in one batch").
 const GEMINI_INPUTS_MAX: usize = 100;
 /// The largest vector that a request can ask for.
 const DIMENSIONS_MAX: u32 = 65_536;
@@ -36,8 +36,7 @@ struct EmbeddingsRequest {
     output_dimension: Option<u32>,
 }
 
-/// Whose embeddings are asked for. All have the same endpoint, and differ in what they take and
-/// report.
+/// Vendor of an embeddings model. All share the endpoint, and differ in fields and usage reports.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Vendor {
     Openai,
@@ -88,7 +87,7 @@ impl Vendor {
         }
     }
 
-    /// Whether embeddings come in base64 when a request asks for that.
+    /// True if the vendor returns embeddings in base64 on request.
     fn knows_base64(self) -> bool {
         matches!(self, Self::Openai | Self::Voyage)
     }
@@ -139,12 +138,12 @@ impl EmbeddingsInput {
 }
 
 /// Answers `…/embeddings`. The same input always has the same vector, of length one.
-pub(crate) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
-    let request = match serde_json::from_slice::<EmbeddingsRequest>(asked.body) {
+pub(crate) fn answer(http_request: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
+    let request = match serde_json::from_slice::<EmbeddingsRequest>(http_request.body) {
         Ok(request) => request,
         Err(error) => return Answer::invalid(&format!("The body: {error}."), behaviour),
     };
-    let vendor = Vendor::detect(asked.path, &request.model);
+    let vendor = Vendor::detect(http_request.path, &request.model);
     if let Some(refused) = vendor.refusal(&request, behaviour) {
         return refused;
     }
@@ -152,8 +151,8 @@ pub(crate) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answ
     if items.is_empty() || items.len() > INPUTS_MAX {
         return Answer::invalid("`input` must have 1 to 2048 items.", behaviour);
     }
-    let asked_dimensions = request.dimensions.or(request.output_dimension);
-    let dimensions = asked_dimensions.unwrap_or(behaviour.dimensions);
+    let requested_dimensions = request.dimensions.or(request.output_dimension);
+    let dimensions = requested_dimensions.unwrap_or(behaviour.dimensions);
     if !(1..=DIMENSIONS_MAX).contains(&dimensions) {
         return Answer::invalid("`dimensions` must be 1 to 65536.", behaviour);
     }
@@ -175,12 +174,7 @@ pub(crate) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answ
     let mut body = json!({"object": "list", "model": request.model, "data": data});
     let tokens: usize = items.iter().map(|(_, tokens)| tokens).sum();
     let tokens = behaviour.usage.prompt.unwrap_or(i64::try_from(tokens).unwrap_or(i64::MAX));
-    let reported = match behaviour.faults.usage {
-        UsageForm::Missing => None,
-        UsageForm::Negative => Some(-100),
-        UsageForm::Huge => Some(i64::MAX),
-        _ => Some(tokens),
-    };
+    let reported = behaviour.faults.usage.select(-100, i64::MAX, || tokens);
     if let Some(usage) = reported.and_then(|tokens| vendor.usage(tokens)) {
         body["usage"] = usage;
     }

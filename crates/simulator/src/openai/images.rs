@@ -10,8 +10,8 @@ use serde_json::Value;
 use self::request::{Family, ImageJob, ImagesRequest};
 use super::multipart::{self, FormPart};
 use crate::answer::Answer;
-use crate::asked::ReceivedRequest;
 use crate::behaviour::{Behaviour, Refusal};
+use crate::received_request::ReceivedRequest;
 use crate::script::{EventStream, Protocol};
 use crate::usage::{Usage, tokens_of};
 use crate::{image, results};
@@ -19,28 +19,28 @@ use tollgate_types::clock::UnixMs;
 
 /// The most images that an edit takes.
 const INPUT_IMAGES_MAX: usize = 16;
-/// How many tokens an image to edit counts as; the figure of one of 512 by 512 at low fidelity.
+/// Tokens of an input image; the figure of one of 512 by 512 at low fidelity.
 const TOKENS_PER_INPUT_IMAGE: usize = 194;
 /// The end of the answer to every request of a blind simulator, after its image.
 const BLIND_END: &str = r#""}],"background":"opaque","output_format":"png","quality":"medium","size":"1024x1024","usage":{"input_tokens":12,"input_tokens_details":{"text_tokens":12,"image_tokens":0},"output_tokens":1056,"total_tokens":1068}}"#;
 
 /// Answers a request to make images: `…/images/generations`.
-pub(crate) fn generation(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
+pub(crate) fn generation(http_request: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
     if behaviour.blind {
         return blind(behaviour);
     }
-    match serde_json::from_slice::<ImagesRequest>(asked.body) {
-        Ok(request) => answer(asked, request, "image_generation", 0, behaviour),
+    match serde_json::from_slice::<ImagesRequest>(http_request.body) {
+        Ok(request) => answer(http_request, request, "image_generation", 0, behaviour),
         Err(error) => Answer::invalid(&format!("The body: {error}."), behaviour),
     }
 }
 
 /// Answers a request to edit images: `…/images/edits`.
-pub(crate) fn edit(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
+pub(crate) fn edit(http_request: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
     if behaviour.blind {
         return blind(behaviour);
     }
-    let Some(parts) = multipart::parts(asked.headers, asked.body) else {
+    let Some(parts) = multipart::parts(http_request.headers, http_request.body) else {
         return Answer::invalid("The body is not a whole multipart/form-data.", behaviour);
     };
     // SDKs write `image[]` for a list.
@@ -57,7 +57,7 @@ pub(crate) fn edit(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer
         return Answer::invalid_as("invalid_mask", message, behaviour);
     }
     match ImagesRequest::from_form(&parts) {
-        Ok(request) => answer(asked, request, "image_edit", count, behaviour),
+        Ok(request) => answer(http_request, request, "image_edit", count, behaviour),
         Err(error) => Answer::invalid(&format!("The form: {error}."), behaviour),
     }
 }
@@ -77,13 +77,13 @@ fn blind(behaviour: &Behaviour) -> Answer {
 
 /// `kind` is how the names of a stream's events begin.
 fn answer(
-    asked: &ReceivedRequest<'_>,
+    http_request: &ReceivedRequest<'_>,
     request: ImagesRequest,
     kind: &'static str,
     input_images: usize,
     behaviour: &Behaviour,
 ) -> Answer {
-    let order = match ImageJob::new(request, asked.path) {
+    let order = match ImageJob::new(request, http_request.path) {
         Ok(order) => order,
         Err(bad) => return bad.answer(behaviour),
     };
@@ -94,7 +94,7 @@ fn answer(
     if made.order.is_stream {
         made.streamed(behaviour)
     } else {
-        Answer::json(made.whole(asked, behaviour), behaviour)
+        Answer::json(made.whole(http_request, behaviour), behaviour)
     }
 }
 
@@ -107,12 +107,12 @@ struct GeneratedImages {
 }
 
 impl GeneratedImages {
-    fn whole(&self, asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> String {
+    fn whole(&self, http_request: &ReceivedRequest<'_>, behaviour: &Behaviour) -> String {
         let image = self.order.in_base64.then(|| image::in_base64(behaviour));
         let items = (0..self.order.count).map(|index| {
             let image = match &image {
                 Some(image) => format!(r#""b64_json":"{image}""#),
-                None => format!(r#""url":{}"#, quoted(&results::image_url(asked, index))),
+                None => format!(r#""url":{}"#, quoted(&results::image_url(http_request, index))),
             };
             match self.order.family {
                 Family::Gpt | Family::DallE => format!("{{{image}}}"),
@@ -155,7 +155,7 @@ impl GeneratedImages {
         Answer::events(stream)
     }
 
-    /// The fields that tell how the images were made.
+    /// Fields that describe how the images were generated.
     fn details(&self) -> String {
         let order = &self.order;
         let (background, format) = (quoted(order.background()), quoted(order.output_format()));

@@ -5,24 +5,24 @@ use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::chat::ChatUsage;
+use super::chat_usage::ChatUsage;
 use crate::answer::Answer;
-use crate::asked::ReceivedRequest;
 use crate::behaviour::{Behaviour, DoneMarker};
 use crate::provider::ChatProvider;
+use crate::received_request::ReceivedRequest;
 use crate::reply::{ChatRequest, Reply};
 use crate::script::{EventStream, Protocol};
 use tollgate_types::clock::UnixMs;
 
-/// What every model thinks before it answers, in the pieces in which it is streamed.
+/// Reasoning of every model, in streamed pieces.
 const THOUGHTS: [&str; 2] = ["I am ", "thinking."];
-/// How many tokens that is.
+/// Tokens of the reasoning.
 const THOUGHT_TOKENS: i64 = 4;
-/// What a model thinks at the beginning of its text, in pieces that cut the tags.
+/// Reasoning within the text, in pieces that split the tags.
 const TAGGED_THOUGHTS: [&str; 4] = ["<thi", "nk>\nI am ", "thinking.\n</th", "ink>\n\n"];
-/// How many letters and digits Mistral's ids of calls have.
+/// Length of Mistral's tool call ids.
 const MISTRAL_ID_LETTERS: usize = 9;
-/// The fields that Mistral knows. Source: <https://docs.mistral.ai/api/endpoint/chat>.
+/// Fields accepted by Mistral. Source: <https://docs.mistral.ai/api/endpoint/chat>.
 const MISTRAL_FIELDS: [&str; 20] = [
     "model",
     "messages",
@@ -46,41 +46,41 @@ const MISTRAL_FIELDS: [&str; 20] = [
     "safe_prompt",
 ];
 
-/// Where the usage of a stream stands.
+/// Position of the usage in a stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum UsagePlace {
-    /// In a chunk of its own, if it is asked for.
+    /// In a separate chunk, on request.
     OwnChunk,
     /// Beside the last choice, asked for or not.
     LastChunk,
     /// Inside the last choice, asked for or not.
     InChoice,
-    /// In `x_groq` of the last chunk, and in one of its own if it is asked for.
+    /// In `x_groq` of the last chunk, and in a separate one on request.
     Groq,
-    /// In every chunk, growing.
+    /// In every chunk, cumulative.
     EveryChunk,
 }
 
 /// Answers a request as `behaviour.provider` does.
 pub(super) fn answer(
-    asked: &ReceivedRequest<'_>,
+    http_request: &ReceivedRequest<'_>,
     request: &ChatRequest<'_>,
     behaviour: &Behaviour,
 ) -> Answer {
-    let body: Value = serde_json::from_slice(asked.body).unwrap_or_default();
+    let body: Value = serde_json::from_slice(http_request.body).unwrap_or_default();
     if let Some((status, message)) = refusal(behaviour.provider, &body) {
         return Answer::error(status, &message, behaviour);
     }
     let reply = Reply::new(request, behaviour);
-    let told = behaviour.usage;
+    let overrides = behaviour.usage;
     let usage = ChatUsage::reported(request, &reply, 1, behaviour).map(|usage| ChatUsage {
-        completion: told.completion.unwrap_or(usage.completion + THOUGHT_TOKENS),
-        reasoning: told.reasoning.unwrap_or(THOUGHT_TOKENS),
+        completion: overrides.completion.unwrap_or(usage.completion + THOUGHT_TOKENS),
+        reasoning: overrides.reasoning.unwrap_or(THOUGHT_TOKENS),
         ..usage
     });
     let imitation = Imitation {
         provider: behaviour.provider,
-        number: asked.number,
+        number: http_request.number,
         model: request.model.clone().into_owned(),
         wants_usage: request.wants_usage(),
         body,
@@ -90,7 +90,7 @@ pub(super) fn answer(
     if request.is_stream() { imitation.streamed(behaviour) } else { imitation.whole(behaviour) }
 }
 
-/// What a provider has against a request: the status and the words.
+/// Refusal of a request by a provider: status and message.
 fn refusal(provider: ChatProvider, body: &Value) -> Option<(StatusCode, String)> {
     let messages = || body["messages"].as_array().into_iter().flatten().enumerate();
     let calls = |message: &Value| message["tool_calls"].as_array().is_some_and(|it| !it.is_empty());
@@ -313,7 +313,7 @@ impl Imitation {
         json!({"id": id, "object": object, "created": created, "model": self.model, "choices": choices})
     }
 
-    /// What the provider says beside an answer, or in the last chunk of one.
+    /// Add the provider's extra fields to an answer or to the last chunk of a stream.
     fn decorate(&self, document: &mut Value) {
         match self.provider {
             ChatProvider::Minimax => {

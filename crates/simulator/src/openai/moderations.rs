@@ -1,17 +1,17 @@
-//! Moderations: whatever has the word "attack" in it, or is a picture called so, is flagged.
+//! Moderations: text with the word "attack", and images with it in their URL, are flagged.
 
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
-use crate::asked::ReceivedRequest;
 use crate::behaviour::{Behaviour, Refusal, UsageForm};
+use crate::received_request::ReceivedRequest;
 
-/// The word that is harmful here.
+/// Word that is flagged.
 const HARMFUL: &str = "attack";
 
-/// Answers `…/moderations`. A usage is told where one was set, which OpenAI does not do.
-pub(crate) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
-    let request: Value = match serde_json::from_slice(asked.body) {
+/// Answer `…/moderations`. Reports usage only if configured; OpenAI does not.
+pub(crate) fn answer(http_request: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
+    let request: Value = match serde_json::from_slice(http_request.body) {
         Ok(request) => request,
         Err(error) => return Answer::invalid(&format!("The body: {error}."), behaviour),
     };

@@ -5,7 +5,7 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use memchr::memmem;
 
-/// One part of a form.
+/// Part of a multipart form.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FormPart {
     pub(super) name: String,

@@ -9,12 +9,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
-use crate::asked::ReceivedRequest;
-use crate::behaviour::{Behaviour, Refusal, UsageForm};
+use crate::behaviour::{Behaviour, Refusal};
+use crate::received_request::ReceivedRequest;
 
 /// The most documents that Cohere takes in one request.
 const DOCUMENTS_MAX: usize = 10_000;
-/// The most that Voyage takes.
+/// Largest batch at Voyage.
 const VOYAGE_DOCUMENTS_MAX: usize = 1000;
 /// Tokens of query and document that count as one document.
 const CHUNK_TOKENS: usize = 500;
@@ -53,7 +53,7 @@ impl RankedDocument {
     }
 }
 
-/// Whose ranking is asked for.
+/// Vendor of a rerank model.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Vendor {
     /// Jina's, which vLLM and others copy.
@@ -125,7 +125,7 @@ fn search_units(request: &RerankRequest) -> usize {
     request.documents.iter().map(chunks).sum::<usize>().div_ceil(UNIT_CHUNKS)
 }
 
-/// How many of the words a document has, from 0 to 1.
+/// Share of the words that occur in a document, from 0 to 1.
 fn relevance(words: &[&str], document: &str) -> f64 {
     let shared = words.iter().filter(|word| document.contains(**word)).count();
     let (shared, words) = (u32::try_from(shared).ok(), u32::try_from(words.len().max(1)).ok());
@@ -133,12 +133,12 @@ fn relevance(words: &[&str], document: &str) -> f64 {
 }
 
 /// Answers `…/rerank`.
-pub(crate) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
-    let request = match serde_json::from_slice::<RerankRequest>(asked.body) {
+pub(crate) fn answer(http_request: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
+    let request = match serde_json::from_slice::<RerankRequest>(http_request.body) {
         Ok(request) => request,
         Err(error) => return Answer::invalid(&format!("The body: {error}."), behaviour),
     };
-    let vendor = Vendor::detect(asked.path, &request.model);
+    let vendor = Vendor::detect(http_request.path, &request.model);
     if let Some(refused) = vendor.refusal(&request, behaviour) {
         return refused;
     }
@@ -165,16 +165,11 @@ pub(crate) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answ
         Vendor::Jina | Vendor::Voyage => total_tokens(&request),
     };
     let used = behaviour.usage.prompt.unwrap_or(i64::try_from(honest).unwrap_or(i64::MAX));
-    let used = match behaviour.faults.usage {
-        UsageForm::Missing => None,
-        UsageForm::Negative => Some(-100),
-        UsageForm::Huge => Some(i64::MAX),
-        _ => Some(used),
-    };
+    let used = behaviour.faults.usage.select(-100, i64::MAX, || used);
     Answer::json(body(vendor, &request.model, results, used).to_string(), behaviour)
 }
 
-/// What this vendor says around its results, with what was used if that is told.
+/// Response body of this vendor, with optional usage.
 fn body(vendor: Vendor, model: &str, results: Vec<Value>, used: Option<i64>) -> Value {
     let mut body = match vendor {
         Vendor::Jina => json!({"model": model, "results": results}),

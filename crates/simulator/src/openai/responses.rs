@@ -6,11 +6,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
-use crate::asked::ReceivedRequest;
-use crate::behaviour::{Behaviour, Refusal, UsageForm};
+use crate::behaviour::{Behaviour, Refusal};
 use crate::prompt::{self, CountDialect};
+use crate::received_request::ReceivedRequest;
 use crate::reply::Reply;
 use crate::script::{EventStream, Protocol};
+use crate::usage::CachedUsage;
 
 use super::stored::ResponseStore;
 
@@ -35,7 +36,7 @@ struct ResponsesRequest {
 }
 
 impl ResponsesRequest {
-    /// The function that the answer calls: the first one, until its result is there.
+    /// Function that the answer calls: the first declared one, until the conversation has its result.
     fn tool(&self) -> Option<&Value> {
         let is_result = |item: &Value| item["type"] == "function_call_output";
         let has_result =
@@ -66,11 +67,11 @@ impl ResponsesRequest {
 
 /// Answers a request for a response: `…/responses`.
 pub(crate) fn answer(
-    asked: &ReceivedRequest<'_>,
+    http_request: &ReceivedRequest<'_>,
     behaviour: &Behaviour,
     store: &ResponseStore,
 ) -> Answer {
-    let request = match serde_json::from_slice::<ResponsesRequest>(asked.body) {
+    let request = match serde_json::from_slice::<ResponsesRequest>(http_request.body) {
         Ok(request) => request,
         Err(error) => return Answer::invalid(&format!("The body: {error}."), behaviour),
     };
@@ -80,13 +81,13 @@ pub(crate) fn answer(
     }
     let reply = request.reply(behaviour);
     let response = Response {
-        number: asked.number,
+        number: http_request.number,
         model: request.model,
-        usage: usage(asked.body, &reply, behaviour),
+        usage: usage(http_request.body, &reply, behaviour),
         reply,
     };
     if request.store != Some(false) {
-        store.keep(asked, response.whole(), &request.input);
+        store.keep(http_request, response.whole(), &request.input);
     }
     if is_stream {
         response.streamed(behaviour)
@@ -96,16 +97,16 @@ pub(crate) fn answer(
 }
 
 /// Answers a request to count the tokens of a prompt: `…/responses/input_tokens`.
-pub(crate) fn input_tokens(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
-    prompt::count(CountDialect::Openai, asked.body, behaviour)
+pub(crate) fn input_tokens(http_request: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
+    prompt::count(CountDialect::Openai, http_request.body, behaviour)
 }
 
 /// Answers a request to sum a conversation up: `…/responses/compact`.
-pub(crate) fn compact(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
+pub(crate) fn compact(http_request: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
     if behaviour.faults.refusal == Some(Refusal::Garbage) {
         return Answer::garbage(false);
     }
-    let number = asked.number;
+    let number = http_request.number;
     let summary = json!({
         "type": "compaction",
         "id": format!("cmp_sim_{number}"),
@@ -116,7 +117,7 @@ pub(crate) fn compact(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Ans
         "object": "response.compaction",
         "created_at": 1_700_000_000,
         "output": [summary],
-        "usage": usage(asked.body, &Reply::words(behaviour, u64::MAX), behaviour),
+        "usage": usage(http_request.body, &Reply::words(behaviour, u64::MAX), behaviour),
     });
     Answer::json(answer.to_string(), behaviour)
 }
@@ -231,7 +232,7 @@ impl Response {
         })
     }
 
-    /// Where a piece of the only item belongs.
+    /// Position fields of a piece of the only item.
     fn place(&self) -> Value {
         let place = json!({"item_id": self.item_id(), "output_index": 0});
         match &self.reply.tool {
@@ -271,30 +272,16 @@ impl Response {
     }
 }
 
-/// The usage that is reported: what the request and the answer suggest, unless `behaviour` says
-/// otherwise.
+/// Reported usage: estimated from request and answer, unless `behaviour` overrides it.
 fn usage(body: &[u8], reply: &Reply, behaviour: &Behaviour) -> Value {
-    let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-    let told = behaviour.usage;
-    let (input, cached, output) = match behaviour.faults.usage {
-        UsageForm::Missing => return Value::Null,
-        UsageForm::Negative => (-100, -50, -200),
-        UsageForm::Huge => (i64::MAX, 0, i64::MAX),
-        UsageForm::Honest
-        | UsageForm::Text
-        | UsageForm::Twice
-        | UsageForm::Early
-        | UsageForm::Late => (
-            told.prompt.unwrap_or(number(prompt::tokens(body))),
-            told.cached.unwrap_or(0),
-            told.completion.unwrap_or(number(reply.tokens)),
-        ),
-    };
+    let input = prompt::tokens(body);
+    let Some(usage) = CachedUsage::reported(input, reply, behaviour) else { return Value::Null };
+    let CachedUsage { input, cache_read, output } = usage;
     json!({
         "input_tokens": input,
-        "input_tokens_details": {"cached_tokens": cached},
+        "input_tokens_details": {"cached_tokens": cache_read},
         "output_tokens": output,
-        "output_tokens_details": {"reasoning_tokens": told.reasoning.unwrap_or(0)},
+        "output_tokens_details": {"reasoning_tokens": behaviour.usage.reasoning.unwrap_or(0)},
         "total_tokens": input.saturating_add(output),
     })
 }

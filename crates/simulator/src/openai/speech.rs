@@ -10,16 +10,16 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
-use crate::asked::ReceivedRequest;
 use crate::audio;
 use crate::behaviour::{Behaviour, Refusal};
+use crate::received_request::ReceivedRequest;
 use crate::script::{EventStream, Protocol};
 use crate::usage::{Usage, tokens_of};
 
-/// How many samples a chunk has, a twentieth of a second: whole periods of the sine, so that all
-/// chunks are the same bytes.
+/// Samples per chunk, a twentieth of a second: whole periods of the sine, so that all chunks are the
+/// same bytes.
 const CHUNK_SAMPLES: u32 = 20 * audio::PERIOD;
-/// How many bytes a chunk has in the formats that are not really made.
+/// Bytes per chunk in formats without real encoding.
 const CHUNK_BYTES: usize = 2400;
 
 /// The parts of a request that shape the answer.
@@ -38,8 +38,8 @@ struct SpeechRequest {
 }
 
 /// Answers `…/audio/speech`. A chunk is a twentieth of a second and counts as one token.
-pub(crate) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
-    let request = match serde_json::from_slice::<SpeechRequest>(asked.body) {
+pub(crate) fn answer(http_request: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
+    let request = match serde_json::from_slice::<SpeechRequest>(http_request.body) {
         Ok(request) => request,
         Err(error) => return Answer::invalid(&format!("The body: {error}."), behaviour),
     };

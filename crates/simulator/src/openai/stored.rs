@@ -10,19 +10,19 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
-use crate::asked::ReceivedRequest;
 use crate::behaviour::Behaviour;
+use crate::received_request::ReceivedRequest;
 
-/// How many responses are kept.
+/// Largest number of stored responses.
 const RESPONSES_MAX: usize = 1000;
 
-/// The responses that are kept, the oldest first.
+/// Stored responses, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseStore(Mutex<VecDeque<KeptResponse>>);
 
 #[derive(Debug)]
 struct KeptResponse {
-    /// The credential that made it, as its header has it.
+    /// Credential that created it, as in the request header.
     key: Vec<u8>,
     response: Value,
     input: Value,
@@ -30,24 +30,24 @@ struct KeptResponse {
 
 impl ResponseStore {
     /// Keeps a response that was made with the key of the request.
-    pub(super) fn keep(&self, asked: &ReceivedRequest<'_>, response: Value, input: &Value) {
+    pub(super) fn keep(&self, http_request: &ReceivedRequest<'_>, response: Value, input: &Value) {
         let mut kept = self.0.lock();
         if kept.len() >= RESPONSES_MAX {
             kept.pop_front();
         }
-        kept.push_back(KeptResponse { key: key(asked), response, input: input.clone() });
+        kept.push_back(KeptResponse { key: key(http_request), response, input: input.clone() });
     }
 
-    /// What `found` makes of the response, or that there is none for the key of the request.
+    /// Apply `found` to a stored response; "not found" if the request's key has none with that id.
     fn with(
         &self,
         id: &str,
-        asked: &ReceivedRequest<'_>,
+        http_request: &ReceivedRequest<'_>,
         behaviour: &Behaviour,
         found: impl FnOnce(&mut VecDeque<KeptResponse>, usize) -> Answer,
     ) -> Answer {
         let mut kept = self.0.lock();
-        let key = key(asked);
+        let key = key(http_request);
         let is_it = |stored: &KeptResponse| stored.key == key && stored.response["id"] == id;
         let Some(at) = kept.iter().position(is_it) else {
             let message = format!("Response with id '{id}' not found.");
@@ -57,8 +57,12 @@ impl ResponseStore {
     }
 }
 
-fn key(asked: &ReceivedRequest<'_>) -> Vec<u8> {
-    asked.headers.get(AUTHORIZATION).map(|value| value.as_bytes().to_vec()).unwrap_or_default()
+fn key(http_request: &ReceivedRequest<'_>) -> Vec<u8> {
+    http_request
+        .headers
+        .get(AUTHORIZATION)
+        .map(|value| value.as_bytes().to_vec())
+        .unwrap_or_default()
 }
 
 fn document(shown: &Value, behaviour: &Behaviour) -> Answer {
@@ -68,12 +72,12 @@ fn document(shown: &Value, behaviour: &Behaviour) -> Answer {
 /// Reads or deletes a response: `…/responses/{id}`.
 pub(crate) fn whole(
     id: &str,
-    asked: &ReceivedRequest<'_>,
+    http_request: &ReceivedRequest<'_>,
     behaviour: &Behaviour,
     store: &ResponseStore,
 ) -> Answer {
-    store.with(id, asked, behaviour, |kept, at| {
-        if *asked.method == Method::GET {
+    store.with(id, http_request, behaviour, |kept, at| {
+        if *http_request.method == Method::GET {
             return document(&kept[at].response, behaviour);
         }
         kept.remove(at);
@@ -84,11 +88,11 @@ pub(crate) fn whole(
 /// Reads what a response was made of: `…/responses/{id}/input_items`.
 pub(crate) fn input_items(
     id: &str,
-    asked: &ReceivedRequest<'_>,
+    http_request: &ReceivedRequest<'_>,
     behaviour: &Behaviour,
     store: &ResponseStore,
 ) -> Answer {
-    store.with(id, asked, behaviour, |kept, at| {
+    store.with(id, http_request, behaviour, |kept, at| {
         let items = match &kept[at].input {
             Value::Array(items) => items.clone(),
             text => vec![json!({"type": "message", "role": "user", "content": text})],
@@ -100,11 +104,11 @@ pub(crate) fn input_items(
 /// Cancels a response: `…/responses/{id}/cancel`. None of them is made in the background.
 pub(crate) fn cancel(
     id: &str,
-    asked: &ReceivedRequest<'_>,
+    http_request: &ReceivedRequest<'_>,
     behaviour: &Behaviour,
     store: &ResponseStore,
 ) -> Answer {
-    store.with(id, asked, behaviour, |_, _| {
+    store.with(id, http_request, behaviour, |_, _| {
         let message = "Cannot cancel a synchronous response.";
         Answer::error(StatusCode::BAD_REQUEST, message, behaviour)
     })

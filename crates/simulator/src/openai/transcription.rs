@@ -1,4 +1,4 @@
-//! Transcriptions: what is heard is always the same text.
+//! Transcriptions, always of the same text.
 //!
 //! The shapes are those of OpenAI's API reference, "Create transcription", `transcript.text.delta` and
 //! `transcript.text.done`. Models `gpt-4o…` bill tokens, others seconds. A file is as long as its samples if
@@ -10,22 +10,22 @@ use serde_json::{Value, json};
 
 use super::multipart::{self, FormPart};
 use crate::answer::Answer;
-use crate::asked::ReceivedRequest;
 use crate::behaviour::{Behaviour, Refusal};
+use crate::received_request::ReceivedRequest;
 use crate::reply::Reply;
 use crate::script::{EventStream, Protocol};
 use crate::usage::Usage;
 
 /// Tokens of a second of audio.
 const TOKENS_PER_SECOND: usize = 10;
-/// Where the samples of a WAV file begin that has nothing but a format before them.
+/// Offset of the samples in a minimal WAV file.
 const WAV_HEAD_BYTES: usize = 44;
-/// Where its bytes to a second stand.
+/// Position of the byte rate.
 const WAV_RATE: std::ops::Range<usize> = 28..32;
 
 /// Answers `…/audio/transcriptions` and `…/audio/translations`.
-pub(crate) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
-    let Some(parts) = multipart::parts(asked.headers, asked.body) else {
+pub(crate) fn answer(http_request: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
+    let Some(parts) = multipart::parts(http_request.headers, http_request.body) else {
         return Answer::invalid("The body is not a whole multipart/form-data.", behaviour);
     };
     let part = |name: &str| parts.iter().find(|part| part.name == name);
@@ -38,7 +38,7 @@ pub(crate) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answ
     if behaviour.faults.refusal == Some(Refusal::Garbage) {
         return Answer::garbage(text("stream").as_deref() == Some("true"));
     }
-    let heard = Transcript {
+    let transcript = Transcript {
         seconds: seconds_of(&file.data),
         bills_tokens: model.starts_with("gpt-4o"),
         reply: Reply::words(behaviour, u64::MAX),
@@ -49,12 +49,12 @@ pub(crate) fn answer(asked: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answ
         "json" | "diarized_json"
             if text("stream").as_deref() == Some("true") && !model.starts_with("whisper") =>
         {
-            heard.streamed(behaviour)
+            transcript.streamed(behaviour)
         }
         "json" | "verbose_json" | "diarized_json" => {
-            Answer::json(heard.document(&format, behaviour).to_string(), behaviour)
+            Answer::json(transcript.document(&format, behaviour).to_string(), behaviour)
         }
-        "text" | "srt" | "vtt" => heard.text(&format, behaviour),
+        "text" | "srt" | "vtt" => transcript.text(&format, behaviour),
         _ => Answer::invalid("`response_format` is not a format.", behaviour),
     }
 }
@@ -67,7 +67,7 @@ fn seconds_of(file: &[u8]) -> usize {
     rate.map_or(1, |rate| file.len().saturating_sub(WAV_HEAD_BYTES).div_ceil(rate))
 }
 
-/// What was heard in a file, and how that is billed.
+/// Transcript of a file, and its billing.
 struct Transcript {
     seconds: usize,
     bills_tokens: bool,

@@ -1,4 +1,4 @@
-//! What Anthropic refuses in a message.
+//! Validation of Messages requests as Anthropic does it.
 
 use serde_json::Value;
 
@@ -10,9 +10,9 @@ use super::{
 
 /// The reference of the endpoint.
 const REFERENCE: &str = "https://platform.claude.com/docs/en/api/messages/create";
-/// How the model is told to think.
+/// Documentation of extended thinking.
 const THINKING: &str = "https://platform.claude.com/docs/en/build-with-claude/extended-thinking";
-/// Which schemas answers and strict tools may have.
+/// Documentation of the JSON schemas for answers and strict tools.
 const SCHEMAS: &str = "https://platform.claude.com/docs/en/build-with-claude/structured-outputs#json-schema-limitations";
 
 /// The rules, in the order in which they are checked.
@@ -65,9 +65,9 @@ pub(super) const RULES: &[StrictRule] = &[
         source: "https://github.com/opencode-ai/opencode/issues/140",
         words: "max_tokens: {} > {}, which is the maximum allowed number of output tokens for {}",
         check: |request| {
-            let (asked, most) =
+            let (max_tokens, most) =
                 (request.body["max_tokens"].as_u64()?, models::output_max(request.model)?);
-            if asked > most { found![asked, most, request.model] } else { None }
+            if max_tokens > most { found![max_tokens, most, request.model] } else { None }
         },
         taken: r#"{"model": "claude-haiku-4-5", "max_tokens": 64000}"#,
         refused: r#"{"model": "claude-haiku-4-5", "max_tokens": 64001}"#,
@@ -86,11 +86,11 @@ pub(super) const RULES: &[StrictRule] = &[
         words: "messages: Unexpected role \"{}\". Allowed roles are \"user\" or \"assistant\".",
         check: |request| {
             let takes_system = models::is(request.model, Fact::SystemInTheMiddle);
-            let is_known = |role: &str| {
+            let is_valid_role = |role: &str| {
                 ["user", "assistant"].contains(&role) || takes_system && role == "system"
             };
             let mut messages = list(request.body, "messages").iter();
-            let odd = messages.find(|message| !is_known(text(message, "role")))?;
+            let odd = messages.find(|message| !is_valid_role(text(message, "role")))?;
             found![text(odd, "role")]
         },
         taken: r#"{"model": "claude-opus-4-8", "messages": [{"role": "user", "content": "a"}, {"role": "system", "content": "b"}]}"#,
@@ -168,11 +168,11 @@ pub(super) const RULES: &[StrictRule] = &[
         check: |request| {
             let last =
                 list(request.body, "messages").last().filter(|last| last["role"] == "assistant")?;
-            let said = match &last["content"] {
+            let last_text = match &last["content"] {
                 Value::String(text) => text.as_str(),
                 _ => list(last, "content").last().map(|block| text(block, "text"))?,
             };
-            said.ends_with(char::is_whitespace).then(Vec::new)
+            last_text.ends_with(char::is_whitespace).then(Vec::new)
         },
         taken: r#"{"model": "claude-haiku-4-5", "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}"#,
         refused: r#"{"model": "claude-haiku-4-5", "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b "}]}"#,
@@ -611,8 +611,8 @@ pub(super) const RULES: &[StrictRule] = &[
         words: "output_config.effort: Input should be 'low', 'medium', 'high', 'xhigh' or 'max'",
         check: |request| {
             let word = text(&request.body["output_config"], "effort");
-            let known = ["", "low", "medium", "high", "xhigh", "max"].contains(&word);
-            (!known).then(Vec::new)
+            let allowed = ["", "low", "medium", "high", "xhigh", "max"].contains(&word);
+            (!allowed).then(Vec::new)
         },
         taken: r#"{"output_config": {"effort": "max"}}"#,
         refused: r#"{"output_config": {"effort": "minimal"}}"#,
@@ -746,7 +746,7 @@ const TOOL_FIELDS: [&str; 11] = [
     "allowed_callers",
     "max_uses",
 ];
-/// Fields of a block, whatever its kind.
+/// Fields allowed in every kind of block.
 const BLOCK_FIELDS: [&str; 19] = [
     "type",
     "text",
@@ -857,10 +857,10 @@ fn extra_block_inputs(request: &StrictRequest<'_>) -> ViolationWords {
 fn block_kind(request: &StrictRequest<'_>) -> ViolationWords {
     for (place, message) in list(request.body, "messages").iter().enumerate() {
         let is_users = message["role"] == "user";
-        let known: &[&str] = if is_users { &USER_BLOCKS } else { &ASSISTANT_BLOCKS };
+        let allowed: &[&str] = if is_users { &USER_BLOCKS } else { &ASSISTANT_BLOCKS };
         for (block_place, block) in list(message, "content").iter().enumerate() {
             let kind = text(block, "type");
-            if !known.contains(&kind) {
+            if !allowed.contains(&kind) {
                 return found![place, block_place, kind];
             }
             let results = list(block, "content").iter().map(|inner| text(inner, "type"));
@@ -962,7 +962,7 @@ fn thinking_kind(request: &StrictRequest<'_>) -> ViolationWords {
     }
 }
 
-/// The last turn of the assistant that goes on begins with a thought, where thinking is told by a number.
+/// With a thinking budget in tokens, the continued assistant turn must begin with a thinking block.
 fn thinking_first(request: &StrictRequest<'_>) -> ViolationWords {
     if request.body["thinking"]["type"] != "enabled" {
         return None;

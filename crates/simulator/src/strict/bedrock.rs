@@ -1,4 +1,4 @@
-//! What Amazon Bedrock refuses in a conversation, and Anthropic's models behind it.
+//! Validation of Converse requests as Amazon Bedrock does it, and Anthropic's models behind it.
 
 use serde_json::Value;
 
@@ -14,9 +14,9 @@ const REFERENCE: &str =
 /// The reference of blocks.
 const BLOCKS: &str =
     "https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ContentBlock.html";
-/// What structured outputs take.
+/// Documentation of structured outputs.
 const SCHEMAS: &str = "https://docs.aws.amazon.com/bedrock/latest/userguide/structured-output.html";
-/// How Anthropic's models are told to think.
+/// Documentation of thinking for Anthropic's models.
 const THINKING: &str =
     "https://docs.aws.amazon.com/bedrock/latest/userguide/claude-messages-extended-thinking.html";
 
@@ -35,8 +35,8 @@ pub(super) const RULES: &[StrictRule] = &[
         source: "https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_InferenceConfiguration.html",
         words: "Malformed input request: #/inferenceConfig: extraneous key [{}] is not permitted, please reformat your input and try again.",
         check: |request| {
-            let known = ["maxTokens", "temperature", "topP", "stopSequences"];
-            unknown_key(&request.body["inferenceConfig"], &known).and_then(|key| found![key])
+            let allowed = ["maxTokens", "temperature", "topP", "stopSequences"];
+            unknown_key(&request.body["inferenceConfig"], &allowed).and_then(|key| found![key])
         },
         taken: "{}",
         refused: r#"{"inferenceConfig": {"topK": 9}}"#,
@@ -194,9 +194,9 @@ pub(super) const RULES: &[StrictRule] = &[
             let pictures = ["png", "jpeg", "gif", "webp"];
             let documents = ["pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md"];
             for block in all_blocks(request) {
-                for (kind, known) in [("image", &pictures[..]), ("document", &documents[..])] {
+                for (kind, allowed) in [("image", &pictures[..]), ("document", &documents[..])] {
                     let format = text(&block[kind], "format");
-                    if has(block, kind) && !known.contains(&format) {
+                    if has(block, kind) && !allowed.contains(&format) {
                         return found![format];
                     }
                 }
@@ -516,8 +516,8 @@ pub(super) const RULES: &[StrictRule] = &[
         words: "The maximum tokens you requested exceeds the model limit of {}. Try again with a maximum tokens value that is lower than {}.",
         check: |request| {
             let most = models::output_max(request.model)?;
-            let asked = request.body["inferenceConfig"]["maxTokens"].as_u64()?;
-            if asked > most { found![most, most] } else { None }
+            let max_tokens = request.body["inferenceConfig"]["maxTokens"].as_u64()?;
+            if max_tokens > most { found![most, most] } else { None }
         },
         taken: "{}",
         refused: r#"{"inferenceConfig": {"maxTokens": 128001}}"#,
@@ -842,7 +842,7 @@ fn thinking(request: &StrictRequest<'_>) -> ViolationWords {
     thinking_first(request)
 }
 
-/// The last turn of the assistant that goes on begins with a thought, where thinking is told by a number.
+/// With a thinking budget in tokens, the continued assistant turn must begin with a thinking block.
 fn thinking_first(request: &StrictRequest<'_>) -> ViolationWords {
     let messages = list(request.body, "messages");
     ids(messages.last()?, "toolResult").next()?;

@@ -1,4 +1,5 @@
-//! What those refuse who copied OpenAI's chat completions, and the templates of open models behind them.
+//! Validation of chat completions as OpenAI-compatible providers do it, and the chat templates of open
+//! models behind them.
 
 use serde_json::Value;
 
@@ -46,9 +47,9 @@ pub(super) const RULES: &[StrictRule] = &[
         source: "https://github.com/aliou/pi-neuralwatt/issues/12",
         words: "Unexpected message role: {}",
         check: |request| {
-            let known = ["system", "user", "assistant", "tool"];
+            let allowed = ["system", "user", "assistant", "tool"];
             let mut messages = list(request.body, "messages").iter();
-            let odd = messages.find(|message| !known.contains(&text(message, "role")))?;
+            let odd = messages.find(|message| !allowed.contains(&text(message, "role")))?;
             found![text(odd, "role")]
         },
         taken: r#"{"messages": [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]}"#,
@@ -375,7 +376,7 @@ fn unknown_message_key(request: &StrictRequest<'_>) -> ViolationWords {
     None
 }
 
-/// Whether a content says nothing.
+/// True for empty content.
 fn is_empty(content: &Value) -> bool {
     match content {
         Value::Null => true,
@@ -403,9 +404,9 @@ fn user_content(request: &StrictRequest<'_>) -> ViolationWords {
 }
 
 fn content_part(request: &StrictRequest<'_>) -> ViolationWords {
-    let known = ["text", "image_url", "input_audio", "video_url", "file", "thinking"];
+    let allowed = ["text", "image_url", "input_audio", "video_url", "file", "thinking"];
     let messages = list(request.body, "messages").iter();
     let mut parts = messages.flat_map(|message| list(message, "content"));
-    let odd = parts.find(|part| !known.contains(&text(part, "type")))?;
+    let odd = parts.find(|part| !allowed.contains(&text(part, "type")))?;
     found![text(odd, "type")]
 }

@@ -1,4 +1,4 @@
-//! What Google refuses in a request for content.
+//! Validation of `generateContent` requests as Google does it.
 
 use serde_json::Value;
 
@@ -60,9 +60,9 @@ pub(super) const RULES: &[StrictRule] = &[
         source: "https://ai.google.dev/api/caching#Content",
         words: "Please use a valid role: user, model.",
         check: |request| {
-            let known = ["", "user", "model", "function"];
+            let allowed = ["", "user", "model", "function"];
             let mut contents = list(request.body, "contents").iter();
-            contents.any(|content| !known.contains(&text(content, "role"))).then(Vec::new)
+            contents.any(|content| !allowed.contains(&text(content, "role"))).then(Vec::new)
         },
         taken: "{}",
         refused: r#"{"contents": [{"role": "assistant", "parts": [{"text": "a"}]}]}"#,
@@ -95,9 +95,9 @@ pub(super) const RULES: &[StrictRule] = &[
                     "codeExecutionResult",
                 ];
                 // A thought that is hidden has an empty text and its signature.
-                let is_said = part["text"].as_str().is_some_and(|said| !said.is_empty())
+                let has_text = part["text"].as_str().is_some_and(|text_part| !text_part.is_empty())
                     || (part["text"].is_string() && has(part, "thoughtSignature"));
-                !is_said && !kinds.iter().any(|kind| has(part, kind))
+                !has_text && !kinds.iter().any(|kind| has(part, kind))
             };
             let (place, part_place, _) = parts(request).find(|(.., part)| lacks(part))?;
             found![place, part_place]
@@ -576,7 +576,7 @@ const PARTS: [&str; 13] = [
     "toolCall",
 ];
 
-/// Whether a model reads media of this type.
+/// True if models accept media of this type.
 fn takes_media(kind: &str) -> bool {
     let pictures =
         ["image/png", "image/jpeg", "image/webp", "image/heic", "image/heif", "image/gif"];
@@ -635,11 +635,11 @@ fn unsigned_call(request: &StrictRequest<'_>) -> ViolationWords {
         return None;
     }
     let contents = list(request.body, "contents");
-    let is_said = |content: &&Value| {
+    let has_text = |content: &&Value| {
         content["role"] != "model"
             && list(content, "parts").iter().any(|part| part["text"].is_string())
     };
-    let from = contents.iter().rposition(|content| is_said(&content)).unwrap_or(0);
+    let from = contents.iter().rposition(|content| has_text(&content)).unwrap_or(0);
     for (place, content) in contents.iter().enumerate().skip(from) {
         let mut calls =
             list(content, "parts").iter().filter(|part| part["functionCall"].is_object());

@@ -3,10 +3,10 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// How much of a file tells what it is, in characters of base64.
+/// Base64 characters of a file that identify its type.
 const HEAD_CHARS: usize = 24;
 
-/// The media type of a picture by its first bytes; `None` for what is no base64 or no picture.
+/// Media type of a base64 image by its first bytes; `None` for anything else.
 pub(super) fn picture_type(data: &str) -> Option<&'static str> {
     let head = data.get(..data.len().min(HEAD_CHARS))?;
     let head = head.get(..head.len() / 4 * 4)?;
@@ -20,7 +20,7 @@ pub(super) fn picture_type(data: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether a text is base64, with its padding.
+/// True for padded base64.
 pub(super) fn is_base64(data: &str) -> bool {
     !data.is_empty() && STANDARD.decode(data).is_ok()
 }

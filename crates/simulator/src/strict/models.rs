@@ -1,29 +1,29 @@
 //! Facts of models that decide what their providers refuse.
 
-/// Something that holds for a model.
+/// A documented property of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fact {
-    /// It thinks before it answers and takes no sampling settings while it does.
+    /// Reasons before it answers, and accepts no sampling settings then.
     Reasons,
-    /// It knows these words of effort alone.
+    /// Accepts only these effort values.
     Efforts(&'static [&'static str]),
-    /// It takes no stop sequences.
+    /// Accepts no stop sequences.
     NoStop,
-    /// It calls tools over chat completions only without thinking.
+    /// Calls tools over chat completions only without reasoning.
     NoToolsOverChat,
-    /// It takes no answer that the request begins.
+    /// Accepts no prefilled assistant message.
     NoPrefill,
-    /// It takes instructions in the middle of a conversation.
+    /// Accepts system messages in the middle of a conversation.
     SystemInTheMiddle,
-    /// It takes no `temperature`, `top_p` and `top_k`.
+    /// Accepts no `temperature`, `top_p` and `top_k`.
     NoSampling,
-    /// It takes `temperature` or `top_p`, not both.
+    /// Accepts `temperature` or `top_p`, not both.
     OneSampling,
-    /// It is told how much to think by `output_config.effort` and adaptive thinking alone.
+    /// Thinking is controlled by `output_config.effort` and adaptive thinking only.
     Adaptive,
-    /// It is told how much to think by a number of tokens alone.
+    /// Thinking is controlled by a token budget only.
     Budget,
-    /// It puts out so many tokens at most.
+    /// Largest output, in tokens.
     OutputMax(u64),
     /// Its template takes a system message in the first place alone, and wants a user's.
     QwenTemplate,
@@ -31,7 +31,7 @@ pub(super) enum Fact {
     MistralTemplate,
     /// Its calls of the turn that is going on come back with their signatures.
     SignsCalls,
-    /// It thinks whatever it is told.
+    /// Always reasons, whatever the request.
     AlwaysThinks,
 }
 
@@ -172,9 +172,9 @@ pub(super) fn facts(model: &str) -> impl Iterator<Item = Fact> + '_ {
     rows.map(|(_, fact, _)| *fact)
 }
 
-/// Whether this holds for a model.
+/// True if the fact holds for a model.
 pub(super) fn is(model: &str, fact: Fact) -> bool {
-    facts(model).any(|known| known == fact)
+    facts(model).any(|listed| listed == fact)
 }
 
 /// The words of effort that a model knows; `None` where it is not in the table.
@@ -193,7 +193,7 @@ pub(super) fn output_max(model: &str) -> Option<u64> {
     })
 }
 
-/// Whether a name fits a pattern, in which `*` stands for anything.
+/// True if a name matches a pattern with `*` as wildcard.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut pieces = pattern.split('*');
     let first = pieces.next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What OpenAI refuses in a chat completion.
+//! Validation of chat completions as OpenAI does it.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use super::{
 
 /// The reference of the endpoint, where nothing better shows a rule.
 const REFERENCE: &str = "https://platform.openai.com/docs/api-reference/chat/create";
-/// The guide that lists what strict schemas may have.
+/// Documentation of strict schemas.
 const STRICT_GUIDE: &str =
     "https://platform.openai.com/docs/guides/structured-outputs#supported-schemas";
 
@@ -280,8 +280,9 @@ pub(super) const RULES: &[StrictRule] = &[
         source: "https://github.com/cursor/cursor/issues/2786",
         words: "Unrecognized request argument supplied: reasoning_effort",
         check: |request| {
-            let known = request.model.starts_with("gpt-4") && has(request.body, "reasoning_effort");
-            known.then(Vec::new)
+            let allowed =
+                request.model.starts_with("gpt-4") && has(request.body, "reasoning_effort");
+            allowed.then(Vec::new)
         },
         taken: r#"{"model": "gpt-4.1"}"#,
         refused: r#"{"model": "gpt-4.1", "reasoning_effort": "low"}"#,
@@ -429,23 +430,24 @@ fn role(request: &StrictRequest<'_>) -> ViolationWords {
 fn content(request: &StrictRequest<'_>) -> ViolationWords {
     let lacks = |message: &&Value| {
         let content = &message["content"];
-        let is_said = content.is_string() || content.as_array().is_some_and(|all| !all.is_empty());
+        let has_content =
+            content.is_string() || content.as_array().is_some_and(|all| !all.is_empty());
         let may_lack = message["role"] == "assistant"
             && (!list(message, "tool_calls").is_empty() || has(message, "refusal"));
-        !is_said && !may_lack
+        !has_content && !may_lack
     };
     list(request.body, "messages").iter().find(lacks).map(|_| Vec::new())
 }
 
 fn content_part(request: &StrictRequest<'_>) -> ViolationWords {
     for message in list(request.body, "messages") {
-        let known: &[&str] = match text(message, "role") {
+        let allowed: &[&str] = match text(message, "role") {
             "assistant" => &["text", "refusal"],
             "user" => &["text", "image_url", "input_audio", "file"],
             _ => &["text"],
         };
         let mut parts = list(message, "content").iter();
-        if let Some(part) = parts.find(|part| !known.contains(&text(part, "type"))) {
+        if let Some(part) = parts.find(|part| !allowed.contains(&text(part, "type"))) {
             return found![text(part, "type")];
         }
     }
@@ -459,7 +461,7 @@ fn picture(request: &StrictRequest<'_>) -> ViolationWords {
     urls.any(is_odd_picture).then(Vec::new)
 }
 
-/// Whether a picture stands in a URL and is none that OpenAI reads.
+/// True for a `data:` URL of an image that OpenAI cannot read.
 pub(super) fn is_odd_picture(url: &str) -> bool {
     match media::data_url(url) {
         Some((media_type, data)) => {
@@ -538,7 +540,7 @@ fn call_name(request: &StrictRequest<'_>) -> ViolationWords {
     found![place, call_place]
 }
 
-/// Whether a list of tools is there without any.
+/// Violation of an empty list of tools.
 pub(super) fn empty_tools(request: &StrictRequest<'_>) -> ViolationWords {
     let tools = request.body.get("tools")?.as_array()?;
     tools.is_empty().then(Vec::new)
@@ -626,15 +628,15 @@ pub(super) fn sampling_range(request: &StrictRequest<'_>) -> ViolationWords {
 
 /// A word of effort that a model does not know; an empty one is none.
 pub(super) fn effort(model: &str, word: &str) -> ViolationWords {
-    let known = models::efforts(model)?;
-    if word.is_empty() || known.contains(&word) {
+    let allowed = models::efforts(model)?;
+    if word.is_empty() || allowed.contains(&word) {
         return None;
     }
-    let known: Vec<String> = known.iter().map(|word| format!("'{word}'")).collect();
-    found![word, known.join(", ")]
+    let allowed: Vec<String> = allowed.iter().map(|word| format!("'{word}'")).collect();
+    found![word, allowed.join(", ")]
 }
 
-/// Whether any text in a value has the word JSON.
+/// True if any string in a value contains the word JSON.
 pub(super) fn says_json(value: &Value) -> bool {
     match value {
         Value::String(text) => text.to_ascii_lowercase().contains("json"),

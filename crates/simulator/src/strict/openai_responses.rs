@@ -1,4 +1,4 @@
-//! What OpenAI refuses in a request for a response.
+//! Validation of Responses requests as OpenAI does it.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ const REFERENCE: &str = "https://platform.openai.com/docs/api-reference/response
 /// The reference of the items of an input.
 const ITEMS: &str =
     "https://platform.openai.com/docs/api-reference/responses/create#responses-create-input";
-/// The guide that lists what strict schemas may have.
+/// Documentation of strict schemas.
 const STRICT_GUIDE: &str =
     "https://platform.openai.com/docs/guides/structured-outputs#supported-schemas";
 
@@ -43,12 +43,12 @@ pub(super) const RULES: &[StrictRule] = &[
         source: "https://platform.openai.com/docs/api-reference/responses/create#responses-create-input",
         words: "One of \"input\" or \"previous_response_id\" or 'prompt' or 'conversation_id' must be provided.",
         check: |request| {
-            let is_said = match &request.body["input"] {
+            let has_content = match &request.body["input"] {
                 Value::String(_) => true,
                 Value::Array(items) => !items.is_empty(),
                 _ => false,
             };
-            (!is_said && !has(request.body, "previous_response_id")).then(Vec::new)
+            (!has_content && !has(request.body, "previous_response_id")).then(Vec::new)
         },
         taken: "{}",
         refused: r#"{"input": []}"#,
@@ -70,9 +70,9 @@ pub(super) const RULES: &[StrictRule] = &[
         source: ITEMS,
         words: "Invalid value: '{}'. Supported values are: 'assistant', 'system', 'developer', and 'user'.",
         check: |request| {
-            let known = ["user", "assistant", "system", "developer"];
+            let allowed = ["user", "assistant", "system", "developer"];
             let mut messages = messages(request);
-            let (_, odd) = messages.find(|(_, item)| !known.contains(&text(item, "role")))?;
+            let (_, odd) = messages.find(|(_, item)| !allowed.contains(&text(item, "role")))?;
             found![text(odd, "role")]
         },
         taken: r#"{"input": [{"role": "developer", "content": "a"}]}"#,
@@ -542,7 +542,7 @@ fn unknown_item_key(request: &StrictRequest<'_>) -> ViolationWords {
         "prompt_cache_breakpoint",
     ];
     for (place, item) in list(request.body, "input").iter().enumerate() {
-        let known: &[&str] = match kind_of(item) {
+        let allowed: &[&str] = match kind_of(item) {
             "message" => &["type", "role", "content", "id", "status", "phase"],
             "function_call" => {
                 &["type", "id", "call_id", "name", "arguments", "status", "namespace", "caller"]
@@ -556,7 +556,7 @@ fn unknown_item_key(request: &StrictRequest<'_>) -> ViolationWords {
             "reasoning" => &["type", "id", "summary", "content", "encrypted_content", "status"],
             _ => continue,
         };
-        if let Some(key) = unknown_key(item, known) {
+        if let Some(key) = unknown_key(item, allowed) {
             return found![place, key];
         }
         for key in ["content", "output"] {
@@ -572,7 +572,7 @@ fn unknown_item_key(request: &StrictRequest<'_>) -> ViolationWords {
 
 fn content_part(request: &StrictRequest<'_>) -> ViolationWords {
     for item in list(request.body, "input") {
-        let known: &[&str] = match (kind_of(item), text(item, "role")) {
+        let allowed: &[&str] = match (kind_of(item), text(item, "role")) {
             ("message", "assistant") => &["output_text", "refusal"],
             ("message", "user") => &["input_text", "input_image", "input_file", "input_audio"],
             ("message", _) => &["input_text"],
@@ -580,8 +580,8 @@ fn content_part(request: &StrictRequest<'_>) -> ViolationWords {
         };
         let key = if kind_of(item) == "message" { "content" } else { "output" };
         let mut kinds = list(item, key).iter().map(|part| text(part, "type"));
-        if let Some(kind) = kinds.find(|kind| !known.contains(kind)) {
-            return found![kind, known.join(", ")];
+        if let Some(kind) = kinds.find(|kind| !allowed.contains(kind)) {
+            return found![kind, allowed.join(", ")];
         }
     }
     None
@@ -637,7 +637,7 @@ fn stray_result(request: &StrictRequest<'_>) -> ViolationWords {
     None
 }
 
-/// A thought that no item of the same answer follows.
+/// A reasoning item without its following item.
 fn lone_reasoning(request: &StrictRequest<'_>) -> ViolationWords {
     if !models::is(request.model, Fact::Reasons) {
         return None;

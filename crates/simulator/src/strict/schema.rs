@@ -8,7 +8,7 @@ use super::{found, list, text};
 pub(super) struct SchemaFault {
     /// The keys down to it, such as `('properties', 'a')`.
     pub(super) place: String,
-    /// What is wrong, in the provider's words.
+    /// Message in the provider's words.
     pub(super) words: String,
 }
 
@@ -184,14 +184,14 @@ pub(super) fn anthropic_strict(schema: &Value) -> Option<SchemaFault> {
 /// The types of JSON Schema.
 const TYPES: [&str; 7] = ["object", "array", "string", "number", "integer", "boolean", "null"];
 
-/// What Anthropic says is no schema of draft 2020-12.
+/// True unless Anthropic rejects the schema as invalid draft 2020-12.
 pub(super) fn is_draft_2020(schema: &Value) -> bool {
     walk(schema, &mut Vec::new(), &|schema, _| {
-        let is_known = |kind: &Value| kind.as_str().is_some_and(|kind| TYPES.contains(&kind));
+        let is_valid_type = |kind: &Value| kind.as_str().is_some_and(|kind| TYPES.contains(&kind));
         let kind_is_right = match schema.get("type") {
             None => true,
-            Some(Value::Array(kinds)) => !kinds.is_empty() && kinds.iter().all(is_known),
-            Some(kind) => is_known(kind),
+            Some(Value::Array(kinds)) => !kinds.is_empty() && kinds.iter().all(is_valid_type),
+            Some(kind) => is_valid_type(kind),
         };
         let required_is_right = match schema.get("required") {
             None => true,
@@ -250,15 +250,15 @@ const GEMINI_KEYS: [&str; 23] = [
     "additionalProperties",
 ];
 
-/// A keyword that Google's own schemas do not have.
+/// Keyword that Google's own schema dialect lacks.
 pub(super) fn gemini_unknown(schema: &Value) -> Option<SchemaFault> {
     walk(schema, &mut Vec::new(), &|schema, _| {
         super::unknown_key(schema, &GEMINI_KEYS).map(str::to_owned)
     })
 }
 
-/// What Gemini refuses in a JSON schema: a type that is none, a list without items, an enum that is not
-/// of strings.
+/// First construct of a JSON schema that Gemini refuses: an unknown type, a list without items, a
+/// non-string enum.
 pub(super) fn gemini_json(schema: &Value) -> Option<SchemaFault> {
     walk(schema, &mut Vec::new(), &|schema, _| {
         if !schema.is_object() {

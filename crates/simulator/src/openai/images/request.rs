@@ -1,4 +1,4 @@
-//! What a request for images asks for.
+//! Parsing and validation of image requests.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -13,7 +13,7 @@ const COUNT_MAX: u32 = 10;
 const ARK_COUNT_MAX: u32 = 15;
 /// The most partial images of a stream.
 const PARTIAL_IMAGES_MAX: u32 = 3;
-/// How many pixels Ark counts as a token.
+/// Pixels per token at Ark.
 const ARK_PIXELS_PER_TOKEN: usize = 256;
 
 /// The parts of a request that shape the answer.
@@ -34,7 +34,7 @@ pub(super) struct ImagesRequest {
     sequential_image_generation_options: Option<Sequence>,
 }
 
-/// How Ark is told to make several images.
+/// Ark's option for several images.
 #[derive(Deserialize)]
 struct Sequence {
     max_images: u32,
@@ -56,7 +56,7 @@ impl ImagesRequest {
         serde_json::from_value(Value::Object(fields.collect::<Map<_, _>>()))
     }
 
-    /// How many images to make, if that many can be made.
+    /// Number of images, if the family can make that many.
     fn count(&self, family: Family) -> Option<u32> {
         let is_sequence = self.sequential_image_generation.as_deref() == Some("auto");
         let (count, max) = match (&self.sequential_image_generation_options, family) {
@@ -69,10 +69,10 @@ impl ImagesRequest {
     }
 }
 
-/// Whose images are asked for. All have the same path, and differ in what they take and report.
+/// Model family of an image request. All share the path, and differ in fields and usage reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
-    /// OpenAI's gpt-image, and whatever has no family of its own: base64 and usage in tokens.
+    /// OpenAI's gpt-image, and all models without a family of their own: base64 and usage in tokens.
     Gpt,
     /// OpenAI's dall-e: URLs and no usage.
     DallE,
@@ -96,17 +96,17 @@ impl Family {
     }
 }
 
-/// A request that can be served.
+/// A request that passed validation.
 pub(super) struct ImageJob {
     pub(super) request: ImagesRequest,
     pub(super) family: Family,
-    /// How many images are made.
+    /// Number of images to generate.
     pub(super) count: u32,
     pub(super) in_base64: bool,
     pub(super) is_stream: bool,
 }
 
-/// Why a request cannot be served: a code, if there is one for it, and a message.
+/// Error of a request: an optional code, and a message.
 pub(super) struct BadRequest(Option<&'static str>, &'static str);
 
 impl BadRequest {
@@ -174,11 +174,11 @@ impl ImageJob {
     }
 
     fn dimensions(&self) -> (usize, usize) {
-        let asked = self.request.size.as_deref().unwrap_or_default();
-        let exact = asked
+        let size = self.request.size.as_deref().unwrap_or_default();
+        let exact = size
             .split_once('x')
             .and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
-        match (exact, asked, self.family) {
+        match (exact, size, self.family) {
             (Some(dimensions), _, _) => dimensions,
             (None, "4K", Family::Ark) => (4096, 4096),
             (None, "1K", Family::Ark) => (1024, 1024),
@@ -187,7 +187,7 @@ impl ImageJob {
         }
     }
 
-    /// How many tokens all images count as: OpenAI's figures for square ones, and Ark's rule.
+    /// Tokens of all images: OpenAI's figures for square ones, and Ark's rule.
     pub(super) fn output_tokens(&self) -> usize {
         let (width, height) = self.dimensions();
         let each = match (self.family, self.quality()) {

@@ -1,0 +1,112 @@
+//! `tollgate migrate`: from the configurations of other gateways to ours, the schema of a fleet, and
+//! ledgers on their way into one.
+
+mod database;
+mod ledger;
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+
+use super::exit::{CODES, PARTLY};
+use super::terminal::{self, errln};
+use tollgate_config::{self as config, Migrated, Severity};
+
+/// Make our two files of the configuration of another gateway, or the schema of a fleet's database, or
+/// move a ledger into it.
+#[derive(Args, Debug)]
+pub(super) struct MigrateArgs {
+    #[command(subcommand)]
+    command: MigrateCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum MigrateCommand {
+    /// Make routes.yaml and models.yaml of the config.yaml of LiteLLM's proxy. What cannot be said
+    /// in them is listed on standard error, each with its place and the reason.
+    #[command(after_help = format!("\
+Examples:
+  tollgate migrate litellm config.yaml
+  tollgate migrate litellm config.yaml --out tollgate
+  tollgate check --routes tollgate/routes.yaml --models tollgate/models.yaml
+
+{CODES} 6 it is done, but something was left out."))]
+    Litellm(Litellm),
+    Up(database::Up),
+    Status(database::Status),
+    Ledger(ledger::MoveLedger),
+}
+
+#[derive(Args, Debug)]
+struct Litellm {
+    /// LiteLLM's configuration.
+    config: PathBuf,
+    /// Write both files into this directory, which is made if it is not there; files that are there
+    /// are not replaced. Default: both are printed.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+impl MigrateArgs {
+    /// Runs the command and says with what to exit.
+    ///
+    /// # Errors
+    /// What stopped it, for the person at the terminal.
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        match self.command {
+            MigrateCommand::Litellm(command) => command.run(),
+            MigrateCommand::Up(command) => command.run(),
+            MigrateCommand::Status(command) => command.run(),
+            MigrateCommand::Ledger(command) => command.run(),
+        }
+    }
+}
+
+impl Litellm {
+    /// Runs the command and says with what to exit.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or the files cannot be written.
+    fn run(self) -> anyhow::Result<ExitCode> {
+        let Self { config, out } = self;
+        let bytes =
+            std::fs::read(&config).with_context(|| format!("cannot read {}", config.display()))?;
+        let migrated = match config::litellm(&config.to_string_lossy(), &bytes) {
+            Ok(migrated) => migrated,
+            Err(error) => {
+                terminal::diagnostics(&[*error]);
+                return Ok(ExitCode::FAILURE);
+            }
+        };
+        terminal::diagnostics(&migrated.found);
+        let Migrated { routes, models, found } = migrated;
+        match out {
+            None => {
+                let mut out = terminal::data();
+                write!(out, "# routes.yaml\n{routes}\n# models.yaml\n{models}")?;
+            }
+            Some(directory) => {
+                std::fs::create_dir_all(&directory)
+                    .with_context(|| format!("cannot make {}", directory.display()))?;
+                write(&directory.join("routes.yaml"), &routes)?;
+                write(&directory.join("models.yaml"), &models)?;
+            }
+        }
+        let left_out = config::count(&found, Severity::Warning);
+        if left_out == 0 {
+            return Ok(ExitCode::SUCCESS);
+        }
+        errln!("left out, or to be looked at: {left_out}; see the warnings above");
+        Ok(ExitCode::from(PARTLY))
+    }
+}
+
+/// Writes a file that is not there yet.
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    let mut file = std::fs::File::create_new(path)
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
+}

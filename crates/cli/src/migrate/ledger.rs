@@ -1,0 +1,207 @@
+//! `tollgate migrate ledger`: a single gateway's ledger moves into a fleet, and back.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+
+use super::super::terminal::{errln, outln};
+use super::database;
+use crate::archive;
+use crate::exit::{CODES, Failure, REFUSED};
+use crate::files::{self, Files};
+use crate::sheet::{Kind, Sheet};
+use tollgate_fleet::moving::{self, MoveError, Moved};
+use tollgate_fleet::postgres::Db;
+use tollgate_ledger::{Ledger, Options, RecoveryPolicy};
+
+/// What was counted, by account and in all.
+const COUNTED: Sheet = Sheet::list(
+    "/account",
+    &[
+        ("account", "/account", Kind::Text),
+        ("granted", "/granted", Kind::Figure),
+        ("available", "/available", Kind::Figure),
+        ("held", "/held", Kind::Figure),
+        ("spent", "/spent", Kind::Figure),
+        ("debt", "/debt", Kind::Figure),
+        ("credit line", "/credit", Kind::Figure),
+        ("written off", "/written_off", Kind::Figure),
+        ("keys", "/keys", Kind::Figure),
+        ("tasks", "/tasks", Kind::Figure),
+        ("lines", "/lines", Kind::Figure),
+        ("calls", "/calls", Kind::Figure),
+    ],
+);
+
+/// Move the ledger of a single gateway into the database of `store.postgres`, or everything in that
+/// database into the ledger of a single gateway. Either way what is counted is the same on both sides,
+/// or nothing has moved; a move that was interrupted goes on when the command is run again.
+#[derive(Args, Debug)]
+#[command(after_help = format!("\
+Examples:
+  tollgate migrate ledger --to postgres --data /var/lib/tollgate --dry-run
+  tollgate migrate ledger --to postgres --data /var/lib/tollgate
+  tollgate migrate ledger --from postgres --data /var/lib/tollgate-alone
+
+{CODES} Here 4 is a ledger or a fleet that cannot move as it is, and 5 a database that does not \
+answer."))]
+pub(super) struct MoveLedger {
+    #[command(flatten)]
+    way: Way,
+    /// The data directory: of the gateway that moves in, which must be stopped, or an empty one for
+    /// the ledger that is made. Default for `--to`: `store.data_dir`.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// With `--to`: count what would move, say what is in the way, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// With `--to`: first end calls that a crash has left open, as a start does.
+    #[arg(long, value_enum, value_name = "POLICY")]
+    recovery: Option<RecoveryChoice>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    files: Files,
+}
+
+/// Which way.
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+struct Way {
+    /// Into the fleet.
+    #[arg(long, value_enum, value_name = "STORE")]
+    to: Option<Other>,
+    /// Out of the fleet. All its nodes must be stopped.
+    #[arg(long, value_enum, value_name = "STORE")]
+    from: Option<Other>,
+}
+
+/// Where a ledger moves to or from.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Other {
+    Postgres,
+}
+
+/// What becomes of calls that a crash has left open.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum RecoveryChoice {
+    /// The customer pays nothing.
+    Void,
+    /// The customer pays the least that the call must have cost.
+    Floor,
+}
+
+impl MoveLedger {
+    /// Runs the command and says with what to exit.
+    ///
+    /// # Errors
+    /// What is in the way of the move.
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let is_inward = self.way.to.is_some();
+        if !is_inward && (self.data.is_none() || self.dry_run || self.recovery.is_some()) {
+            let help = "`--from` takes --data, and neither --dry-run nor --recovery";
+            return Err(refused("the way back needs an empty directory", help));
+        }
+        let options = database::options(&self.files)?;
+        let dir = self.data_dir()?;
+        if is_inward {
+            archive::connect(&dir, &self.files)?;
+        }
+        if let (Some(recovery), false) = (self.recovery, self.dry_run) {
+            recover(&dir, recovery)?;
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let moved = runtime.block_on(async {
+            let db = Db::for_moving(&options).await?;
+            match (is_inward, self.dry_run) {
+                (true, true) => moving::survey(&db, &dir).await,
+                (true, false) => moving::move_in(&db, &dir).await,
+                (false, _) => moving::move_out(&db, &dir).await,
+            }
+        });
+        let moved = moved.map_err(|error| anyhow::Error::new(failure(&error)))?;
+        say(&moved, self.json);
+        errln!("{}", self.verdict(&moved, &dir.display().to_string()));
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// The directory of the ledger: the argument, or else what `routes.yaml` says.
+    fn data_dir(&self) -> anyhow::Result<PathBuf> {
+        if let Some(named) = &self.data {
+            return Ok(named.clone());
+        }
+        let found = self.files.settings().and_then(|file| file.data_dir());
+        found.map_err(|errors| files::failure(&errors, "or name the directory with --data"))
+    }
+
+    fn verdict(&self, moved: &Moved, dir: &str) -> String {
+        match (self.way.to, self.dry_run, moved.was_done) {
+            (Some(_), _, true) => format!(
+                "the ledger in {dir} has moved before, and nothing was done now; start the node on \
+                 an empty directory"
+            ),
+            (Some(_), true, false) => "this would move; nothing was changed".to_owned(),
+            (Some(_), false, false) => format!(
+                "all of it is the same on both sides, and has moved; {dir} is kept as it was, and \
+                 no gateway opens it. Start the node on an empty directory"
+            ),
+            (None, _, true) => format!(
+                "everything has moved into {dir} before, and nothing was done now; what is counted \
+                 is in the ledger there. Start the gateway on it, without `store.postgres`"
+            ),
+            (None, ..) => format!(
+                "all of it is the same on both sides, and has moved; no node joins the fleet any \
+                 more. Remove `store.postgres` and start the gateway on {dir}"
+            ),
+        }
+    }
+}
+
+/// Ends what a crash has left open, as a start does.
+fn recover(dir: &std::path::Path, recovery: RecoveryChoice) -> anyhow::Result<()> {
+    if !dir.join("journal").exists() {
+        return Ok(());
+    }
+    let recovery = match recovery {
+        RecoveryChoice::Void => RecoveryPolicy::Void,
+        RecoveryChoice::Floor => RecoveryPolicy::Floor,
+    };
+    let (ledger, found) = Ledger::open(Options { recovery, ..Options::new(dir) })?;
+    ledger.close();
+    errln!("{} calls were open, and are in doubt now", found.in_doubt.len());
+    Ok(())
+}
+
+fn say(moved: &Moved, as_json: bool) {
+    let row = |account: &str, tally: &moving::Tally| {
+        let mut row = json!(tally);
+        row["account"] = Value::from(account);
+        row
+    };
+    let tallies = &moved.tallies;
+    let mut rows: Vec<Value> =
+        tallies.accounts.iter().map(|(id, tally)| row(&id.to_string(), tally)).collect();
+    rows.push(row("total", &tallies.total()));
+    let document = json!({ "data": rows, "codes": tallies.codes, "uses": tallies.uses });
+    if as_json {
+        outln!("{document}");
+    } else {
+        outln!("{}", COUNTED.table(&document));
+        outln!("codes {}, used {} times", tallies.codes, tallies.uses);
+    }
+}
+
+fn refused(message: &str, help: &str) -> anyhow::Error {
+    let (message, help) = (message.to_owned(), Some(help.to_owned()));
+    anyhow::Error::new(Failure { code: REFUSED, message, help })
+}
+
+fn failure(error: &MoveError) -> Failure {
+    match error {
+        MoveError::Db(error) => Failure::of_database(error),
+        error => Failure { code: REFUSED, message: error.to_string(), help: None },
+    }
+}

@@ -1,0 +1,40 @@
+//! `tollgate schema`: the JSON Schema of the two files, for editors, and the description of the
+//! admin API, for programs.
+
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+
+use super::Program;
+use super::terminal::outln;
+
+/// Print the JSON Schema of a configuration file, or the OpenAPI document of the admin API.
+#[derive(Debug, Args)]
+pub(super) struct Schema {
+    /// Which file, or the admin API.
+    #[arg(value_enum)]
+    of: Of,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Of {
+    /// `routes.yaml`
+    Routes,
+    /// `models.yaml`
+    Models,
+    /// The admin API, in OpenAPI 3.1
+    Admin,
+}
+
+impl Schema {
+    /// Runs the command: prints the JSON Schema of one of the files.
+    pub(super) fn run(self, program: &Program) -> anyhow::Result<ExitCode> {
+        let schema = match self.of {
+            Of::Routes => tollgate_config::routes_schema(),
+            Of::Models => tollgate_config::models_schema(),
+            Of::Admin => (program.admin_openapi)(),
+        };
+        outln!("{}", serde_json::to_string_pretty(&schema)?);
+        Ok(ExitCode::SUCCESS)
+    }
+}

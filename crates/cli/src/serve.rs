@@ -1,0 +1,161 @@
+//! `tollgate serve`: its arguments, and what the process that serves is started from.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use tollgate_config::snapshot::Snapshot;
+use tollgate_config::{Overrides, Sources};
+use tollgate_ledger::Ledger;
+use tollgate_types::secret::Secret;
+
+use super::Program;
+use super::files::Files;
+use super::terminal;
+
+/// Run the gateway.
+#[derive(Debug, Args)]
+pub(super) struct Serve {
+    #[command(flatten)]
+    files: Files,
+    #[command(flatten)]
+    places: ServeOverrides,
+    /// Print one JSON line with the addresses on standard output when ready.
+    #[arg(long)]
+    ready_json: bool,
+    /// Go on with a data directory that is a copy of another one, or was restored from one: what the
+    /// other one has beyond it is given up.
+    #[arg(long)]
+    accept_fork: bool,
+    /// Wait for the process that has started this one, and take its sockets and its ledger.
+    #[arg(long, hide = true)]
+    take_over: bool,
+}
+
+/// Where a gateway listens and keeps its data, when not as `routes.yaml` says.
+#[derive(Clone, Debug, Args)]
+pub(super) struct ServeOverrides {
+    /// Customer-facing address; port 0 takes any free port.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) listen: Option<SocketAddr>,
+    /// Address of the admin API.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) admin: Option<SocketAddr>,
+    /// Directory of the ledger.
+    #[arg(long, value_name = "DIR")]
+    pub(super) data: Option<PathBuf>,
+    /// What is logged: error, warn, info, debug or trace.
+    #[arg(long, default_value = "info", value_name = "LEVEL")]
+    pub(super) log: log::LevelFilter,
+}
+
+impl Serve {
+    pub(super) fn run(self, program: &Program) -> anyhow::Result<ExitCode> {
+        tollgate_resident::keep_little();
+        let sources = self.files.sources();
+        let overrides = self.places.overrides();
+        let Some(config) = load(&sources, &overrides) else { return Ok(ExitCode::FAILURE) };
+        let (ready_json, bodies) = (self.ready_json, config.limits.told_of_bodies());
+        let role = match (self.take_over, self.accept_fork) {
+            (true, _) => Role::TakesOver,
+            (false, true) => Role::GoesOnAsCopy,
+            (false, false) => Role::Serves,
+        };
+        let start = Start { sources, overrides, config, log: self.places.log, role };
+        let ready: Ready = Box::new(move |running| {
+            if ready_json {
+                let line = serde_json::json!({
+                    "base_url": running.base_url(),
+                    "listeners": running.listeners,
+                    "admin_url": running.admin_url,
+                });
+                // Nobody may be there to read it: whoever started the process before this one.
+                drop(writeln!(terminal::out(), "{line}"));
+            }
+            log::info!("{bodies}");
+            log::info!("serving at {}, admin API at {}", running.base_url(), running.admin_url);
+            Ok(())
+        });
+        (program.serve)(start, ready)
+    }
+}
+
+impl ServeOverrides {
+    pub(super) fn overrides(&self) -> Overrides {
+        Overrides {
+            listen: self.listen,
+            admin: self.admin,
+            data_dir: self.data.clone(),
+            ..Overrides::default()
+        }
+    }
+}
+
+/// The action of a command once the gateway takes requests.
+pub type Ready = Box<dyn FnOnce(&RunningGateway) -> anyhow::Result<()>>;
+
+/// What a gateway starts from.
+#[derive(Debug)]
+pub struct Start {
+    /// The files of the configuration, for reloads.
+    pub sources: Sources,
+    /// Values of the command line that replace those of the files, also after a reload.
+    pub overrides: Overrides,
+    /// The configuration as it was loaded.
+    pub config: Snapshot,
+    /// The least severe log lines that are written.
+    pub log: log::LevelFilter,
+    /// Relation to another process that serves the same ledger.
+    pub role: Role,
+}
+
+/// A process's place among those that serve one ledger one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// There is no other one.
+    Demonstrates,
+    /// It can hand over to another one.
+    Serves,
+    /// Serves requests, and its data directory may be a copy of another one.
+    GoesOnAsCopy,
+    /// Serves requests, after it has taken over from another process.
+    TakesOver,
+}
+
+/// A gateway that takes requests.
+#[derive(Debug)]
+pub struct RunningGateway {
+    /// The ledger, open.
+    pub ledger: Arc<Ledger>,
+    /// The token of the admin API.
+    pub admin_token: Secret,
+    /// The customers' addresses, as URLs without a path.
+    pub listeners: Vec<String>,
+    /// The admin API's address, as a URL without a path.
+    pub admin_url: String,
+}
+
+impl RunningGateway {
+    /// The first of the customers' addresses, as a URL without a path.
+    #[must_use]
+    pub fn base_url(&self) -> String {
+        self.listeners.first().cloned().unwrap_or_default()
+    }
+}
+
+/// Loads the configuration and prints what there is to say about it. `None` when it has errors.
+pub(super) fn load(sources: &Sources, overrides: &Overrides) -> Option<Snapshot> {
+    match tollgate_config::load(sources, overrides) {
+        Ok((snapshot, warnings)) => {
+            terminal::diagnostics(&warnings);
+            Some(snapshot)
+        }
+        Err(errors) => {
+            terminal::diagnostics(&errors);
+            None
+        }
+    }
+}

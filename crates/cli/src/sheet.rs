@@ -1,0 +1,219 @@
+//! What people see of the admin API's documents: which of their fields, under which titles. One
+//! declaration a document; [`Sheet`] makes the table of it.
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use serde_json::Value;
+
+use super::terminal::one_line;
+use tollgate_types::printable::escaped;
+
+/// A document as a table.
+#[derive(Debug)]
+pub(super) struct Sheet {
+    /// Where the rows are, as a JSON pointer; empty for a document that is one row itself.
+    pub(super) rows: &'static str,
+    /// A list in every row, each item of which is a row of its own; columns that begin with `..`
+    /// are those of the outer row.
+    pub(super) below: &'static str,
+    /// What is seen of a row, from left to right; of a document alone, from top to bottom.
+    pub(super) columns: &'static [Column],
+    /// The one value that a script needs of a row.
+    pub(super) main: &'static str,
+}
+
+/// A title, where its value is, as a JSON pointer, and how it is shown.
+pub(super) type Column = (&'static str, &'static str, Kind);
+
+/// How a value is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Text to the left, cut where it is long.
+    Text,
+    /// Text as it is, to the left, however long: sentences of the gateway's own.
+    Whole,
+    /// To the right: amounts and counts.
+    Figure,
+    /// `null` is everything there is, such as the models of a key.
+    All,
+}
+
+/// What stands for nothing.
+const NOTHING: &str = "-";
+
+impl Sheet {
+    /// A document that is one thing.
+    pub(super) const fn one(main: &'static str, columns: &'static [Column]) -> Self {
+        Self { rows: "", below: "", columns, main }
+    }
+
+    /// A list as the admin API gives it.
+    pub(super) const fn list(main: &'static str, columns: &'static [Column]) -> Self {
+        Self { rows: "/data", below: "", columns, main }
+    }
+
+    /// The rows of a document; a document that is no list is one row.
+    pub(super) fn rows<'a>(&self, document: &'a Value) -> Vec<&'a Value> {
+        match document.pointer(self.rows) {
+            Some(Value::Array(rows)) if !self.rows.is_empty() => rows.iter().collect(),
+            Some(Value::Null) | None => Vec::new(),
+            Some(row) => vec![row],
+        }
+    }
+
+    /// The value of each row that a script needs, one a line.
+    pub(super) fn main_values(&self, document: &Value) -> Vec<String> {
+        let rows = self.rows(document).into_iter();
+        rows.map(|row| shown(row.pointer(self.main), Kind::Whole)).collect()
+    }
+
+    /// The titles of a table.
+    pub(super) fn titles(&self) -> Vec<String> {
+        self.columns.iter().map(|(title, ..)| title.to_uppercase()).collect()
+    }
+
+    /// What is seen of one row.
+    pub(super) fn cells(&self, row: &Value) -> Vec<String> {
+        self.columns.iter().map(|(_, at, kind)| shown(row.pointer(at), *kind)).collect()
+    }
+
+    /// A line of a table that grows, below lines of these widths, which it makes wider if it must.
+    pub(super) fn line(&self, cells: &[String], widths: &mut [usize]) -> String {
+        let mut line = String::new();
+        for ((cell, width), (_, _, kind)) in cells.iter().zip(widths).zip(self.columns) {
+            let letters = cell.chars().count();
+            *width = (*width).max(letters);
+            let padding = " ".repeat(width.saturating_sub(letters));
+            let (before, behind) =
+                if *kind == Kind::Figure { (padding.as_str(), "") } else { ("", padding.as_str()) };
+            line.extend([before, cell, behind, "  "]);
+        }
+        line.trim_end().to_owned()
+    }
+
+    /// The table of a document, without a line break at its end.
+    pub(super) fn table(&self, document: &Value) -> String {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+        if self.rows.is_empty() {
+            for (title, at, kind) in self.columns {
+                table.add_row([(*title).to_owned(), shown(document.pointer(at), *kind)]);
+            }
+        } else {
+            table.set_header(self.titles());
+            for row in self.rows(document) {
+                self.add(&mut table, row);
+            }
+            for (index, (_, _, kind)) in self.columns.iter().enumerate() {
+                if let Some(column) = table.column_mut(index).filter(|_| *kind == Kind::Figure) {
+                    column.set_cell_alignment(CellAlignment::Right);
+                }
+            }
+        }
+        for column in table.column_iter_mut() {
+            column.set_padding((0, 2));
+        }
+        table.trim_fmt()
+    }
+
+    fn add(&self, table: &mut Table, row: &Value) {
+        let line = |inner: &Value| {
+            let cell = |(_, at, kind): &Column| match at.strip_prefix("..") {
+                Some(at) => shown(row.pointer(at), *kind),
+                None => shown(inner.pointer(at), *kind),
+            };
+            self.columns.iter().map(cell).collect::<Vec<_>>()
+        };
+        if self.below.is_empty() {
+            table.add_row(line(row));
+            return;
+        }
+        let inner = row.pointer(self.below).and_then(Value::as_array);
+        let inner = inner.map_or(&[][..], Vec::as_slice);
+        // An outer row with nothing below it is seen all the same.
+        for inner in if inner.is_empty() { &[Value::Null][..] } else { inner } {
+            table.add_row(line(inner));
+        }
+    }
+}
+
+/// A value as a cell.
+fn shown(value: Option<&Value>, kind: Kind) -> String {
+    let text = match value {
+        Some(Value::Null) if kind == Kind::All => "all".to_owned(),
+        None | Some(Value::Null) => NOTHING.to_owned(),
+        Some(Value::Bool(true)) => "yes".to_owned(),
+        Some(Value::Bool(false)) => "no".to_owned(),
+        Some(Value::String(text)) if text.is_empty() => NOTHING.to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(items)) if items.is_empty() => "none".to_owned(),
+        Some(Value::Array(items)) => {
+            let items: Vec<_> = items.iter().map(|item| shown(Some(item), kind)).collect();
+            items.join(", ")
+        }
+        Some(value) => value.to_string(),
+    };
+    // What customers have named is no line of its own, whatever it is. An array was cut item by item.
+    match value {
+        Some(Value::Array(_)) => text,
+        _ if kind == Kind::Whole => escaped(&text).into_owned(),
+        _ => one_line(&text).into_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const MONEY: Sheet = Sheet {
+        rows: "/data",
+        below: "",
+        columns: &[("id", "/id", Kind::Text), ("left", "/balance/left", Kind::Figure)],
+        main: "/id",
+    };
+
+    #[test]
+    fn money_is_aligned_at_its_end() {
+        let document = json!({"data": [
+            {"id": "a", "balance": {"left": "10.00"}},
+            {"id": "longer", "balance": {"left": "1234.567"}},
+            {"id": "\u{1b}[2J", "balance": {"left": null}},
+        ]});
+        let table = MONEY.table(&document);
+        let expected =
+            "ID             LEFT\na             10.00\nlonger     1234.567\n\\u001b[2J         -";
+        assert_eq!(table, expected);
+        assert_eq!(MONEY.main_values(&document), ["a", "longer", "\\u001b[2J"]);
+    }
+
+    #[test]
+    fn what_is_below_a_row_is_a_row_each() {
+        let sheet = Sheet {
+            rows: "/upstreams",
+            below: "/targets",
+            columns: &[("upstream", "../name", Kind::Text), ("model", "/model", Kind::Text)],
+            main: "/name",
+        };
+        let document = json!({"upstreams": [
+            {"name": "x", "targets": [{"model": "m"}, {"model": "n"}]},
+            {"name": "y", "targets": []},
+        ]});
+        assert_eq!(
+            sheet.table(&document),
+            "UPSTREAM  MODEL\nx         m\nx         n\ny         -"
+        );
+    }
+
+    #[test]
+    fn one_document_is_shown_from_top_to_bottom() {
+        let sheet = Sheet {
+            rows: "",
+            below: "",
+            columns: &[("models", "/models", Kind::All), ("on", "/on", Kind::Text)],
+            main: "/on",
+        };
+        assert_eq!(sheet.table(&json!({"models": null, "on": true})), "models  all\non      yes");
+        assert_eq!(sheet.table(&json!({"models": [], "on": 1})), "models  none\non      1");
+    }
+}

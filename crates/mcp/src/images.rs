@@ -1,0 +1,121 @@
+//! `generate_image`: images from a text.
+
+use rmcp::model::{CallToolResult, JsonObject};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::caller::{GatewayAnswer, ToolCaller};
+use super::media::{self, Media, MediaKind};
+use super::refused::ToolError;
+use super::usable::Usable;
+use super::{schema, tools};
+use tollgate_money::price::Quality;
+use tollgate_protocols::limits::ImageFormat;
+use tollgate_protocols::plain::PlainImage;
+use tollgate_protocols::{Dialect, Operation};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ImageArguments {
+    model: String,
+    prompt: String,
+    n: Option<u32>,
+    size: Option<String>,
+    quality: Option<String>,
+    output_format: Option<String>,
+    #[serde(default)]
+    image_urls: Vec<String>,
+    extra: Option<Map<String, Value>>,
+}
+
+/// Parameters that both tools for images share.
+pub(super) fn common(usable: &[Usable<'_>]) -> Value {
+    let qualities = |usable: &Usable<'_>| usable.model.limits.images.qualities.clone();
+    let formats = |usable: &Usable<'_>| usable.model.limits.images.output_formats.clone();
+    json!({
+        "model": schema::model(usable),
+        "prompt": {"type": "string", "minLength": 1, "description": "What is to be seen."},
+        "n": schema::count(usable),
+        "size": schema::size(usable),
+        "quality": schema::words(usable, qualities, Quality::as_str, "How much care is taken."),
+        "output_format": schema::words(usable, formats, ImageFormat::as_str, "The file's format."),
+        "extra": schema::extra(),
+    })
+}
+
+/// The arguments, and those that are needed.
+pub(super) fn schema(usable: &[Usable<'_>]) -> (Value, &'static [&'static str]) {
+    let mut properties = common(usable);
+    let max = usable.iter().map(|usable| usable.model.limits.images.references_max).max();
+    if max.is_some_and(|max| max > 0) {
+        properties["image_urls"] = json!({
+            "type": "array",
+            "items": {"type": "string", "format": "uri"},
+            "maxItems": max,
+            "description": "Public https URLs of images to go by, for models that take some.",
+        });
+    }
+    (properties, &["model", "prompt"])
+}
+
+/// Makes the images.
+///
+/// # Errors
+/// What is wrong with the arguments, and what the gateway refuses.
+pub(super) async fn call(
+    caller: &ToolCaller,
+    arguments: JsonObject,
+) -> Result<CallToolResult, ToolError> {
+    let arguments: ImageArguments = tools::read(arguments)?;
+    let plain = PlainImage {
+        model: &arguments.model,
+        prompt: &arguments.prompt,
+        count: arguments.n,
+        size: arguments.size.as_deref(),
+        quality: arguments.quality.as_deref(),
+        output_format: arguments.output_format.as_deref(),
+        image_urls: &arguments.image_urls,
+    };
+    let mut body = plain.body(dialect(caller, &arguments.model));
+    tools::add(&mut body, arguments.extra);
+    let mut answer = caller.post(Operation::ImageGeneration, &body).await?;
+    result(caller, &mut answer)
+}
+
+/// The dialect in which a model is asked: that of its first target.
+pub(super) fn dialect(caller: &ToolCaller, model: &str) -> Dialect {
+    let target = caller.snapshot.model(model).and_then(|model| model.targets.first());
+    target.map_or(Dialect::Openai, |target| target.upstream.dialect)
+}
+
+/// The images of an answer, in any of the shapes in which there are some.
+///
+/// # Errors
+/// An answer that is none.
+pub(super) fn result(
+    caller: &ToolCaller,
+    answer: &mut GatewayAnswer,
+) -> Result<CallToolResult, ToolError> {
+    let document = answer.json()?;
+    let mut media = Media::new(caller.snapshot.mcp.media_bytes_max);
+    let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    for image in items(&document["data"]) {
+        if let Some(data) = image["b64_json"].as_str() {
+            media.add_base64(MediaKind::Image, data, media::image_type(data));
+        } else if let Some(url) = image["url"].as_str() {
+            media.add_url(MediaKind::Image, url);
+        }
+    }
+    for choice in items(&document["output"]["choices"]) {
+        for block in items(&choice["message"]["content"]) {
+            if let Some(url) = block["image"].as_str() {
+                media.add_url(MediaKind::Image, url);
+            }
+        }
+    }
+    let Media { content, entries, .. } = media;
+    let mut result = CallToolResult::success(content);
+    let structured = json!({"images": entries, "usage": document["usage"]});
+    result.structured_content = Some(answer.with_cost(structured));
+    Ok(result)
+}

@@ -1,0 +1,79 @@
+//! `speak`: a text as audio.
+
+use rmcp::model::{CallToolResult, JsonObject};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::caller::ToolCaller;
+use super::media::{Media, MediaKind};
+use super::refused::ToolError;
+use super::usable::Usable;
+use super::{schema, tools};
+use tollgate_protocols::Operation;
+use tollgate_protocols::limits::AudioFormat;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SpeechArguments {
+    model: String,
+    input: String,
+    voice: Option<String>,
+    response_format: Option<String>,
+    instructions: Option<String>,
+    speed: Option<f64>,
+    extra: Option<Map<String, Value>>,
+}
+
+/// The arguments, and those that are needed.
+pub(super) fn schema(usable: &[Usable<'_>]) -> (Value, &'static [&'static str]) {
+    let max = usable.iter().map(|usable| usable.model.limits.speech.characters_max).max();
+    let formats = |usable: &Usable<'_>| usable.model.limits.speech.formats.clone();
+    let properties = json!({
+        "model": schema::model(usable),
+        "input": {"type": "string", "minLength": 1, "maxLength": max, "description": "The text."},
+        "voice": {"type": "string", "description": "A name of the model's own voices."},
+        "response_format": schema::words(usable, formats, AudioFormat::as_str, "The file's format."),
+        "instructions": {"type": "string", "description": "How to speak, for models that can be told."},
+        "speed": {"type": "number", "exclusiveMinimum": 0},
+        "extra": schema::extra(),
+    });
+    (properties, &["model", "input"])
+}
+
+/// Speaks the text.
+///
+/// # Errors
+/// What is wrong with the arguments, and what the gateway refuses.
+pub(super) async fn call(
+    caller: &ToolCaller,
+    arguments: JsonObject,
+) -> Result<CallToolResult, ToolError> {
+    let SpeechArguments { model, input, voice, response_format, instructions, speed, extra } =
+        tools::read(arguments)?;
+    let mut body = json!({"model": model, "input": input});
+    for (name, value) in [
+        ("voice", json!(voice)),
+        ("response_format", json!(response_format)),
+        ("instructions", json!(instructions)),
+        ("speed", json!(speed)),
+    ] {
+        if !value.is_null() {
+            body[name] = value;
+        }
+    }
+    // One file, not events.
+    let extra = extra.map(|mut extra| {
+        extra.remove("stream_format");
+        extra
+    });
+    tools::add(&mut body, extra);
+    let answer = caller.post(Operation::Speech, &body).await?;
+    let media_type = answer.content_type.split(';').next().unwrap_or_default().trim();
+    let media_type = if media_type.starts_with("audio/") { media_type } else { "audio/mpeg" };
+    let mut media = Media::new(caller.snapshot.mcp.media_bytes_max);
+    media.add_bytes(MediaKind::Audio, &answer.body, media_type);
+    let Media { content, entries, .. } = media;
+    let mut result = CallToolResult::success(content);
+    result.structured_content = Some(answer.with_cost(json!({"audio": entries})));
+    Ok(result)
+}

@@ -1,0 +1,103 @@
+//! Record of a finished request, shared by metrics and the access log.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use tollgate_money::money::Nanousd;
+use tollgate_money::price::{Usage, UsageSource};
+use tollgate_protocols::Operation;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::{AccountId, KeyId, RequestId, TaskId};
+
+/// One request that is over, however it ended. Nothing in it is a secret: no key, no prompt, no
+/// header value.
+#[derive(Clone, Debug)]
+pub struct Finished<'a> {
+    /// The id that the customer got in `x-request-id`.
+    pub request_id: RequestId,
+    /// The account that pays; `None` when the key was not recognised.
+    pub account_id: Option<AccountId>,
+    /// The id of the key (never the key); `None` when it was not recognised.
+    pub key_id: Option<KeyId>,
+    /// The address that the request came from.
+    pub client: Option<IpAddr>,
+    /// The request method as received.
+    pub method: &'a str,
+    /// The configured path that matched; empty when none did.
+    pub route: &'a str,
+    /// Operation; `None` for paths that are not an operation.
+    pub operation: Option<Operation>,
+    /// The id of the *configured* model that answered or was tried last; empty before one was found.
+    /// Never what the customer typed: it is a metric's label.
+    pub model: &'a str,
+    /// The id of the model that the request names, where a fallback answered or was tried last.
+    pub requested_model: Option<&'a str>,
+    /// The name of the upstream that answered or was tried last; empty when none was.
+    pub upstream: &'a str,
+    /// Request id of the upstream, where it has failed or refused.
+    pub upstream_request_id: Option<&'a str>,
+    /// The status sent to the customer; 0 when none was.
+    pub status: u16,
+    /// `error.code` as sent, or the word for a failure after the first byte; empty when all went
+    /// well. Static, because it is a metric's label: an upstream's own code must not get here.
+    pub error_code: &'static str,
+    /// True if the answer was a stream of events.
+    pub streamed: bool,
+    /// Bytes of the request body that were read.
+    pub bytes_in: u64,
+    /// Bytes of the response body that were sent.
+    pub bytes_out: u64,
+    /// Time of its end.
+    pub ended_at: UnixMs,
+    /// From the request's header to the end.
+    pub duration: Duration,
+    /// From the request's header to the first byte of the answer; `None` when none was sent.
+    pub ttfb: Option<Duration>,
+    /// Settlement; `None` when nothing was ever held.
+    pub settled: Option<Settled>,
+    /// The amount that was held for it at its end; zero when nothing was charged.
+    pub held: Nanousd,
+    /// The output limit, in tokens for each choice, to which the request was lowered so that its account
+    /// could pay for it.
+    pub max_tokens_clamped: Option<u64>,
+    /// The task that it has started.
+    pub task_id: Option<TaskId>,
+    /// The customer's own trace, as its `traceparent` header named it.
+    pub traceparent: Option<&'a str>,
+}
+
+/// Settlement of a request's hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// The units that were billed.
+    pub usage: Usage,
+    /// Source of the usage figures.
+    pub source: UsageSource,
+    /// Charge to the customer.
+    pub cost: Nanousd,
+    /// Cost beyond the account's balance, owed by the customer.
+    pub owed: Nanousd,
+}
+
+/// One task that is over, however it ended.
+#[derive(Clone, Debug)]
+pub struct TaskEnded<'a> {
+    /// The gateway's id of it.
+    pub task_id: TaskId,
+    /// The account that pays.
+    pub account_id: AccountId,
+    /// The key that it was submitted with.
+    pub key_id: KeyId,
+    /// The id of the configured model.
+    pub model: &'a str,
+    /// The name of the upstream that had it.
+    pub upstream: &'a str,
+    /// Outcome: a word of [`TaskState`](tollgate_protocols::task::TaskState).
+    pub state: &'static str,
+    /// From its submit to its end.
+    pub duration: Duration,
+    /// Settlement; `None` when the hold was released.
+    pub settled: Option<Settled>,
+    /// The amount that was held for it.
+    pub held: Nanousd,
+}

@@ -1,0 +1,108 @@
+//! Reports of finished requests and tasks: to metrics, the request log, the access log and traces.
+
+use once_cell::sync::OnceCell;
+use tollgate_config::snapshot::AccessLog;
+
+use crate::finished::{Finished, TaskEnded};
+use crate::logging;
+use crate::metrics::Metrics;
+use crate::request_log::RequestLog;
+
+/// Denominator of [`AccessLog::sample_per_million`].
+const SAMPLE_ALL: u32 = 1_000_000;
+
+/// The function that makes a span of each finished request, if one was installed.
+static SPAN_EXPORT: OnceCell<fn(&Finished<'_>)> = OnceCell::new();
+
+/// Calls `export` with each request that is over from now on. The first exporter of a process stays.
+pub fn install_span_export(export: fn(&Finished<'_>)) {
+    SPAN_EXPORT.set(export).ok();
+}
+
+impl TaskEnded<'_> {
+    /// Counts the task, keeps it for people to look at, and writes its line.
+    pub fn report(&self, metrics: &Metrics, requests: &RequestLog) {
+        metrics.task_ended(self);
+        requests.record_task(self);
+        logging::task(self);
+    }
+}
+
+impl Finished<'_> {
+    /// Counts the request, keeps it for people to look at, and writes its access line, if it is to
+    /// have one. None of them waits for anything; together they take less than two microseconds.
+    pub fn report(&self, metrics: &Metrics, requests: &RequestLog, log: &AccessLog) {
+        metrics.record(self);
+        requests.record(self);
+        if self.is_remarkable(log) || fastrand::u32(..SAMPLE_ALL) < log.sample_per_million {
+            logging::access(self);
+        }
+        if let Some(export) = SPAN_EXPORT.get() {
+            export(self);
+        }
+    }
+
+    /// True for a request that matters when looking for trouble: it failed, its customer left, or it was
+    /// slow.
+    fn is_remarkable(&self, log: &AccessLog) -> bool {
+        let succeeded = (200..400).contains(&self.status) && self.error_code.is_empty();
+        !succeeded || self.duration >= log.slow
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use tollgate_types::clock::UnixMs;
+    use tollgate_types::ids::RequestId;
+
+    fn finished(status: u16, error_code: &'static str, duration: Duration) -> Finished<'static> {
+        Finished {
+            request_id: RequestId::from_number(1),
+            account_id: None,
+            key_id: None,
+            client: None,
+            method: "POST",
+            route: "",
+            operation: None,
+            model: "",
+            requested_model: None,
+            upstream: "",
+            upstream_request_id: None,
+            status,
+            error_code,
+            streamed: false,
+            bytes_in: 0,
+            bytes_out: 0,
+            ended_at: UnixMs(1_769_860_800_000),
+            duration,
+            ttfb: None,
+            settled: None,
+            held: tollgate_money::money::Nanousd::ZERO,
+            max_tokens_clamped: None,
+            task_id: None,
+            traceparent: None,
+        }
+    }
+
+    #[test]
+    fn what_failed_was_left_or_took_long_is_remarkable() {
+        let log = AccessLog { sample_per_million: 0, slow: Duration::from_secs(10) };
+        let (quick, slow) = (Duration::from_millis(9_999), Duration::from_secs(10));
+        for (status, code, duration, expected) in [
+            (200, "", quick, false),
+            (204, "", quick, false),
+            (200, "", slow, true),
+            (200, "BadGateway", quick, true),
+            (0, "", quick, true),
+            (400, "invalid_request_error", quick, true),
+            (429, "", quick, true),
+            (502, "BadGateway", quick, true),
+        ] {
+            let remarkable = finished(status, code, duration).is_remarkable(&log);
+            assert_eq!(remarkable, expected, "{status} {code:?} after {duration:?}");
+        }
+    }
+}

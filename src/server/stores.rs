@@ -1,0 +1,201 @@
+//! What a gateway keeps: its ledger, what is remembered of requests, and its place in a fleet.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::handover;
+use crate::cli::exit::Failure;
+use crate::cli::serve::Role;
+use crate::config::snapshot::Snapshot;
+use crate::fleet::{Fleet, FleetError, FleetOptions, node};
+use crate::ledger::{self, Ledger, OpenError, SharedFunds};
+use crate::limits::Limits;
+use crate::metrics::Metrics;
+use crate::request_log::RequestLog;
+
+/// What outlives every request.
+pub(super) struct Stores {
+    pub(super) ledger: Arc<Ledger>,
+    pub(super) requests: Arc<RequestLog>,
+    pub(super) limits: Arc<Limits>,
+    node: Option<AtWork>,
+}
+
+/// A node of a fleet at work.
+struct AtWork {
+    stop: watch::Sender<bool>,
+    exchanging: JoinHandle<()>,
+    following: JoinHandle<()>,
+    sharing: JoinHandle<()>,
+}
+
+impl Stores {
+    /// Opens them, and joins the fleet if there is one.
+    pub(super) async fn open(
+        config: &Snapshot,
+        metrics: &Arc<Metrics>,
+        role: Role,
+        fleet: Option<Arc<Fleet>>,
+    ) -> anyhow::Result<Self> {
+        let ledger = open_ledger(config, metrics, role, fleet.as_ref())?;
+        // After the ledger, whose lock keeps others away from it too.
+        let requests = open_request_log(config)?;
+        let limits = match &fleet {
+            Some(_) => Arc::new(Limits::new().shared()),
+            None => Arc::default(),
+        };
+        let node = match &fleet {
+            Some(fleet) => Some(join(fleet, &ledger, &limits, config).await?),
+            None => None,
+        };
+        Ok(Self { ledger, requests, limits, node })
+    }
+
+    /// Gives back what the node has of the fleet's money, as far as no call still needs it.
+    pub(super) async fn leave(&mut self) {
+        let Some(node) = self.node.take() else { return };
+        node.following.abort();
+        node.stop.send_replace(true);
+        if node.sharing.await.is_err() {
+            log::error!("the node's exchanges about limits had ended in a panic");
+        }
+        if node.exchanging.await.is_err() {
+            log::error!("the node's exchanges had ended in a panic");
+        }
+    }
+
+    /// Closes them: both belong to the next process as soon as the ledger does.
+    pub(super) fn close(&self) {
+        self.requests.close();
+        self.ledger.close();
+    }
+}
+
+/// Finds the fleet that the configuration names, if it names one, and proves that the gateway can work
+/// with its database.
+///
+/// # Errors
+/// What is wrong with the database or the data directory, and what to do.
+pub(super) async fn open_fleet(
+    config: &Snapshot,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Option<Arc<Fleet>>> {
+    let Some(postgres) = &config.store.postgres else { return Ok(None) };
+    let options = FleetOptions {
+        postgres: postgres.options.clone(),
+        name: postgres.node.clone(),
+        term: postgres.lease,
+        cover: postgres.cover,
+        data_dir: config.store.data_dir.clone(),
+    };
+    let opened = Fleet::open(options, Some(metrics.in_fleet())).await;
+    opened.map(Some).map_err(failure).context("cannot join the fleet")
+}
+
+/// With the code that scripts may tell it by.
+fn failure(error: FleetError) -> anyhow::Error {
+    match &error {
+        FleetError::Db(cause) => anyhow::Error::new(Failure::of_database(cause)),
+        _ => anyhow::Error::new(error),
+    }
+}
+
+async fn join(
+    fleet: &Arc<Fleet>,
+    ledger: &Arc<Ledger>,
+    limits: &Arc<Limits>,
+    config: &Snapshot,
+) -> anyhow::Result<AtWork> {
+    let joined = node::join(fleet, ledger, config.store.recovery).await;
+    let joined = joined.map_err(failure).context("cannot join the fleet")?;
+    log::info!("{} ({}) has joined the fleet", fleet.node(), fleet.name());
+    let (stop, stopped) = watch::channel(false);
+    let sharing = node::share::share(Arc::clone(ledger), Arc::clone(limits), stopped.clone());
+    let sharing = tokio::spawn(sharing);
+    let exchanging = tokio::spawn(joined.run(stopped));
+    let following = tokio::spawn(node::follow::follow(Arc::clone(ledger)));
+    Ok(AtWork { stop, exchanging, following, sharing })
+}
+
+fn open_ledger(
+    config: &Snapshot,
+    metrics: &Arc<Metrics>,
+    role: Role,
+    fleet: Option<&Arc<Fleet>>,
+) -> anyhow::Result<Arc<Ledger>> {
+    let observer = Arc::clone(metrics);
+    let open = || {
+        let observer = Arc::clone(&observer);
+        Ledger::open(ledger::Options {
+            recovery: config.store.recovery,
+            fleet: fleet.cloned().map(|fleet| fleet as Arc<dyn SharedFunds>),
+            on_commit: Some(Box::new(move |commit| {
+                observer.journal_committed(commit.took, commit.records);
+            })),
+            accept_fork: role == Role::GoesOnAsCopy,
+            keeping: keeping(config, metrics),
+            pruning: config.store.pruning,
+            ..ledger::Options::new(&config.store.data_dir)
+        })
+    };
+    let opened = match role {
+        Role::TakesOver => {
+            handover::once_unlocked(open, |error| matches!(error, OpenError::InUse(_)))
+        }
+        Role::Demonstrates | Role::Serves | Role::GoesOnAsCopy => open(),
+    };
+    let (ledger, recovery) = opened.map_err(|error| {
+        // Most of these errors name the directory, or a file in it, themselves.
+        let dir = config.store.data_dir.display().to_string();
+        let is_named = error.to_string().contains(&dir);
+        let place = if is_named { String::new() } else { format!(" in {dir}") };
+        anyhow::Error::new(error).context(format!("cannot open the ledger{place}"))
+    })?;
+    if let Some((path, byte)) = &recovery.torn_at {
+        log::warn!(
+            "{}: {} bytes of an unfinished write were cut at byte {byte}. Nobody was told that they \
+             were durable",
+            path.display(),
+            recovery.torn_bytes_cut
+        );
+    }
+    if recovery.unrecorded > 0 {
+        log::warn!(
+            "{} calls were sent upstream before their records were on disk; they are in doubt now, and \
+             nobody pays for them",
+            recovery.unrecorded
+        );
+    }
+    log::info!(
+        "ledger open: {} records replayed, {} holds in doubt, {} ms",
+        recovery.records_replayed,
+        recovery.in_doubt.len(),
+        recovery.took.as_millis(),
+    );
+    Ok(ledger)
+}
+
+/// What becomes of the journal's closed files.
+fn keeping(config: &Snapshot, metrics: &Arc<Metrics>) -> ledger::Keeping {
+    let observer = Arc::clone(metrics);
+    ledger::Keeping {
+        archive: config.store.archive.clone(),
+        on_kept: Some(Box::new(move |kept| observer.journal_kept(&kept))),
+        ..ledger::Keeping::default()
+    }
+}
+
+/// Where the request log is in the data directory.
+const REQUESTS: &str = "requests";
+
+/// After the ledger, whose lock keeps others away from it too.
+fn open_request_log(config: &Snapshot) -> anyhow::Result<Arc<RequestLog>> {
+    if !config.request_log.enabled {
+        return Ok(RequestLog::off());
+    }
+    let dir = config.store.data_dir.join(REQUESTS);
+    RequestLog::open(dir, config.request_log.size_max).context("cannot start the request log")
+}
