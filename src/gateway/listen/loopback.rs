@@ -25,7 +25,7 @@ mod queue;
 mod serving;
 mod session;
 
-use queue::{Completion, QueueReader, queue};
+use queue::{QueueReader, SettlementSender, queue};
 use serving::Serving;
 use session::InnerSession;
 
@@ -125,7 +125,7 @@ impl Inward {
 
 /// The request whose head this is was settled.
 pub(crate) fn complete(head: &RequestHeader, settled: Settled) {
-    if let Some(completion) = head.extensions.get::<Completion>() {
+    if let Some(completion) = head.extensions.get::<SettlementSender>() {
         completion.complete(settled);
     }
 }

@@ -13,7 +13,7 @@ use crate::gateway::request::context::RequestContext;
 use crate::gateway::wire::error::describe_error;
 use crate::gateway::wire::framing;
 use crate::gateway::wire::length::{SHORT_BYTES_MAX, content_length, expects_continue};
-use crate::gateway::wire::memory::budget::{AccountShare, BodyBudget, BudgetShare};
+use crate::gateway::wire::memory::budget::{AccountMemory, BodyBudget, BudgetShare};
 use crate::gateway::wire::memory::gathered::GatheredBody;
 use crate::gateway::wire::memory::held::HeldBody;
 
@@ -25,7 +25,7 @@ pub(crate) struct ReadLimits {
     /// All bodies together, in bytes.
     pub(crate) budget_bytes_max: usize,
     /// The account's share of that.
-    pub(crate) account: Option<AccountShare>,
+    pub(crate) account: Option<AccountMemory>,
     /// The time for the whole body.
     pub(crate) timeout: Duration,
 }
@@ -44,7 +44,7 @@ impl ReadLimits {
         Self {
             body_bytes_max,
             budget_bytes_max: limits.body_memory_bytes_max,
-            account: account.map(|in_use| AccountShare {
+            account: account.map(|in_use| AccountMemory {
                 number,
                 in_use,
                 bytes_max,

@@ -48,7 +48,7 @@ pub struct RequestContext {
     pub(crate) request_bytes: u64,
     pub(crate) stage: RequestStage,
     pub(crate) admission: AdmissionState,
-    pub(crate) response: ResponseState,
+    pub(crate) response: ClientResponse,
     pub(crate) services: RequestServices,
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct AdmissionState {
 
 /// The response to the client, as far as it has come.
 #[derive(Default)]
-pub(crate) struct ResponseState {
+pub(crate) struct ClientResponse {
     /// Time from the request to the first byte of the response.
     pub(crate) first_byte: Option<Duration>,
     /// Response in the place of an upstream that cannot give one.
@@ -177,7 +177,7 @@ impl RequestContext {
                 is_shed: false,
             },
             stage: RequestStage::Unpaid,
-            response: ResponseState::default(),
+            response: ClientResponse::default(),
             services,
         }
     }

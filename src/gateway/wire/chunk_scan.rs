@@ -13,7 +13,7 @@ const DIGITS_MAX: usize = 16;
 
 /// Position in a chunked body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Position {
+enum ChunkState {
     /// In the size of a chunk.
     #[default]
     Size,
@@ -45,7 +45,7 @@ enum Position {
 /// too.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkScan {
-    at: Position,
+    at: ChunkState,
     /// Of the size, and then bytes that are left of the data.
     size: u64,
     digits: usize,
@@ -66,7 +66,7 @@ impl ChunkScan {
     /// of the body. `None` where it is malformed.
     pub(crate) fn skip_framing(&mut self, bytes: &[u8]) -> Option<usize> {
         for (index, byte) in bytes.iter().enumerate() {
-            if matches!(self.at, Position::Data | Position::Behind) {
+            if matches!(self.at, ChunkState::Data | ChunkState::Behind) {
                 return Some(index);
             }
             self.at = self.step(*byte)?;
@@ -76,20 +76,20 @@ impl ChunkScan {
 
     /// Takes data: as many of the next `available` bytes as belong to this chunk.
     pub(crate) fn take_data(&mut self, available: usize) -> usize {
-        if self.at != Position::Data {
+        if self.at != ChunkState::Data {
             return 0;
         }
         let taken = usize::try_from(self.size).unwrap_or(usize::MAX).min(available);
         self.size = self.size.saturating_sub(taken as u64);
         if self.size == 0 {
-            self.at = Position::DataCr;
+            self.at = ChunkState::DataCr;
         }
         taken
     }
 
     /// True once the body is over.
     pub(crate) fn is_over(&self) -> bool {
-        self.at == Position::Behind
+        self.at == ChunkState::Behind
     }
 
     /// True if these bytes may follow. Bytes behind the body are not checked.
@@ -103,43 +103,43 @@ impl ChunkScan {
     }
 
     /// The position after the byte; `None` if it is not allowed.
-    fn step(&mut self, byte: u8) -> Option<Position> {
+    fn step(&mut self, byte: u8) -> Option<ChunkState> {
         self.line_bytes += 1;
         if self.line_bytes > LINE_BYTES_MAX {
             return None;
         }
         Some(match (self.at, byte) {
-            (Position::Size, _) if byte.is_ascii_hexdigit() && self.digits < DIGITS_MAX => {
+            (ChunkState::Size, _) if byte.is_ascii_hexdigit() && self.digits < DIGITS_MAX => {
                 self.size = self.size << 4 | u64::from(char::from(byte).to_digit(16)?);
                 self.digits += 1;
-                Position::Size
+                ChunkState::Size
             }
-            (Position::Size, b';') if self.digits > 0 => Position::Extension,
-            (Position::Size, b'\r') if self.digits > 0 => Position::SizeEnd,
-            (Position::Extension, b'\r') => Position::SizeEnd,
-            (Position::Extension, 0x21..=0x7e) => Position::Extension,
-            (Position::Size, b' ' | b'\t') if self.takes_blanks && self.digits > 0 => {
-                Position::Extension
+            (ChunkState::Size, b';') if self.digits > 0 => ChunkState::Extension,
+            (ChunkState::Size, b'\r') if self.digits > 0 => ChunkState::SizeEnd,
+            (ChunkState::Extension, b'\r') => ChunkState::SizeEnd,
+            (ChunkState::Extension, 0x21..=0x7e) => ChunkState::Extension,
+            (ChunkState::Size, b' ' | b'\t') if self.takes_blanks && self.digits > 0 => {
+                ChunkState::Extension
             }
-            (Position::Extension, b' ' | b'\t' | 0x80..) if self.takes_blanks => {
-                Position::Extension
+            (ChunkState::Extension, b' ' | b'\t' | 0x80..) if self.takes_blanks => {
+                ChunkState::Extension
             }
-            (Position::SizeEnd, b'\n') => {
+            (ChunkState::SizeEnd, b'\n') => {
                 (self.digits, self.line_bytes) = (0, 0);
-                if self.size == 0 { Position::Trailer } else { Position::Data }
+                if self.size == 0 { ChunkState::Trailer } else { ChunkState::Data }
             }
-            (Position::DataCr, b'\r') => Position::DataLf,
-            (Position::DataLf, b'\n') => {
+            (ChunkState::DataCr, b'\r') => ChunkState::DataLf,
+            (ChunkState::DataLf, b'\n') => {
                 self.line_bytes = 0;
-                Position::Size
+                ChunkState::Size
             }
-            (Position::Trailer, b'\r') => Position::LastEnd,
-            (Position::LastEnd, b'\n') => Position::Behind,
-            (Position::TrailerLine, b'\r') => Position::TrailerEnd,
-            (Position::TrailerEnd, b'\n') => Position::Trailer,
+            (ChunkState::Trailer, b'\r') => ChunkState::LastEnd,
+            (ChunkState::LastEnd, b'\n') => ChunkState::Behind,
+            (ChunkState::TrailerLine, b'\r') => ChunkState::TrailerEnd,
+            (ChunkState::TrailerEnd, b'\n') => ChunkState::Trailer,
             // A line that begins with a blank goes on with the one before, to some.
-            (Position::Trailer, 0x21..=0x7e) => Position::TrailerLine,
-            (Position::TrailerLine, b'\t' | b' '..=0x7e | 0x80..) => Position::TrailerLine,
+            (ChunkState::Trailer, 0x21..=0x7e) => ChunkState::TrailerLine,
+            (ChunkState::TrailerLine, b'\t' | b' '..=0x7e | 0x80..) => ChunkState::TrailerLine,
             _ => return None,
         })
     }

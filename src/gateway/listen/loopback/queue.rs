@@ -40,16 +40,16 @@ pub(super) struct QueueReader(Arc<Mutex<QueueState>>);
 
 /// Tells whoever asked from inside what the request came to.
 #[derive(Clone)]
-pub(super) struct Completion(Arc<Mutex<QueueState>>);
+pub(super) struct SettlementSender(Arc<Mutex<QueueState>>);
 
 /// The error that nobody reads any more.
 #[derive(Debug)]
 pub(super) struct ReaderDropped;
 
 /// A queue that is empty.
-pub(super) fn queue() -> (QueueWriter, Completion, QueueReader) {
+pub(super) fn queue() -> (QueueWriter, SettlementSender, QueueReader) {
     let state = Arc::<Mutex<QueueState>>::default();
-    (QueueWriter(Arc::clone(&state)), Completion(Arc::clone(&state)), QueueReader(state))
+    (QueueWriter(Arc::clone(&state)), SettlementSender(Arc::clone(&state)), QueueReader(state))
 }
 
 /// Has `waker` woken, and no other.
@@ -137,7 +137,7 @@ impl Drop for QueueWriter {
     }
 }
 
-impl Completion {
+impl SettlementSender {
     pub(super) fn complete(&self, settled: Settled) {
         let mut state = self.0.lock();
         state.settled = Some(settled);

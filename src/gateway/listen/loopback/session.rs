@@ -15,7 +15,7 @@ use pingora::protocols::http::custom::server::Session as CustomSession;
 use pingora::protocols::l4::socket::SocketAddr as PeerAddr;
 use pingora::{Error, ErrorType, Result};
 
-use super::queue::{Completion, QueueWriter, ReaderDropped};
+use super::queue::{QueueWriter, ReaderDropped, SettlementSender};
 use super::{Inner, Piece};
 use crate::gateway::listen::custom::{Timeouts, plain_session, write_tasks};
 use crate::gateway::listen::deadline::Deadline;
@@ -44,7 +44,7 @@ impl InnerSession {
     pub(super) fn new(
         request: Inner,
         queue: QueueWriter,
-        completion: Completion,
+        completion: SettlementSender,
         deadline: Arc<Deadline>,
     ) -> Result<Self> {
         let Inner { method, path, headers, body, address, origin } = request;

@@ -53,7 +53,7 @@ impl BodyBudget {
         &self,
         more: usize,
         max: usize,
-        account: Option<&AccountShare>,
+        account: Option<&AccountMemory>,
     ) -> Result<(), Full> {
         let above = |taken: usize, max: usize| taken.saturating_add(more).saturating_sub(max);
         let short = above(self.held.taken(), max);
@@ -86,7 +86,7 @@ impl BodyBudget {
 
 /// The most that accounts without money may have together, in bytes, where `held` are taken of all: what one
 /// account may have, or as much as is left free. Any number of them leave others a half.
-fn unfunded_max(account: &AccountShare, held: usize, max: usize) -> usize {
+fn unfunded_max(account: &AccountMemory, held: usize, max: usize) -> usize {
     account.bytes_max.max(max.saturating_sub(held))
 }
 
@@ -125,7 +125,7 @@ impl Full {
 
 /// An account's usage and share of the budget.
 #[derive(Clone, Debug)]
-pub(crate) struct AccountShare {
+pub(crate) struct AccountMemory {
     /// Number of the account.
     pub(crate) number: u64,
     /// Counters of the account.
@@ -140,13 +140,13 @@ pub(crate) struct AccountShare {
 pub(crate) struct BudgetShare {
     budget: Arc<BodyBudget>,
     /// Account of the share; `None` for one of nobody's.
-    account: Option<AccountShare>,
+    account: Option<AccountMemory>,
     bytes: usize,
 }
 
 impl BudgetShare {
     /// An empty share of `account`.
-    pub(crate) fn new(budget: &Arc<BodyBudget>, account: Option<AccountShare>) -> Self {
+    pub(crate) fn new(budget: &Arc<BodyBudget>, account: Option<AccountMemory>) -> Self {
         Self { budget: Arc::clone(budget), account, bytes: 0 }
     }
 
@@ -161,7 +161,7 @@ impl BudgetShare {
     }
 
     /// The account of the share.
-    pub(super) fn account(&self) -> Option<&AccountShare> {
+    pub(super) fn account(&self) -> Option<&AccountMemory> {
         self.account.as_ref()
     }
 
@@ -242,7 +242,7 @@ impl BudgetShare {
         Ok(())
     }
 
-    fn take_of(&self, account: &AccountShare, more: usize, max: usize) -> Result<(), Full> {
+    fn take_of(&self, account: &AccountMemory, more: usize, max: usize) -> Result<(), Full> {
         if !account.in_use.body_bytes.take(more, account.bytes_max) {
             return Err(Full::Account);
         }
@@ -296,7 +296,7 @@ mod tests {
 
     fn share_of(budget: &Arc<BodyBudget>, number: u64, in_use: &Arc<InUse>) -> BudgetShare {
         let (in_use, bytes_max) = (Arc::clone(in_use), MAX / 2);
-        BudgetShare::new(budget, Some(AccountShare { number, in_use, bytes_max, is_funded: true }))
+        BudgetShare::new(budget, Some(AccountMemory { number, in_use, bytes_max, is_funded: true }))
     }
 
     fn budget() -> Arc<BodyBudget> {
